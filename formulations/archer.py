@@ -280,10 +280,7 @@ class Units:
 def build_units(instance: Instance, *, alike: bool = False) -> Units:
     """Contract an instance; O(n K + m) but for sorting.
 
-    Parameters
-    ----------
-    alike : bool
-        Take all devices for one kind, hosts included: of each cost the least over all of them.
+    With `alike`, all devices are one kind, hosts included, with the least of each cost.
     """
     arrays = instance.arrays
     blocks = contract(instance, merge_idle=False)
@@ -351,7 +348,7 @@ Parts = Mapping[int, ChainPart]
 
 
 def share(kind: LeastCosts, devices: int) -> Budget:
-    """The budget of so many devices of a kind."""
+    """The budget of some devices of a kind."""
     return Budget(devices, devices * kind.memory_bytes)
 
 
@@ -416,7 +413,7 @@ def build_parts(
 
 
 def count_part_rows(units: Units, parts: Parts) -> int:
-    """At most so many rows of `build_parts`, without building."""
+    """An upper bound on the rows of `build_parts`, without building."""
     num_ops, positions = len(units.unit), len({part.position for part in parts.values()})
     priced = sum(any(part.kind.weight_ns) for part in parts.values())
     crossings = 2 * priced * sum(len(pins) - 1 for pins in units.pins)

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.devices import DeviceGroups, colocated_times, possible_placements
+from placegap.formulations.shared.devices import DeviceGroups, colocated_times
 from placegap.formulations.shared.families import (
     LARGEST_CAPACITY,
     Linear,
@@ -334,7 +334,7 @@ def critical_path_ns(instance: Instance) -> int:
     No LP here is below it. It is exact, where an LP's value is known up to a solver's tolerance.
     """
     arrays, index = instance.arrays, instance.arrays.index
-    possible = possible_placements(instance)
+    possible = instance.arrays.possible
     least = np.where(possible, arrays.time_ns, NO_LIMIT).min(axis=1)
     length = np.where(possible.any(axis=1), least, 0).tolist()
     pointer, edges, producer = (
@@ -386,7 +386,7 @@ def build(instance: Instance, *, names: bool = False) -> pyo.ConcreteModel:
     unit_ns = time_unit_ns(milp_horizon_ns(instance), granularity_ns(instance, transfers=True))
     model = pyo.ConcreteModel(name=f"GETF MILP: {instance.name}")
     model.unit_ns = pyo.Param(initialize=unit_ns)
-    place_ops(model, possible_placements(instance))
+    place_ops(model, instance.arrays.possible)
     time_variables(model, instance)
     assign_once(model, instance)
     colocate_ops(model, instance)
@@ -416,7 +416,7 @@ def least_transfers(instance: Instance) -> Pairs:
     The least over the pairs of different devices that the two ops can be on, of the tensors that
     the pair has in common the largest. O(m K^2).
     """
-    arrays, possible = instance.arrays, possible_placements(instance)
+    arrays, possible = instance.arrays, instance.arrays.possible
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
     found: Pairs = {}
     for i, j, u in tensor_edges(instance):
@@ -431,7 +431,7 @@ def least_transfers(instance: Instance) -> Pairs:
 def device_durations(model: pyo.ConcreteModel, instance: Instance, unit_ns: float) -> list[Linear]:
     """Time of every op: sum over k of p_ik x[i, k]."""
     time = instance.arrays.time_ns / unit_ns
-    possible = possible_placements(instance)
+    possible = instance.arrays.possible
     return [
         sum(float(time[i, k]) * model.x[i, k] for k in np.flatnonzero(row).tolist())
         for i, row in enumerate(possible)
@@ -444,7 +444,7 @@ def moved_ops(model: pyo.ConcreteModel, instance: Instance, transfers_ns: Pairs)
 
     Where the two ops have no device in common, moved is 1.
     """
-    possible = possible_placements(instance)
+    possible = instance.arrays.possible
     delayed = [pair for pair, transfer in transfers_ns.items() if transfer]
     model.moved = pyo.Var(delayed, bounds=(0, 1))
     rows = []

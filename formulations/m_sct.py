@@ -26,7 +26,6 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.getf import Pairs, least_transfers
-from placegap.formulations.shared.devices import possible_placements
 from placegap.formulations.shared.families import Linear
 from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
@@ -115,7 +114,7 @@ def horizon_ns(instance: Instance) -> int:
 
 def sct_times(instance: Instance) -> SctTimes:
     """Least times of ops and transfers; O(n K + m K^2)."""
-    possible, time_ns = possible_placements(instance), instance.arrays.time_ns
+    possible, time_ns = instance.arrays.possible, instance.arrays.time_ns
     least = np.where(possible, time_ns, NO_LIMIT).min(axis=1)
     nowhere = ~possible.any(axis=1)
     return SctTimes(np.where(nowhere, 0, least).tolist(), least_transfers(instance))

@@ -47,7 +47,6 @@ from placegap.formulations.shared.times import (
     Windows,
     granularity_ns,
     moves_in_time,
-    serial_horizon_ns,
     windows,
 )
 from placegap.instances.kernels.array_types import Flags, Ints
@@ -154,7 +153,7 @@ def build(instance: Instance, semantics: Makespan, horizon_ns: int | None = None
     (True, 34)
     """
     if horizon_ns is None:
-        horizon_ns = serial_horizon_ns(instance)
+        horizon_ns = instance.arrays.serial_horizon_ns
     model = new_model(instance, semantics, horizon_ns)
     assign_once(model)
     model.derived.extend(memory_capacity(model.cp, instance, model.x))

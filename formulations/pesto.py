@@ -51,7 +51,6 @@ from placegap.formulations.shared.families import (
     memory_capacity,
     place_ops,
     placement,
-    possible_devices,
     set_placement,
 )
 from placegap.formulations.shared.naming import by_number, describe, names_of
@@ -70,7 +69,6 @@ from placegap.formulations.shared.times import (
     ScaledTimes,
     Windows,
     scale_times,
-    serial_horizon_ns,
     windows,
 )
 from placegap.instances.kernels.array_types import Flags, Ints
@@ -129,7 +127,7 @@ def build(
     reason = why_not(semantics)
     if reason is not None:
         raise ValueError(f"Pesto's model {reason}")
-    horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
+    horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns
     chosen = build_published if form == "as_published" else build_strengthened
     model = chosen(instance, horizon)
     return describe(model, __doc__, names_of(instance) if names else None)
@@ -157,7 +155,7 @@ def build_published(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
     ends, times = edge_ends(instance), scale_times(instance, horizon_ns)
     model = pyo.ConcreteModel(name=f"pesto as published: {instance.name}")
     model.unit_ns = pyo.Param(initialize=times.unit_ns)
-    place_ops(model, possible_devices(instance))
+    place_ops(model, instance.arrays.able)
     transfer_variables(model, ends, instance.num_devices)
     time_variables(model, times)
     order_variables(model, instance)
@@ -328,7 +326,7 @@ def build_strengthened(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel
 
 
 def count_rows_strengthened(instance: Instance) -> int:
-    """At most so many rows, those of memory and colocation aside; O(m^2 / 64), nothing is built."""
+    """An upper bound on the rows, without memory and colocation; O(m^2 / 64), nothing is built."""
     index, n, k = instance.arrays.index, instance.num_ops, instance.num_devices
     m, links = len(index.producer), k * (k - 1)
     rows = 3 * n + (2 + 2 * k) * m + k + links

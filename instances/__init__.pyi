@@ -4,8 +4,9 @@ from .costing.costing import cost_graph
 from .files.cluster_file import cluster_names, load_cluster
 from .files.document import Document, from_networkx, load_document, save_document, to_networkx
 from .files.plan_file import load_plan, save_plan
-from .importers.dnn_partitioning import read_split
-from .importers.reader import read_model
+from .importers.dnn_partitioning import load_split
+from .importers.old_names import read_model, read_split
+from .importers.reader import load_model
 from .oracle.recheck import recheck
 from .problem.cluster import Cluster, Device
 from .problem.example import example
@@ -38,7 +39,9 @@ from .problem.semantics import (
 from .reading.errors import InputError
 from .referee.channels import plan_from_times
 from .referee.evaluate import check, check_schedule, evaluate
-from .referee.simulate import PlanError, simulate
+from .referee.rules import PlanError
+from .referee.simulate import simulate
+from .transforms.table import coarsen, expand
 
 __all__ = [
     "BestKnown",
@@ -75,17 +78,21 @@ __all__ = [
     "check",
     "check_schedule",
     "cluster_names",
+    "coarsen",
     "corpus_names",
     "cost_graph",
     "evaluate",
     "example",
+    "expand",
     "explain_infeasible",
     "from_networkx",
     "generate",
     "load_cluster",
     "load_corpus",
     "load_document",
+    "load_model",
     "load_plan",
+    "load_split",
     "plan_from_times",
     "read_model",
     "read_split",

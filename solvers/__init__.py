@@ -1,7 +1,7 @@
 """Instance in, result out: exact algorithms, solver back ends, bounds and placers.
 
 The public names stand in ``__init__.pyi``; the module of a name is loaded when it is first used,
-and methods are loaded when they are asked for (`core.method_homes`).
+and methods are loaded when they are used (`core.method_homes`).
 """
 
 import lazy_loader

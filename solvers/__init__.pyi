@@ -1,4 +1,6 @@
+from .bounds.certificates.write import certify
 from .bounds.portfolio import bound
+from .core.back_ends import solve_model
 from .core.method import Cost, Limits, Method, Params, Task
 from .core.registry import METHODS, method, register, use_module
 from .core.result import Bound, Outcome, Result, SolverDisagreement
@@ -17,9 +19,11 @@ __all__ = [
     "SolverDisagreement",
     "Task",
     "bound",
+    "certify",
     "method",
     "register",
     "run_method",
     "solve",
+    "solve_model",
     "use_module",
 ]

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from placegap.instances.oracle.hybrid_plans import best_hybrid, count_rows
+from placegap.instances.oracle.hybrid_plans import (
+    MOST_PLANS,
+    MOST_STAGED_DEVICES,
+    MOST_STAGED_OPS,
+    best_chain,
+    best_hybrid,
+    best_stages,
+    count_chains,
+    count_rows,
+)
 from placegap.instances.oracle.placements import (
     MOST_LATENCY_OPS,
     best_assignment,
@@ -10,14 +19,6 @@ from placegap.instances.oracle.placements import (
     best_context,
     best_schedule,
     count_assignments,
-)
-from placegap.instances.oracle.stage_chains import (
-    MOST_PLANS,
-    MOST_STAGED_DEVICES,
-    MOST_STAGED_OPS,
-    best_chain,
-    best_stages,
-    count_chains,
 )
 from placegap.instances.problem import (
     OBJECTIVES,
@@ -33,7 +34,7 @@ from placegap.instances.problem import (
     has_two_levels,
 )
 from placegap.instances.referee.hybrid import check_hybrid
-from placegap.instances.referee.loads import why_not_two_levels
+from placegap.instances.referee.rules import why_not_two_levels
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
@@ -83,7 +84,8 @@ def applies(task: Task, params: Params) -> str | None:
     if placements > most:
         return f"enumerates at most {most} placements, not {placements}"
     edges = len(instance.graph.edges)
-    if _has_transfer_orders(semantics) and edges > MOST_TRANSFERS:
+    has_orders = semantics.objective == "makespan" and semantics.channels != "free"
+    if has_orders and edges > MOST_TRANSFERS:
         return f"orders at most {MOST_TRANSFERS} transfers, not {edges}"
     return None
 
@@ -133,7 +135,3 @@ def _count_placements(instance: Instance, semantics: Semantics) -> int:
 
 def _has_stages(semantics: Semantics) -> bool:
     return has_replicas(semantics) or has_two_levels(semantics)
-
-
-def _has_transfer_orders(semantics: Semantics) -> bool:
-    return semantics.objective == "makespan" and semantics.channels != "free"

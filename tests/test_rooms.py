@@ -1,16 +1,19 @@
-"""The rooms of the house: who may import whom, and what keeps a name in one place."""
+"""The rooms of the house: who may import whom, and that names stand once and exist."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 from placegap.solvers.core.method_homes import HOMES
 
 ROOT = Path(__file__).resolve().parents[1]
+FACADE = ROOT / "experiments" / "facade"
 LAYERS = ("instances", "formulations", "solvers", "experiments")
 
 BELOW: dict[str, set[str]] = {
@@ -53,9 +56,11 @@ BELOW: dict[str, set[str]] = {
 """Room, and the rooms of its layer that it may import."""
 
 
-def files() -> Iterator[Path]:
-    for layer in LAYERS:
-        yield from sorted((ROOT / layer).rglob("*.py"))
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Every file of placegap, parsed."""
+    paths = (path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py")))
+    return {path: ast.parse(path.read_text()) for path in paths}
 
 
 def room(module: tuple[str, ...]) -> str:
@@ -64,20 +69,27 @@ def room(module: tuple[str, ...]) -> str:
     return "/".join(module[:2]) if folder.is_dir() else module[0]
 
 
-def imported(path: Path) -> Iterator[tuple[str, ...]]:
-    """Names of the modules of placegap that a file imports, also inside of functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("placegap."):
-            parts = tuple((node.module or "").split(".")[1:])
+@cache
+def imported(path: Path) -> list[tuple[str, ...]]:
+    """Names of what a file imports of placegap, also inside of functions."""
+    names = []
+    for node in ast.walk(trees()[path]):
+        if isinstance(node, ast.Import):
+            names += [tuple(alias.name.split(".")) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            parts = tuple((node.module or "").split("."))
             for alias in node.names:
-                is_module = len(parts) == 1 and (ROOT / parts[0] / alias.name).is_dir()
-                yield (*parts, alias.name) if is_module else parts
+                is_module = len(parts) == 2 and ROOT.joinpath(*parts[1:], alias.name).is_dir()
+                is_short = len(parts) == 1  # from placegap import ...
+                names.append((*parts, alias.name) if is_module or is_short else parts)
+    return [name[1:] for name in names if name[0] == "placegap"]
 
 
 def edges() -> dict[tuple[str, str], list[str]]:
     """Room to room within a layer, and the files that say so."""
     found = defaultdict(list)
-    for path in files():
+    for path in trees():
         name = path.relative_to(ROOT).as_posix()
         here = room(tuple(name.split("/")))
         for module in imported(path):
@@ -85,6 +97,16 @@ def edges() -> dict[tuple[str, str], list[str]]:
             if here != there and here.split("/")[0] == there.split("/")[0]:
                 found[here, there].append(name)
     return found
+
+
+def test_layers_import_only_what_is_below_them_and_not_the_facade() -> None:
+    for path in trees():
+        layer = path.relative_to(ROOT).parts[0]
+        for module in imported(path) if FACADE not in path.parents else ():
+            where = f"{path}: imports placegap.{'.'.join(module)}"
+            assert module, where
+            assert module[0] in LAYERS, where  # what is in no layer is the facade
+            assert LAYERS.index(module[0]) <= LAYERS.index(layer), where
 
 
 def test_rooms_import_only_what_is_below_them() -> None:
@@ -109,20 +131,20 @@ def test_the_table_names_every_room() -> None:
 
 
 def test_only_a_method_of_the_table_registers_itself() -> None:
-    for path in sorted((ROOT / "solvers").rglob("*.py")):
-        calls = (
-            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
-        )
-        if any(isinstance(call.func, ast.Name) and call.func.id == "register" for call in calls):
+    homes = {home.module for home in HOMES.values()}
+    for path, tree in trees().items():
+        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+        registers = any(isinstance(c.func, ast.Name) and c.func.id == "register" for c in calls)
+        if registers and path.is_relative_to(ROOT / "solvers"):
             home = path.relative_to(ROOT / "solvers").with_suffix("")
-            assert ".".join(home.parts) in {home.module for home in HOMES.values()}, path
+            assert ".".join(home.parts) in homes, path
 
 
 def test_no_underscore_name_crosses_a_file() -> None:
     crossing = [
         f"{path.relative_to(ROOT)}: {alias.name}"
-        for path in files()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("placegap")
         for alias in node.names
         if alias.name.startswith("_")
@@ -132,8 +154,44 @@ def test_no_underscore_name_crosses_a_file() -> None:
 
 def test_no_public_class_name_stands_twice() -> None:
     homes = defaultdict(list)
-    for path in files():
-        for node in ast.parse(path.read_text()).body:
+    for path, tree in trees().items():
+        for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(path.relative_to(ROOT).as_posix())
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
+def defined_names() -> dict[str, set[str]]:
+    """The names below each module, package and class, by its last name."""
+    found = defaultdict[str, set[str]](set)
+    for path, tree in trees().items():
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        *above, module = parts[:-1] if path.stem == "__init__" else parts
+        found[above[-1] if above else "placegap"].add(module)
+        classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for owner, body in ((module, tree), *((node.name, node) for node in classes)):
+            found[module].add(owner)
+            for inner in ast.walk(body):
+                match inner:
+                    case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                        found[owner].add(name)
+                    case ast.Name(id=name, ctx=ast.Store()):
+                        found[owner].add(name)
+                    case ast.Attribute(attr=name, ctx=ast.Store()):
+                        found[owner].add(name)
+    return found
+
+
+ELSEWHERE = frozenset({"functools", "np", "numba", "rng", "subprocess", "time", "torch"})
+
+
+def test_dotted_names_in_texts_exist() -> None:
+    names, dead = defined_names(), []
+    local = re.compile(r"(?<!`)`([a-z_]\w*(?:\.\w+)+)`(?!`)", re.IGNORECASE)
+    for path in trees():
+        for said in local.findall(path.read_text()):
+            parts = said.split(".")
+            is_file = parts[-1] in ("py", "yaml", "json", "html", "md")
+            if not is_file and parts[0] not in ELSEWHERE:
+                dead += [f"{path}: {said}"] * any(b not in names[a] for a, b in pairwise(parts))
+    assert dead == []

@@ -44,26 +44,6 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     assert [page.name for page in site.rglob("*.html") if loads.search(page.read_text())] == []
 
 
-def test_links_to_the_readme_lead_to_the_first_page(site: Path) -> None:
-    assert re.search(r'href="?index\.html', (site / "pages.html").read_text())
-    assert "../README.md" not in (site / "pages.html").read_text()
-
-
-def test_wide_tables_have_all_the_width_and_a_first_column_that_stays(site: Path) -> None:
-    wide, narrow = ((site / f"{name}.html").read_text() for name in ("ours-results", "methods"))
-    beside = re.compile(r'data-md-type="(?:navigation|toc)" *hidden')
-    assert len(beside.findall(wide)) == 2
-    assert not re.search(r'data-md-type="navigation" *hidden', narrow)
-    assert 'href="site.css"' in wide or "href=site.css" in wide
-    assert "position: sticky" in (site / "site.css").read_text()
-
-
-def test_commands_wrap_and_outputs_keep_their_columns(site: Path) -> None:
-    text = (site / "index.html").read_text()
-    assert re.search(r'<pre class="?output', text)
-    assert "white-space: pre-wrap" in (site / "site.css").read_text()
-
-
 def test_the_course_is_on_the_site_and_its_links_lead_to_pages(site: Path) -> None:
     chapters = sorted(path.stem for path in (ROOT / "docs" / "course").glob("*.md"))
     assert sorted(path.stem for path in (site / "course").glob("*.html")) == chapters

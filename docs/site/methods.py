@@ -44,11 +44,7 @@ TABLE = re.compile(r"(<!-- methods: ([a-z ]+) -->\n)(.*?)(<!-- end of methods --
 def registered(folder: Path, package: str) -> list[AnyMethod]:
     """The methods that the modules of a folder register, in the order of the index.
 
-    Parameters
-    ----------
-    folder : Path
-    package : str
-        By what name its modules are imported, with a dot at the end; empty for the top.
+    `package` is the prefix under which its modules are imported: it ends in a dot, or is empty.
     """
     modules = [name for path in sorted(folder.rglob("*.py")) for name in _registering(path, folder)]
     for module in modules:
@@ -150,10 +146,7 @@ def table(methods: Sequence[AnyMethod]) -> str:
 def with_references(text: str, methods: Iterable[AnyMethod], bibliography: str) -> str:
     """The page of references: where each cited method is, and a row for each paper.
 
-    Raises
-    ------
-    ValueError
-        If a method cites what the bibliography does not have.
+    A ValueError names what the bibliography lacks.
     """
     head, *old = re.split(r"^(?=\| `)", text, flags=re.MULTILINE)
     rows = {re.findall(r"`([^`]+)`", row)[0]: row for row in old}

@@ -113,7 +113,7 @@ def catalogue() -> str:
 
 
 def entry(method: AnyMethod) -> list[str]:
-    """One method: what it does, for what, after whom, and its parameters."""
+    """One method: what it does, for what, by which paper, and its parameters."""
     rows = [f"| `{name}` | `{default}` |" for name, default in defaults(method.params).items()]
     table = ["| parameter | default |", "|---|---|", *rows, ""] if rows else []
     return [

@@ -1,4 +1,4 @@
-"""The commands, in the order of the help; a command's module is loaded when it is asked for."""
+"""The commands, in the order of the help; a command's module is loaded when the command is used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODULES = {
 
 
 def load_app(asked: str = "") -> typer.Typer:
-    """The application with the command that is asked for, or, where there is no such, with all."""
+    """The application with the requested command, or with all where there is no such."""
     app = typer.Typer(
         name="placegap",
         help="Place computation graphs on devices, and prove how far each placement is from"

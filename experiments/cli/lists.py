@@ -15,7 +15,7 @@ from placegap.instances.reading.errors import InputError
 METHOD_HEAD = ("method", "claim", "objectives", "paper", "what it does", "parameters")
 TABLES = {
     "methods that return plans": ("exact", "heuristic"),
-    "bounds: no plan, but a value that no plan undercuts": ("bound",),
+    "bounds: a value that no plan is below, without a plan": ("bound",),
 }
 
 
@@ -33,7 +33,7 @@ def methods_command(module: ModuleOption = None, as_json: JsonOption = False) ->
 
 
 def _methods() -> Iterator[dict[str, Any]]:
-    """What there is to say of each method; a line on stderr for one that cannot be loaded."""
+    """A row for each method; a line on stderr for one that cannot be loaded."""
     with spinner("loading the methods"):
         from placegap.solvers.core.registry import METHODS
 

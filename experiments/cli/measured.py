@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileOptions:
-    """What ``placegap profile`` is asked."""
+    """Options of ``placegap profile``."""
 
     model: Annotated[
         str,
@@ -55,7 +55,7 @@ class ProfileOptions:
         str | None,
         typer.Option(
             "--kind",
-            help="Device kind that the times are filed under, by which a cluster asks for them"
+            help="Device kind of the times, by which clusters find them"
             " (cpu or cuda); the roofline is the catalogue's, where it knows the kind.",
         ),
     ] = None
@@ -86,7 +86,7 @@ class ProfileOptions:
     runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Passes that count.")] = 7
     best: Annotated[
         bool,
-        typer.Option("--best", help="The shortest pass counts alone, on a machine that is busy."),
+        typer.Option("--best", help="Count only the shortest pass, on a busy machine."),
     ] = False
     as_json: JsonOption = False
 
@@ -190,7 +190,7 @@ FILL = {"order": "dfs", "reach": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class StandardEvaluationOptions:
-    """What ``placegap standard-evaluation`` is asked."""
+    """Options of ``placegap standard-evaluation``."""
 
     model: Model
     measurements: Annotated[
@@ -198,7 +198,8 @@ class StandardEvaluationOptions:
         typer.Argument(metavar="CSV...", help="op,device,batch,time_ns,memory_bytes"),
     ]
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="Batch asked for; its rows are held out.")
+        int,
+        typer.Option("--batch", min=1, help="Batch to estimate; its rows are left out."),
     ]
     out: Annotated[
         Path, typer.Option("-o", "--output", help="The instance: a .json or .json.gz file.")
@@ -240,9 +241,9 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     from placegap.experiments.running.sources import cluster_of, find_model
     from placegap.instances.files.document import save_document
     from placegap.instances.importers.measurements import (
-        read_links,
-        read_ops,
-        read_tensors,
+        load_links,
+        load_ops,
+        load_tensors,
     )
     from placegap.instances.importers.standard_evaluation import standard_evaluation
 
@@ -254,14 +255,14 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
         document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim))
         chosen = cluster_of(source_of(asked)) or document.cluster
         if chosen is None:
-            raise InputError(f"{asked.model} brings no devices; choose a cluster (--cluster)")
+            raise InputError(f"{asked.model} has no devices; choose a cluster (--cluster)")
         found = standard_evaluation(
             document,
             chosen,
-            read_ops(asked.measurements),
+            load_ops(asked.measurements),
             asked.batch,
-            links=None if asked.links is None else read_links(asked.links),
-            tensors=None if asked.tensors is None else read_tensors(asked.tensors),
+            links=None if asked.links is None else load_links(asked.links),
+            tensors=None if asked.tensors is None else load_tensors(asked.tensors),
             use_measured=asked.measured,
             min_r2=asked.min_r2,
         )
@@ -301,7 +302,7 @@ def report(found: Estimate) -> dict[str, Any]:
 
 
 def print_report(found: Estimate) -> None:
-    """The deviation report as a table, the links, and all that speaks against the estimates."""
+    """The deviation report as a table, the links, and all doubts about the estimates."""
     console = output()
     batches = ", ".join(map(str, found.measured_batches)) or "none"
     console.print(

@@ -22,9 +22,9 @@ from placegap.experiments.cli.options import (
     TimesOption,
     UnitOption,
     inputs_of,
+    load_instance,
     parse_dims,
     parse_pairs,
-    read_instance,
     source_of,
     warn_measured,
     warn_open,
@@ -57,7 +57,7 @@ MEANING: dict[Claim, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
-    """What ``placegap convert`` is asked."""
+    """Options of ``placegap convert``."""
 
     model: Model
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")]
@@ -178,7 +178,7 @@ def check_json_name(path: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CoarsenOptions:
-    """What ``placegap coarsen`` is asked."""
+    """Options of ``placegap coarsen``."""
 
     model: Model
     transform: Annotated[
@@ -187,7 +187,7 @@ class CoarsenOptions:
     ] = None
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", metavar="KEY=VALUE", help="Of the transform; repeatable."),
+        typer.Option("--param", metavar="KEY=VALUE", help="The transform's parameter; repeatable."),
     ] = None
     out: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the coarse instance (.json[.gz]).")
@@ -218,10 +218,10 @@ def coarsen_command(asked: CoarsenOptions) -> None:
     reserve_outputs(asked.out, asked.map_file, inputs=inputs_of(asked))
     params = parse_pairs(asked.param or ())
     if asked.transform is None and (params or asked.out or asked.map_file):
-        raise InputError("--param, -o and --map belong to one transform: name it by --with")
+        raise InputError("--param, -o and --map need a transform (--with)")
     if asked.transform is not None:
         find_transform(asked.transform, params)
-    instance = read_instance(source_of(asked))
+    instance = load_instance(source_of(asked))
     semantics = asked.rules.override(instance.semantics)
     with spinner(f"coarsening {instance.name}"):
         if asked.transform is None:
@@ -310,7 +310,7 @@ def _write_coarse(found: Coarsening, out: Path | None, map_file: Path | None) ->
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions:
-    """What ``placegap split`` is asked."""
+    """Options of ``placegap split``."""
 
     model: Model
     param: Annotated[
@@ -353,7 +353,7 @@ def split_command(asked: SplitOptions) -> None:
     if foreign:
         raise InputError(f"{foreign[0]} says how ops are placed, not how split; leave it out")
     rule = SplitRule(**{name: params[name] for name in SplitRule.__annotations__})
-    instance = read_instance(source_of(asked))
+    instance = load_instance(source_of(asked))
     with spinner(f"splitting {instance.name}"):
         split = split_heavy_ops(instance, rule)
     _write_finer(split, asked.out, asked.map_file)

@@ -160,12 +160,12 @@ RULES: Mapping[str, object] = {
         typer.Option(
             "--microbatches",
             min=1,
-            help="pipeline_iteration and hybrid_pipeline: how many there are.",
+            help="pipeline_iteration and hybrid_pipeline: their number.",
         ),
     ],
     "sending": Annotated[
         Sending | None,
-        typer.Option(help="pipeline_iteration: by links beside the work, or by the devices."),
+        typer.Option(help="pipeline_iteration: links send during the work, or devices do."),
     ],
     "degrees": Annotated[
         Degrees | None,
@@ -183,7 +183,7 @@ RULES: Mapping[str, object] = {
         bool | None,
         typer.Option(
             "--bubble/--no-bubble",
-            help="hybrid_pipeline: filling and draining count; for one d and t for all stages.",
+            help="hybrid_pipeline: count filling and draining; needs one d and t.",
         ),
     ],
     "at_most_ns": Annotated[
@@ -241,7 +241,7 @@ TRACING: Mapping[str, object] = {
     ],
     "prefill": Annotated[
         int | None,
-        typer.Option(help="hf: models: a prompt of so many tokens, which fills the cache."),
+        typer.Option(help="hf: models: a prompt of this many tokens, which fills the cache."),
     ],
     "train": Annotated[
         bool | None,
@@ -362,8 +362,8 @@ def inputs_of(asked: Any) -> list[str]:
     return names
 
 
-def read_instance(source: Source, *, tells: bool = False) -> Instance:
-    """The instance of a source; reading that takes long is told, where it `tells` (`spinner`)."""
+def load_instance(source: Source, *, tells: bool = False) -> Instance:
+    """The instance of a source; with `tells`, reading that takes long is reported (`spinner`)."""
     from placegap.experiments.running.sources import idle_devices, load_source
 
     doing = "tracing" if is_traced(source.model) else "reading"

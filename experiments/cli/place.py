@@ -21,8 +21,8 @@ from placegap.experiments.cli.options import (
     TimesOption,
     UnitOption,
     inputs_of,
+    load_instance,
     parse_pairs,
-    read_instance,
     source_of,
 )
 from placegap.experiments.running.pool import held, stop_status
@@ -51,21 +51,21 @@ if TYPE_CHECKING:
     from placegap.instances.certificates.certificate_file import Certificate
     from placegap.instances.problem import Plan
     from placegap.solvers import Result
-    from placegap.solvers.solving.claims import Claim
+    from placegap.solvers.solving.known_bounds import Claim
     from placegap.solvers.solving.second_opinion import Opinion
 
 
 NO_PLAN = 1
 NO_CERTIFICATE = (
-    "no bound of latency_subgraphs or pipeline_iteration has one, nor of ops that fit no device,"
-    " nor of hybrid plans with --bubble, or with more ideals than the checker goes through"
+    "there is none for latency_subgraphs and pipeline_iteration, for ops that fit no device, and"
+    " for hybrid plans with --bubble or with more ideals than the checker takes"
 )
 LONGEST_S = 10**7
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceOptions:
-    """What ``placegap place`` is asked."""
+    """Options of ``placegap place``."""
 
     model: Model
     cluster: ClusterOption = None
@@ -80,8 +80,8 @@ class PlaceOptions:
         str | None,
         typer.Option(
             "--method",
-            help="See 'placegap methods'. Default: auto, which runs the method that proves most of"
-            " such problems, and a search for plans beside it.",
+            help="See 'placegap methods'. Default: auto, the best exact method for this kind of"
+            " problem, with a heuristic search in parallel.",
         ),
     ] = None
     module: ModuleOption = None
@@ -90,13 +90,13 @@ class PlaceOptions:
         float, typer.Option("--time-limit", metavar="S", help="Seconds for the method.")
     ] = 60.0
     gap: Annotated[float, typer.Option("--gap", help="Relative gap that suffices.")] = 0.0
-    seed: Annotated[int, typer.Option("--seed", help="For methods that draw numbers.")] = 0
+    seed: Annotated[int, typer.Option("--seed", help="Seed of random numbers.")] = 0
     at_most: Annotated[
         float | None,
         typer.Option(
             "--at-most",
             metavar="TIMES",
-            help="max_context: no device has more to do than so many times the least max_load.",
+            help="max_context: no load is above TIMES x the optimal max_load.",
         ),
     ] = None
     coarsen: Annotated[
@@ -109,7 +109,7 @@ class PlaceOptions:
     ] = None
     coarsen_param: Annotated[
         list[str] | None,
-        typer.Option("--coarsen-param", metavar="KEY=VALUE", help="Of the transform; repeatable."),
+        typer.Option("--coarsen-param", metavar="KEY=VALUE", help="Its parameter; repeatable."),
     ] = None
     out: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the plan to this file.")
@@ -184,7 +184,7 @@ class PlaceOptions:
 
     @property
     def tells(self) -> bool:
-        """Whether progress is told."""
+        """Whether progress is reported."""
         return not (self.quiet or self.as_json)
 
 
@@ -198,7 +198,7 @@ class Wanted(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """What is told beside a result."""
+    """What is printed beside a result."""
 
     opinion: Opinion | None = None
     certificate: Certificate | None = None
@@ -214,10 +214,10 @@ def place_command(asked: PlaceOptions) -> None:
         plan_file_at,
         with_load_limit,
     )
-    from placegap.solvers.solving.claims import claims_of
+    from placegap.solvers.solving.known_bounds import claims_of
 
     wanted = _checked(asked)
-    fine = read_instance(source_of(asked), tells=asked.tells)
+    fine = load_instance(source_of(asked), tells=asked.tells)
     together = False
     if asked.granularity is None and any(op.modes for op in fine.graph.ops):
         wanted = wanted._replace(whole="op")  # ops with modes are layers
@@ -305,7 +305,7 @@ def _checked(asked: PlaceOptions) -> Wanted:
     params = parse_pairs(asked.param or ())
     coarsen_params = parse_pairs(asked.coarsen_param or (), "--coarsen-param")
     if asked.coarsen is None and coarsen_params:
-        raise InputError("--coarsen-param belongs to a transform: name it by --coarsen")
+        raise InputError("--coarsen-param needs a transform (--coarsen)")
     if asked.coarsen is not None:
         from placegap.instances.transforms.table import find_transform
 
@@ -322,7 +322,7 @@ def _first_attempt(
     instance: Instance,
     stated: Semantics | None,
 ) -> Attempt:
-    """What is asked of a method; `stated` are the rules of the plan to start from."""
+    """The run that the options state; `stated` are the rules of the plan to start from."""
     from placegap.experiments.running.placing import FIRST_SHARE, Attempt, choose_semantics
     from placegap.solvers.solving.known_bounds import recorded_bounds
     from placegap.solvers.solving.run_method import DEFAULT_METHOD
@@ -500,7 +500,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     A plan of a finer instance (operator splitting) is shown and written with that instance. A plan
     that cannot be written is printed as it would stand in its file.
     """
-    from placegap.solvers.solving.claims import refuted_by
+    from placegap.solvers.solving.known_bounds import refuted_by
 
     out, whole, lost = asked.out, instance, None
     opinion, certificate, price, claims = extras
@@ -582,11 +582,11 @@ def price_line(price: ModulePrice) -> str:
     if price.fine_value_ns == price.value_ns == price.fine_bound_ns:
         return "kept whole, at no cost: no plan of single ops is better"
     if share is None or price.fine_bound_ns is None:
-        return f"kept whole; op by op {fine} was found"
+        return f"kept whole; splitting would give {fine}"
     if price.fine_bound_ns == price.fine_value_ns:
-        return f"kept whole; op by op {fine} is the best, {format_gap(share)} {change}"
+        return f"kept whole; the best split gives {fine}, {format_gap(share)} {change}"
     bound = format_value(price.fine_bound_ns, price.semantics)
     return (
-        f"kept whole; op by op {fine} was found, and no plan {beyond} {bound},"
+        f"kept whole; splitting would give {fine}, and no plan {beyond} {bound},"
         f" {format_gap(share)} {change}"
     )

@@ -20,8 +20,8 @@ from placegap.experiments.cli.options import (
     TimesOption,
     UnitOption,
     inputs_of,
+    load_instance,
     parse_pairs,
-    read_instance,
     source_of,
     warn_open,
 )
@@ -61,7 +61,7 @@ LimitOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions:
-    """What ``placegap show`` is asked."""
+    """Options of ``placegap show``."""
 
     file: Annotated[
         str, typer.Argument(metavar="INSTANCE|PLAN", help="A model, a corpus name, or a plan.")
@@ -95,14 +95,14 @@ class ShowOptions:
 def show_command(asked: ShowOptions) -> None:
     """Summarize a model or an instance; of a plan, say what it does and what to change next.
 
-    A plan is judged by the referee: what each device does, why the plan takes so long, its dearest
+    A plan is judged by the referee: what each device does, why the plan takes so long, its largest
     transfers, and the single moves that gain most. The exit status is 1 if it breaks a rule.
     """
     from placegap.experiments.show.search_log import check_plot
 
     reserve_outputs(asked.gantt, asked.html, inputs=inputs_of(asked))
     check_plot(asked.gantt)
-    plan = read_plan(asked.file)
+    plan = load_plan_file(asked.file)
     if plan is None:
         given_model = source_of(asked, asked.file)
         only = {
@@ -117,7 +117,7 @@ def show_command(asked: ShowOptions) -> None:
         return
     source = None if asked.model is None else source_of(asked)
     if source is None and asked.cluster is not None:
-        raise InputError("--cluster is that of a plan's model: name it, too (--model)", asked.file)
+        raise InputError("--cluster needs the plan's model, too (--model)", asked.file)
     instance = instance_of(plan, asked.file, source)
     if instance is None:
         _show_names(plan, asked.file, asked.gantt or asked.html, asked.as_json)
@@ -144,7 +144,7 @@ def _proof(method: str | None, param: list[str] | None, time_limit_s: float) -> 
     params = parse_pairs(param or ())
     if method is None:
         if params:
-            raise InputError("--param belongs to a method: name it by --method")
+            raise InputError("--param needs a method (--method)")
         return None
     find_method(method)
     if not time_limit_s > 0:
@@ -174,7 +174,7 @@ def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
 
 
 def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) -> None:
-    """What a plan says without its model."""
+    """What is printed of a plan without its model."""
     need = (
         f"the plan is of {plan.instance!r}, which is no graph of the corpus with this content: name"
         " its model (--model) and cluster (--cluster) to see what it does"
@@ -205,7 +205,7 @@ def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """What ``placegap compare`` is asked."""
+    """Options of ``placegap compare``."""
 
     first: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
     second: Annotated[str, typer.Argument(metavar="PLAN", help="Another plan of the same model.")]
@@ -231,7 +231,7 @@ def compare_command(asked: CompareOptions) -> None:
     source = None if asked.model is None else source_of(asked)
     plans = []
     for file in (asked.first, asked.second):
-        plan = read_plan(file)
+        plan = load_plan_file(file)
         if plan is None:
             read_json(file)  # says what is wrong with what is no JSON
             raise InputError("is not a plan; 'placegap place -o' writes one", file)
@@ -267,7 +267,7 @@ def compare_command(asked: CompareOptions) -> None:
         raise typer.Exit(BROKEN_RULES)
 
 
-def read_plan(file: str) -> PlanFile | None:
+def load_plan_file(file: str) -> PlanFile | None:
     """The plan in a file; None: it is none, and is read as a model."""
     from pydantic import ValidationError
 
@@ -302,7 +302,7 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
 
     layers = isinstance(plan.semantics, HybridPipeline)
     if source is not None:
-        instance = read_instance(replace(source, layers=layers))
+        instance = load_instance(replace(source, layers=layers))
         if plan.instance_hash not in ("", instance.content_hash):
             raise InputError(
                 f"the plan was made for another content of {plan.instance!r} than {source.model}"
@@ -339,8 +339,7 @@ def judged(
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
     from placegap.solvers.core.result import Bound
-    from placegap.solvers.solving.claims import claims_of, refuted_claims
-    from placegap.solvers.solving.known_bounds import known_bound
+    from placegap.solvers.solving.known_bounds import claims_of, known_bound, refuted_claims
 
     files = [(file, _stated(instance, file)) for file, _ in plans]
     semantics = files[0][1].semantics
@@ -385,8 +384,8 @@ def judged(
     for (file, stated), anatomy in zip(files, found, strict=True):
         if stated.value_ns not in (None, anatomy.value_ns):
             warn(
-                f"{file}: it is said to be worth {told(semantics, stated.value_ns)} and is worth"
-                f" {told(semantics, anatomy.value_ns)}"
+                f"{file}: it states a value of {told(semantics, stated.value_ns)}, and the referee"
+                f" finds {told(semantics, anatomy.value_ns)}"
             )
     return found
 
@@ -403,7 +402,7 @@ def _stated(instance: Instance, file: str) -> StatedPlan:
 
 
 def document_summary(document: Document) -> dict[str, Any]:
-    """What `show` says about a model or an instance."""
+    """What `show` prints of a model or an instance."""
     graph, cluster = document.graph, document.cluster
     kinds = Counter(op.kind for op in graph.ops)
     summary: dict[str, Any] = {
@@ -445,7 +444,7 @@ def _claimed(known: BestKnown) -> str:
 
 
 def plan_summary(plan: PlanFile) -> dict[str, Any]:
-    """What `show` says about a plan without its model."""
+    """What `show` prints of a plan without its model."""
     places = Counter(
         place for on in plan.placement.values() for place in ((on,) if isinstance(on, str) else on)
     )

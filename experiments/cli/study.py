@@ -30,7 +30,7 @@ PUBLISHED = "published.md"
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """What ``placegap study`` is asked."""
+    """Options of ``placegap study``."""
 
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A study's YAML file.")]
     out: Annotated[
@@ -119,7 +119,7 @@ def study_command(asked: StudyOptions) -> None:
 
 
 def _cluster(asked: StudyOptions) -> AbstractContextManager[Client | None]:
-    """The Dask cluster that is asked for; None for processes of our own."""
+    """The requested Dask cluster; None for processes of this machine."""
     from placegap.experiments.running.dask_pool import cluster_at, local_cluster
 
     given = {"--workers": asked.workers, "--scheduler": asked.scheduler, "--dask": asked.dask}

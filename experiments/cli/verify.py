@@ -18,8 +18,8 @@ from placegap.experiments.cli.options import (
     Model,
     ParamOption,
     UnitOption,
+    load_instance,
     parse_pairs,
-    read_instance,
     source_of,
 )
 from placegap.experiments.running.rules import Rules
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from placegap.instances.certificates.verification import Verification
     from placegap.instances.problem import Instance, Semantics
     from placegap.solvers.core.result import Bound
-    from placegap.solvers.solving.claims import Claim
+    from placegap.solvers.solving.known_bounds import Claim
 
 
 BROKEN_RULES = 1
@@ -46,7 +46,7 @@ BROKEN_RULES = 1
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyOptions:
-    """What ``placegap verify`` is asked."""
+    """Options of ``placegap verify``."""
 
     model: Model
     plan_file: Annotated[
@@ -60,7 +60,7 @@ class VerifyOptions:
     dim: DimOption = None
     any_content: Annotated[
         bool,
-        typer.Option("--any-content", help="Judge a plan that was made for another content."),
+        typer.Option("--any-content", help="Judge a plan of an instance with other content, too."),
     ] = False
     certificate: Annotated[
         Path | None,
@@ -98,15 +98,19 @@ def verify_command(asked: VerifyOptions) -> None:
     from placegap.instances.files.plan_file import load_stated_plan
     from placegap.instances.problem import HybridPipeline, Plan
     from placegap.solvers.core.result import Bound
-    from placegap.solvers.solving.claims import claims_of, refuted_claims
-    from placegap.solvers.solving.known_bounds import known_bound, recorded_value_ns
+    from placegap.solvers.solving.known_bounds import (
+        claims_of,
+        known_bound,
+        recorded_value_ns,
+        refuted_claims,
+    )
 
     source = source_of(asked)
     if asked.plan_file is not None and asked.rules.objective is None:
         file = plan_file_at(str(asked.plan_file))
         is_hybrid = file is not None and isinstance(file.semantics, HybridPipeline)
         source = replace(source, layers=is_hybrid)
-    instance = read_instance(source)
+    instance = load_instance(source)
     if asked.plan_file is None and asked.certificate is None:
         raise InputError("name a plan to judge, or a certificate to check (--certificate)")
     certified = (
@@ -170,7 +174,7 @@ def verify_command(asked: VerifyOptions) -> None:
 
 
 def _certified(instance: Instance, rules: Rules, path: Path) -> Verdict:
-    """What the checker says; a certificate under other rules than the options' does not hold."""
+    """The checker's verdict; a certificate under other rules than the options' does not hold."""
     from placegap.experiments.running.certifying import Verdict, check_certificate
 
     with spinner(f"checking {path}"):

@@ -38,8 +38,7 @@ from placegap.instances.problem import (
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status
-from placegap.solvers.solving.claims import Claim, claims_of, refuted_by
-from placegap.solvers.solving.known_bounds import bound_to_store
+from placegap.solvers.solving.known_bounds import Claim, bound_to_store, claims_of, refuted_by
 from placegap.solvers.solving.run_method import DEFAULT_METHOD, LimitOptions, SolveOptions
 
 
@@ -51,7 +50,7 @@ class Solution:
     instance: Instance
     #: All that is known: method, status, what the bound rests on, times, versions.
     result: Result
-    #: What went wrong on the way, and what a method was asked in place of the model's usual rules.
+    #: What went wrong on the way, and rules under which a method ran in place of the usual ones.
     warnings: tuple[str, ...] = ()
     #: What the files of the model and of the start claim; nothing of it is in the result.
     claims: tuple[Claim, ...] = ()
@@ -103,7 +102,7 @@ class Solution:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why devices are unused, if any are, and what to ask instead."""
+        """Why devices are unused, if any are, and options that would use them."""
         return plan_notes(self.instance, self.result)
 
     def save(self, path: str | Path) -> None:
@@ -182,13 +181,13 @@ def solve(
         and any other one makespan.
     method : str, optional
         A name of ``placegap.solvers.METHODS``; by default ``auto``: the method that
-        proves most of such problems, and a search for plans beside it.
+        proves most problems of this kind, with a heuristic search in parallel.
     params : mapping, optional
         The method's own parameters.
     start : Plan, str or Path, optional
         A plan, or the file of one, to start from: the result is no worse.
     at_most : float, optional
-        Under max_context: no device has more to do than so many times the least max_load.
+        Under max_context: no load is above this many times the optimal max_load.
     plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional
     schedule, stages_per_device, microbatches, sending, degrees, recompute, sharding : optional
     bubble, at_most_ns : optional
@@ -281,7 +280,7 @@ def _instance(
         check_rates(str(model), found)
     document = model if isinstance(model, Document) else find_model(str(model))
     if found is None and document.cluster is None:
-        raise InputError(f"{document.name} brings no devices: name a cluster, a file or a Cluster")
+        raise InputError(f"{document.name} has no devices: name a cluster, a file or a Cluster")
     if layers:
         document = as_layers(document, found or document.cluster)
     return document.instance(found)

@@ -105,7 +105,7 @@ def small_commands(number: int, folder: Path) -> list[str]:
 
 
 def _shortened(name: str, layers: int) -> dict[str, Any]:
-    """The configuration of a preset with so many layers."""
+    """The configuration of a preset with another number of layers."""
     import transformers
 
     preset = find_preset(name.removeprefix("hf:"))

@@ -3,12 +3,12 @@
 ``python -m placegap.experiments.research.certificates STUDY.yaml [--out FOLDER]
 [--certify SECONDS]`` reads the study's log, and runs nothing. A gap is (value - bound) / value;
 bound / value is a geometric mean. *proof* counts the bounds that our own code computes; the others
-are a solver's, not checked. With ``--certify``, each bound is certified for so many seconds, and
+are a solver's, not checked. With ``--certify``, each bound is certified for this many seconds, and
 the last column is the mean share of it that the stand-alone checker proves. After Ctrl-C the table
 has what is known, and the same command goes on where it stopped.
 
 What was certified is kept in ``certified.csv`` beside the log, one line per instance, semantics and
-bound, written anew after each of them. What was tried for fewer seconds than are asked for, and was
+bound, written anew after each of them. What was tried for fewer seconds than requested, and was
 not proven whole, is tried again. Remove the file where another version of placegap shall certify
 everything anew.
 """
@@ -27,12 +27,13 @@ from typing import NamedTuple
 
 from rich.table import Table
 
+from placegap.experiments.research.record import logged_cells
 from placegap.experiments.running.pool import handled, held, stop_status
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.show.figures import format_gap
 from placegap.experiments.show.rendering import output, warn
 from placegap.experiments.studies.gaps import GapCell
-from placegap.experiments.studies.run import logged_cells, results_folder
+from placegap.experiments.studies.run import results_folder
 from placegap.instances.files.output_files import write_text
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.bounds.certificates.write import certify
@@ -71,16 +72,9 @@ class Share(NamedTuple):
 def certified_shares(
     cells: Iterable[GapCell], limit_s: float, folder: Path, known: dict[Key, Share]
 ) -> None:
-    """Certify the best bounds of cells that are not known yet; one line on stderr for each.
+    """Certify the best bounds of cells that are not in `known` yet, `limit_s` seconds for each.
 
-    Parameters
-    ----------
-    limit_s : float
-        Seconds for each bound.
-    folder : Path
-        Where the file lies.
-    known : dict
-        What the file holds; it grows, and has all that is done when Ctrl-C comes.
+    A line on stderr reports each. `known` grows, so that it has all that is done when Ctrl-C comes.
     """
     for cell in cells:
         key = key_of(cell)

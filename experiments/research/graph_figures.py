@@ -36,15 +36,10 @@ WITHIN = {"exact": EXACT, "within 20 %": 0.2, "within 30 %": 0.3}
 
 
 def deviation_figure(source: Source, name: str) -> float:
-    """A figure of the estimates, in percent.
+    """A figure of the estimates of a workload with a batch, in percent.
 
-    Parameters
-    ----------
-    source : Source
-        A workload with a batch, on a cluster.
-    name : str
-        What is estimated, ``memory``, ``time`` or ``noisy time``; behind a comma may follow a key
-        of `WITHIN`. Without one the figure is the mean relative deviation.
+    `name` says what is estimated, ``memory``, ``time`` or ``noisy time``, and after a comma perhaps
+    a key of `WITHIN`. Without a key the figure is the mean relative deviation.
     """
     what, _, share = name.partition(", ")
     found = _deviations(source, what)

@@ -25,7 +25,7 @@ def gaps_of(rows: Sequence[Record]) -> dict[str, list[float | None]]:
 
 
 def share_within(gaps: Sequence[float | None], most: float) -> float:
-    """Share of rows whose gap is at most so much; a row without a plan is in none."""
+    """Share of rows whose gap is at most a limit; a row without a plan is in none."""
     return sum(gap is not None and gap <= most for gap in gaps) / len(gaps) if gaps else 0.0
 
 
@@ -155,14 +155,10 @@ class OrderCount(NamedTuple):
 def compare_orders(
     judged: Iterable[tuple[Mapping[str, int], Mapping[str, int]]], least: float = 0.0
 ) -> OrderCount:
-    """Of pairs that differ by more than `least` in the first values: how do the others rank them?
+    """Count how often two judges rank a pair of methods alike.
 
-    Parameters
-    ----------
-    judged : iterable of pairs of mappings
-        For each instance the values of methods by two judges.
-    least : float
-        A difference as a share of the smaller value.
+    Each item has the values of methods on one instance, by both. Pairs count whose first values
+    differ by more than the share `least`.
     """
     count = [0, 0, 0]
     for true, other in judged:
@@ -188,7 +184,7 @@ def orders_under_ports(records: Sequence[Record]) -> OrderCount:
 
 
 def orders_by_error(records: Sequence[Record], least: float = 0.0) -> dict[float, OrderCount]:
-    """What true costs rank, by the values that placers believe in with wrong costs."""
+    """What true costs rank, by the values that placers compute from wrong costs."""
     draws: dict[tuple[float, str, str, int], dict[str, int]] = {}
     for r in records:
         if r["believed_ns"] is not None:

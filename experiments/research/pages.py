@@ -31,7 +31,7 @@ from placegap.experiments.research.page_plots import (
     plot_profile,
     plot_time,
 )
-from placegap.experiments.research.record import HERE, read_results
+from placegap.experiments.research.record import HERE, load_results
 from placegap.experiments.show.figures import format_gap, format_ns, format_s
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.report import markdown_grid
@@ -58,7 +58,7 @@ def percent(share: float) -> str:
 
 def tables() -> dict[str, str]:
     """Every table by its name in the template, and what made the results."""
-    read = {name: read_results(name) for name in STUDIES}
+    read = {name: load_results(name) for name in STUDIES}
     rows = {name: content for name, (_, content) in read.items()}
     made = (
         f"- {name}{', in its smallest form' * head['smoke']}: {maker}."
@@ -289,7 +289,7 @@ def _certificates() -> dict[str, str]:
 
 
 def _corpus() -> dict[str, str]:
-    rows = read_results("corpus")[1]
+    rows = load_results("corpus")[1]
     alone = gaps_of([row for row in rows if row["table"] == "graphs"])[ALONE]
     gaps = gaps_of(rows)
     first, second = [label for label in by_share(gaps) if label != DEFAULT][:2]
@@ -312,7 +312,7 @@ def _corpus() -> dict[str, str]:
 
 
 def _congestion() -> dict[str, str]:
-    records = read_results("congestion")[1]
+    records = load_results("congestion")[1]
     rows = blind_rows(records)
     best = next(row for row in rows if row.method == EXACT)
     placers = [row for row in rows if row.method != EXACT]
@@ -333,7 +333,7 @@ def _congestion() -> dict[str, str]:
 
 
 def _costs() -> dict[str, str]:
-    records = read_results("sensitivity")[1]
+    records = load_results("sensitivity")[1]
     losses = losses_by_error(records)
     errors = sorted({off for _, off in losses})
     placers = [m for m in dict.fromkeys(m for m, _ in losses) if m not in (ALONE, EXACT)]
@@ -353,7 +353,7 @@ def _costs() -> dict[str, str]:
 
 
 def _scaling() -> dict[str, str]:
-    records = read_results("scaling")[1]
+    records = load_results("scaling")[1]
     heft, topo = (
         {r["num_ops"]: r for r in records if r["method"] == name and r.get("value_ns")}
         for name in ("heft", "m-topo")
@@ -373,7 +373,7 @@ def _scaling() -> dict[str, str]:
 
 
 def _memory() -> dict[str, str]:
-    rows = with_looser_bounds(read_results("memory")[1])
+    rows = with_looser_bounds(load_results("memory")[1])
     shares = sorted({row["memory_share"] for row in rows})
     at = {s: gaps_of([row for row in rows if row["memory_share"] == s]) for s in shares}
     tightest, loosest = at[shares[0]], at[shares[-1]]
@@ -399,7 +399,7 @@ def _mean(gaps: Sequence[float | None]) -> float:
 
 
 def _forms() -> dict[str, str]:
-    rows = [row["runs"] for row in read_results("moirai-forms")[1]]
+    rows = [row["runs"] for row in load_results("moirai-forms")[1]]
     pairs = [[runs.get(form, {}) for form in FORMS.values()] for runs in rows]
     both = [pair for pair in pairs if all("rows" in run for run in pair)]
     closed = [pair for pair in both if all(map(_closed, pair))]
@@ -480,21 +480,15 @@ def _filled(found: re.Match[str]) -> str:
 
 
 def data_table(name: str, page: str) -> Iterator[str]:
-    """The lines of a table of a page.
+    """The lines of a table: a file of experiments/research/data, or runs of methods.
 
-    Parameters
-    ----------
-    name : str
-        ``auto`` or ``placers``: of the corpus, by the methods that belong there; ``quickstart
-        METHOD``: its runs there; else a file of experiments/research/data.
-    page : str
-        The text around it.
+    ``auto`` and ``placers`` are tables of the corpus, and ``quickstart METHOD`` has runs there.
     """
     kind, _, method = name.partition(" ")
     if kind == "quickstart":
         yield from _quickstart(method)
     elif kind in ("auto", "placers"):
-        rows = read_results("corpus")[1]
+        rows = load_results("corpus")[1]
         gaps = gaps_of(rows)
         best = [label for label in by_share(gaps) if label != DEFAULT]
         described = set(re.findall(r"^## (.*)$|`([a-z-]+)`", page, re.MULTILINE))
@@ -534,7 +528,7 @@ def _quickstart(method: str) -> Iterator[str]:
 
 def pictures() -> Iterator[tuple[str, bytes]]:
     """Name and content of each picture."""
-    corpus, memory = (read_results(name)[1] for name in ("corpus", "memory"))
+    corpus, memory = (load_results(name)[1] for name in ("corpus", "memory"))
     yield "placers-profile.png", plot_profile(corpus)
     yield "placers-time.png", plot_time(corpus)
     yield "placers-ccr.png", plot_ccr(corpus)

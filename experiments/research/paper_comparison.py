@@ -113,10 +113,7 @@ def compare(
 ) -> ComparedTable:
     """Join a paper's table with the runs of a study.
 
-    Parameters
-    ----------
-    figure : callable
-        Gives the figure of a cell's graph by its name; by default it is computed.
+    `figure` gives the figure of a cell's graph by its name.
     """
     rows = []
     for row in table.rows:
@@ -251,7 +248,7 @@ WORDS = (
     "twelve",
 )
 SAME = 1e-4
-"""Relative: two figures are told as one, and a gap as closed."""
+"""Relative difference below which two figures count as one, and a gap as closed."""
 
 HELD = {
     "holds": re.compile(r"holds (\d+) bytes at its peak"),

@@ -1,6 +1,6 @@
 """A paper's table beside ours, in Markdown and on a terminal, and how both rank methods.
 
-Why two methods change places is told by what other clocks say of the same two plans.
+Other clocks of the same two plans show why two methods change places.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
+from placegap.experiments.research.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.research.paper_comparison import (
     MOST_WORDS,
     ComparedCell,
@@ -22,7 +23,6 @@ from placegap.experiments.research.paper_comparison import (
     told,
 )
 from placegap.experiments.research.published import NO_PLAN, UNITS_NS, load_published
-from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.show.rendering import output
 from placegap.experiments.studies.config import PublishedEntry
@@ -30,7 +30,6 @@ from placegap.experiments.studies.gap_tables import CellText, RowText, TableText
 from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, OVERFILLS_BYTES, GapCell
 from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.files.output_files import attempt, write_text
-from placegap.instances.problem import memory_rule
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
 
@@ -48,7 +47,7 @@ KINDS = {
     PLANS: "without any transfers they are the other way round, too",
     NO_PLAN_HERE: "it does not fit, or its method found none",
 }
-"""Kind of cause -> what it means, in the order in which they are told."""
+"""Kind of cause -> what it means, in the order of the page."""
 
 
 class Cause(NamedTuple):
@@ -59,15 +58,10 @@ class Cause(NamedTuple):
 
 
 def cause(faster: GapCell, slower: GapCell) -> Cause | None:
-    """What makes the paper's slower method the faster one with us, as far as clocks can tell.
+    """What makes the method that is slower in the paper the faster one here, by clocks.
 
     The same two plans run again with free channels, and then without any transfers. The first clock
     under which the paper's order comes back names the regime; None where a run has no such clocks.
-
-    Parameters
-    ----------
-    faster, slower : GapCell
-        Our runs of the methods that are faster and slower in the paper.
     """
     names = faster.cell.label, slower.cell.label
     for run, name in zip((faster, slower), names, strict=True):
@@ -106,7 +100,7 @@ class Inversion:
     """Two columns of a row: `faster` and `slower` in the paper, the other way round with us.
 
     The ratios are times of the later over the earlier of the two, infinite where one has no plan.
-    `reading` is what somebody has found out, and `cause` what other clocks say of the two plans.
+    `reading` is an explanation by hand, and `cause` what other clocks show of the two plans.
     """
 
     row: str
@@ -329,7 +323,7 @@ def _figure(compared: ComparedTable, time_ns: float) -> str:
 def _memory(compared: ComparedTable) -> Iterator[str]:
     """The rule by which our runs count memory, and why."""
     runs = (cell.run for row in compared.rows for cell in row.cells if cell.run is not None)
-    rules = dict.fromkeys(memory_rule(run.cell.semantics) for run in runs)
+    rules = dict.fromkeys(run.cell.semantics.memory_rule for run in runs)
     why = f": {told(compared, compared.table.memory)}" if compared.table.memory else ""
     yield f"memory: by the rule {' and '.join(f'`{rule}`' for rule in rules)}{why}"
 

@@ -3,7 +3,7 @@
 Run it from the root of the repository. ``--record`` takes the logs of studies that have run, writes
 their results into experiments/papers/*/results/ and makes the pages of docs/papers/; with
 ``--smoke`` those of the smallest forms. ``--pages`` makes the pages anew from the results that are
-kept. ``--inversions`` prints every ranking that turns round, with its cause. Names of studies'
+kept. ``--inversions`` prints every reversed ranking, with its cause. Names of studies'
 files limit all of them. Without an option it prints per paper what agrees, ties and turns, in the
 regimes of `regimes.yaml` where there are some, and for each turned pair the cause that was tested.
 
@@ -25,6 +25,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from placegap.experiments.research.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.research.paper_comparison import (
     MOST_WORDS,
     ComparedTable,
@@ -34,6 +35,7 @@ from placegap.experiments.research.paper_comparison import (
 )
 from placegap.experiments.research.paper_table import Inversion, markdown, rank
 from placegap.experiments.research.published import PublishedTable, load_published
+from placegap.experiments.research.record import logged_cells
 from placegap.experiments.research.regimes import (
     REGIMES,
     Regime,
@@ -44,7 +46,6 @@ from placegap.experiments.research.regimes import (
     score,
     told_score,
 )
-from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import (
     NOT_RUN,
@@ -54,7 +55,6 @@ from placegap.experiments.studies.gaps import (
 )
 from placegap.experiments.studies.log import canonical_json
 from placegap.experiments.studies.plan import Cell
-from placegap.experiments.studies.run import logged_cells
 from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import StatedSemantics
 from placegap.instances.reading.errors import InputError
@@ -89,14 +89,7 @@ def lines_of(
 ) -> Iterator[str]:
     """The lines of a file of results: a head, then cells that have run, then figures.
 
-    Parameters
-    ----------
-    study : str
-        Its name.
-    cells : sequence of GapCell
-        All cells of the study, with their runs.
-    tables : sequence of PublishedTable
-        The paper's tables that it is compared with; they say which figures are kept.
+    The tables of the paper decide which figures are kept.
     """
     ran = [cell for cell in cells if cell.status != NOT_RUN]
     makers = dict.fromkeys(cell.made_by for cell in ran if cell.made_by)
@@ -160,7 +153,7 @@ def _figure_lines(
         yield {"figure": name, "instance": instance, "cluster": cluster, "value": value}
 
 
-def read_recorded(path: str | Path) -> Recorded:
+def load_recorded(path: str | Path) -> Recorded:
     """A file of results."""
     try:
         head, *rest = (json.loads(line) for line in Path(path).read_text().splitlines())
@@ -244,13 +237,7 @@ def compared_tables(study: Path, recorded: Recorded) -> list[ComparedTable]:
 
 
 def page(folder: Path) -> str:
-    """The page of a paper, from all files of results in its folder.
-
-    Parameters
-    ----------
-    folder : Path
-        A folder of `experiments/papers/`, with studies, published.yaml and results.
-    """
+    """The page of a paper, from its folder of `experiments/papers/`."""
     lines = [
         f"# {PAPERS[folder.name]}: the tables again",
         "",
@@ -263,7 +250,7 @@ def page(folder: Path) -> str:
     for study in studies_of(folder):
         file = results_file(study)
         if file.exists():
-            lines += _of_study(study, read_recorded(file))
+            lines += _of_study(study, load_recorded(file))
     for regime in regimes_of(folder):
         lines += _of_regime(regime, folder)
     lines += ["## All together", "", f"{list(scores(folder))[-1]}.", ""]
@@ -323,7 +310,7 @@ def kept_cells(folder: Path) -> Callable[[str], tuple[Sequence[GapCell], Figures
     def cells(study: str) -> tuple[Sequence[GapCell], Figures]:
         if not results_file(folder / f"{study}.yaml").exists():
             return (), live_figure
-        recorded = read_recorded(results_file(folder / f"{study}.yaml"))
+        recorded = load_recorded(results_file(folder / f"{study}.yaml"))
         return recorded.cells, recorded.figure
 
     return cells
@@ -351,7 +338,7 @@ def scores(folder: Path) -> Iterator[str]:
     for study in studies_of(folder):
         if not results_file(study).exists():
             continue
-        for compared in compared_tables(study, read_recorded(results_file(study))):
+        for compared in compared_tables(study, load_recorded(results_file(study))):
             if compared.table.quantity in RANKED and rank(compared).num_pairs:
                 found = score(compared, (), cells)
                 beside = compared.table.name in covered
@@ -372,7 +359,7 @@ def inversions(studies: Sequence[Path]) -> Iterator[tuple[str, Inversion]]:
     """Every pair that the paper and the kept results rank the other way round, with its table."""
     for study in studies:
         if results_file(study).exists():
-            for compared in compared_tables(study, read_recorded(results_file(study))):
+            for compared in compared_tables(study, load_recorded(results_file(study))):
                 if compared.table.quantity in ("value", "measuring"):
                     for found in rank(compared).inversions:
                         yield compared.table.title, found
@@ -402,7 +389,7 @@ def record(path: Path, *, smoke: bool) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Do what the options ask for."""
+    """Do what the options state."""
     parser = argparse.ArgumentParser(prog="python -m placegap.experiments.research.papers")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--record", action="store_true", help="keep the results of logs, make pages")

@@ -14,7 +14,7 @@ from placegap.instances.exporters.stages import split_points
 from placegap.instances.problem import Instance, PipelineIteration, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.iteration import Iteration, simulate_iteration
-from placegap.instances.referee.simulate import PlanError
+from placegap.instances.referee.rules import PlanError
 from placegap.instances.torch_models.options import DeviceType, TraceOptions
 
 WARM_UPS = 2

@@ -31,9 +31,9 @@ from placegap.experiments.research.pipeline_run import (
     StageWork,
 )
 from placegap.experiments.running.machine_link import join_group
-from placegap.instances.torch_models.model import build_real_model
+from placegap.instances.torch_models.model import builder
 from placegap.instances.torch_models.op_times import NS_PER_MS, random_like
-from placegap.instances.torch_models.tracing import Traceable
+from placegap.instances.torch_models.tracing import Traceable, built
 
 WHOLE = "module"
 """What a `LossOf` calls the model."""
@@ -64,7 +64,8 @@ def run_stages(job: PipelineJob, store: str, rank: int) -> ProcessReport:
     """Run a pipeline together with the other processes."""
     device = join_group(job.device, store, rank, job.num_processes)
     warnings.simplefilter("ignore")  # about torch's own calls
-    model = build_real_model(job.model, job.tracing, job.seed)
+    torch.manual_seed(job.seed)  # random weights, as the class draws them
+    model = built(*builder(job.model, job.tracing), "cpu")
     prefix = ""
     if job.tracing.train:
         model, prefix = _with_loss(model), f"{WHOLE}."
@@ -118,7 +119,7 @@ def run_stages(job: PipelineJob, store: str, rank: int) -> ProcessReport:
 def microbatches(
     model: Traceable, count: int, seed: int
 ) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Random inputs of so many microbatches, of the shapes that the model is called with."""
+    """Random inputs of microbatches, of the shapes that the model is called with."""
     for leaf in pytree.tree_leaves((model.args, model.kwargs)):
         if not isinstance(leaf, torch.Tensor) or leaf.dim() == 0:
             raise ValueError("an input is no tensor with a first dimension of examples")

@@ -82,7 +82,7 @@ class PublishedClaim(Entry):
 
 
 class Reading(Entry):
-    """Why columns change places, once somebody has looked: `why`, in a sentence.
+    """Why columns change places, as found by hand: `why`, in a sentence.
 
     It is about all `faster` ones that the paper has before the `slower` one.
     """

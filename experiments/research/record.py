@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from placegap.experiments.research.graph_figures import figure_of
-from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_RUN, GapCell
-from placegap.experiments.studies.log import Record, canonical_json
-from placegap.experiments.studies.run import logged_cells
+from placegap.experiments.studies.config import Study, load_study
+from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_RUN, GapCell, gap_cells
+from placegap.experiments.studies.log import Record, RunLog, canonical_json
+from placegap.experiments.studies.plan import plan_study
+from placegap.experiments.studies.run import LOG_NAME, results_folder
 from placegap.instances.files.output_files import write_text
 from placegap.instances.reading.errors import InputError
 
@@ -30,7 +32,20 @@ KEPT_DETAILS = ("rows", "columns", "nodes", "own_bound_ns")
 """Of a model: its size, its search, and its own bound where a cheap one is better."""
 
 
-def read_results(name: str, folder: Path = RESULTS) -> tuple[Record, list[Record]]:
+def logged_cells(
+    config: str | Path, out: str | Path | None = None, *, smoke: bool = False
+) -> tuple[Study, list[GapCell]]:
+    """A study and all its cells as its log has them; nothing is run."""
+    study = load_study(config, smoke=smoke)
+    log_file = results_folder(study, out) / LOG_NAME
+    if not log_file.exists():
+        asked = f"placegap study {os.path.relpath(config)}{' --smoke' * smoke}"
+        raise InputError(f"there is no such log; run `{asked}` first", log_file)
+    with RunLog(log_file) as log:
+        return study, gap_cells(plan_study(study, config), log.records)
+
+
+def load_results(name: str, folder: Path = RESULTS) -> tuple[Record, list[Record]]:
     """What made a study's committed results, and the results."""
     head, *rows = map(json.loads, (folder / f"{name}.jsonl").read_text().splitlines())
     return head, rows

@@ -20,8 +20,8 @@ from placegap.instances.corpus.corpus import (
     ONNX_FAMILY,
     BestEntry,
     corpus_names,
+    load_best_known,
     load_corpus,
-    read_best_known,
 )
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import write_json
@@ -47,7 +47,7 @@ def record_best(instance: Instance, found: BestKnown, path: str | Path) -> BestE
     """
     names = {"graph": instance.graph.name, "cluster": instance.cluster.name}
     fresh = _entry({**names, "content_hash": instance.content_hash, **dict(found)}, path)
-    entries = {entry.key: entry for entry in read_best_known(path)} if Path(path).exists() else {}
+    entries = {entry.key: entry for entry in load_best_known(path)} if Path(path).exists() else {}
     old = entries.get(fresh.key)
     if old is not None and old.content_hash == fresh.content_hash:
         fresh = _better(old, fresh, path)
@@ -103,7 +103,7 @@ def _is_seconds(word: str) -> bool:
 
 def _record_portfolio(limit_s: float, target: Path) -> int:
     """Enter what the portfolio proves of each entry that is open; say which it raises."""
-    for entry in read_best_known(target):
+    for entry in load_best_known(target):
         if entry.bound_ns is not None and entry.bound_ns == entry.value_ns:
             continue
         instance = load_corpus(entry.graph).instance(load_cluster(entry.cluster))

@@ -1,4 +1,4 @@
-"""Papers' tables in the papers' regimes: which runs they are, and why pairs still turn round.
+"""Papers' tables in the papers' regimes: which runs they are, and why pairs are still reversed.
 
 `experiments/papers/<paper>/regimes.yaml` states each regime: what the paper says, what its own
 figures imply, what is assumed, and which tables of the recorded studies ran under it. A cause is
@@ -280,14 +280,10 @@ def compared_regime(regime: Regime, folder: Path, cells: Cells) -> ComparedTable
 def score(
     compared: ComparedTable, causes: Sequence[Change], cells: Cells, ahead: str | None = None
 ) -> Score:
-    """Count a table's pairs and claims, and test the causes of those that turn.
+    """Count a table's pairs and claims, and test the causes of those that are reversed.
 
-    Parameters
-    ----------
-    cells : callable
-        Gives the kept cells of a study.
-    ahead : str, optional
-        Column that the paper's text has before all others.
+    `cells` gives the kept cells of a study; `ahead` is the column that the paper's text ranks
+    first.
     """
     ranked = compared if ahead is None else _with_first(compared, ahead)
     found = rank(ranked)

@@ -17,7 +17,7 @@ from placegap.experiments.cli.options import (
     JsonOption,
     TimesOption,
     command,
-    read_instance,
+    load_instance,
     source_of,
 )
 from placegap.experiments.research.pipeline_run import (
@@ -46,7 +46,7 @@ FAILED, BAD_INPUT = 1, 2
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What the command is asked."""
+    """Options of the command."""
 
     model: Annotated[
         str,
@@ -79,7 +79,7 @@ def run_command(asked: RunOptions) -> None:
     """
     if not is_traced(asked.model):
         raise InputError("only models that are traced can be run (hf:, py:)", asked.model)
-    instance = read_instance(source_of(asked))
+    instance = load_instance(source_of(asked))
     stated = load_stated_plan(instance, asked.plan_file)
     semantics = asked.rules.override(stated.semantics)
     job, predicted = pipeline_job(
@@ -150,7 +150,7 @@ def print_comparison(model: str, found: PipelineComparison) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run what the command line asks, and end with its exit status."""
+    """Run what the command line states, and end with its exit status."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(command(run_command))
     try:

@@ -68,14 +68,8 @@ def run_sweep(
 ) -> list[Record]:
     """Measure what the log of a sweep does not hold yet, and return the records of all tasks.
 
-    Parameters
-    ----------
-    name : str
-        The log is ``results/NAME/runs.jsonl``, unless `out` is another folder.
-    tasks : iterable of mappings
-        What identifies each task, in plain values.
-    measure : callable
-        What is found of a task, in plain values.
+    Tasks and what `measure` finds are plain values. The log is ``results/NAME/runs.jsonl``, or in
+    the folder `out`.
     """
     listed = [dict(task) for task in tasks]
     keys = [run_key({"sweep": name, "version": version("placegap"), **task}) for task in listed]
@@ -208,13 +202,8 @@ def believed_and_true(task: Mapping[str, Any], time_limit_s: float = WRONG_S) ->
 def with_wrong_costs(instance: Instance, off: float, seed: int) -> Instance:
     """The instance with each op's times and each tensor's size off by a factor of its own.
 
-    Parameters
-    ----------
-    off : float
-        From 0 to below 1: factors are uniform in [1 - off, 1 + off]. The kinds of devices of an op
-        share its factor, and so do the edges of a tensor; what is 0 stays 0.
-    seed : int
-        The same factors for the same graph, whatever `off` is, but for their spread.
+    Factors are uniform in [1 - off, 1 + off], the same draws for the same seed. The kinds of
+    devices of an op share its factor, and so do the edges of a tensor; what is 0 stays 0.
     """
     draw = random.Random(seed)
 

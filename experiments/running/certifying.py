@@ -86,15 +86,7 @@ class Proof(NamedTuple):
 def proven(
     source: Source | Instance, semantics: Semantics, proof: Proof, start: Plan | None = None
 ) -> tuple[list[Bound], tuple[str, ...]]:
-    """What a method proves in a worker process, and warnings.
-
-    Parameters
-    ----------
-    source : Source or Instance
-        What the process reads.
-    start : Plan, optional
-        A feasible plan that it may start from.
-    """
+    """What a method proves in a worker process from a feasible plan `start`; and warnings."""
     instance = source if isinstance(source, Instance) else load_source(source)
     reason = why_refused(instance, semantics, proof.method, proof.params)
     if reason is not None:

@@ -2,7 +2,7 @@
 
 A task runs as in the local pool. Dask neither ends one that runs too long nor counts the memory of
 what it starts, so a Dask worker only watches: a `TaskProcess` computes, and is killed at its hard
-limit, or when the study that wants it has gone. The study's process alone hears of the endings. A
+limit, or when its study has ended. Only the study's process gets the endings. A
 Dask worker that dies costs the tasks that it ran: each has crashed, and none is tried again,
 whatever the scheduler is set to.
 """
@@ -64,7 +64,7 @@ def cluster_at(address: str) -> Iterator[Client]:
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Client]:
-    """A client of a new cluster on this machine, of so many workers with one run at a time each."""
+    """A client of a new cluster of workers on this machine, with one run at a time each."""
     _silence()
     from distributed import Client, LocalCluster
 
@@ -90,7 +90,7 @@ def num_slots(client: Client) -> int:
 
 
 def _silence() -> None:
-    """Let what placegap says be all that is said; MissingExtra where there is no distributed."""
+    """Silence all output but placegap's; MissingExtra where there is no distributed."""
     missing = why_not_installed("distributed", "dask")
     if missing is not None:
         raise MissingExtra(missing)
@@ -177,7 +177,7 @@ def _run(job: RemoteTask[T], worker: Worker) -> Ending[T]:
             heard = wait([process.pipe], timeout=LOOK_S)
             ending = process.ending(bool(heard))
             if ending is None and not _is_wanted(worker):
-                raise PoolError("nobody waits for the run any more")
+                raise PoolError("the study no longer waits for this run")
         keep = ending.fate == "done"
         return ending
     finally:
@@ -194,7 +194,7 @@ def _num_deaths(key: str, dask_scheduler: Scheduler | None = None) -> int:
 
 
 def _is_wanted(worker: Worker) -> bool:
-    """Whether somebody still waits for the task of this thread."""
+    """Whether a study still waits for the task of this thread."""
     task = worker.state.tasks.get(worker.get_current_task())
     return task is not None and task.state == "executing"
 
@@ -226,17 +226,8 @@ def run_on_dask(
     """Run ``function(task)`` on a Dask cluster; yield each task's ending as it comes.
 
     Tasks are drawn when the cluster has a free thread. Closing the generator, or an exception in
-    its consumer, ends what runs.
-
-    Parameters
-    ----------
-    tasks, function, hard_limit_s, modules
-        As for `run_pool`; the workers must be able to import all of them.
-    client : Client
-        Of the cluster.
-    on_news : callable
-        Called with what tasks `send_news` of while they run, from another thread; tuples of plain
-        values arrive as tuples.
+    its consumer, ends what runs. The workers must be able to import the modules. `on_news` is
+    called from another thread, with what tasks `send_news` of; arguments are those of `run_pool`.
     """
     queue = iter(tasks)
     busy: dict[Future[Any], T] = {}
@@ -299,7 +290,7 @@ def _next(ended: SimpleQueue[Future[Any]]) -> Future[Any] | None:
 
 
 def _ending(future: Future[Any], task: T, client: Client) -> Ending[T]:
-    """How a task ended, told by a future that has."""
+    """How a task ended, from a future that is done."""
     from distributed import KilledWorker
 
     try:
@@ -311,7 +302,7 @@ def _ending(future: Future[Any], task: T, client: Client) -> Ending[T]:
         raise PoolError(f"on Dask, {error}") from None
     except CancelledError:
         if client.status == "running":
-            raise PoolError("somebody has cancelled the study's tasks on Dask") from None
+            raise PoolError("the study's tasks on Dask were cancelled") from None
         raise _lost(client) from None
     except (ImportError, AttributeError, RuntimeError, UnpicklingError) as error:
         # placegap is not there, or another version of it
@@ -322,7 +313,7 @@ def _ending(future: Future[Any], task: T, client: Client) -> Ending[T]:
 
 
 def _returned(busy: Mapping[Future[Any], T], client: Client) -> Generator[Ending[T]]:
-    """What has been computed already, and nobody has read."""
+    """What has been computed already, and is not read yet."""
     for future, task in busy.items():
         if future.status == "finished":
             with suppress(PoolError, TimeoutError):

@@ -67,7 +67,7 @@ def parse_exports(pairs: Sequence[str]) -> dict[str, Path]:
 
 
 def needed_granularity(given: Granularity | None, kinds: Sequence[str]) -> Granularity:
-    """What was asked for, else whole layers where a format has nothing smaller, or but experts."""
+    """The option, else whole layers where a format has nothing smaller, or all but experts."""
     if given is not None:
         return given
     apart = [EXPORTERS[kind].experts_apart for kind in kinds if EXPORTERS[kind].whole_layers]
@@ -91,7 +91,7 @@ def check_copies(kinds: Sequence[str], graph: Graph, model: str) -> None:
 
 
 def check_formats(kinds: Sequence[str], placed: Instance, semantics: Semantics) -> None:
-    """Refuse, before a plan is looked for, formats that cannot say it.
+    """Refuse, before a plan is looked for, formats that cannot express it.
 
     `placed` has the groups of the granularity that was chosen: a layer of several may be divided.
     """
@@ -121,12 +121,9 @@ def is_onnx_file(graph: Graph, model: str) -> bool:
 def write_exports(
     instance: Instance, result: Result, exports: dict[str, Path], model: str
 ) -> tuple[str, ...]:
-    """Write the plan in each format that can say it, where a file can be written; warnings.
+    """Write the plan in each format that can express it, where a file can be written; warnings.
 
-    Parameters
-    ----------
-    model : str
-        As it was named: the file that a copy is of.
+    `model` is the name that the user gave: the file of which a copy is written.
     """
     if result.plan is None:
         return ()
@@ -173,7 +170,7 @@ def write_exports(
 
 
 def _text(kind: str, instance: Instance, result: Result) -> str:
-    """The file of one kind; a hybrid plan that it cannot say is refused with one that it can."""
+    """The file of one kind; a hybrid plan it cannot express is refused, with one that it can."""
     assert result.plan is not None
     try:
         return export_plan(kind, instance, result.plan, result.semantics)

@@ -35,7 +35,7 @@ from placegap.instances.problem import (
 from placegap.instances.problem.integers import times_written
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.hybrid import why_no_degrees
-from placegap.instances.referee.loads import check_semantics
+from placegap.instances.referee.rules import check_semantics
 from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.clock import while_compiling
@@ -43,14 +43,11 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Listener, Progress, ProgressLog, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import (
-    PROOF,
-    SOLVERS,
     Bound,
     Outcome,
     SolverDisagreement,
     carry_bound,
     finish,
-    solver_and_version,
     with_reason,
 )
 from placegap.solvers.solving.known_bounds import proven_by, with_known_bound
@@ -131,23 +128,9 @@ def choose_semantics(
     """What the value will mean, from the options, the file and the method, in this order.
 
     A rule that neither states is the one that the method, with its parameters, is for. A method
-    that cannot do what is usual for a model gets the nearest that it can. What options ask for
-    stands.
-
-    Parameters
-    ----------
-    rules : Rules
-        What the options ask for.
-    instance : Instance
-        Its semantics are those of its file.
-    method : str or None
-        None: the default.
-    params : mapping, optional
-        The method's own parameters.
-    stated : Semantics, optional
-        Those of a plan to start from; they stand before the file's.
-    is_final : bool
-        Whether the method is given this very instance, and not a coarser one.
+    that cannot do what is usual for a model gets the nearest that it can. What options state
+    stands. `stated` is of a plan to start from, and comes before the file; `is_final` is False
+    where the method gets a coarser instance.
     """
     own, params = instance.semantics, params or {}
     if stated is not None:
@@ -245,20 +228,10 @@ def place(
     on_news: Listener | None = None,
     pool: Callable[..., Generator[Ending[Attempt]]] | None = None,
 ) -> tuple[Result, tuple[str, ...]]:
-    """Run a method; its result, and warnings.
+    """Run a method in a process of its own; its result, and warnings.
 
-    What it had told before it failed stands, plan and bound, and a warning says so.
-
-    Parameters
-    ----------
-    modules : sequence of str
-        Modules that the worker imports first.
-    start : Result, optional
-        A plan to start from (`given_plan`); what comes out is no worse.
-    on_news : callable, optional
-        Called with a `progress.Progress` whenever something better is known.
-    pool : callable, optional
-        What runs the attempt, by default `run_pool` in a process of its own.
+    If it fails, the plan and the bound that it had reported stand, and a warning says so. The
+    result is no worse than `start`.
     """
     log = ProgressLog(on_news or (lambda news: None))
     told: list[Plan] = []  # the last plan
@@ -296,14 +269,17 @@ def place(
                     best = best if known is None else better(best, known)
                 if isinstance(answer, Result):
                     if answer.split is not None and best is not None:
-                        warnings.append(f"{answer.method} splits ops: what it started from is left")
+                        warnings.append(
+                            f"{answer.method} splits ops: the start is of another instance, and"
+                            " left out"
+                        )
                         best = None
                     best = better(best, _with_finder(answer, best))
-                    log.enter(_news(answer))  # whoever hears it may end everything
+                    log.enter(_news(answer))  # a listener may end everything
                 elif best is None:
                     raise RuntimeError(answer.message)
                 else:
-                    warnings.append(f"{answer.message}; what it had told before stands")
+                    warnings.append(f"{answer.message}; what it had reported before stands")
     except KeyboardInterrupt:
         known = _told(attempt, log.best, told, "interrupted", 0.0)
         if known is not None:  # it may have been ended before it could return that plan
@@ -316,7 +292,7 @@ def place(
 
 
 def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> tuple[Attempt, str]:
-    """The attempt with a limit of loads, so many times the least `max_load`; and that in words.
+    """The attempt with a limit of loads, `at_most` times the optimal `max_load`; and that in words.
 
     The least load is that of the model as it is stated, with its caches, and has half of the time.
     """
@@ -326,7 +302,7 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
     if semantics.at_most_ns is not None:
         raise InputError("--at-most and --at-most-ns both limit loads; leave out one")
     if not 1 <= at_most <= MOST_TIMES:
-        raise InputError(f"--at-most is times the least load, from 1 to {MOST_TIMES:g}")
+        raise InputError(f"--at-most is a factor of the optimal load, from 1 to {MOST_TIMES:g}")
     half_s = attempt.time_limit_s / 2
     first = replace(
         attempt,
@@ -350,9 +326,9 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
 
 
 def better(best: Result | None, new: Result) -> Result:
-    """The result to report: the better plan, the later of equal ones, and the better bound.
+    """The result to report: the better plan (of two equal ones the later), and the better bound.
 
-    What one says and the plan of the other refutes becomes a fault of the result.
+    A claim of one that the plan of the other refutes becomes a fault of the result.
     """
     if best is None or best.value_ns is None:
         return new
@@ -362,7 +338,7 @@ def better(best: Result | None, new: Result) -> Result:
 
 
 def _has_lost_its_plan(answer: Result | Failure) -> bool:
-    """Whether an attempt ended without a plan, but perhaps not before it told of one."""
+    """Whether an attempt ended without a plan, but may have reported one before."""
     if isinstance(answer, Failure):
         return not answer.is_disagreement
     return answer.plan is None and answer.status == "no_plan"
@@ -381,17 +357,11 @@ def _told(
     instance = source if isinstance(source, Instance) else load_source(source)
     outcome = Outcome(
         plans[-1] if plans else None,
-        bound=bound and bound._replace(basis=bound.basis or _words_of(attempt.method)),
-        message=f"{how}; this is what it had told by then",
+        bound=bound and bound._replace(basis=bound.basis or find_method(attempt.method).basis),
+        message=f"{how}; this is what it had reported by then",
     )
     told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
     return with_known_bound(instance, told, attempt.recorded)
-
-
-def _words_of(method: str) -> str:
-    """What bounds of a method may rest on, where it has not said so yet: all of its solvers."""
-    words = [solver_and_version(name) for name in find_method(method).packages if name in SOLVERS]
-    return ", ".join(words) or PROOF
 
 
 def _with_finder(result: Result, start: Result | None) -> Result:
@@ -420,7 +390,7 @@ def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
 
 
 def plan_file_at(path: str) -> PlanFile | None:
-    """What a plan file states; None where it is none, which `given_plan` tells."""
+    """What a plan file states; None where it is none, which `given_plan` reports."""
     try:
         raw = read_json(path)
         return PlanFile.model_validate(raw) if is_plan(raw) else None
@@ -440,7 +410,7 @@ START = "start"
 """Stands for the method in a result that is the plan that was given."""
 
 FIRST_SHARE = 2 / 3
-"""Of the time limit, for the first method, where a second opinion is asked for."""
+"""Of the time limit, for the first method, where a second opinion is requested."""
 
 
 def ask_second(
@@ -501,7 +471,7 @@ def _answer(ending: Ending[Attempt]) -> Result | Failure:
 
 
 def run_attempt(attempt: Attempt) -> Result | Failure:
-    """What the worker does: read the instance, solve, judge; and tell what it does."""
+    """What the worker does: read the instance, solve, judge; and report progress."""
     doing = [""]
 
     def hear(said: str) -> None:

@@ -127,7 +127,7 @@ Fate = Literal["done", "timeout", "crashed"]
 class Ending(Generic[T]):
     """How a task ended: `answer` is what the function returned, if the fate is "done".
 
-    `last_news` is what it told last, and `made_by` what it ran on, where that is another machine.
+    `last_news` is its last report, and `made_by` what it ran on, where that is another machine.
     """
 
     task: T
@@ -156,7 +156,7 @@ class PoolError(RuntimeError):
 
 @dataclass(frozen=True)
 class _News:
-    """What a task tells before it ends, and whether it begins or has ended to compile a kernel."""
+    """What a task reports before it ends, and whether it begins or ends to compile a kernel."""
 
     content: Any
     compiles: bool | None = None
@@ -166,15 +166,13 @@ _listeners: list[Callable[[_News], None]] = []
 
 
 def send_news(content: Any, *, compiles: bool | None = None) -> None:
-    """Tell whoever runs this task of something that can be pickled; without a pool, nobody.
+    """Send something that can be pickled to the parent of this task; without a pool, do nothing.
 
-    Parameters
-    ----------
-    compiles : bool, optional
-        True: the task compiles a kernel from now on, and its hard limit stands; False: it has.
+    `compiles` is True from when the task compiles a kernel, which its hard limit leaves out, to
+    False.
     """
     for listener in _listeners:
-        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
             listener(_News(content, compiles))
 
 
@@ -221,26 +219,12 @@ def run_pool(
 
     Tasks are drawn only when a worker is free, so with one worker a generator of tasks may look at
     the endings before. Closing the generator, or an exception in its consumer, kills the workers.
+    The function is pickled by name, and should not raise. A single worker may start processes of
+    its own. The hard limit of a task leaves out the time of compiling kernels.
 
-    Parameters
-    ----------
-    tasks : iterable
-        Whatever can be pickled.
-    function : callable
-        A function of a module (it is pickled by name); it should not raise.
-    workers : int
-        Most processes at a time; a worker that is the only one may start processes of its own.
-    hard_limit_s : callable
-        Seconds after which a task's worker is killed; those of compiling kernels are left out.
-    modules : sequence of str
-        Modules that each worker imports first.
-    stop_s : float
-        Seconds that tasks get to end by themselves after Ctrl-C. Each is told once, as a
-        `KeyboardInterrupt` of its own; those that return in time have their endings yielded, and
-        then `KeyboardInterrupt` is raised. A second Ctrl-C raises it at once, as the first does
-        by default.
-    on_news : callable, optional
-        Called with what tasks `send_news` of while they run.
+    After Ctrl-C each task gets a `KeyboardInterrupt` and `stop_s` seconds to end; the endings of
+    those that return in time are yielded, and then `KeyboardInterrupt` is raised. A second Ctrl-C
+    raises it at once.
     """
     queue = iter(tasks)
     idle: list[TaskProcess[T]] = []
@@ -300,7 +284,7 @@ def _endings(
 
 
 def _returned(busy: list[TaskProcess[T]]) -> Generator[Ending[T]]:
-    """What has been computed already, and nobody has read."""
+    """What has been computed already, and is not read yet."""
     for worker in busy:
         ending = None
         with contextlib.suppress(PoolError):  # one that was stopped before its first task
@@ -321,16 +305,10 @@ def _last_endings(busy: list[TaskProcess[T]], stop_s: float) -> Generator[Ending
 
 
 class TaskProcess(Generic[T]):
-    """One process, the parent's end of its pipe, and the task it is at.
+    """One process, the parent's end of its pipe, and its current task.
 
-    Parameters
-    ----------
-    function, modules, on_news
-        As for `run_pool`.
-    stoppable : bool
-        Whether its tasks can be asked to stop (`ask_to_stop`).
-    alone : bool
-        Whether it may start processes of its own.
+    Stoppable tasks can be stopped early (`ask_to_stop`); one that is alone may start processes of
+    its own.
     """
 
     def __init__(
@@ -351,7 +329,7 @@ class TaskProcess(Generic[T]):
 
     def _start(self) -> None:
         try:
-            cache_folder()  # says where kernels are kept: a worker has nowhere to say it
+            cache_folder()  # says where kernels are kept: a worker has no place to print it
             self.process = WorkerProcess(_serve, self.job, alone=self.alone, copied=True)
         except OSError as error:
             raise PoolError(f"worker processes cannot start ({error.strerror})") from None
@@ -364,7 +342,7 @@ class TaskProcess(Generic[T]):
         self.limit_s = limit_s
         self.last_news: Any = None
         self._start_clock()
-        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
             self.pipe.send(task)
 
     def ending(self, heard: bool) -> Ending[T] | None:
@@ -414,7 +392,7 @@ class TaskProcess(Generic[T]):
         self.deadline = self.began + self.limit_s if self.ready else math.inf
 
     def ask_to_stop(self, stop_s: float) -> bool:
-        """Ask the task to end within some seconds; whether there is one that can be asked."""
+        """Interrupt the task, which ends within some seconds; False if there is none."""
         if not self.ready and self.pipe.poll():  # it may be at its task, and we have not read so
             self.ending(heard=True)
         if not self.ready:
@@ -440,7 +418,7 @@ def _serve(
         signal.signal(STOP, lambda number, frame: region.interrupt())
 
     def send(message: object) -> None:
-        with lock:  # solvers tell of news from threads of their own
+        with lock:  # solvers report from threads of their own
             pipe.send(message)
 
     send("ready")

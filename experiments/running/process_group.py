@@ -17,7 +17,7 @@ from typing import Any
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 
 GRACE_S = 1.0
-"""How long the others are heard after a first complaint: it may be about one that has died."""
+"""Seconds to wait for the others after a first error, which may be about one that has died."""
 
 
 class ProcessesFailed(RuntimeError):
@@ -34,17 +34,10 @@ class _Complaint:
 def run_together(
     function: Callable[..., Any], args: tuple[Any, ...], count: int, limit_s: float
 ) -> list[Any]:
-    """Call ``function(*args, store, rank)`` in so many processes at a time; their answers.
+    """Call ``function(*args, store, rank)`` in `count` processes at a time; their answers.
 
-    Parameters
-    ----------
-    function : callable
-        A function of a module (it is pickled by name). It gets the path of a file at which
-        processes find each other, and its number.
-    args : tuple
-        What can be pickled.
-    limit_s : float
-        Seconds for all.
+    All have `limit_s` seconds together. The function is pickled by name; `store` is the path of a
+    file at which processes find each other.
     """
     processes: list[WorkerProcess] = []
     with tempfile.TemporaryDirectory(prefix="placegap-") as folder:

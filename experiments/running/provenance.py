@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 PACKAGES = ("highspy", "ortools", "numpy", "numba")
-"""Whose versions decide how far a method gets, beside placegap and Python."""
+"""Packages whose versions decide how far a method gets, beside placegap and Python."""
 
 GIT_S = 5.0
 

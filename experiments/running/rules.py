@@ -1,4 +1,4 @@
-"""The rules that a user asks for, one by one, and the semantics that they make of a model's own."""
+"""The rules that a user states, one by one, and the semantics that they make of a model's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from placegap.instances.problem import (
     FIELDS,
     OBJECTIVES,
     Semantics,
-    memory_rule,
     parse_semantics,
 )
 from placegap.instances.reading.errors import from_validation_error
@@ -79,7 +78,7 @@ class Rules:
         if own is not None and objective == own.objective:
             stated |= own.model_dump(exclude_unset=True)
         elif own is not None and "memory" in has:
-            stated["memory"] = memory_rule(own)
+            stated["memory"] = own.memory_rule
         stated |= self.given
         try:
             return parse_semantics(stated)
@@ -125,7 +124,7 @@ def as_options(semantics: Semantics, base: Semantics) -> str:
     options = []
     if base.objective != semantics.objective:
         options.append(option("objective", semantics.objective))
-        base_rules = {**DEFAULTS, "memory": memory_rule(base)}  # as `override` keeps it
+        base_rules = {**DEFAULTS, "memory": base.memory_rule}  # as `override` keeps it
     for name in FIELDS[semantics.objective]:
         value = getattr(semantics, name)
         if value != base_rules[name]:

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
 from placegap.instances.corpus.layer_chains import (
@@ -75,13 +76,13 @@ class Source:
     devices: Path | None = None
     #: Whether a training step becomes layers with modes, as hybrid_pipeline takes them.
     layers: bool = False
-    #: Whether elementwise ops overwrite their inputs (`written_in_place`).
+    #: Whether elementwise ops overwrite their inputs (`variants.written_in_place`).
     in_place: bool = False
     #: How many times as long every transfer takes; None: as the cluster says.
     slower_links: float | None = None
     #: How many times as long every op takes; None: as the graph says.
     slower_ops: float | None = None
-    #: How many clones of the graph share its variables (`with_clones`).
+    #: How many clones of the graph share its variables (`clones.with_clones`).
     clones: int = 1
     #: Whether every number takes two bytes; of a model without times.
     half_precision: bool = False
@@ -106,35 +107,34 @@ def load_source(source: Source) -> Instance:
     if source.layers:
         document = as_layers(document, cluster or document.cluster, source.dims)
     if source.half_precision:
-        from placegap.instances.transforms.half_precision import in_half_precision
-
-        update = {"graph": in_half_precision(document.graph), "best_known": ()}
+        graph: Graph = _variants("half_precision").in_half_precision(document.graph)
+        update = {"graph": graph, "best_known": ()}
         document = document.model_copy(update=update).read_from(document.source)
     instance = on_cluster(document, cluster, source.times)
     if source.fused:
-        from placegap.instances.transforms.fused_times import with_fused_times
         from placegap.instances.transforms.moirai_fusion import fuse_by_rules
 
-        instance = with_fused_times(fuse_by_rules(instance))
+        instance = _variants("fused").with_fused_times(fuse_by_rules(instance))
     if source.in_place:
-        from placegap.instances.transforms.in_place import written_in_place
-
-        instance = written_in_place(instance)
+        instance = _variants("in_place").written_in_place(instance)
     if source.slower_ops is not None:
-        from placegap.instances.transforms.shared_replicas import with_slower_ops
-
-        graph = with_slower_ops(instance.graph, source.slower_ops)
+        graph = _variants("slower_ops").with_slower_ops(instance.graph, source.slower_ops)
         instance = instance.with_graph(graph, instance.name)
     if source.clones > 1:
-        from placegap.instances.transforms.shared_replicas import with_clones
-
-        instance = with_clones(instance, source.clones)
+        instance = research("workloads.clones", "a study's key clones").with_clones(
+            instance, source.clones
+        )
     if source.slower_links is not None:
         update = {"cluster": slowed(instance.cluster, source.slower_links), "best_known": ()}
         instance = instance.model_copy(update=update)
     if source.device_memory is not None:
         return with_device_memory(instance, source.device_memory)
     return instance
+
+
+def _variants(key: str) -> Any:
+    """The module that makes what a key of the papers' studies says."""
+    return research("workloads.variants", f"a study's key {key}")
 
 
 def costed_by(document: Document, costs: Costs) -> Document:
@@ -164,7 +164,7 @@ def as_layers(
 
 def _no_devices(model: str) -> InputError:
     return InputError(
-        f"{model} brings no devices; choose a cluster (--cluster): a file, or a name that 'placegap"
+        f"{model} has no devices; choose a cluster (--cluster): a file, or a name that 'placegap"
         " instances' lists"
     )
 
@@ -177,9 +177,9 @@ def check_rates(model: str, cluster: Cluster | None, times: Path | None = None) 
 
     known = set(specs_of(cluster))
     if times is not None:
-        from placegap.instances.importers.measured_times import read_times
+        from placegap.instances.importers.measured_times import load_times
 
-        for _, kind in read_times(times).samples_ns:  # a trace does not say on which kind
+        for _, kind in load_times(times).samples_ns:  # a trace does not say on which kind
             known |= {device.kind for device in cluster.devices} if kind is None else {kind}
     without = [device for device in cluster.devices if device.kind not in known]
     if len(without) == len(cluster.devices) or not all(device.is_host for device in without):
@@ -197,9 +197,9 @@ def on_cluster(document: Document, cluster: Cluster | None, times: Path | None =
     chosen = cluster or document.cluster
     if times is None or chosen is None:
         return document.instance(cluster)
-    from placegap.instances.importers.measured_times import read_times, with_times
+    from placegap.instances.importers.measured_times import load_times, with_times
 
-    measured = with_times(document.graph, read_times(times), chosen)
+    measured = with_times(document.graph, load_times(times), chosen)
     update = {"graph": measured.graph, "best_known": ()}
     return document.model_copy(update=update).read_from(document.source).instance(cluster)
 
@@ -265,13 +265,13 @@ def find_model(
     if not os.path.exists(model) and "." not in os.path.basename(model):
         hint = instead_of(model, (*corpus_names(), *chain_names()), "placegap instances")
         raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
-    from placegap.instances.importers.reader import read_model
+    from placegap.instances.importers.reader import load_model
 
-    return read_model(model, time_unit, dict(dims), weights)
+    return load_model(model, time_unit, dict(dims), weights)
 
 
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
-    """Lines on what a model leaves open: sizes nobody stated, and FLOPs that are guesses."""
+    """Lines on what a model leaves open: sizes that are not stated, and FLOPs that are guesses."""
     if Path(model).name.endswith((".json", ".json.gz")) and not is_traced(model):
         return ()
     parameters = graph.provenance.parameters

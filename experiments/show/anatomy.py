@@ -37,7 +37,7 @@ from placegap.instances.problem import (
 from placegap.instances.problem.modules import Granularity, with_content
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import Bound, relative_gap
-from placegap.solvers.solving.claims import Claim
+from placegap.solvers.solving.known_bounds import Claim
 
 MOST_CROSSINGS = 5
 """Transfers that are named."""
@@ -82,7 +82,7 @@ class Anatomy:
     memory: list[Levels]
     is_timed: bool
     path: tuple[PathPart, ...]
-    #: The dearest first.
+    #: The most expensive first.
     crossings: tuple[Crossing, ...]
     next_moves: Tried
     #: What made the plan.

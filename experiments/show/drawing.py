@@ -74,7 +74,7 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches."""
+    """An empty figure of a size in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -59,7 +59,7 @@ def format_s(seconds: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration that nothing exceeds, for people who wait: rounded up."""
+    """A duration that is not exceeded: rounded up."""
     if seconds < 99.5:
         return f"{math.ceil(seconds)} s"
     minutes = math.ceil(seconds / 60)

@@ -332,7 +332,7 @@ def draw_gap(instance: Instance, heuristic: str) -> Figure:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw what the arguments ask for into a file; 0 is success, 2 bad input."""
+    """Draw what the arguments state into a file; 0 is success, 2 bad input."""
     parser = argparse.ArgumentParser(prog="gantt", description=__doc__)
     parser.add_argument("network", help="a graph of the corpus")
     parser.add_argument("cluster", help="a cluster that ships with the package, or a file")

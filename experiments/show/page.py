@@ -38,7 +38,7 @@ from placegap.experiments.show.words import (
     path_sentences,
 )
 from placegap.instances.exporters.trace import Levels
-from placegap.instances.problem import Instance, PipelineIteration, memory_rule
+from placegap.instances.problem import Instance, PipelineIteration
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.printable import printable
@@ -81,11 +81,11 @@ def _texts(found: Anatomy) -> dict[str, str]:
     moments = "over time" if found.is_timed else "at each step of a sample, op by op"
     rule = "resident bytes, all the time"
     if isinstance(found.semantics, PipelineIteration):
-        own = "resident bytes" if memory_rule(found.semantics) == "sum" else "what a stage works on"
+        own = "resident bytes" if found.semantics.memory_rule == "sum" else "what a stage works on"
         rule = f"{own} and what microbatches in flight keep"
     elif found.stages:
         moments, rule = "all the time", "state, microbatches in flight and workspace"
-    elif memory_rule(found.semantics) == "peak":
+    elif found.semantics.memory_rule == "peak":
         rule = "state, live tensors and workspace"
     peaks = "; ".join(
         f"{each.name} {format_bytes(each.memory_bytes)}" for each in found.devices if each.num_ops

@@ -1,6 +1,6 @@
 """A placement in words, for people, and as an object, for scripts.
 
-Below the result stand sentences on why a plan leaves devices unused, and what to ask instead.
+Below the result stand sentences on why a plan leaves devices unused, and what would use them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from placegap.instances.problem import (
     Plan,
     Semantics,
     has_two_levels,
-    memory_rule,
     plan_class,
 )
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
@@ -43,7 +42,7 @@ from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result, relative_gap
-from placegap.solvers.solving.claims import Claim
+from placegap.solvers.solving.known_bounds import Claim
 
 if TYPE_CHECKING:
     from placegap.instances.certificates.certificate_file import Certificate
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) -> Table:
-    """One line per device: ops, compute, communication, memory; its load and tokens, if asked."""
+    """One line per device: ops, compute, communication, memory; its load and tokens, if any."""
     communication = _communication_ns(verdict, instance.num_devices)
     is_load, is_context = isinstance(semantics, AllLoads), isinstance(semantics, MaxContext)
     rows = []
@@ -64,7 +63,7 @@ def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) 
         tokens = () if not is_context else (_tokens(use),)
         rows.append((*row, *((format_ns(use.load_ns),) if is_load else ()), *tokens, memory))
     head = ("device", "kind", "ops", "compute", "communication")
-    held = "peak memory" if memory_rule(semantics) == "peak" else "memory"
+    held = "peak memory" if semantics.memory_rule == "peak" else "memory"
     more = (*(("load",) if is_load else ()), *(("tokens",) if is_context else ()))
     return plain_table(None, (*head, *more, held), rows)
 
@@ -115,11 +114,8 @@ EXACT = "An exact method may find a better plan: leave --method out"
 def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     """Sentences about a result's plan, for people who expected all devices to be used.
 
-    Parameters
-    ----------
-    instance : Instance
-        The one of the plan: the finer one, where the method split ops, and the one with single
-        ops, where layers were kept whole.
+    The instance is that of the plan: the finer one, where the method split ops or layers were kept
+    whole.
     """
     verdict, reserved = result.evaluation, instance.cluster.provenance.parameters.get(RESERVED)
     notes: tuple[str, ...] = () if reserved is None else (f"{reserved} ({SAYS_FREE})",)
@@ -132,7 +128,7 @@ def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
     """Formats that give one number for an op's memory say nothing of what stays."""
     sizes = instance.memory_arrays
     stated = sizes.state_bytes.any() or len(sizes.shared_bytes)
-    if memory_rule(semantics) == "sum" or stated or not instance.arrays.resident_bytes.any():
+    if semantics.memory_rule == "sum" or stated or not instance.arrays.resident_bytes.any():
         return ()
     return (
         "no op states parameter_bytes, state_bytes or shared_state: the peaks count tensors and"
@@ -240,11 +236,11 @@ def _stages(verdict: Evaluation, result: Result) -> str:
         why = f"the heaviest stage decides, {heaviest.device}'s"
     asked = _instead(result.semantics, heaviest.num_ops)
     if result.status == "optimal":
-        why += ", and no plan has less"
+        why += ", and no plan has a lower one"
     elif _is_heuristic(result.method):
         asked = EXACT
     else:
-        why += ", and the search found no less"
+        why += ", and the search found no lower one"
     return f"{_unused(verdict)}: {why}. {asked}"
 
 

@@ -1,4 +1,4 @@
-"""What a command says: tables on stdout, progress and warnings on stderr."""
+"""Output of a command: tables on stdout, progress and warnings on stderr."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from placegap.instances.reading.printable import json_text, printable
 
 LONGEST_WARNING = 300
 SOON_S = 1.0
-"""What takes longer is told in a line where stderr is no terminal: within two seconds of the start,
+"""Where stderr is no terminal, a line reports what takes longer: within two seconds of the start,
 of which loading takes half."""
 
 PADDING = 3
 """Between two columns."""
 
 PLAIN_WIDTH = 120
-"""Width of tables where there is no terminal to ask."""
+"""Width of tables where there is no terminal."""
 
 
 class _Output(Console):
@@ -73,7 +73,7 @@ def print_json(content: Any) -> None:
 
 
 def print_line(text: str) -> None:
-    """One line on stdout, at most 300 characters; folded only where a width is asked for."""
+    """One line on stdout, at most 300 characters; folded only where a width is stated."""
     folds = sys.stdout.isatty() or "COLUMNS" in os.environ
     output().print(shorten(text, LONGEST_WARNING), markup=False, soft_wrap=not folds)
 
@@ -156,7 +156,7 @@ def plain_table(
 ) -> Table:
     """A table of texts; every column but the first is aligned right if it holds figures.
 
-    `has_lines` tells whether cells may have several lines: names of files may not.
+    `has_lines` says whether cells may have several lines: names of files may not.
     """
     if not has_lines:
         rows = [[*map(printable, row)] for row in rows]

@@ -33,7 +33,7 @@ FORMATS = (".png", ".svg")
 
 
 class Moment(NamedTuple):
-    """What was known after some seconds, and who had just told something better."""
+    """What was known after some seconds, and what had just reported something better."""
 
     seconds: float
     value_ns: int | None
@@ -42,7 +42,7 @@ class Moment(NamedTuple):
 
 
 def both(first: Listener, second: Listener) -> Listener:
-    """A listener that hears for two."""
+    """One listener that passes all on to two."""
 
     def hear(news: Progress) -> None:
         first(news)
@@ -64,17 +64,11 @@ def check_plot(path: Path | None) -> None:
 
 @contextmanager
 def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[Listener]:
-    """A listener that writes each line to `log` at once, and `plot` at the end, however that comes.
+    """A listener that writes each line to `log` at once, and `plot` at the end, also after errors.
 
-    A log takes the place of an older one with its first line, or at the end. If it cannot be
-    written, the search goes on without.
-
-    Parameters
-    ----------
-    log : Path or None
-        Gets an object per line: ``seconds``, ``value_ns``, ``bound_ns``, ``source``.
-    title : str
-        Of the plot.
+    A line is an object: ``seconds``, ``value_ns``, ``bound_ns``, ``source``. A log replaces an
+    older one with its first line, or at the end. If it cannot be written, the search goes on
+    without.
     """
     began, moments, newest = time.monotonic(), list[Moment](), [NOTHING]
     with ExitStack() as stack:
@@ -163,14 +157,14 @@ ROOM = 0.12
 """A gap that is larger is written between the lines, a smaller one above them."""
 
 EVERY_S, EVERY = 1.0, 0.05
-"""Lines are at least so many seconds apart, and at least this share of the time until then."""
+"""Lines are at least this many seconds apart, and at least this share of the time until then."""
 
 DOING_S = 20.0
-"""Where nothing better is found, a line says so often what takes long."""
+"""Seconds between lines on what takes long, while nothing better is found."""
 
 
 def news_text(news: Progress) -> str:
-    """The best value, the gap, the bound, and who found the plan; the first is cut last."""
+    """The best value, the gap, the bound, and what found the plan; the first is cut last."""
     gap = relative_gap(news.value_ns, news.bound_ns)
     texts = (
         news.doing or None,
@@ -184,17 +178,10 @@ def news_text(news: Progress) -> str:
 
 @contextmanager
 def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
-    """A function that takes `Progress` and shows it on stderr, as that is a terminal or not.
+    """A function that takes `Progress` and shows it on stderr; with `quiet`, only on a terminal.
 
     Nothing is shown, and no thread begun, before the first news: a worker process that is started
-    until then may be a copy of this one.
-
-    Parameters
-    ----------
-    what : str
-        What is being done, as long as no news says so.
-    quiet : bool
-        Show nothing where stderr is no terminal.
+    until then may be a copy of this one. `what` is shown while no news says what is being done.
     """
     if shows_live():
         with ExitStack() as stack:

@@ -68,13 +68,6 @@ def single_moves(
     A unit is a colocation group, an op without one, or a layer that is on one device. Where there
     are more moves than `MOST`, or the graph is large, those come first that touch a border, or the
     device with the most to do.
-
-    Parameters
-    ----------
-    verdict : Evaluation
-        The referee's, of the plan.
-    count : int
-        How many moves are returned.
     """
     if verdict.value_ns is None:
         return Tried((), 0, 0)
@@ -85,7 +78,7 @@ def single_moves(
         for k in range(instance.num_devices)
         if k != plan.placement[unit.ops[0]][0]
     ]
-    size = instance.num_ops + len(instance.graph.edges)
+    size = instance.num_parts
     if isinstance(semantics, PipelineIteration):
         size += instance.num_devices * semantics.microbatches * 20  # events are slow
     budget = max(FEWEST, min(MOST, MOST_WORK // size))

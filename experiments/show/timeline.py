@@ -32,7 +32,6 @@ from placegap.instances.problem import (
     Schedule,
     Semantics,
 )
-from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.referee.iteration import simulate_iteration
@@ -103,7 +102,7 @@ def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Cros
 
     Under makespan, and pipeline_iteration with links that send, a crossing is one transfer: from
     device to device. Under the other rules it is one tensor, which the borders of its devices are
-    charged for, each once. What pipeline_iteration does not count (`exchanged_edges`) is left out.
+    charged for, each once. What pipeline_iteration does not count (`Arrays.exchanged`) is left out.
     """
     arrays, index, device = instance.arrays, instance.arrays.index, plan.devices
     is_sent = isinstance(semantics, Makespan) or (
@@ -115,7 +114,7 @@ def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Cros
     position = index.topological_position
     sent = np.ones(len(index.producer), np.bool_)
     if isinstance(semantics, PipelineIteration):
-        sent = ~exchanged_edges(instance)
+        sent = ~instance.arrays.exchanged
     for u, producer in enumerate(index.tensor_producer.tolist()):
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
         edges = edges[sent[edges]]
@@ -185,15 +184,7 @@ def timeline(
     verdict: Evaluation,
     found: Sequence[Crossing],
 ) -> Timeline:
-    """The bars of a plan that has a value.
-
-    Parameters
-    ----------
-    verdict : Evaluation
-        The referee's, with a value.
-    found : sequence of Crossing
-        From `crossings`.
-    """
+    """The bars of a plan that has a value."""
     assert verdict.value_ns is not None
     rows = [spec.name for spec in instance.cluster.devices]
     labels = labels_of(instance.graph)
@@ -473,7 +464,7 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
 
 
 MOST_SCOPES = 200
-"""More are too many to be told apart."""
+"""With more, colours can no longer be told apart."""
 
 
 def scopes_of(names: Sequence[str]) -> tuple[str, ...] | None:

@@ -37,7 +37,7 @@ from placegap.instances.problem.modules import Granularity
 from placegap.instances.reading.errors import shorten
 
 MOST_STEPS = 14
-"""Steps of the critical path that are told; the middle of a longer one is left out."""
+"""Steps of the critical path that are printed; the middle of a longer one is left out."""
 
 LONGEST_NAME = 48
 """Characters of a name in a sentence."""
@@ -72,7 +72,7 @@ def _memory(used: int, limit: int | None) -> str:
 
 
 def crossing_rows(found: Anatomy) -> list[tuple[str, ...]]:
-    """The dearest transfers, under `CROSSING_HEAD`."""
+    """The longest transfers, under `CROSSING_HEAD`."""
     names = found.homes
     return [
         (
@@ -208,7 +208,7 @@ def _heaviest(found: Anatomy) -> list[str]:
         full = min(uses, key=lambda use: use.tokens or 0)
         least = format_value(-(full.tokens or 0), found.semantics)
         lines.append(
-            f"{full.device} has least room, for {least}, at which it holds"
+            f"{full.device} fills up first: with {least} it holds"
             f" {format_bytes(full.memory_bytes)}."
         )
     if isinstance(found.semantics, MaxLoadFwdBwd):

@@ -40,7 +40,7 @@ class InstanceEntry(Entry):
     An `optional` file is left out, with a warning, where it is not there. Each value of
     `device_memory` makes a row of its own, where every device holds that share of all bytes.
     `dims` are sizes of a workload other than its paper's; with `in_place` elementwise ops overwrite
-    their inputs, with `slower_links` every transfer takes so many times as long, with `slower_ops`
+    their inputs, with `slower_links` every transfer takes longer by a factor, with `slower_ops`
     every op, with `half_precision` a number has two bytes, and `fused` ops are those of Moirai's
     fusion, each as fast as one kernel. `clones` of a training graph share its variables.
     """

@@ -199,7 +199,7 @@ def _lay_out_table(cells: list[GapCell]) -> TableText:
 
 
 def _recorded(rows: Iterable[Sequence[GapCell]]) -> Iterator[str]:
-    """What the mark at a bound means, and who has proven those that have it."""
+    """What the mark at a bound means, and what has proven the bounds that have it."""
     count = Counter(
         row[0].best_bound_by.removeprefix(RECORDED) for row in rows if row[0].is_recorded
     )
@@ -217,7 +217,7 @@ def _bases(rows: Iterable[Sequence[GapCell]]) -> Iterator[str]:
 
 
 def _faults(cells: Sequence[GapCell]) -> Iterator[str]:
-    """What a solver said that a known plan contradicts, and internal errors."""
+    """Claims of solvers that a known plan contradicts, and internal errors."""
     for cell in cells:
         for fault in cell.faults:
             yield fault_words(fault, f"{cell.cell.instance}, {cell.cell.label}")
@@ -258,7 +258,7 @@ LABEL_WIDTH = 28
 
 
 def gap_tables(table: TableText, width: int) -> Iterator[Table]:
-    """A gap table, cut into as many tables, one below the other, as the width asks for."""
+    """A gap table, cut into as many tables, one below the other, as the width requires."""
     parts = list(_parts(table, width))
     for part in parts:
         yield _gap_table(table, part, len(parts) > 1)

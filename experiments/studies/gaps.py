@@ -91,10 +91,7 @@ class MethodSummary:
 def gap_cells(cells: Iterable[Cell], records: Mapping[str, Record]) -> list[GapCell]:
     """Join cells with the log's records and measure every gap.
 
-    Parameters
-    ----------
-    records : mapping
-        Records of the log by key; cells whose run is not there yet are "not_run".
+    Cells whose run is not in the log yet are "not_run".
     """
     cells = list(cells)
     best: dict[tuple[str, str, PlanClass], Bound] = {}

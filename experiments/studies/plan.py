@@ -113,14 +113,9 @@ def plan_study(
 ) -> Iterator[Cell]:
     """Every cell of a study, table by table, row by row.
 
-    Each instance is read once, for its content hash and to ask the methods whether they apply.
-
-    Parameters
-    ----------
-    path : str or Path
-        The study's file: paths in it are relative to its folder, and errors name it.
-    tell : callable
-        Told in a sentence of each optional file that nothing installed can read.
+    Each instance is read once, for its content hash and to find the methods that apply. Paths in
+    the study are relative to the folder of `path`. `tell` gets a sentence for each optional file
+    that nothing installed can read.
     """
     columns = [
         [column for entry in table.methods for column in _columns(table, entry, path)]

@@ -1,4 +1,4 @@
-"""What a study says while it runs: what it will do, for how long at most, and how far it is."""
+"""Progress of a study: what it will do, for how long at most, and how far it is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINE_S = 5.0
 """Seconds between two lines of progress, in the first five minutes."""
 
 LINES = 60
-"""Later a line appears whenever the time has grown by one part in so many."""
+"""Later a line appears whenever the time has grown by one part in this number."""
 
 BAR_S = 0.25
 
@@ -36,22 +36,22 @@ WARMING, COMPILING, RUNNING = "warming up", "compiling kernels", "running"
 
 
 class StudyProgress:
-    """Told what a study does; this one keeps it to itself."""
+    """Listens to what a study does; this one ignores it."""
 
     def reading(self, name: str) -> None:
-        """Be told that an instance has been read."""
+        """An instance has been read."""
 
     def planned(self, todo: Sequence[Run], total: int) -> None:
-        """Be told what runs."""
+        """These runs begin."""
 
     def started(self, run: Run) -> None:
-        """Be told that a worker has got a run."""
+        """A worker has got a run."""
 
     def doing(self, news: tuple[str, str]) -> None:
-        """Be told what the worker of a run does: the run's key, and which."""
+        """The worker of a run, by its key, has begun something."""
 
     def ended(self, run: Run) -> None:
-        """Be told that a run stands in the log."""
+        """A run is in the log."""
 
 
 def intention(study: Study, workers: int, log: Path) -> str:
@@ -68,7 +68,7 @@ def intention(study: Study, workers: int, log: Path) -> str:
 
 
 def longest_s(limits_s: Sequence[float], workers: int) -> float:
-    """Most seconds that runs with these limits take, started in order, so many at a time.
+    """Most seconds that runs with these limits take, started in order, `workers` at a time.
 
     The last run starts when all workers have been busy with the others.
     """
@@ -97,7 +97,7 @@ class Told(StudyProgress):
         self._began = time.monotonic()
 
     def reading(self, name: str) -> None:
-        """Be told that an instance has been read."""
+        """An instance has been read."""
         self._reading = name
 
     def planned(self, todo: Sequence[Run], total: int) -> None:
@@ -113,11 +113,11 @@ class Told(StudyProgress):
         warn(f"{some} to do{kept}: at most {in_all}, and kernels to compile, once")
 
     def started(self, run: Run) -> None:
-        """Be told that a worker has got a run."""
+        """A worker has got a run."""
         self._running[run.key] = run
 
     def doing(self, news: tuple[str, str]) -> None:
-        """Be told what the worker of a run does: the run's key, and which."""
+        """The worker of a run, by its key, has begun something."""
         key, what = news
         if what == COMPILING:
             self._compiling.add(key)
@@ -125,7 +125,7 @@ class Told(StudyProgress):
             self._compiling.discard(key)
 
     def ended(self, run: Run) -> None:
-        """Be told that a run stands in the log."""
+        """A run is in the log."""
         self._running.pop(run.key, None)
         self._compiling.discard(run.key)
         self.done += 1
@@ -195,7 +195,7 @@ def _every(pause_s: Callable[[], float], show: Callable[[], None]) -> Iterator[N
 
     def tick() -> None:
         while not over.wait(pause_s()):
-            with suppress(OSError):  # nobody reads it
+            with suppress(OSError):  # the pipe is closed
                 show()
 
     thread = threading.Thread(target=tick, daemon=True)

@@ -34,11 +34,11 @@ QUESTIONS = {
     "pipeline_iteration": "How long is a training iteration?",
     "hybrid_pipeline": "How long is a batch?",
 }
-"""What an objective asks; others are asked by their label."""
+"""The question of an objective; others are named by their label."""
 
 
 def plot_gaps(cells: Sequence[GapCell]) -> bytes:
-    """A PNG: tables by what they ask, a mark per instance and cluster, bars at medians.
+    """A PNG: tables by their question, a mark per instance and cluster, bars at medians.
 
     Methods are ordered by their median gap; the axis is linear up to 1 % and logarithmic above, so
     that 0 has a place. Marks at 0 stand side by side, to the left of it.
@@ -68,7 +68,7 @@ def plot_gaps(cells: Sequence[GapCell]) -> bytes:
 
 
 def question(semantics: Semantics) -> str:
-    """What a table asks, in words, and for which plans."""
+    """The question of a table, in words, and for which plans."""
     asked = QUESTIONS.get(semantics.objective, semantics.label)
     plans = getattr(semantics, "plans", None)
     return f"{asked} ({plans})" if plans else asked
@@ -89,7 +89,7 @@ def draw_panel(
     style: Mapping[str, Style],
     aside: float,
 ) -> None:
-    """Draw one table's gaps on given axes, with so much room to the left of 0."""
+    """Draw one table's gaps on given axes, with some room to the left of 0."""
     place = {summary.label: row for row, summary in enumerate(order)}
     clusters = [name for name in style if any(cell.cell.cluster == name for cell in cells)]
     at_zero = dict.fromkeys(place, 0)
@@ -140,7 +140,7 @@ def draw_panel(
 
 
 LEAST_GAP, ASIDE = 5e-5, 0.07
-"""Smaller gaps are drawn at 0; so many per cent are the marks there from each other."""
+"""Smaller gaps are drawn at 0, where marks are this many per cent apart."""
 
 
 def _is_zero(gap: float | None) -> bool:

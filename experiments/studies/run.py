@@ -25,6 +25,7 @@ from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, StudyProgress
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance, Makespan
+from placegap.instances.reading.checkout import has_research, research
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, run_method
 from placegap.solvers.core.clock import while_compiling
@@ -33,7 +34,7 @@ from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
 NEARLY_ALL = 0.9
-"""Of its time limit: a run that takes so much has been stopped by the clock."""
+"""Share of its time limit from which on a run counts as stopped by the clock."""
 
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""
@@ -145,19 +146,20 @@ def _clocks(instance: Instance, result: Result) -> dict[str, int]:
         )
         assert verdict.value_ns is not None  # only shape and order forbid a value
         return {OVERFILLED_NS: verdict.value_ns, OVERFILLS_BYTES: max(beyond)}
-    if result.plan is None or not isinstance(result.semantics, Makespan):
+    if result.plan is None or not isinstance(result.semantics, Makespan) or not has_research():
         return {}
-    from placegap.experiments.running.other_clocks import other_clocks
-
     judged_on = instance if result.split is None else result.split.fine
-    return other_clocks(judged_on, result.plan, result.semantics)
+    clocks: dict[str, int] = research("other_clocks", "").other_clocks(
+        judged_on, result.plan, result.semantics
+    )
+    return clocks
 
 
 def describe_result(result: Result) -> dict[str, Any]:
     """The figures of a result, ready for JSON.
 
     A plan of a finer instance (operator splitting) has no value here, for the run is about the
-    instance that was asked about; what it is worth there stands among the details.
+    original instance; its value there is among the details.
     """
     if result.split is not None:
         return {
@@ -247,27 +249,11 @@ def run_study(
 ) -> tuple[Study, list[GapCell]]:
     """Run what is missing of a study, and return the study and all its cells.
 
-    The log ``runs.jsonl`` in the folder `out` is the only state: a run whose key is in it is not
-    done again, also if it failed. Killing this at any moment loses at most the runs under way.
-
-    Parameters
-    ----------
-    config : str or Path
-        A study's YAML file.
-    out : str or Path, optional
-        Folder of the log; ``results/<study name>`` by default.
-    workers : int, optional
-        Processes; by default as many as there are cores.
-    progress : StudyProgress, optional
-        Told what is read, what is left to run, and each run's start and end.
-    modules : sequence of str
-        Modules that register methods of your own; workers import them too.
-    tell : callable
-        Told in a sentence of each file and each run that is left out.
-    smoke : bool
-        Whether to run the study's smallest form (`config.smallest`).
-    client : Client, optional
-        Of a Dask cluster that does the runs, in place of processes of this machine.
+    The log ``runs.jsonl`` in the folder `out` (``results/<study name>``) is the only state: a run
+    whose key is in it is not done again, even if it failed. Killing this at any moment loses at
+    most the runs under way. `tell` gets a sentence for each file and each run that is left out;
+    `modules` register methods of your own, and workers import them too; a `client` runs the study
+    on a Dask cluster.
     """
     for module in modules:
         import_module(module)
@@ -311,19 +297,6 @@ def run_study(
                     log.append({**describe_ending(ending), "made_by": ending.made_by or stamp})
                 told.ended(run)
         return study, gap_cells(cells, log.records)
-
-
-def logged_cells(
-    config: str | Path, out: str | Path | None = None, *, smoke: bool = False
-) -> tuple[Study, list[GapCell]]:
-    """A study and all its cells as its log has them; nothing is run."""
-    study = load_study(config, smoke=smoke)
-    log_file = results_folder(study, out) / LOG_NAME
-    if not log_file.exists():
-        asked = f"placegap study {os.path.relpath(config)}{' --smoke' * smoke}"
-        raise InputError(f"there is no such log; run `{asked}` first", log_file)
-    with RunLog(log_file) as log:
-        return study, gap_cells(plan_study(study, config), log.records)
 
 
 def _started(todo: Sequence[Run], told: StudyProgress) -> Iterator[Run]:

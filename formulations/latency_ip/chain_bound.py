@@ -36,7 +36,7 @@ MOST_CUTS = 20_000
 
 
 INSIDE, OUTSIDE = 1, 2
-"""Sides of ops that are in a call, and that are not; 0 for who knows."""
+"""Sides of ops that are in a call, and that are not; 0 where it is open."""
 
 
 Sides = NDArray[np.int8]
@@ -232,7 +232,7 @@ def _intervals(
 
 @kernel
 def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
-    """Least time to cut the chain into at most so many intervals, and those intervals, (c, 2).
+    """Least time to cut the chain into a limited number of intervals, and those intervals, (c, 2).
 
     ``value[j, s]`` is that of the first j ops with s calls; ``origin[j, s]`` the first op of the
     last interval, -1 where the last op is on a host.
@@ -271,16 +271,8 @@ class CallCuts:
 
     An op costs its time there. A tensor costs its move if it has ends on both sides: it has two
     nodes, the first with the source if some end is, the second with the sink if some end is, and
-    the arc between them is what is cut.
-
-    Parameters
-    ----------
-    own_ns : (n,) int64
-        Time of each op on an accelerator, at least.
-    able : (n,) bool
-        Whether an accelerator runs it.
-    move_ns : (t,) int64
-        Time of each tensor into or out of an accelerator, at least.
+    the arc between them is what is cut. `own_ns` and `move_ns` are lower bounds on the time of each
+    op and tensor; `able` are the ops that an accelerator can run.
     """
 
     def __init__(self, index: GraphIndex, own_ns: Ints, able: Flags, move_ns: Ints) -> None:
@@ -300,14 +292,9 @@ class CallCuts:
     def least_ns(self, side: NDArray[np.int8], after: Flags, before: Flags) -> int:
         """What a call takes besides the time of the ops that are known to be in it, at least.
 
-        Parameters
-        ----------
-        side : (n,) int8
-            `INSIDE`, `OUTSIDE` or 0 for each op.
-        after, before : (n,) bool
-            Whether an op comes after some op inside, before some op inside. A member after it has
-            all its producers that also come after it in the call, because the call is convex, and a
-            member before it all its consumers that do.
+        `side` is `INSIDE`, `OUTSIDE` or 0 for each op; `after` and `before` are ops after and
+        before some op inside. A member after it has all its producers that also come after it in
+        the call, because the call is convex, and a member before it all its consumers that do.
         """
         index, n = self.index, self.num_ops
         forward = after[index.producer] & after[index.consumer]

@@ -505,7 +505,7 @@ def where_needed(instance: Instance) -> Flags:
     """Devices that some optimal plan may use for an op, (n, K).
 
     Hosts are one pool: a group may be spread over them, and a host that can hold all ops makes
-    every other host superfluous for the ops that it runs at least as fast (of equal ones the first
+    every other host superfluous for the ops that it runs at least as fast (of several, the first
     is kept).
     """
     arrays = instance.arrays

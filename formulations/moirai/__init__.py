@@ -18,7 +18,6 @@ from placegap.formulations.shared.devices import new_names
 from placegap.formulations.shared.families import placement, set_placement
 from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import PairSolution, edge_ends, plan_in_order, spans_ns
-from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.simulate import simulate
@@ -76,7 +75,7 @@ def build(
     reason = why_not(semantics, form)
     if reason is not None:
         raise ValueError(f"Moirai's model {reason}")
-    horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
+    horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns
     if form == "as_published":
         model = moirai_published.build(instance, horizon)
     else:

@@ -25,7 +25,6 @@ from placegap.formulations.shared.families import (
     colocate_ops,
     memory_capacity,
     place_ops,
-    possible_devices,
 )
 from placegap.formulations.shared.pairs import (
     Ends,
@@ -45,7 +44,7 @@ def build(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
     times = scale_times(instance, horizon_ns)
     model = pyo.ConcreteModel(name=f"moirai as published: {instance.name}")
     model.unit_ns = pyo.Param(initialize=times.unit_ns)
-    place_ops(model, possible_devices(instance))
+    place_ops(model, instance.arrays.able)
     time_variables(model, times)
     flow_variables(model, ends, num_devices)
     order_variables(model, instance)

@@ -107,7 +107,7 @@ def build(
 
 
 def count_rows(instance: Instance, channels: Channels, symmetry: bool) -> int:
-    """At most so many rows, those of memory and colocation aside; O(m^2 / 64), nothing is built."""
+    """An upper bound on the rows, without memory and colocation; O(m^2 / 64), nothing is built."""
     index, n, k = instance.arrays.index, instance.num_ops, instance.num_devices
     m = len(index.producer)
     rows = 3 * n + (2 * k + 2) * m + k

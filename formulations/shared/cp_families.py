@@ -96,14 +96,8 @@ def at_most(
     A sum of numbers a = low + B high is at most r + B q if and only if there is a carry c >= 0 with
     sum low <= r + B c and sum high + c <= q: c is by how many B the low parts exceed r, rounded up.
     The second row is split again where its numbers are still too large. A limit that is a variable
-    of at most `MOST_UNITS` is split into q and r by a row of its own.
-
-    Parameters
-    ----------
-    terms : sequence of Term
-        Coefficients of at least 0.
-    limit : int or variable
-        At least 0.
+    of at most `MOST_UNITS` is split into q and r by a row of its own. Coefficients and limit are at
+    least 0.
     """
     terms = [term for term in terms if term.coefficient]
     if sum(term.coefficient * term.most for term in terms) <= LARGEST_ACTIVITY:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.families import Linear, for_whole_groups, possible_devices
+from placegap.formulations.shared.families import Linear
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics, Transfer
 from placegap.instances.problem.arrays import Arrays
@@ -57,17 +57,10 @@ def identical_devices(instance: Instance, labels: Sequence[object] | None = None
 
     Devices are identical if all ops take the same time on them, if they have the same memory and
     host times and are both hosts or both not, and if all tensors take the same time from and to
-    every other device and both ways between the two. Kinds and names decide nothing.
-
-    Parameters
-    ----------
-    labels : sequence of K, optional
-        What else tells devices apart under some semantics, such as the servers they are in.
-
-    Notes
-    -----
-    Swaps that are automorphisms generate each other, (a c) = (a b)(b c)(a b), so a device is
-    compared with the first one of each class: O(K^2 c) for c classes, after sorting (t, L) times.
+    every other device and both ways between the two. Kinds and names decide nothing. `labels` tell
+    devices apart as well, such as the servers that they are in. Swaps that are automorphisms
+    generate each other, (a c) = (a b)(b c)(a b), so a device is compared with the first one of each
+    class: O(K^2 c) for c classes, after sorting (t, L) times.
     """
     arrays, num_devices = instance.arrays, instance.num_devices
     own = np.vstack([arrays.time_ns, arrays.host_ns, arrays.memory_bytes, arrays.is_host])
@@ -131,15 +124,10 @@ def representative_devices(
 ) -> Flags:
     """Devices that an op can be on in a representative, (n, K): the first group takes the first.
 
-    Parameters
-    ----------
-    possible : (n, K) bool, optional
-        Where ops can be otherwise, alike on identical devices and within groups; the default is
-        `possible_devices`.
-    classes : Classes, optional
-        The default is `identical_devices`.
+    Ops can be on `possible` devices (default: `Arrays.able`), alike on identical devices and in
+    groups.
     """
-    kept = (possible_devices(instance) if possible is None else possible).copy()
+    kept = (instance.arrays.able if possible is None else possible).copy()
     group = instance.arrays.group
     for members in identical_devices(instance) if classes is None else classes:
         able = [i for i in group_leaders(instance) if kept[i, members[0]]]
@@ -155,14 +143,10 @@ def first_uses(
 
     For the j-th device of a class, j >= 1, and every group: the group is on it or on a later one
     only if an earlier group is on the one before it. Up to `MOST_EARLIER` groups per class, after
-    which it is dropped: that keeps all representatives, and some of their twins.
-
-    Parameters
-    ----------
-    instance, possible, classes
-        As in `representative_devices`; the ops that cannot be on a class do not count there.
+    which it is dropped: that keeps all representatives, and some of their twins. Ops that cannot be
+    on a class do not count there.
     """
-    where = possible_devices(instance) if possible is None else possible
+    where = instance.arrays.able if possible is None else possible
     leaders, found = group_leaders(instance), []
     for members in identical_devices(instance) if classes is None else classes:
         able = [i for i in leaders if where[i, members[0]]][: MOST_EARLIER + 1]
@@ -197,7 +181,7 @@ def symmetry_order(
 
 
 def count_symmetry_rows(instance: Instance) -> int:
-    """At most so many rows of `symmetry_order`: p - 1 per group and class of p devices."""
+    """An upper bound on the rows of `symmetry_order`: p - 1 per group and class of p devices."""
     groups = min(instance.arrays.num_groups, MOST_EARLIER + 1)
     return groups * sum(len(members) - 1 for members in identical_devices(instance))
 
@@ -273,17 +257,11 @@ class DeviceGroups:
 def device_groups(instance: Instance, by: Grouping = "auto") -> DeviceGroups:
     """Group the devices of an instance; O(n K).
 
-    Parameters
-    ----------
-    by : {"auto", "columns", "speeds"}
-        ``columns``: devices on which every op takes the same time, for unrelated times.
-        ``speeds``: powers of `speed_factor` below the fastest speed, as in GETF.
-        ``auto``: speeds where the times are related, else columns.
-
-    Notes
-    -----
-    GETF leaves out devices slower than 1/K of the fastest. They are kept here: a device without
-    which the memory does not suffice may be slow, and a bound must hold for plans that use it.
+    ``columns`` groups devices on which every op takes the same time, for unrelated times;
+    ``speeds`` by powers of `speed_factor` below the fastest speed, as in GETF; ``auto`` by speeds
+    where the times are related, else by columns. GETF leaves out devices slower than 1/K of the
+    fastest. They are kept here: a device without which the memory does not suffice may be slow, and
+    a bound must hold for plans that use it.
     """
     speeds = None if by == "columns" else related_speeds(instance.arrays.time_ns)
     if speeds is None:
@@ -319,10 +297,6 @@ def related_speeds(time_ns: Ints) -> Floats | None:
 
     The op that takes longest on the first device sets the speeds; every other op's times must agree
     with them up to what rounding to whole nanoseconds explains. Every device must run every op.
-
-    Parameters
-    ----------
-    time_ns : (n, K) int64
     """
     if (time_ns == UNSUPPORTED).any():
         return None
@@ -338,20 +312,13 @@ def related_speeds(time_ns: Ints) -> Floats | None:
     return np.asarray(min(longest) / np.array(longest, float))
 
 
-def possible_placements(instance: Instance) -> Flags:
-    """Devices that run an op's whole colocation group and can hold it, (n, K)."""
-    arrays = instance.arrays
-    fits = arrays.group_bytes[arrays.group][:, None] <= arrays.memory_bytes
-    return for_whole_groups(arrays.group, (arrays.time_ns != UNSUPPORTED) & fits)
-
-
 def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
     """Where each of B colocation groups can be, and its ops' total time there: (B, K) each.
 
     The time means nothing where the group cannot be.
     """
     arrays = instance.arrays
-    possible = possible_placements(instance)
+    possible = instance.arrays.possible
     fits = arrays.group_bytes[:, None] <= arrays.memory_bytes
     possible_together: Flags = arrays.group_runs & fits
     total = np.zeros(possible_together.shape, np.int64)

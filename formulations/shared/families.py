@@ -1,4 +1,4 @@
-"""Constraint families that the models share, and where ops can be.
+"""Constraint families that the models share.
 
 Constraint families are plain functions that a ``build`` calls; each adds one component, of its own
 name, to the model. Models number ops, edges and devices as the instance does, and hold
@@ -15,7 +15,6 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Plan
-from placegap.instances.problem.integers import UNSUPPORTED
 
 if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for Pyomo to load
     import pyomo.environ as pyo
@@ -25,11 +24,6 @@ Linear = Any
 
 LARGEST_CAPACITY = 10**6
 """Models count memory in a unit that keeps capacities at or below this number."""
-
-
-def possible_devices(instance: Instance) -> Flags:
-    """Devices that can run an op and all ops of its colocation group, (n, K)."""
-    return for_whole_groups(instance.arrays.group, instance.arrays.time_ns != UNSUPPORTED)
 
 
 def for_whole_groups(group: Ints, possible: Flags) -> Flags:

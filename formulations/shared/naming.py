@@ -34,18 +34,8 @@ def describe(
 ) -> pyo.ConcreteModel:
     """Document every component of a model, and index it by names if they are given.
 
-    Parameters
-    ----------
-    listed : str or None
-        Docstrings whose lines that begin with a component, as in "- ``x[i, k]``: ...", list the
-        variables.
-    names : Names, optional
-        From `names_of`. All indices with such a letter are names from now on.
-
-    Returns
-    -------
-    ConcreteModel
-        The same model.
+    Lines of `listed` that begin with a component, as in "- ``x[i, k]``: ...", describe the
+    variables.
     """
     lines = _listed(listed or "")
     model.unit_ns.doc = "nanoseconds per unit of the model's time"

@@ -104,15 +104,10 @@ Span = tuple[int, int]
 
 
 def sequence(keys: Mapping[int, Key], arcs: Iterable[tuple[int, int]]) -> list[int]:
-    """Items in an order that respects the arcs, of the available ones the least key first.
+    """Items in an order that respects the arcs; of the available ones the least key comes first.
 
-    Items on a circle of arcs, and what follows them, are missing. O((items + arcs) log items).
-
-    Parameters
-    ----------
-    keys : mapping from item to Key
-        The last part of a key is the item.
-    arcs : iterable of (first, second)
+    The last part of a key is the item. Items on a circle of arcs, and what follows them, are
+    missing. O((items + arcs) log items).
     """
     waiting = dict.fromkeys(keys, 0)
     after: dict[int, list[int]] = {item: [] for item in keys}

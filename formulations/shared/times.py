@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from placegap.formulations.shared.families import for_whole_groups, possible_devices
+from placegap.formulations.shared.families import for_whole_groups
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
@@ -80,14 +80,6 @@ def scale_times(instance: Instance, horizon_ns: int) -> ScaledTimes:
     )
 
 
-def serial_horizon_ns(instance: Instance) -> int:
-    """Every placement, run one op and one transfer at a time, ends by then."""
-    arrays = instance.arrays
-    ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1)
-    moves = arrays.transfer_ns[arrays.index.tensor].max(axis=1, initial=0)
-    return int(sum(ops.tolist()) + sum(moves.tolist()))
-
-
 # ------------------------------------------------------------------------------------------ windows
 
 
@@ -122,7 +114,7 @@ def windows(instance: Instance, horizon_ns: int) -> Windows:
         return least
 
     whole_groups = partial(for_whole_groups, arrays.group)
-    return settled_windows(arrays, possible_devices(instance), horizon_ns, cross, whole_groups)
+    return settled_windows(arrays, arrays.able, horizon_ns, cross, whole_groups)
 
 
 def settled_windows(
@@ -130,14 +122,9 @@ def settled_windows(
 ) -> Windows:
     """Heads and tails that agree with the horizon, from where ops can be at all.
 
-    Parameters
-    ----------
-    possible : (n, K) bool
-    cross : callable
-        (when an op is done on each device, tensor, whether time runs backwards) -> when its
-        neighbour can begin on each device.
-    whole_groups : callable
-        Where ops can be -> where they can be with their colocation groups.
+    `cross` maps when an op is done on each device to when its neighbour across a tensor can begin
+    on each device, also backwards in time; `whole_groups` keeps the devices that fit whole
+    colocation groups.
     """
     while True:
         head = _longest(arrays, possible, cross, back=False)
@@ -206,14 +193,14 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
     """Longest paths from the ends of a section to each op on each device, (K, ops, K) each, in ns.
 
     First entry [a, i, c]: with the entry on device a, the i-th op ends on c no earlier after it.
-    Second entry [b, i, c]: with the i-th op on c, so much passes at least until the exit has ended
+    Second entry [b, i, c]: with the i-th op on c, least time until the exit has ended
     on b. By paths alone, under every semantics; `NO_WAY` where that cannot be. O(e K^3), e edges.
     """
     arrays, num_devices, index = instance.arrays, instance.num_devices, instance.arrays.index
     local = {i: at for at, i in enumerate(section.ops)}
     tail = np.zeros((num_devices, len(section.ops), num_devices), np.int64)
     tail[:, -1] = np.where(np.eye(num_devices, dtype=np.bool_), 0, NO_WAY)
-    time = np.where(possible_devices(instance), arrays.time_ns, NO_WAY)[list(section.ops)]
+    time = np.where(arrays.able, arrays.time_ns, NO_WAY)[list(section.ops)]
     out_of: list[list[tuple[int, int]]] = [[] for _ in section.ops]
     for e in section.edges:
         i, j = local[int(index.producer[e])], local[int(index.consumer[e])]
@@ -229,7 +216,7 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
 def _ends(instance: Instance, section: Section) -> Ints:
     """Earliest end of each op on each device, by the device of the entry: (rows, ops, K), in ns."""
     arrays, num_devices = instance.arrays, instance.num_devices
-    index, possible = arrays.index, possible_devices(instance)[list(section.ops)]
+    index, possible = arrays.index, arrays.able[list(section.ops)]
     local = {i: at for at, i in enumerate(section.ops)}
     time = arrays.time_ns[list(section.ops)]
     rows = 1 if section.entry is None else num_devices

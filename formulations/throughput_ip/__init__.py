@@ -36,7 +36,6 @@ from placegap.formulations.shared.families import (
     memory_capacity,
     place_ops,
     placement,
-    possible_devices,
     set_placement,
 )
 from placegap.formulations.shared.naming import by_number, describe, names_of
@@ -94,7 +93,8 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.loads import combine, device_loads, sync_ns, why_not_two_levels
+from placegap.instances.referee.loads import combine, device_loads, sync_ns
+from placegap.instances.referee.rules import why_not_two_levels
 
 __all__ = [
     "Contiguous",
@@ -175,7 +175,7 @@ def build(
         stage_disjoint(model, data)
         stage_packed(model, data)
     else:
-        place_ops(model, possible_devices(instance))
+        place_ops(model, instance.arrays.able)
         crossing_variables(model, data)
         assign_once(model, instance)
         colocate_ops(model, instance)

@@ -21,7 +21,7 @@ from itertools import combinations
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.families import Linear, first_of_group, possible_devices
+from placegap.formulations.shared.families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Ints
@@ -32,7 +32,6 @@ from placegap.instances.referee.loads import (
     equal_devices,
     narrowest_bandwidth,
     server_costs,
-    server_numbers,
 )
 
 MOST_UNEVEN = 6
@@ -126,7 +125,7 @@ def throughput_data(
     servers: tuple[str, ...] = ()
     server, server_ns = np.zeros(len(first), np.int64), np.zeros((len(border), 0), np.int64)
     if has_two_levels(semantics):
-        servers, of_device = server_numbers(instance)
+        servers, of_device = instance.cluster.server_numbers
         server, server_ns = of_device[first], np.minimum(server_costs(instance), horizon + 1)
     return ThroughputSets(
         instance=instance,
@@ -234,7 +233,7 @@ def place_stages(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     ``used[s]``.
     """
     instance, columns = data.instance, data.columns
-    ops, possible = range(instance.num_ops), possible_devices(instance)
+    ops, possible = range(instance.num_ops), instance.arrays.able
     model.stage = pyo.Var(ops, range(len(columns)), domain=pyo.Binary)
     model.used = pyo.Var(range(len(columns)), domain=pyo.Binary)
     for s, devices in enumerate(columns.devices):

@@ -367,17 +367,6 @@ def chain_regions(
         sum over p of position[r, p] == used[r]                     position_of_region
         sum over r of position[r, p + 1] <= sum of position[r, p]   position_filled
         position[b, <= p] <= position[a, < p] + 1 - used[a]         position_order
-
-    Parameters
-    ----------
-    arcs : list of (int, int)
-        `chain_arcs`.
-    inside : mapping
-        (op, region) -> variable or expression.
-    stages : Stages, optional
-        What replicated columns need beside.
-    prefix : str
-        Of the components' names.
     """
     regions, size = range(num_regions), num_regions if stages is None else stages.num_positions
     last = size - 1

@@ -39,14 +39,8 @@ def _nothing() -> None:
 class IdealBlocks:
     """Groups that need each other are one block; what blocks cost, and what tensors cost.
 
-    Ideals are integers with a bit for each group.
-
-    Parameters
-    ----------
-    parts : dict
-        Ops and edges as the file states them.
-    tick : callable
-        Called again and again; it raises when the time is over.
+    Ideals are integers with a bit for each group. `tick` is called again and again, and raises when
+    the time is over.
     """
 
     def __init__(

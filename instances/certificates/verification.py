@@ -72,7 +72,7 @@ def _claims(stated: StatedPlan, verdict: Evaluation) -> list[Violation]:
         return []
     rules = stated.semantics
     worth = "nothing" if verdict.value_ns is None else told(rules, verdict.value_ns)
-    said = f"it is said to be worth {told(rules, stated.value_ns)} and is worth {worth}"
+    said = f"it states a value of {told(rules, stated.value_ns)}, and the referee finds {worth}"
     return [Violation("claim", said)]
 
 

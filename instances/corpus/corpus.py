@@ -99,7 +99,7 @@ class BestEntry(BestKnown):
         return self.graph, self.cluster, self.semantics.label
 
 
-def read_best_known(path: str | Path | None = None) -> tuple[BestEntry, ...]:
+def load_best_known(path: str | Path | None = None) -> tuple[BestEntry, ...]:
     """All entries of a best-known file: the package's own, or another."""
     path = data_path("corpus", "best-known.json") if path is None else path
     raw = read_json(path)
@@ -139,7 +139,7 @@ def best_known(
     453743
     """
     wanted = (name, cluster if isinstance(cluster, str) else cluster.name, semantics.label)
-    for entry in read_best_known(path):
+    for entry in load_best_known(path):
         if entry.key == wanted:
             return BestKnown(**{field: getattr(entry, field) for field in BestKnown.model_fields})
     return None
@@ -158,6 +158,6 @@ def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
 def _recorded() -> dict[str, list[BestEntry]]:
     """The package's own entries by the content that they are about."""
     entries: dict[str, list[BestEntry]] = {}
-    for entry in read_best_known():
+    for entry in load_best_known():
         entries.setdefault(entry.content_hash, []).append(entry)
     return entries

@@ -374,17 +374,8 @@ def mirror_training(graph: Graph) -> Graph:
     ``x/update``, which takes a tenth of the time of x, rounded up, and holds twice the parameters
     (Adam's moments). The three are one colocation group, for they share the parameters; ops that
     were colocated stay so. They can be split along the same axes, but for an update's batch. The
-    layout is that of dnn-partitioning's training graphs.
-
-    Parameters
-    ----------
-    graph : Graph
-        Without backward ops.
-
-    Returns
-    -------
-    Graph
-        n forward ops as they were, then n backward ops, then up to n updates.
+    layout is that of dnn-partitioning's training graphs. Forward ops come first, then backward ops,
+    then updates.
     """
     if any(op.backward for op in graph.ops):
         raise InputError("has backward ops already", graph.name)

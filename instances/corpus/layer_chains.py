@@ -339,7 +339,7 @@ def layer_chain(
 
 
 def _with_weight_ops(graph: Graph, products: dict[str, int]) -> Graph:
-    """Backward ops in two: gradients of inputs, and of weights after so many FLOPs."""
+    """Backward ops in two: gradients of inputs, and of weights."""
     ops, weights = list[Op](), list[Op]()
     for op in graph.ops:
         if not op.backward:

@@ -27,7 +27,6 @@ from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,
-    instead_of,
     paused_collector,
 )
 from placegap.instances.reading.input_files import data_path
@@ -79,10 +78,10 @@ def as_host(spec: DeviceSpec) -> DeviceSpec:
 @cache
 def catalogue() -> dict[str, DeviceSpec]:
     """The catalogue that ships with the package, by device kind."""
-    return read_catalogue(data_path("devices.yaml"))
+    return load_catalogue(data_path("devices.yaml"))
 
 
-def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
+def load_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
     """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`.
 
     ``is_host`` may stand for ``is_cpu``.
@@ -90,15 +89,6 @@ def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
     raw = read_yaml(path)
     with as_input_error(raw, path):
         return TypeAdapter(dict[Name, StatedSpec]).validate_python(raw)
-
-
-def device_spec(kind: str) -> DeviceSpec:
-    """The catalogue's entry for a kind; an unknown kind is an InputError that offers others."""
-    spec = catalogue().get(kind)
-    if spec is None:
-        hint = instead_of(kind, sorted(catalogue()), "placegap instances")
-        raise InputError(f"device kind {kind!r} is not in the catalogue{hint}")
-    return spec
 
 
 def specs_of(cluster: Cluster) -> dict[str, DeviceSpec]:
@@ -122,16 +112,10 @@ def roofline_ns(
     bandwidth_percent: int = 100,
     dtype: str | None = None,
 ) -> int:
-    """Time of an op on a device, in ns.
+    """Time of an op on a device, in ns: the larger of computing and moving, and the launch.
 
-    Parameters
-    ----------
-    flops, bytes_moved : int
-        Floating-point operations, and bytes read from and written to device memory.
-    compute_percent, bandwidth_percent : int
-        Share of the peak rate and of the bandwidth that is reached.
-    dtype : str, optional
-        Number type that it computes in, whose peak rate counts; None stands for float32.
+    The percentages are shares of the peak rate and of the bandwidth that are reached; the peak rate
+    is that of `dtype`, by default float32.
 
     Examples
     --------

@@ -286,7 +286,7 @@ def _attention_flops(node: Node) -> int:
 
 
 def _linear_attention_flops(node: Node) -> int:
-    """Outer product and query of the state per token; decay and delta rule where the rule asks."""
+    """Outer product and query of the state per token; decay and delta rule if there are any."""
     query, key, value = (_shape(node, at) for at in (0, 1, 2))
     heads = int(node.attributes["kv_num_heads"])
     tokens, state = query[0] * query[1], (key[-1] // heads) * (value[-1] // heads)

@@ -53,7 +53,7 @@ class WeightFormat:
 
 
 def stored_bytes(num_weights: int, bits: Fraction) -> int:
-    """Bytes of so many weights."""
+    """Bytes of weights, rounded up."""
     return ceil(num_weights * bits / 8)
 
 

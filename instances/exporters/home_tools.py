@@ -6,10 +6,10 @@
   pattern matches. The embeddings are on the host in any case.
 - **exllama**: ``-gs`` are GB for each GPU, filled in order by layers; there is no host.
 - **ollama**: ``num_gpu`` of a Modelfile counts as ``-ngl`` does; layers are divided between several
-  GPUs by ollama itself, so that only plans with one of them can be said.
+  GPUs by ollama itself, so that only plans with one of them can be expressed.
 
-What cannot be said is refused, with the nearest plan that can: the same number of layers on each
-device, in the order that the tool has, or as few others as need be where those do not fit; and
+What cannot be expressed is refused, with the nearest plan that can: the same number of layers on
+each device, in the order that the tool has, or as few others as need be where those do not fit; and
 what it takes beside the plan.
 """
 
@@ -212,7 +212,7 @@ def _one_moved(instance: Instance, found: LayerHomes) -> Iterator[LayerHomes]:
 
 
 def _in_order(instance: Instance, found: LayerHomes) -> Plan:
-    """The plan that a tool makes of so many layers on each device."""
+    """The plan that a tool makes of a number of layers on each device."""
     hosts = [k for k in range(instance.num_devices) if k not in found.gpus]
     in_order = [hosts[0] if at == -1 else at for at in found.in_order]
     first = hosts[0] if hosts else in_order[0]

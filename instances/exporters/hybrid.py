@@ -1,13 +1,13 @@
 """Hybrid plans for trainers and servers that have one d and one t: Megatron-LM, torchtitan, vLLM.
 
-What the tools can say beside cuts and degrees is which layers are recomputed:
+Beside cuts and degrees, the tools can state which layers are recomputed:
 
 - **Megatron-LM** (its ``arguments.py``): ``--recompute-granularity selective`` in all layers, or
   ``full`` with ``--recompute-method block``: the first ``--recompute-num-layers`` layers of every
   stage, one number for all. Sums of gradients with ``--use-distributed-optimizer`` divide the
   optimizer's state.
 - **torchtitan** (its ``job_config.py``): ``activation_checkpoint.mode`` is ``none``, ``full``, or
-  ``selective``, where ``selective_ac_option`` is ``op`` or a number: each so-manieth layer of a
+  ``selective``, where ``selective_ac_option`` is ``op`` or a number: every n-th layer of a
   rank, counted from 1, is recomputed. It has no plain replicas beside other degrees; shards that
   stay gathered (``fsdp_reshard_after_forward = "never"``) send the same bytes, and hold less.
 - **vLLM** serves: nothing is recomputed.
@@ -147,7 +147,7 @@ def _vllm(most: int) -> Iterator[Setting]:
 
 
 SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan, "vllm": _vllm}
-"""What each tool can say of recomputation, for stages of at most so many layers."""
+"""Settings of recomputation that each tool has, for stages of limited size."""
 
 
 def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: HybridPipeline) -> str:

@@ -24,7 +24,7 @@ from placegap.instances.problem.modules import feeders, layer_of, numbered_layer
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.simulate import PlanError
+from placegap.instances.referee.rules import PlanError
 from placegap.instances.referee.stages import plan_stages
 
 

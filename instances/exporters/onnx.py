@@ -32,13 +32,8 @@ FIRST_IR = 11
 def annotate(model: Any, instance: Instance, plan: Plan, semantics: Semantics) -> None:
     """Write a plan into a model, in place; a configuration of the same name is replaced.
 
-    Parameters
-    ----------
-    model : ModelProto
-        The one that the instance was read from, without functions of its own.
-    instance, plan, semantics
-        A node that is no op, as its inputs are constants, is where the nodes are that read it; a
-        node that nothing depends on is nowhere.
+    The model has no functions of its own. A node that is no op, as its inputs are constants, is on
+    the devices of the nodes that read it; a node that nothing depends on is nowhere.
     """
     for op, devices in zip(instance.graph.ops, plan.placement, strict=True):
         if len(devices) > 1:

@@ -12,7 +12,7 @@ L the loss (with final norm and head); ``t*3`` is ``ttt``. The stages are in the
 microbatch passes them: all of the first virtual rank first.
 
 The split files of dnn-partitioning, which say which nodes are on which accelerator and CPU, are
-read by `dnn_partitioning.read_split`.
+read by `dnn_partitioning.load_split`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def write_megatron(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 
 def layout(counts: list[int]) -> str:
-    """The layout of so many layers in each stage."""
+    """The layout of a number of layers in each stage."""
     stages = ["" if not count else "t" if count == 1 else f"t*{count}" for count in counts]
     stages[0] = f"E{stages[0]}"
     stages[-1] = f"{stages[-1]}{',' if '*' in stages[-1] else ''}L"

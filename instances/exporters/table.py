@@ -90,7 +90,7 @@ def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics)
 
 
 def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
-    """Refuse, before a plan is looked for, a format that can say none of this model's plans."""
+    """Refuse, before a plan is looked for, a format that can express none of this model's plans."""
     exporter = find_exporter(kind)
     try:
         if isinstance(semantics, HybridPipeline):

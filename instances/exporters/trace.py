@@ -23,7 +23,6 @@ from placegap.instances.problem import (
     Plan,
     Schedule,
     Semantics,
-    memory_rule,
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
@@ -148,7 +147,7 @@ def _iteration(
 def _memory(
     instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule
 ) -> Iterator[TraceEvent]:
-    if memory_rule(semantics) == "sum" or isinstance(semantics, Makespan):
+    if semantics.memory_rule == "sum" or isinstance(semantics, Makespan):
         rules = semantics
     else:
         rules = Makespan(memory="peak")
@@ -200,21 +199,16 @@ def memory_levels(
 ) -> list[Levels]:
     """The levels of each device; their highest is what the referee holds against its memory.
 
-    Under `interleaved` it may be below that, as the referee adds the fullest moments of stages.
-
-    Parameters
-    ----------
-    plan : Plan
-        One that can be executed.
-    schedule : Schedule or None
-        Of a makespan plan; without one, moments are the steps of `arrays.derive_memory`.
+    Under `interleaved` it may be below that, as the referee adds the fullest moments of stages. The
+    schedule is that of a makespan plan; without one, moments are the steps of
+    `arrays.derive_memory`.
     """
     if isinstance(semantics, PipelineIteration):
         run = simulate_iteration(instance, plan, semantics)
         return levels_in_flight(instance, plan, run, semantics)
     held = held_bytes(instance, plan, semantics, schedule)
     assert held is not None  # the rules that need a schedule have one
-    if memory_rule(semantics) == "sum":
+    if semantics.memory_rule == "sum":
         return levels_of(held.bytes.tolist(), ())
     spans = live_spans(instance, plan, semantics, schedule)
     columns = (spans.device, spans.begin, spans.end, spans.bytes)

@@ -33,7 +33,7 @@ from placegap.instances.costing.costing import (
     StatedSpec,
     as_host,
     catalogue,
-    read_catalogue,
+    load_catalogue,
 )
 from placegap.instances.files.cluster_text import OTHER_KINDS, cluster_content, is_cluster_text
 from placegap.instances.files.document import read_json
@@ -280,7 +280,7 @@ class ClusterFile(InstancePart):
 
 
 def _without_memory(spec: DeviceSpec) -> DeviceSpec:
-    """A kind's rates: of its memory each device tells for itself."""
+    """A kind's rates; each device states its own memory."""
     return spec.model_copy(update={"memory_bytes": None, "reserved_bytes": 0})
 
 
@@ -344,7 +344,7 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
     >>> [device.name for device in load_cluster("2xT4+P4, pcie3").devices]
     ['T4-0', 'T4-1', 'P4']
     """
-    added = {} if devices is None else read_catalogue(devices)
+    added = {} if devices is None else load_catalogue(devices)
     if isinstance(name_or_path, str):
         name_or_path = full_name(name_or_path, added)
     if isinstance(name_or_path, str) and name_or_path in cluster_names():

@@ -60,7 +60,7 @@ UNITS = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 2**20, "gib": 2**30, "ti
 
 @dataclass(frozen=True)
 class _Devices:
-    """So many devices of a kind in one server; a memory of None is the kind's."""
+    """Devices of a kind in one server; a memory of None is the kind's."""
 
     count: int
     kind: str
@@ -107,12 +107,7 @@ def is_cluster_text(text: str, added: Mapping[str, DeviceSpec] | None = None) ->
 def cluster_content(text: str, added: Mapping[str, DeviceSpec] | None = None) -> dict[str, Any]:
     """What a cluster file would hold, had the text been written as one.
 
-    Parameters
-    ----------
-    text : str
-        See the module.
-    added : mapping of str to DeviceSpec, optional
-        Kinds beside the catalogue's.
+    `added` are kinds beside the catalogue's.
     """
     source = f"cluster {text!r}"
     known = {**catalogue(), **(added or {})}

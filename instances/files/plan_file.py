@@ -171,7 +171,7 @@ def save_plan(
     semantics : Semantics
     path : str or Path
     method : str
-        Who made the plan.
+        The method or program that made the plan.
     value_ns : int, optional
         Its value by the referee.
     times : Times, optional

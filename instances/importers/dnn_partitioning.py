@@ -87,30 +87,20 @@ def is_dnn_partitioning(raw: Any) -> bool:
     return isinstance(raw, dict) and "nodes" in raw and ("maxFPGAs" in raw or "maxCPUs" in raw)
 
 
-def read_dnn_partitioning(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
+def load_dnn_partitioning(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
     """Read an input of dnn-partitioning, with its own devices and semantics.
 
     Node ids become op names, and the nodes' names, which are not unique, modules; colour classes
     become colocation groups. Every node's output is one tensor with the node's cost as its host
-    time. Accelerators come before CPUs, which are hosts without a memory limit.
+    time. Accelerators come before CPUs, which are hosts without a memory limit. Files do not state
+    the unit; their authors mean milliseconds.
 
-    Parameters
-    ----------
-    path : str or Path
-        A ``.json`` or ``.json.gz`` file.
-    time_unit : {"ns", "us", "ms", "s"}
-        Unit of the latencies and costs. The files do not say; their authors mean milliseconds.
-
-    Notes
-    -----
     ``graph.provenance.changes`` tells what was not taken over as it stands: rounded times, dropped
     duplicate edges, sizes of edges that are no whole bytes, and sizes of out-edges of one node that
     differ, of which the largest is kept. No value depends on the sizes of edges: costs do.
 
-    References
-    ----------
-    J. Tarnawski et al., Efficient Algorithms for Device Placement of DNN Graph Operators,
-    NeurIPS 2020; github.com/msr-fiddle/dnn-partitioning.
+    J. Tarnawski et al., Efficient Algorithms for Device Placement of DNN Graph Operators, NeurIPS
+    2020; github.com/msr-fiddle/dnn-partitioning.
     """
     times = TimeReader(time_unit)
     raw = parse_json(read_content(path), path, parse_float=Decimal)
@@ -254,7 +244,7 @@ class _Split(InstancePart):
     max_load: Annotated[float | None, Field(alias="maxLoad")] = None
 
 
-def read_split(instance: Instance, path: str | Path) -> Plan:
+def load_split(instance: Instance, path: str | Path) -> Plan:
     """Read a split file (``{"fpgas": [{"nodes": ...}], "cpus": ...}``) as a plan of an instance.
 
     The i-th entry of ``fpgas`` is the i-th device that is no host, the i-th entry of ``cpus`` the
@@ -282,7 +272,7 @@ def read_split(instance: Instance, path: str | Path) -> Plan:
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "split.json")
     ...     _ = path.write_text('{"fpgas": [{"nodes": [1]}, {"nodes": [0]}], "cpus": []}')
-    ...     read_split(Instance(name="two", graph=graph, cluster=two), path).devices
+    ...     load_split(Instance(name="two", graph=graph, cluster=two), path).devices
     array([1, 0])
     """
     raw = parse_json(_first_value(read_content(path)), path)

@@ -40,7 +40,7 @@ MEASURED = "measured_times"
 """Parameter of the provenance that says how many ops are measured, and which names match none."""
 
 FIRST_NAMES = 5
-"""How many of the names that match no op are told."""
+"""How many of the names that match no op are printed."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class TimedGraph:
     unmatched: tuple[str, ...]
 
 
-def read_times(path: str | Path) -> MeasuredTimes:
+def load_times(path: str | Path) -> MeasuredTimes:
     r"""Read a CSV file of times, or a Chrome trace (also gzipped)."""
     if is_trace(read_content(path)):
         return MeasuredTimes(
@@ -91,14 +91,8 @@ def read_times(path: str | Path) -> MeasuredTimes:
 def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGraph:
     """The graph with measured times in place of what its ops state; costing leaves them alone.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        Its device kinds decide which times count; a trace counts for the only kind it has.
-
-    Notes
-    -----
-    O(ops + samples). Medians are rounded half to even to whole ns.
+    The cluster's device kinds decide which times count; a trace counts for the only kind it has.
+    Medians are rounded half to even to whole ns. O(ops + samples).
     """
     kinds = sorted({device.kind for device in cluster.devices})
     medians = {

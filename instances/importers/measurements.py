@@ -60,19 +60,19 @@ class Table:
         )
 
 
-def read_ops(paths: Sequence[str | Path]) -> Table:
+def load_ops(paths: Sequence[str | Path]) -> Table:
     """Measurements of ops from one or several files."""
     tables = [_read(path, ("op", "device"), "batch", ("time", "memory_bytes")) for path in paths]
     return _joined(tables)
 
 
-def read_links(path: str | Path) -> Table:
-    """Measurements of transfers between devices; errors as of `read_ops`."""
+def load_links(path: str | Path) -> Table:
+    """Measurements of transfers between devices; errors as of `load_ops`."""
     return _read(path, ("source", "target"), "bytes", ("time",))
 
 
-def read_tensors(path: str | Path) -> Table:
-    """Sizes of the tensors between ops; errors as of `read_ops`."""
+def load_tensors(path: str | Path) -> Table:
+    """Sizes of the tensors between ops; errors as of `load_ops`."""
     return _read(path, ("producer", "consumer"), "batch", ("bytes",))
 
 
@@ -145,7 +145,7 @@ DOUBTS: dict[Doubt, str] = {
     "poor": "a line fits badly (R2)",
     "negative": "the line is below zero there: 0 is taken",
 }
-"""What can speak against an estimate, and what is done about it."""
+"""Doubts about an estimate, and what is done about them."""
 
 MIN_R2 = 0.9
 """Below this a fit is called poor."""
@@ -201,14 +201,8 @@ def fit_lines(group: Ints, x: Ints, y: Floats, num_groups: int) -> Lines:
     """Fit a line to the points of each group, by least squares.
 
     Ordinary linear regression with one variable; sums about the means, so that exact lines through
-    whole numbers give whole numbers back. O(p log p) for p points.
-
-    Parameters
-    ----------
-    group : (p,) int64
-        Group of each point, 0 .. `num_groups` - 1; every group has a point.
-    x : (p,) int64
-    y : (p,) float64
+    whole numbers give whole numbers back. O(p log p) for p points. Groups are numbered from 0, and
+    every group has a point.
     """
     points = np.bincount(group, minlength=num_groups)
     order = np.lexsort((x, group))
@@ -238,7 +232,7 @@ NEGATIVE_LATENCY = "the line begins below zero: latency 0 is taken"
 
 @dataclass(frozen=True)
 class LinkFit:
-    """A link, the line behind it, and what speaks against it.
+    """A link, the line behind it, and doubts about it.
 
     `bandwidth_bytes_per_s` is 1 / k and `latency_ns` is b, both rounded half to even.
     """

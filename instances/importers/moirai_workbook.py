@@ -38,23 +38,15 @@ MAX_DEVICES = 10
 Matrix = tuple[tuple[int, ...], ...]
 
 
-def read_moirai_workbook(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
+def load_moirai_workbook(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
     """Read a workbook of Moirai, with its own devices, transfer times and semantics.
 
     Task ids become op names; every device is a kind of its own (gpu0, gpu1, ..). Edges carry their
     transfer times as a matrix, row = sender; a successor without a flow costs nothing to reach.
     Flows are paired with successors by their order in `dir_succ_add`. Blank rows, notes below the
-    data, and sheets without the columns are passed over.
+    data, and sheets without the columns are passed over. The files do not state the unit of times;
+    milliseconds fit the authors' figures.
 
-    Parameters
-    ----------
-    path : str or Path
-        An ``.xls`` or ``.xlsx`` file.
-    time_unit : {"ns", "us", "ms", "s"}
-        Unit of the times. The files do not say; milliseconds fit the authors' figures.
-
-    References
-    ----------
     Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices, 2023;
     sample data of github.com/moirai-placement/moirai.
     """
@@ -180,7 +172,7 @@ def _is_number(text: str) -> bool:
 
 
 def _num_devices(header: list[str]) -> int:
-    """How many devices the columns speak of; every column of each must be there, and no other."""
+    """How many devices the columns name; every column of each must be there, and no other."""
     num_devices = 0
     while f"p{num_devices}" in header:
         num_devices += 1
@@ -317,7 +309,7 @@ def _xls_sheets(data: bytes, path: str | Path) -> Iterator[tuple[str, list[list[
     except ImportError:
         raise _missing("xlrd", path) from None
     try:
-        # xlrd prints what it thinks of damaged files; a library does not
+        # xlrd prints warnings about damaged files; a library does not
         book = xlrd.open_workbook(file_contents=data, logfile=io.StringIO(), ragged_rows=True)
         sheets = book.sheets()
     except Exception as error:  # xlrd meets damaged files with whatever breaks first
@@ -343,7 +335,7 @@ def _xlsx_sheets(data: bytes, path: str | Path) -> Iterator[tuple[str, list[list
         raise _missing("openpyxl", path) from None
     try:
         _check_parts(data, path)
-        with warnings.catch_warnings():  # a library does not print what it thinks of a file
+        with warnings.catch_warnings():  # a library does not print warnings about a file
             warnings.simplefilter("ignore")
             book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
             contents = [

@@ -75,21 +75,17 @@ NUMBERS = (1, 10, 11, 16)
 """ONNX' float, float16, double and bfloat16."""
 
 
-def read_onnx(
+def load_onnx(
     path: str | Path,
     dims: Mapping[str, int] | None = None,
     weights: WeightFormat | None = None,
 ) -> Document:
-    """Read an ONNX model as a document without a cluster.
+    """An ONNX model as a document without a cluster.
 
-    Parameters
-    ----------
-    dims : mapping of str to int, optional
-        Sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A first
-        dimension that is not known is the batch, and is set to 1 unless given here; "batch" means
-        all of them where none is called so. Another unknown dimension is an error.
-    weights : WeightFormat, optional
-        How initializers of numbers are stored; None: in their type.
+    `dims` has sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A first
+    dimension that is not known is the batch, and is set to 1 unless given here; "batch" means all
+    of them where none is called so. Another unknown dimension is an error. `weights` says how
+    initializers of numbers are stored; None: in their type.
     """
     path = Path(path)
     model = inlined_model(path)
@@ -133,7 +129,7 @@ def _stored(model: Any, weights: WeightFormat | None) -> dict[str, Fraction]:
 
 def inlined_model(path: Path) -> Any:
     """The model message of a file, with the nodes of its own functions where those are called."""
-    model = load_onnx(path)
+    model = _model_message(path)
     if model.functions:
         from onnx import inliner
 
@@ -149,7 +145,7 @@ def _fix_inputs(
 ) -> tuple[list[str], list[str], dict[str, int]]:
     """Give every input a static shape.
 
-    What this changed, the sizes nobody stated, and the sizes of all symbols.
+    What this changed, the sizes that are not stated, and the sizes of all symbols.
     """
     data = [value for value in model.graph.input if value.name not in constants]
     for value in data:
@@ -208,7 +204,7 @@ def _stated_sizes(
 
 
 def _ask_for(missing: Sequence[str], names: Mapping[tuple[str, int], str]) -> str:
-    """One sentence that asks for the sizes of all dimensions that nobody stated."""
+    """One sentence that asks for the sizes of all open dimensions."""
     first = {key: at for at, key in reversed(list(names.items()))}
     options = " ".join(f"--dim {key}=SIZE" for key in missing)
     if len(missing) == 1:
@@ -360,7 +356,7 @@ FIXED = {1: 8, 5: 4}
 """Sizes of the wire types of fixed size."""
 
 
-def load_onnx(path: Path) -> Any:
+def _model_message(path: Path) -> Any:
     """The model message of a file, its weights unread where they lie beside it."""
     try:
         import onnx
@@ -435,11 +431,6 @@ def count_axes(node: Node, has_weights: bool) -> dict[str, int]:
 
     Axes of one element, and nodes of other types, are left out; so are the channels of grouped
     convolutions. A batch is what all inputs that are no weights share.
-
-    Parameters
-    ----------
-    has_weights : bool
-        Whether the second input is constant.
     """
     if len(node.inputs) < 2 or not node.inputs[0] or not node.inputs[1] or not node.outputs[0]:
         return {}
@@ -471,8 +462,6 @@ LONGEST = 10_000
 def module_of(node: Any) -> str | None:
     """Path of the innermost module ("encoder.layer.0.attention"), None where none is noted.
 
-    Notes
-    -----
     The text is parsed as a literal and never run; another text counts as none.
     """
     text = next((entry.value for entry in node.metadata_props if entry.key == NAME_SCOPES), "")

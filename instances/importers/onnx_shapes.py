@@ -73,7 +73,7 @@ class Tensors:
     reasons: dict[str, str] = field(default_factory=dict)
 
     def learn(self, name: str, stated: Any) -> None:
-        """Note the type of a tensor, and its size where the type tells it."""
+        """Note the type of a tensor, and its size where it follows from the type."""
         self.types[name] = stated
         shape = static_shape(stated)
         if shape is None:
@@ -116,14 +116,9 @@ def infer_tensors(
 ) -> tuple[Tensors, list[Any], int]:
     """Walk the graph: what is known of its tensors, the nodes that are left, how many were folded.
 
-    Parameters
-    ----------
-    model : ModelProto
-        Every input has a static shape, or is an initializer.
-    sizes : mapping of str to int
-        Of the symbols that shapes which the file states may name.
-    stored : mapping of str to Fraction, optional
-        Bits per weight of initializers that are stored in another number than their type has.
+    Every input has a static shape, or is an initializer. `sizes` are those of the symbols that
+    stated shapes name; `stored` has the bits per weight of initializers that are stored in another
+    type.
     """
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     stated = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
@@ -282,7 +277,7 @@ def _infer(node: Any, tensors: Tensors, opsets: Mapping[str, int]) -> None:
             found = onnx.shape_inference.infer_node_outputs(
                 schema, node, types, data, opset_imports=imports
             )
-        else:  # its function's body tells
+        else:  # its function's body defines it
             found = _infer_alone(node, types, data, imports)
     except onnx.defs.SchemaError:
         reason = reason or f"{node.op_type} is no op of the ONNX standard"
@@ -318,7 +313,7 @@ def _learn_small(found: Mapping[str, np.ndarray[Any, Any]], tensors: Tensors) ->
 
     for name, value in found.items():
         tensors.small[name] = value
-        if name not in tensors.values:  # its shape is one that only the values tell
+        if name not in tensors.values:  # its shape depends on values
             kind = helper.np_dtype_to_tensor_dtype(tensors.small[name].dtype)
             tensors.learn(name, helper.make_tensor_type_proto(kind, tensors.small[name].shape))
 
@@ -413,7 +408,7 @@ ARITHMETIC = frozenset(
 """Ops that chains of shapes consist of; each writes no more than its inferred shape says."""
 
 SHRINKING = frozenset({"Compress", "NonZero", "Unique"})
-"""Likewise; their outputs have shapes that only their inputs' values tell, and a bounded size."""
+"""Likewise; their outputs have shapes that depend on the inputs' values, and a bounded size."""
 
 NUMBERS = "biuf"
 """Kinds of NumPy's types that are computed with."""
@@ -427,14 +422,7 @@ def evaluate_node(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """What a node of shape arithmetic writes, by name; empty where that is not to be computed.
 
-    Parameters
-    ----------
-    inputs : mapping of str to ndarray
-        Values of all its inputs.
-    num_elements : sequence of int or None
-        Elements of its outputs, None where they are not known.
-    opsets : mapping of str to int
-        Versions of the sets of ops, by domain.
+    `num_elements` are those of its outputs, None where unknown; `opsets` has versions by domain.
     """
     if node.domain not in ("", "ai.onnx"):
         return {}

@@ -78,24 +78,15 @@ def is_piper(raw: Any) -> bool:
     return isinstance(raw, dict) and "nodes" in raw and "mbsInBatch" in raw
 
 
-def read_piper(path: str | Path, time_unit: TimeUnit = "s") -> Document:
+def load_piper(path: str | Path, time_unit: TimeUnit = "s") -> Document:
     """Read an input of Piper, with its own devices, and its semantics with free degrees.
 
     An op is named by the layer's name and id; sizes that are no whole bytes are rounded up. The
     planner counts 4 (d - 1) / d times the weights for a sum of gradients, and `hybrid_pipeline` 2:
     so `parameter_bytes` are twice the file's. The op's own time and sizes are those of its first
-    option with the fewest devices.
+    option with the fewest devices. The planner divides bytes by bytes per second and adds them to
+    the times, so times count as seconds; of the published inputs two are in milliseconds.
 
-    Parameters
-    ----------
-    path : str or Path
-        A ``.json`` or ``.json.gz`` file.
-    time_unit : {"ns", "us", "ms", "s"}
-        Unit of the times. The planner divides bytes by bytes per second and adds them to the times,
-        so they count as seconds; of the published inputs two are in milliseconds.
-
-    References
-    ----------
     J. Tarnawski, D. Narayanan, A. Phanishayee, Piper: Multidimensional Planner for DNN
     Parallelization, NeurIPS 2021; github.com/msr-fiddle/piper.
     """

@@ -1,4 +1,4 @@
-"""Read a model file of any kind that placegap knows; the content tells which."""
+"""Read a model file of any supported kind, which is found by the content."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from placegap.instances.files.document import Document, parse_document, parse_json
 from placegap.instances.files.plan_file import is_plan
-from placegap.instances.importers.dnn_partitioning import is_dnn_partitioning, read_dnn_partitioning
-from placegap.instances.importers.moirai_workbook import is_workbook, read_moirai_workbook
-from placegap.instances.importers.piper import is_piper, read_piper
+from placegap.instances.importers.dnn_partitioning import is_dnn_partitioning, load_dnn_partitioning
+from placegap.instances.importers.moirai_workbook import is_workbook, load_moirai_workbook
+from placegap.instances.importers.piper import is_piper, load_piper
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import kind_of, read_content, read_head
 from placegap.instances.reading.time_unit import TimeUnit
@@ -18,7 +18,7 @@ from placegap.instances.reading.time_unit import TimeUnit
 KINDS = "placegap JSON, dnn-partitioning JSON, Piper JSON, Moirai workbook (.xls, .xlsx), ONNX"
 
 
-def read_model(
+def load_model(
     path: str | Path,
     time_unit: TimeUnit | None = None,
     dims: Mapping[str, int] | None = None,
@@ -35,7 +35,7 @@ def read_model(
         Unit of the times in files that do not state it: dnn-partitioning and Moirai (default ms),
         Piper (default s).
     dims : mapping of str to int, optional
-        Sizes of the dimensions that an ONNX file leaves open; see `read_onnx`.
+        Sizes of the dimensions that an ONNX file leaves open; see `load_onnx`.
     weights : str, optional
         How the weights of an ONNX model are stored; see `weight_format`.
 
@@ -57,16 +57,16 @@ def read_model(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "diamond.json.gz"
     ...     save_document(Document.of(example()), path)
-    ...     read_model(path).instance().num_ops
+    ...     load_model(path).instance().num_ops
     4
     """
     if _is_onnx(read_head(path, 2), path):
         _refuse_unit(time_unit, "has no times: they are costed", path)
         from placegap.instances.costing.weight_formats import weight_format
-        from placegap.instances.importers.onnx_model import read_onnx
+        from placegap.instances.importers.onnx_model import load_onnx
 
         form = None if weights is None else weight_format(weights)
-        return read_onnx(path, dims, form).read_from(path)
+        return load_onnx(path, dims, form).read_from(path)
     if weights is not None:
         raise InputError("is no ONNX file, and states its bytes; leave out --weights", path)
     if dims:
@@ -75,7 +75,7 @@ def read_model(
     if _is_onnx(data, path):
         raise InputError("is a zipped ONNX file; unzip it", path)
     if is_workbook(data):
-        return read_moirai_workbook(path, time_unit or "ms")
+        return load_moirai_workbook(path, time_unit or "ms")
     if _is_json(data, path):
         return _read_json_model(parse_json(data, path), path, time_unit)
     if Path(path).suffix in (".yaml", ".yml"):
@@ -85,9 +85,9 @@ def read_model(
 
 def _read_json_model(raw: Any, path: str | Path, time_unit: TimeUnit | None) -> Document:
     if is_dnn_partitioning(raw):
-        return read_dnn_partitioning(path, time_unit or "ms")
+        return load_dnn_partitioning(path, time_unit or "ms")
     if is_piper(raw):
-        return read_piper(path, time_unit or "s")
+        return load_piper(path, time_unit or "s")
     if is_plan(raw):
         raise InputError("is a plan; name the model or instance that it is for", path)
     if isinstance(raw, dict) and "format" not in raw and ("fpgas" in raw or "cpus" in raw):

@@ -36,7 +36,7 @@ from placegap.instances.reading.input_files import LARGEST
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A model at the batch asked for, and how far to trust it."""
+    """A model at the requested batch, and how far to trust it."""
 
     #: The model with estimated (or measured) costs, and its cluster.
     document: Document
@@ -63,27 +63,11 @@ def standard_evaluation(
 ) -> Estimate:
     """The model at a batch, from measurements at others.
 
-    Parameters
-    ----------
-    document : Document
-        The graph: its ops and edges. What is not measured stays as it is there, with a warning.
-    cluster : Cluster
-        Its device kinds are those of the measurements.
-    ops : Table
-        See `measurements.read_ops`. An op's resident bytes are the largest estimate over the
-        device kinds.
-    batch : int
-        Rows of this batch are held out of the fits and compared with the estimates.
-    links, tensors : Table, optional
-        See `measurements.read_links`, `read_tensors`.
-    use_measured : bool
-        Take what was measured at the batch itself in place of the estimates: the second step.
-    min_r2 : float
-        Fits below are warned about.
-
-    Notes
-    -----
-    Estimates are rounded to whole ns and bytes, half to even. O(r log r) for r rows.
+    What is not measured stays as the document has it, with a warning. An op's resident bytes are
+    the largest estimate over the device kinds. Rows of this batch are left out of the fits and
+    compared with the estimates; with `use_measured` they replace them: the second step. Fits below
+    `min_r2` are warned about. Estimates are rounded to whole ns and bytes, half to even. O(r log r)
+    for r rows.
     """
     if not 1 <= batch <= LARGEST:
         raise InputError(f"the batch must be from 1 to 2**53, not {batch}")
@@ -215,7 +199,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Caution:
-    """One thing that speaks against some estimates, and which these are."""
+    """One doubt about some estimates, and which these are."""
 
     about: str
     items: tuple[str, ...]

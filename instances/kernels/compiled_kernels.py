@@ -42,7 +42,7 @@ SUFFIX = ".kernel"
 
 PATIENCE_S = 120.0
 """How long to wait for another process that compiles the same kernel. The longest takes 10 s on an
-idle core; whoever waits in vain compiles it, too."""
+idle core; a process that waits in vain compiles it, too."""
 
 POLL_S = 0.02
 
@@ -63,7 +63,7 @@ class Dispatcher(CPUDispatcher):
             entry = self._entry(args)
             if not self._load(entry):
                 with _watched(entry), _alone(entry):
-                    if not self._load(entry):  # nobody else has, meanwhile
+                    if not self._load(entry):  # no other process has, meanwhile
                         with _spent() as spent:
                             super().compile(sig)
                         self._keep(entry, self.overloads[tuple(args)], spent.own_s)
@@ -208,7 +208,7 @@ def _alone(entry: Path | None) -> Iterator[None]:
             yield
         finally:
             with suppress(OSError):
-                path.unlink(missing_ok=True)  # whoever waits finds the entry
+                path.unlink(missing_ok=True)  # processes that wait find the entry
 
 
 def fingerprint(function: Any) -> str:

@@ -42,16 +42,8 @@ class Kernel:
     """A function of numbers and arrays, and what numba makes of it.
 
     numba takes it for its own dispatcher wherever it looks for one: in a kernel that calls it
-    (`_numba_type_`), and in one that takes its code in (`targetoptions`, `py_func`).
-
-    Parameters
-    ----------
-    function : function
-        What numba compiles.
-    options : dict
-        numba's, of `numba.njit`.
-    bounded : bool
-        Whether its arrays' lengths bound its work, so that it may run uncompiled.
+    (`_numba_type_`), and in one that takes its code in (`targetoptions`, `py_func`). `options` are
+    those of `numba.njit`. A bounded kernel may run uncompiled: its arrays' lengths bound its work.
     """
 
     def __init__(self, function: FunctionType, options: dict[str, Any], bounded: bool) -> None:
@@ -71,7 +63,7 @@ class Kernel:
 
     @property
     def dispatcher(self) -> Any:
-        """Numba's dispatcher, made when it is first asked for."""
+        """Numba's dispatcher, made when it is first used."""
         if self._dispatcher is None:
             with loading():
                 from placegap.instances.kernels.compiled_kernels import Dispatcher
@@ -103,7 +95,7 @@ class Kernel:
         if _entries(args) > SMALL_ENTRIES:
             return False
         if not self._is_sought and "numba" in sys.modules:
-            # whoever has loaded numba can have compiled code for next to nothing, where it is kept
+            # once numba is loaded, compiled code that is kept costs next to nothing
             self._is_sought = True
             return not self.dispatcher.is_kept(args)
         return True
@@ -163,19 +155,12 @@ def kernel(
 ) -> Any:
     """Compile a function of numbers and arrays where it is first called, and keep the result.
 
-    Parameters
-    ----------
-    function : callable
-        What `numba.njit` can compile.
-    allocates : bool
-        Whether it makes or returns arrays. Where it does not, no references to those that it gets
-        are counted. Counting was up to three quarters of the time of small functions.
-    bounded : bool
-        Whether a low power of its arrays' lengths bounds its work, and plain Python computes the
-        same (no bits of unsigned numbers, no sums beyond 64 bits). On small arrays it then runs
-        uncompiled, with all that it calls.
-    **options
-        More options of njit: ``nogil``, ``inline``, ``boundscheck``, ``fastmath``.
+    Where it neither makes nor returns arrays (`allocates` is false), references to those that it
+    gets are not counted. Counting was up to three quarters of the time of small functions. With
+    `bounded`, a low power of its arrays' lengths bounds its work, and plain Python computes the
+    same (no bits of unsigned numbers, no sums beyond 64 bits): on small arrays it then runs
+    uncompiled, with all that it calls. More options of njit: ``nogil``, ``inline``,
+    ``boundscheck``, ``fastmath``.
     """
     # there is no C code that holds a kernel's address, and without the entry for it kernels compile
     # in a tenth less time; _nrt left out would be what the caller of the kernel has
@@ -198,7 +183,7 @@ does; and when it ends, after all kernels that this one calls."""
 def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
     """Write the first entries of an array over all of another one; both have one axis.
 
-    Nobody checks that the source is as long as the target.
+    The source must be as long as the target; this is not checked.
     """
     for at in range(len(target)):
         target[at] = source[at]
@@ -228,7 +213,7 @@ def draw(rng: np.random.Generator, count: int) -> int:
 
 @kernel(nogil=True, allocates=False, bounded=True)
 def push(heap: Ints, size: int, key: Ints, x: int) -> int:
-    """Put an item into a heap by its key, of equal ones by number; the heap's new size.
+    """Put an item into a heap by its key, ties by number; the heap's new size.
 
     `heapq` needs lists of tuples, whose code takes numba seconds.
     """

@@ -1,4 +1,4 @@
-"""What the second referee knows of an instance: tensors, paths and times, in Python integers.
+"""The second referee's view of an instance: tensors, paths and times, in Python integers.
 
 The modules `recheck*` judge plans without a line of the referee's own: they read the fields of
 `Instance`, `Plan` and `Semantics`, and derive everything else again, by other algorithms.

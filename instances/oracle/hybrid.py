@@ -146,7 +146,7 @@ def stage_memory_bytes(row: Row, semantics: HybridPipeline, d: int, in_flight: i
 
 
 def stage_time_ns(facts: Facts, row: Row, semantics: HybridPipeline, rates: tuple[int, int]) -> int:
-    """Ns per batch, for so many replicas and bytes/s; all bytes together are rounded up once."""
+    """Ns per batch, for some replicas and bytes/s; all bytes together are rounded up once."""
     d, width = rates
     kind, turns = facts.devices[0].kind, semantics.microbatches // d
     border = 0

@@ -32,7 +32,6 @@ from placegap.instances.problem import (
     Plan,
     Semantics,
     Transfer,
-    memory_rule,
 )
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, plan_from_times
@@ -170,7 +169,7 @@ def next_placement(home: Ints, num_devices: int, group: Ints, device: Ints) -> b
 
 @kernel
 def may_fit(device: Ints, ops: FewOps, sizes: PeakSizes) -> bool:
-    """Every op runs where it is, and the memory suffices as far as the placement alone tells."""
+    """Every op runs where it is, and the memory suffices as far as the placement alone decides."""
     left = ops.memory_bytes.copy()
     for i in range(len(device)):
         if ops.time_ns[i, device[i]] == UNSUPPORTED:
@@ -313,7 +312,7 @@ def _earliest(start: Ints, items: Items, num_resources: int, earliest: Ints) -> 
 class PeakSizes(NamedTuple):
     """Sizes of the ops, which are numbered topologically, and of the tensors; in bytes.
 
-    `counts` is false under the rule `sum`; `holds[i, z]` tells whether op i holds shared state z.
+    `counts` is false under the rule `sum`; `holds[i, z]`: op i holds shared state z.
     """
 
     counts: bool
@@ -331,7 +330,7 @@ def peak_sizes(instance: Instance, semantics: Semantics, order: Ints) -> PeakSiz
     holds = np.zeros((instance.num_ops, len(sizes.shared_bytes)), np.int64)
     holds[position[sizes.shared_op], sizes.shared_name] = 1
     return PeakSizes(
-        memory_rule(semantics) == "peak",
+        semantics.memory_rule == "peak",
         sizes.state_bytes[order],
         sizes.workspace_bytes[order],
         sizes.tensor_bytes,
@@ -701,7 +700,16 @@ def _best_latency(
     while True:
         for i in range(n):
             device[i] = device_of[slot[i]]
-        if _allowed(device, ops, is_host):
+        # ops are where they run, groups together or all on hosts, and memory suffices
+        left, allowed = ops.memory_bytes.copy(), True
+        for i in range(n):
+            allowed = allowed and ops.time_ns[i, device[i]] != UNSUPPORTED
+            left[device[i]] -= ops.resident_bytes[i]
+            for j in range(i):
+                pooled = is_host[device[i]] and is_host[device[j]]
+                together = device[i] == device[j] or pooled
+                allowed = allowed and (ops.group[i] != ops.group[j] or together)
+        if allowed and left.min() >= 0:
             value = _latency(slot, device, call_of, ops.time_ns, edges, host_ns, is_host)
             if value < best:
                 best, best_slot = value, slot.copy()
@@ -712,22 +720,6 @@ def _best_latency(
         if at == n:
             return best, best_slot
         slot[at] += 1
-
-
-@kernel
-def _allowed(device: Ints, ops: FewOps, is_host: Ints) -> bool:
-    """Ops are where they run, groups together or all on hosts, memory suffices."""
-    time_ns, resident_bytes, memory_bytes, group = ops
-    used = np.zeros(len(memory_bytes), np.int64)
-    for i in range(len(device)):
-        if time_ns[i, device[i]] == UNSUPPORTED:
-            return False
-        used[device[i]] += resident_bytes[i]
-        for j in range(i):
-            pooled = is_host[device[i]] and is_host[device[j]]
-            if group[i] == group[j] and device[i] != device[j] and not pooled:
-                return False
-    return bool(np.all(used <= memory_bytes))
 
 
 @kernel

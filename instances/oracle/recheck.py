@@ -39,7 +39,6 @@ from placegap.instances.problem import (
     Violation,
     has_replicas,
     has_two_levels,
-    memory_rule,
     plan_class,
 )
 from placegap.instances.reading.errors import InputError
@@ -170,7 +169,7 @@ def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Vio
     """Memory by the rule `sum`, colocation, and the class of plans, of devices and of servers."""
     home = [on[0] for on in plan.placement]
     iteration = semantics.objective == "pipeline_iteration"
-    if memory_rule(semantics) == "sum" and not iteration:
+    if semantics.memory_rule == "sum" and not iteration:
         yield from sum_rule(facts, plan, 0 if isinstance(semantics, MaxContext) else None)
     groups: dict[str, list[int]] = {}
     for i, op in enumerate(facts.ops):
@@ -191,7 +190,7 @@ def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Vio
 
 
 def bytes_with(op: Op, tokens: int) -> int:
-    """Resident bytes of an op whose caches hold so many tokens, window by window."""
+    """Resident bytes of an op whose caches hold `tokens`, window by window."""
     held = op.resident_bytes
     for cache in op.caches:
         limit = tokens if cache.most_tokens is None else cache.most_tokens
@@ -211,7 +210,7 @@ def context_tokens(facts: Facts, plan: Plan) -> int:
 
 
 def sum_rule(facts: Facts, plan: Plan, tokens: int | None = None) -> Iterator[Violation]:
-    """Devices whose ops have more bytes than fit: resident ones, or those with so many tokens."""
+    """Devices whose ops have more bytes than fit: resident ones, or those with `tokens`."""
     for k, device in enumerate(facts.devices):
         held = sum(
             op.resident_bytes if tokens is None else bytes_with(op, tokens)

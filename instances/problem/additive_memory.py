@@ -46,7 +46,6 @@ from placegap.instances.problem.semantics import (
     LoadSemantics,
     PipelineIteration,
     Semantics,
-    memory_rule,
 )
 from placegap.instances.problem.weighted_dag import critical_paths
 
@@ -57,9 +56,9 @@ MOST_STARTS = 16
 def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Semantics]:
     """The instance and semantics themselves under `sum`; the floor, under `sum`, for `peak`.
 
-    The last floor is kept as long as its instance lives: placer after placer asks for the same.
+    The last floor is kept as long as its instance lives: many placers use the same.
     """
-    if memory_rule(semantics) == "sum":
+    if semantics.memory_rule == "sum":
         return instance, semantics
     plain = semantics.model_copy(update={"memory": "sum"})
     for of, asked, floor in _last:

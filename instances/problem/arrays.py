@@ -43,7 +43,7 @@ class Arrays:
 
     @cached_property
     def _tables(self) -> tuple[Ints, Ints, Ints]:
-        """Tables of device pairs, made when they are first asked for: they grow with K^2."""
+        """Tables of device pairs, made when they are first used: they grow with K^2."""
         graph, cluster = self.tables_of
         try:
             link_class, transfer_ns = transfer_times(graph, cluster)
@@ -90,6 +90,69 @@ class Arrays:
         runs = np.ones((self.num_groups, self.time_ns.shape[1]), np.bool_)
         np.logical_and.at(runs, self.group, self.time_ns != UNSUPPORTED)
         return runs
+
+    @cached_property
+    def able(self) -> Flags:
+        """Devices that run an op and all ops of its colocation group, (n, K)."""
+        return _frozen(self.group_runs[self.group])
+
+    @cached_property
+    def possible(self) -> Flags:
+        """Those of them that can hold that group, (n, K)."""
+        return _frozen(self.able & (self.group_bytes[self.group][:, None] <= self.memory_bytes))
+
+    @cached_property
+    def memory_is_slack(self) -> bool:
+        """Whether every device can hold all the ops that it can run at once: no limit binds."""
+        need = ((self.time_ns != UNSUPPORTED) * self.resident_bytes[:, None]).sum(axis=0)
+        return bool(((need <= self.memory_bytes) | (self.memory_bytes == NO_LIMIT)).all())
+
+    @cached_property
+    def serial_horizon_ns(self) -> int:
+        """Every placement, run one op and one transfer at a time, ends by then."""
+        ops = np.where(self.time_ns == UNSUPPORTED, 0, self.time_ns).max(axis=1)
+        moves = self.transfer_ns[self.index.tensor].max(axis=1, initial=0)
+        return int(sum(ops.tolist()) + sum(moves.tolist()))
+
+    @cached_property
+    def group_order(self) -> Ints:
+        """Colocation groups by the first of their ops in topological order, (g,)."""
+        first = np.full(self.num_groups, len(self.group))
+        np.minimum.at(first, self.group, self.index.topological_position)
+        return np.argsort(first, kind="stable").astype(np.int64)
+
+    def place_of_ops(self, order: Ints) -> Ints:
+        """Place of each op's colocation group in an order of the groups, (n,)."""
+        place = np.empty(self.num_groups, np.int64)
+        place[order] = np.arange(self.num_groups)
+        return place[self.group]
+
+    @cached_property
+    def exchanged(self) -> Flags:
+        """Which edges of a training step are exchanges of gradients, (m,).
+
+        Two stages that hold a copy of one weight add up its gradients after the last microbatch,
+        beside the pipeline: such an edge leads from any stage to any other. It is one from layer to
+        layer (colocation group) between two `weight_gradient` ops; or, where those are not told
+        apart, one whose producer is the sum of a shared weight's gradients: a backward op whose
+        readers are backward ops that feed nothing (updates), one of them in its own layer.
+        """
+        a, b = self.index.producer, self.index.consumer
+        apart = self.group[a] != self.group[b]
+        feeds = np.zeros(len(self.group), np.bool_)
+        feeds[a] = True
+        updates = self.backward & ~feeds
+        is_sum = self.backward.copy()
+        is_sum[a[~updates[b]]] = False
+        at_home = np.zeros(len(self.group), np.bool_)
+        at_home[a[~apart]] = True
+        late = self.weight_gradient
+        return _frozen(apart & ((is_sum & at_home)[a] | late[a] & late[b]))
+
+
+def _frozen(flags: Flags) -> Flags:
+    flags.setflags(write=False)
+    return flags
 
 
 def derive_arrays(graph: Graph, cluster: Cluster) -> Arrays:

@@ -81,18 +81,11 @@ def contract(
        class without a forward op has instead the reversed edges between backward ops at it.
     2. Blocks that reach each other in both directions become one.
     3. With `merge_idle`, blocks that take no time join their only neighbour (`join_idle`): the
-       optimum of max_load stays the same, the number of ideals falls.
+       optimum of max_load stays the same, the number of ideals falls. Without it the blocks
+       describe *all* chain plans, not only enough for an optimal one.
 
-    O(n K + m) but for sorting.
-
-    Parameters
-    ----------
-    merge_idle : bool
-        Without it the blocks describe *all* chain plans, not only enough for an optimal one.
-    one_pass : bool
-        Whether backward ops count as forward ones, as in latency_subgraphs: all edges are arcs.
-    rule : IdleRule, optional
-        Which blocks may join; by default those for which that is exact without replicas.
+    With `one_pass`, backward ops count as forward ones, as in latency_subgraphs. The default `rule`
+    lets blocks join where that is exact without replicas. O(n K + m) but for sorting.
     """
     arrays = instance.arrays
     tail, head = _class_arcs(instance, one_pass)
@@ -219,18 +212,8 @@ def join_idle(
 ) -> tuple[Ints, Flags, bool]:
     """Let blocks without time join their only neighbour, as often as possible.
 
-    Parameters
-    ----------
-    block : (n,) int64
-    sums : ((b, K), (b,)) int64
-        Times and bytes of the blocks.
-
-    Returns
-    -------
-    block, held : (n,) int64, bool
-        Blocks numbered anew; ops whose bytes are not dropped.
-    exact : bool
-        Whether no bytes were dropped or moved where that may matter.
+    `sums` are the blocks' times and bytes. It returns the block of each op, numbered anew; ops
+    whose bytes are kept; and whether no bytes were dropped or moved where that may matter.
     """
     time_ns, size = sums
     state = _State(instance, block, time_ns, size.copy(), rule)

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+import numpy as np
 from pydantic import (
     BeforeValidator,
     Field,
@@ -19,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.links import Group, Link, Links, Paths, widest_paths
 from placegap.instances.problem.part import (
     Count,
@@ -180,6 +182,14 @@ class Cluster(InstancePart):
         """The links, whose groups need not be written out."""
         assert isinstance(self.links, Links)  # validated
         return self.links
+
+    @cached_property
+    def server_numbers(self) -> tuple[tuple[str, ...], Ints]:
+        """Names of the V servers, in the order of their first devices, and each device's, (K,)."""
+        number: dict[str, int] = {}
+        servers = [device.server or "" for device in self.devices]
+        of_device = np.array([number.setdefault(name, len(number)) for name in servers], np.int64)
+        return tuple(number), of_device
 
     @cached_property
     def widest_paths(self) -> Paths:

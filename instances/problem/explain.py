@@ -17,7 +17,7 @@ from placegap.instances.problem.integers import (
     format_bytes,
     to_whole,
 )
-from placegap.instances.problem.semantics import FIELDS, Semantics, memory_rule
+from placegap.instances.problem.semantics import FIELDS, Semantics
 
 MAX_SETS = 4096
 """Sets of devices that the capacity check looks at; the smallest come first."""
@@ -129,7 +129,7 @@ def _helps(
     helps, state = [], instance.memory_arrays
     peak = None
     counted = state.state_bytes.any() or len(state.shared_bytes)
-    if counted and memory_rule(semantics) == "sum" and "memory" in FIELDS[semantics.objective]:
+    if counted and semantics.memory_rule == "sum" and "memory" in FIELDS[semantics.objective]:
         at_peak = semantics.model_copy(update={"memory": "peak"})
         peak, _ = relax_memory(instance, at_peak)
         if not _reasons(peak):

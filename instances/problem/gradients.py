@@ -1,8 +1,4 @@
-"""Gradients of weights in a training step: which stages exchange, and which backward ops may wait.
-
-Two stages that hold a copy of one weight add up its gradients after the last microbatch, beside
-the pipeline: such an edge leads from any stage to any other.
-"""
+"""Gradients of weights in a training step: which backward ops may wait."""
 
 from __future__ import annotations
 
@@ -10,29 +6,6 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem.graph import Graph
-from placegap.instances.problem.instance import Instance
-
-
-def exchanged_edges(instance: Instance) -> Flags:
-    """Which edges of a training step are such exchanges, (m,).
-
-    An edge from layer to layer (colocation group) between two `weight_gradient` ops; or, where
-    those are not told apart, one whose producer is the sum of a shared weight's gradients: a
-    backward op whose readers are backward ops that feed nothing (updates), one of them in its own
-    layer. O(n + m).
-    """
-    arrays, index = instance.arrays, instance.arrays.index
-    a, b = index.producer, index.consumer
-    apart = arrays.group[a] != arrays.group[b]
-    feeds = np.zeros(instance.num_ops, np.bool_)
-    feeds[a] = True
-    updates = arrays.backward & ~feeds
-    is_sum = arrays.backward.copy()
-    is_sum[a[~updates[b]]] = False
-    at_home = np.zeros(instance.num_ops, np.bool_)
-    at_home[a[~apart]] = True
-    late = arrays.weight_gradient
-    return np.asarray(apart & ((is_sum & at_home)[a] | late[a] & late[b]))
 
 
 def mark_weight_gradients(graph: Graph) -> Graph:

@@ -27,8 +27,8 @@ from placegap.instances.reading.printable import printable
 class BestKnown(InstancePart):
     """The best value and bound under one semantics, and what is said to prove them.
 
-    `bound_origin` names the method behind the bound, `rests_on` whose word it is if it is no proof
-    of placegap's own. What the corpus records is believed; in another file it is a claim.
+    `bound_origin` names the method behind the bound, `rests_on` the solver if it is no proof
+    of placegap's own. What the corpus records is trusted; in another file it is a claim.
     """
 
     semantics: StatedSemantics
@@ -88,6 +88,11 @@ class Instance(InstancePart):
     def num_ops(self) -> int:
         """Number of ops."""
         return len(self.graph.ops)
+
+    @property
+    def num_parts(self) -> int:
+        """Number of ops and edges."""
+        return len(self.graph.ops) + len(self.graph.edges)
 
     @property
     def num_devices(self) -> int:

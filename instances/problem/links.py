@@ -30,7 +30,7 @@ class Link(InstancePart):
 
 @dataclass(frozen=True)
 class Group:
-    """A link between every ordered pair of some devices, all alike; nobody writes them out."""
+    """A link between every ordered pair of some devices, all alike, not stored one by one."""
 
     devices: tuple[str, ...]
     bandwidth_bytes_per_s: int

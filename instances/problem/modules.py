@@ -2,7 +2,7 @@
 
 The ops of a graph say by `Op.module` which module made them. A *layer* is a numbered module
 (``model.layers.3``) or a module beside the lists of them (``model.embed_tokens``): the smallest
-modules whose borders are the only places where tensors change hands. A numbered module that does
+modules whose borders are the only places where tensors cross. A numbered module that does
 nothing itself and holds numbered modules (a stage of ResNet) is divided further.
 """
 
@@ -12,10 +12,6 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-
-from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.problem.instance import Instance
@@ -58,17 +54,12 @@ def with_granularity(
 ) -> Instance:
     """The instance with each module, or each layer, as a colocation group.
 
-    Parameters
-    ----------
-    granularity : {"module", "experts", "layer", "op"}
-        ``layer``: besides, a forward op outside of all layers is with the last layer that feeds
-        it (`feeders`): no hook of a framework moves its inputs. ``experts``: the same, but the
-        experts of each layer are a group of their own. ``module``: such ops, and those of modules
-        that hold others, are free. ``op``: the instance itself.
-    join_ends : bool
-        Whether what comes before the numbered layers is one group, and what comes after them
-        another, as in frameworks whose first stage holds all embeddings and whose last one holds
-        norm and head.
+    ``layer``: besides, a forward op outside of all layers is with the last layer that feeds it
+    (`feeders`): no hook of a framework moves its inputs. ``experts``: the same, but the experts of
+    each layer are a group of their own. ``module``: such ops, and those of modules that hold
+    others, are free. ``op``: the instance itself. With `join_ends`, what comes before the numbered
+    layers is one group, and what comes after them another, as in frameworks whose first stage holds
+    all embeddings and whose last one holds norm and head.
     """
     if granularity == "op":
         return instance
@@ -194,13 +185,9 @@ def layer_ends(instance: Instance, wholes: Sequence[str | None]) -> dict[str, bo
 def homes_by_layer(instance: Instance, split: Sequence[int]) -> list[int]:
     """The device of each op where layers go to devices in their order.
 
-    Parameters
-    ----------
-    instance : Instance
-        Ops of no layer are with what feeds them last, and colocated ops with the first of them.
-    split : sequence of int
-        The device of what is before the numbered layers, of each of these, and of what is after
-        them.
+    `split` has the device of what is before the numbered layers, of each of these, and of what is
+    after them. Ops of no layer are with the layer that feeds them last, and colocated ops with the
+    first of them.
     """
     layers, index = layer_of(instance.graph), instance.arrays.index
     numbered = [layer for found in numbered_layers(layers).values() for layer in found]
@@ -242,17 +229,3 @@ def _prefixes(path: str) -> list[str]:
 def _numbered(path: str) -> list[str]:
     """The numbered modules on the way to a module, from the outside in, and itself if numbered."""
     return [at for at in _prefixes(path) if at.rpartition(".")[2].isdecimal()]
-
-
-def group_order(arrays: Arrays) -> Ints:
-    """Colocation groups by the first of their ops in topological order, (g,)."""
-    first = np.full(arrays.num_groups, len(arrays.group))
-    np.minimum.at(first, arrays.group, arrays.index.topological_position)
-    return np.argsort(first, kind="stable").astype(np.int64)
-
-
-def place_of_ops(arrays: Arrays, order: Ints) -> Ints:
-    """Place of each op's colocation group in an order of the groups, (n,)."""
-    place = np.empty(arrays.num_groups, np.int64)
-    place[order] = np.arange(arrays.num_groups)
-    return place[arrays.group]

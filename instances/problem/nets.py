@@ -17,7 +17,6 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.blocks import components, distinct
-from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 
@@ -61,14 +60,9 @@ class Nets:
 def build_nets(instance: Instance, block: Ints, paid: Ints | None = None) -> Nets:
     """Nets of an instance whose op i belongs to block ``block[i]``.
 
-    Nets that nobody pays are left out. O(p log p + e K) for p pins.
-
-    Parameters
-    ----------
-    block : (n,) int64
-        Blocks are 0..b-1, each with an op; ``np.arange(n)`` for nets over ops.
-    paid : (t, payers) int64, optional
-        What each tensor costs each payer; by default its host time on each device that is no host.
+    Blocks are 0..b-1, each with an op. `paid` (t, payers) is what each tensor costs each payer; by
+    default its host time on each device that is no host. Nets that cost no payer anything are left
+    out. O(p log p + e K) for p pins.
     """
     arrays = instance.arrays
     index, num_blocks = arrays.index, int(block.max()) + 1
@@ -111,7 +105,7 @@ def stage_blocks(instance: Instance) -> Ints | None:
     backward ops. So colocation groups are nodes, edges between forward ops are arcs, those between
     backward ops reversed arcs, and strongly connected components are blocks. They are numbered
     topologically, by their first ops as far as that leaves a choice. Exchanges of a shared weight's
-    gradients (`exchanged_edges`) are no arcs.
+    gradients (`Arrays.exchanged`) are no arcs.
     """
     arrays, index = instance.arrays, instance.arrays.index
     if (arrays.backward[index.producer] & ~arrays.backward[index.consumer]).any():
@@ -142,7 +136,7 @@ def stage_arcs(instance: Instance) -> Ints:
     Edges between forward ops, then reversed edges between backward ops, exchanges left out.
     """
     backward, index = instance.arrays.backward, instance.arrays.index
-    bind = ~exchanged_edges(instance)
+    bind = ~instance.arrays.exchanged
     a, b = index.producer[bind], index.consumer[bind]
     forth, back = (
         (backward[a] == backward[b]) & (backward[a] == of_pass) for of_pass in (False, True)

@@ -60,7 +60,7 @@ class Cache(InstancePart):
     most_tokens: Positive | None = None
 
     def held_bytes(self, tokens: int) -> int:
-        """Bytes for so many tokens."""
+        """Bytes for a number of tokens."""
         kept = tokens if self.most_tokens is None else min(tokens, self.most_tokens)
         return self.token_bytes * kept
 
@@ -125,7 +125,7 @@ class Op(InstancePart):
     modes: tuple[Mode, ...] = ()
 
     def bytes_at(self, tokens: int) -> int:
-        """Resident bytes with caches of so many tokens, in place of those that are stated."""
+        """Resident bytes with caches of a number of tokens, in place of those that are stated."""
         more = (each.held_bytes(tokens) - each.held_bytes(each.tokens) for each in self.caches)
         return self.resident_bytes + sum(more)
 

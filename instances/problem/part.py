@@ -1,15 +1,41 @@
-"""The base of all parts of an instance, and the numbers and names that they state."""
+"""The base of all parts of an instance, and the numbers and names that they state.
+
+Quantities in files that people write: 25e9, 2.5e10 and 25_000_000_000 are the same integer.
+"""
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.reading.exact_integer import exact_integer
+
+NUMBER = re.compile(r"[+-]?\d[\d_]*(\.[\d_]*)?([eE][+-]?\d{1,3})?", re.ASCII)
+LONGEST_NUMBER = 40
+"""Characters and digits of a quantity; the largest has 19 digits."""
+
+LARGEST_EXACT_FLOAT = 2**53
+"""Above, a float may be another integer than the one that was written."""
+
+
+def exact_integer(value: object) -> object:
+    """An integer that is written with a point or an exponent, as text or as a number; else itself.
+
+    YAML reads 25e9 as text, 2.5e+10 as a float, and so does JSON with both.
+    """
+    if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT_FLOAT:
+        return int(value)
+    if isinstance(value, str) and len(value) <= LONGEST_NUMBER and NUMBER.fullmatch(value):
+        number = Decimal(value.replace("_", ""))
+        if number.adjusted() < LONGEST_NUMBER and number == number.to_integral_value():
+            return int(number)
+    return value
+
 
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
 
@@ -27,7 +53,7 @@ WITHOUT_OPS = "modules_without_ops"
 """Parameter of a provenance: modules of a traced model that hold weights and that no op names."""
 
 ASSUMED_DIMS = "assumed_dims"
-"""Parameter of the provenance that names the sizes nobody stated, as "N=1, M=1"."""
+"""Parameter of the provenance that names the sizes that were not stated, as "N=1, M=1"."""
 
 WITHOUT_RULE = "ops_without_flop_rule"
 """Parameter of the provenance that counts, by kind, ops whose FLOPs are a guess: "Foo 3, Bar 1"."""

@@ -8,8 +8,8 @@ Where a graph falls into sections, and why their times add up:
 2. no edge leads from an ancestor of u to a descendant of u (none *skips* u);
 3. no colocation group without u has ops on both sides of u.
 
-Then u is a *cut*. If moreover memory is slack (`memory_is_slack`), the least makespan is the length
-of a shortest path over the pairs (cut, device), where the arc from (u, a) to (v, b), for
+Then u is a *cut*. If moreover memory is slack (`Arrays.memory_is_slack`), the least makespan is the
+length of a shortest path over the pairs (cut, device), where the arc from (u, a) to (v, b), for
 neighbouring cuts u and v, is the least time from the end of u on a to the end of v on b, with the
 ops between u and v placed and scheduled for that alone. This holds under every semantics of the
 makespan: any channels, transfers per edge or per tensor.
@@ -37,7 +37,7 @@ many such intervals, and whatever is proven of each adds up along a chain u0 < u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -51,7 +51,7 @@ from placegap.instances.problem.cluster import Cluster
 from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.op import Edge, Op
 
 
@@ -134,10 +134,7 @@ class SectionMaker:
     def make(self, section: Section, entry: int | None, leave: int | None) -> Instance:
         """The section as an instance; entry and exit are pinned to devices where these are given.
 
-        Parameters
-        ----------
-        entry, leave : int or None
-            Device of the section's entry, which then takes no time there, and of its exit.
+        The entry takes no time where it is given a device.
         """
         graph = Graph(
             name="section",
@@ -247,21 +244,6 @@ def _across_groups(instance: Instance) -> Flags:
     if not first:
         return np.zeros(instance.num_ops, np.bool_)
     return _inside(instance, np.concatenate(first), np.concatenate(last))
-
-
-def memory_is_slack(instance: Instance, ops: Iterable[int] | None = None) -> bool:
-    """Whether every device can hold all the ops that it can run at once: no limit ever binds.
-
-    Parameters
-    ----------
-    ops : iterable of int, optional
-        Only these ops; by default all.
-    """
-    arrays = instance.arrays
-    chosen: Sequence[int] | Ints = np.arange(instance.num_ops) if ops is None else list(ops)
-    able = arrays.time_ns[chosen] != UNSUPPORTED
-    need = (able * arrays.resident_bytes[chosen][:, None]).sum(axis=0)
-    return bool(((need <= arrays.memory_bytes) | (arrays.memory_bytes == NO_LIMIT)).all())
 
 
 MOST_OPS = 100

@@ -78,6 +78,12 @@ class _Rules(BaseModel):
                 raise ValueError(f"{name} does not apply to the objective {objective}")
         return {name: value for name, value in raw.items() if name not in foreign}
 
+    @property
+    def memory_rule(self) -> MemoryRule:
+        """What a device holds; the sum where there is no choice."""
+        rule: MemoryRule = getattr(self, "memory", "sum")
+        return rule
+
     @model_serializer(mode="wrap")
     def _with_tag(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {"objective": self.objective, **write(self)}  # also where defaults are left out
@@ -194,7 +200,7 @@ class PipelineIteration(_Rules):
     #: How many microbatches an iteration has; the times of ops are those of one.
     microbatches: Annotated[int, Field(ge=1, le=MAX_MICROBATCHES)] = 8
 
-    #: Who moves tensors: the links, beside the work of the devices; or the devices themselves, as
+    #: What moves tensors: the links, beside the work of the devices; or the devices themselves, as
     #: under max_load with ``load: add``.
     sending: Sending = "overlap"
 
@@ -225,7 +231,7 @@ class PipelineIteration(_Rules):
 class HybridPipeline(_Rules):
     """Time of a batch in a full pipeline whose stages have replicas, tensor parallelism and modes.
 
-    That of the slowest stage; filling and draining count if asked for (`referee.hybrid`).
+    That of the slowest stage; filling and draining count with `bubble` (`referee.hybrid`).
 
     Examples
     --------
@@ -366,13 +372,6 @@ def plan_class(semantics: Semantics) -> PlanClass:
     if isinstance(semantics, PipelineIteration | HybridPipeline):
         return "chain"
     return semantics.plans if isinstance(semantics, AllLoads) else "any"
-
-
-def memory_rule(semantics: Semantics) -> MemoryRule:
-    """What a device holds; the sum where there is no choice."""
-    if isinstance(semantics, LatencySubgraphs | HybridPipeline | MaxContext):
-        return "sum"
-    return semantics.memory
 
 
 def has_replicas(semantics: Semantics) -> bool:

@@ -20,9 +20,13 @@ def critical_paths(flow: Flow) -> Ints:
     """Cpath of each node: the longest path through it, levels (2) + (3); O(V + E)."""
     ptr, source, edge_ns = predecessors(flow)
     top = longest_ways(flow.order, ptr, source, edge_ns, flow.node_ns)
-    bottom = longest_ways(flow.order[::-1], flow.ptr, flow.succ, flow.edge_ns, flow.node_ns)
-    paths: Ints = top - flow.node_ns + bottom
+    paths: Ints = top - flow.node_ns + bottom_levels(flow)
     return paths
+
+
+def bottom_levels(flow: Flow) -> Ints:
+    """The longest path from each node on; O(V + E)."""
+    return longest_ways(flow.order[::-1], flow.ptr, flow.succ, flow.edge_ns, flow.node_ns)
 
 
 def longest_ways(
@@ -30,12 +34,8 @@ def longest_ways(
 ) -> NDArray[Any]:
     """The longest path from each node on, costs of nodes and edges included; O(V + E).
 
-    Parameters
-    ----------
-    order : (n,) int64
-        Nodes, each after those that its edges lead to.
-    ptr, other, edge_cost
-        Edges of node i lead to ``other[ptr[i]:ptr[i + 1]]``.
+    `order` has each node after those that its edges lead to; edges of node i lead to
+    ``other[ptr[i]:ptr[i + 1]]``.
     """
     same = (np.array(part) for part in (order, ptr, other, edge_cost, node_cost))
     way: NDArray[Any] = _longest_ways(*same)  # of copies, so that it is compiled once

@@ -20,12 +20,12 @@ def has_research() -> bool:
 
 
 def is_workload(name: str) -> bool:
-    """Whether a name is meant for a workload: it begins with a paper's name and a colon."""
+    """Whether a name begins with a paper's name and a colon, as those of workloads do."""
     return name.partition(":")[0] in PAPERS and ":" in name
 
 
 def research(module: str, wanted: str) -> Any:
-    """A module of research; in a wheel one line says that what is wanted needs a checkout."""
+    """A module of research; in a wheel, an error says that what is wanted needs a checkout."""
     if not has_research():
         raise InputError(f"{wanted} needs a checkout of placegap: no wheel has it")
     return import_module(f"{RESEARCH}.{module}")

@@ -80,14 +80,7 @@ def from_validation_error(
 ) -> InputError:
     """Turn pydantic's report into one line about its first finding.
 
-    Parameters
-    ----------
-    error : ValidationError
-        What pydantic raised.
-    raw : object, optional
-        The parsed document, from which the names of ops, edges and devices are read.
-    source : str or Path, optional
-        The file to name.
+    The parsed document `raw` gives the names of ops, edges and devices.
     """
     first = _as_literal(error.errors(include_url=False)[0])
     message = _message(first)
@@ -209,13 +202,13 @@ ALIKE = 0.65
 """So much of two names is the same, if one may have been meant for the other."""
 
 BEHIND = 0.2
-"""Names that are so much less like the one asked for than the nearest are left out."""
+"""Names whose likeness is this much below that of the nearest are left out."""
 
 MOST_NEAR = 3
-"""So many near names are offered at most."""
+"""Most near names that are offered."""
 
 MOST_COMPARED = 2_000
-"""So many of the known names are compared: a cluster may have 100,000 devices."""
+"""Most known names that are compared: a cluster may have 100,000 devices."""
 
 LONGEST_LIST = 160
 """Longer lists of names are not printed: a command that prints them is named, if there is one."""
@@ -248,14 +241,7 @@ def _likeness(wanted: str, name: str) -> float:
 def instead_of(name: str, known: Iterable[str], listed_by: str = "") -> str:
     """The end of a sentence such as "there is no method 'heff'": what to choose instead.
 
-    Parameters
-    ----------
-    name : str
-        What was asked for.
-    known : iterable of str
-        What there is.
-    listed_by : str
-        A command that lists what there is, for lists too long for a line.
+    `listed_by` is a command that lists what there is, for lists too long for a line.
     """
     names = list(known)
     near = near_names(name, names)

@@ -87,7 +87,7 @@ MAX_TABLE_ENTRIES = Limit("PLACEGAP_MAX_TABLE_ENTRIES", 50_000_000, "entries")
 """Entries of one table of an instance: ops x devices, tensors x devices, tensors x links."""
 
 MAX_EVENTS = Limit("PLACEGAP_MAX_EVENTS", 1_000_000, "events")
-"""Events of a pipeline's iteration; the referee takes ten seconds and a gigabyte for so many."""
+"""Events of a pipeline's iteration; the referee takes ten seconds and a gigabyte for this many."""
 
 MAX_TORCH_MODULES = Limit("PLACEGAP_MAX_TORCH_MODULES", 100_000, "modules and parameters")
 """Modules and parameters of a PyTorch model that is built from a configuration."""

@@ -50,7 +50,7 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.simulate import PlanError
+from placegap.instances.referee.rules import PlanError
 
 
 def least_bandwidth(instance: Instance) -> int:

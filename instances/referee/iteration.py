@@ -16,7 +16,7 @@ microbatch are forward through stages 0, 1, .., S - 1, then backward through S -
   times. Each ordered pair of devices carries one message at a time, in the order in which their
   sender makes them (to the earliest step first). What takes no time is no message.
 - Ops that are marked `update` run once: a device does those of its stages after its last event.
-- Gradients of a weight that stages share are exchanged after all that (`exchanged_edges`), and not
+- Gradients of a weight that stages share are exchanged after all that (`Arrays.exchanged`), and not
   counted.
 
 The value is the end of the last event.
@@ -45,12 +45,11 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Instance, PipelineIteration, Plan, Violation
-from placegap.instances.problem.gradients import exchanged_edges
-from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_files import MAX_EVENTS
+from placegap.instances.problem import Evaluation, Instance, PipelineIteration, Plan, Violation
+from placegap.instances.reading.errors import paused_collector
+from placegap.instances.referee.loads import combine, device_loads, device_uses
 from placegap.instances.referee.memory import Holdings, Spans, fullest, state_of
+from placegap.instances.referee.rules import PlanError
 from placegap.instances.referee.stages import (
     Event,
     PlanStages,
@@ -94,72 +93,11 @@ class Iteration:
         return max(spans[-1].end_ns for spans in self.events)
 
 
-def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
-    """Raise an InputError where times or bytes of so many microbatches overflow, or where they have
-    too many events.
-    """
-    arrays, splits = instance.arrays, semantics.schedule == "zero_bubble"
-    if splits:
-        _check_split(instance)
-    passes = 2 + splits if arrays.backward.any() else 1
-    stages = min(instance.num_devices * semantics.stages_per_device, arrays.num_groups)
-    MAX_EVENTS.check(
-        passes * stages * semantics.microbatches,
-        f"an iteration of {semantics.microbatches} microbatches in {stages} stages",
-        instance.name,
-    )
-    moves = sum(arrays.transfer_ns.max(axis=1, initial=0).tolist())
-    moves += sum(arrays.host_ns.max(axis=1, initial=0).tolist())
-    time_ns = sum(arrays.time_ns.max(axis=1).tolist()) + instance.num_devices * moves
-    held = 2 * sum(instance.memory_arrays.tensor_bytes.tolist()) * instance.num_devices
-    held += sum(arrays.resident_bytes.tolist())
-    if semantics.memory == "peak":
-        sizes = instance.memory_arrays
-        held += sum(sizes.workspace_bytes.tolist()) + sum(sizes.state_bytes.tolist())
-        held += sum(sizes.shared_bytes.tolist()) * instance.num_devices
-    for total, what in ((time_ns, "take {} ns"), (held, "hold {} bytes")):
-        if total * semantics.microbatches > LARGEST_SUM:
-            most = what.format(total * semantics.microbatches)
-            raise InputError(
-                f"{semantics.microbatches} microbatches may {most}, above 2**62; ask for fewer",
-                instance.name,
-            )
-
-
-def _check_split(instance: Instance) -> None:
-    """Raise an InputError where the weight gradients of a training step are not told apart."""
-    arrays, index, ops = instance.arrays, instance.arrays.index, instance.graph.ops
-    if not arrays.backward.any():
-        return
-    if not arrays.weight_gradient.any():
-        raise InputError(
-            "zero_bubble: no backward op is marked weight_gradient, as those that only updates of"
-            " weights wait for must be; mark them (placegap convert MODEL OUT --weight-gradients),"
-            " or choose --schedule 1f1b",
-            instance.name,
-        )
-    wrong = arrays.weight_gradient[index.producer] & ~arrays.weight_gradient[index.consumer]
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        a, b = (ops[int(ends[at])].name for ends in (index.producer, index.consumer))
-        raise InputError(
-            f"zero_bubble: op {a!r} is marked weight_gradient and feeds {b!r}, which is not; mark"
-            f" both, or {a!r} not",
-            instance.name,
-        )
-
-
 def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) -> Iteration:
     """When every event and every message of one iteration begins and ends.
 
-    Parameters
-    ----------
-    plan : Plan
-        One device per op, which runs it; memory and colocation do not matter here.
-
-    Notes
-    -----
-    O(n + t K) for t tensors, and O(m S) events for m microbatches and S stages.
+    Memory and colocation do not matter. O(n + t K) for t tensors, and O(m S) events for m
+    microbatches and S stages.
 
     Examples
     --------
@@ -255,7 +193,7 @@ def _costs(
     ):
         np.add.at(total, place[ops], own_ns[ops])
     messages: dict[tuple[int, int], int] = {}
-    sent = ~exchanged_edges(instance)
+    sent = ~instance.arrays.exchanged
     for u, producer in enumerate(index.tensor_producer.tolist()):
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
         edges = edges[sent[edges]]
@@ -330,7 +268,7 @@ def kept_bytes(instance: Instance, stages: PlanStages) -> Ints:
     array([6])
     """
     arrays, index, count = instance.arrays, instance.arrays.index, stages.num_stages
-    kept, stays = np.zeros(count, np.int64), ~exchanged_edges(instance)
+    kept, stays = np.zeros(count, np.int64), ~instance.arrays.exchanged
     for u, producer in enumerate(index.tensor_producer.tolist()):
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
         readers = index.consumer[edges[stays[edges]]]
@@ -428,3 +366,23 @@ def in_flight_violations(
             )
         )
     return found
+
+
+def evaluate_iteration(
+    instance: Instance, plan: Plan, semantics: PipelineIteration, placed: tuple[Violation, ...]
+) -> Evaluation:
+    """The end of an iteration; loads of devices are those of one microbatch, without updates."""
+    try:
+        with paused_collector():
+            iteration = simulate_iteration(instance, plan, semantics)
+            held = iteration_holdings(instance, plan, iteration.stages, semantics)
+    except PlanError as error:
+        return Evaluation(None, (*placed, Violation("order", str(error))))
+    parts = device_loads(instance, plan.devices)
+    late = np.flatnonzero(instance.arrays.update)
+    on = plan.devices[late]
+    np.subtract.at(parts[0], on, instance.arrays.time_ns[late, on])
+    load = combine("add", *parts)
+    uses = device_uses(instance, plan, parts, load, held.bytes.tolist())
+    full = in_flight_violations(instance, held, semantics)
+    return Evaluation(iteration.value_ns, (*full, *placed), uses)

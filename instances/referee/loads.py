@@ -16,15 +16,21 @@ weights over the narrowest path between two of the devices; and it holds all byt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import (
+    MOST_TOKENS,
+    DeviceUse,
+    Evaluation,
     Instance,
     LoadRule,
+    LoadSemantics,
     MaxContext,
+    MaxLoadFwdBwd,
     Plan,
     Semantics,
     ServerUse,
@@ -33,7 +39,6 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
-from placegap.instances.reading.errors import InputError
 
 
 def device_loads(
@@ -45,19 +50,11 @@ def device_loads(
 ) -> tuple[Ints, Ints, Ints]:
     """Compute, incoming and outgoing communication of every device, (K,) each, in ns.
 
-    A tensor that leaves a device, or enters it, costs host_time(tensor, device) there, once
-    however many consumers it has on the other side. Hosts pay no communication. O(n + m log m).
-
-    Parameters
-    ----------
-    device : (n,) int64
-        Device of each op, each able to run it.
-    cost_ns : (t, K) int64, optional
-        What a tensor costs at a device's border, in place of host_time.
-    backward : bool, optional
-        Count only backward (True) or forward (False) ops and the tensors that they produce: a
-        forward tensor belongs to the forward load also where only backward ops read it
-        (Tarnawski et al., Appendix C).
+    A tensor that leaves a device, or enters it, costs host_time(tensor, device) there, once however
+    many consumers it has on the other side. Hosts pay no communication. O(n + m log m). `cost_ns`
+    (t, K) takes the place of host_time. With `backward`, only backward (True) or forward (False)
+    ops count, and the tensors that they produce: a forward tensor belongs to the forward load also
+    where only backward ops read it (Tarnawski et al., Appendix C).
 
     Examples
     --------
@@ -82,12 +79,7 @@ def device_loads(
 def crossing_costs(index: GraphIndex, region: Ints, cost_ns: Ints) -> tuple[Ints, Ints]:
     """What enters and what leaves each region, (R,) each, in ns: every tensor once per region.
 
-    Parameters
-    ----------
-    region : (n,) int64
-        Region (device, server) of each op.
-    cost_ns : (t, R) int64
-        What it costs a region that a tensor crosses its border.
+    `cost_ns` (t, R) is what a region pays for a tensor across its border.
     """
     num_regions = cost_ns.shape[1]
     incoming, outgoing = np.zeros(num_regions, np.int64), np.zeros(num_regions, np.int64)
@@ -115,60 +107,6 @@ def combine(rule: LoadRule, compute: Ints, incoming: Ints, outgoing: Ints) -> In
     return compute + communication if rule == "add" else np.maximum(compute, communication)
 
 
-def check_semantics(instance: Instance, semantics: Semantics) -> None:
-    """Raise an InputError where an instance lacks what a semantics needs.
-
-    Tokens need ops with caches. With ``levels=2`` every device names its server, and, where there
-    are several servers, every tensor has a time between them: links or transfer_ns, not a host time
-    alone.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> two_levels = MaxLoad(levels=2)
-    >>> check_semantics(example(), two_levels)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    placegap.instances.reading.errors.InputError: fd-dps-figure-3: ...
-    """
-    if has_two_levels(semantics):
-        reason = why_not_two_levels(instance)
-        if reason is not None:
-            raise InputError(reason, instance.name)
-    if isinstance(semantics, MaxContext) and not any(op.caches for op in instance.graph.ops):
-        raise InputError(
-            "max_context asks for tokens, and no op has a cache; trace the model with --context,"
-            " or state the caches of its ops",
-            instance.name,
-        )
-
-
-def why_not_two_levels(instance: Instance) -> str | None:
-    """What an instance lacks for two levels of communication, or None."""
-    for device in instance.cluster.devices:
-        if device.server is None:
-            return f"two levels need the server of every device; {device.name!r} names none"
-    if len(server_numbers(instance)[0]) > 1:
-        for edge in instance.graph.edges:
-            if edge.host_time_ns is not None and edge.transfer_ns is None:
-                return (
-                    f"the edge '{edge.producer} -> {edge.consumer}' has only a host time, which"
-                    " does not say what it takes between servers; state its bytes or transfer_ns"
-                )
-    return None
-
-
-def server_numbers(instance: Instance) -> tuple[tuple[str, ...], Ints]:
-    """Names of the V servers, in the order of their first devices, and the server of each device.
-
-    Every device must name its server (`check_semantics`).
-    """
-    number: dict[str, int] = {}
-    servers = [device.server or "" for device in instance.cluster.devices]
-    of_device = np.array([number.setdefault(name, len(number)) for name in servers], np.int64)
-    return tuple(number), of_device
-
-
 def border_costs(instance: Instance, semantics: Semantics) -> Ints:
     """What each tensor costs at each device's border, (t, K), in ns; hosts do not pay it.
 
@@ -179,7 +117,7 @@ def border_costs(instance: Instance, semantics: Semantics) -> Ints:
     arrays = instance.arrays
     if not has_two_levels(semantics):
         return arrays.host_ns
-    _, server = server_numbers(instance)
+    _, server = instance.cluster.server_numbers
     cost = np.zeros_like(arrays.host_ns)
     for k in range(instance.num_devices):
         cost[:, k] = _least_time(instance, server == server[k], np.arange(len(server)) == k)
@@ -195,21 +133,15 @@ def server_costs(instance: Instance) -> Ints:
 
     The least transfer time between a device of the server and one outside, over both directions.
     """
-    names, server = server_numbers(instance)
+    names, server = instance.cluster.server_numbers
     every = np.ones(len(server), np.bool_)
     columns = [_least_time(instance, every, server == v) for v in range(len(names))]
     return np.column_stack(columns)
 
 
 def server_uses(instance: Instance, device: Ints) -> tuple[ServerUse, ...]:
-    """Load of every server: the tensors that leave or enter it.
-
-    Parameters
-    ----------
-    device : (n,) int64
-        Device of each op.
-    """
-    names, server = server_numbers(instance)
+    """Load of every server: the tensors that leave or enter it."""
+    names, server = instance.cluster.server_numbers
     index = instance.arrays.index
     incoming, outgoing = crossing_costs(index, server[device], server_costs(instance))
     load = (incoming + outgoing).tolist()
@@ -343,15 +275,14 @@ def _why_no_sync(
     )
 
 
-def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
-    """Load of every device, (K,), from that of each stage as if its first device ran it alone.
+def _list(names: list[str], devices: tuple[int, ...]) -> str:
+    return ", ".join(repr(names[k]) for k in devices)
 
-    Parameters
-    ----------
-    plan : Plan
-        Without violations of `check_replicas`.
-    load : (K,) int64
-        Load of each stage at its first device.
+
+def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
+    """Load of every device, from that of each stage as if its first device ran it alone.
+
+    The plan has no violations of `check_replicas`.
     """
     shared = load.copy()
     if _is_single(plan):
@@ -392,5 +323,113 @@ def _stages(plan: Plan) -> dict[tuple[int, ...], list[int]]:
     return stages
 
 
-def _list(names: list[str], devices: tuple[int, ...]) -> str:
-    return ", ".join(repr(names[k]) for k in devices)
+def device_uses(
+    instance: Instance, plan: Plan, parts: tuple[Ints, ...], load: Ints, memory: Sequence[int]
+) -> tuple[DeviceUse, ...]:
+    """What each device does."""
+    on = np.array([k for devices in plan.placement for k in devices], np.int64)
+    count = np.bincount(on, minlength=instance.num_devices)
+    columns = [column.tolist() for column in (count, *(share_part(plan, part) for part in parts))]
+    rows = zip(*columns, memory, load.tolist(), strict=True)
+    specs = instance.cluster.devices
+    return tuple(DeviceUse(spec.name, *row) for spec, row in zip(specs, rows, strict=True))
+
+
+def heaviest_load(
+    instance: Instance, plan: Plan, semantics: LoadSemantics, parts: tuple[Ints, ...]
+) -> tuple[Ints, tuple[ServerUse, ...], int]:
+    """Load of each device and, with two levels, of each server; the heaviest of them.
+
+    With two passes it is the heaviest forward + the heaviest backward load.
+    """
+    if isinstance(semantics, MaxLoadFwdBwd):
+        forward, backward = (
+            combine(semantics.load, *device_loads(instance, plan.devices, backward=which))
+            for which in (False, True)
+        )
+        return forward + backward, (), int(forward.max()) + int(backward.max())
+    load = share_load(instance, plan, combine(semantics.load, *parts))
+    servers = server_uses(instance, plan.devices) if semantics.levels == 2 else ()
+    return load, servers, max([int(load.max()), *(use.load_ns for use in servers)])
+
+
+# ------------------------------------------------------------------------------------------- tokens
+
+
+def evaluate_context(
+    instance: Instance, plan: Plan, semantics: MaxContext, placed: tuple[Violation, ...]
+) -> Evaluation:
+    """The tokens that every device has room for, below 0; loads and memory are those with them."""
+    parts = device_loads(instance, plan.devices)
+    load = combine(semantics.load, *parts)
+    tokens = tokens_per_device(instance, plan)
+    least = max(0, min(tokens))
+    held = [0] * instance.num_devices  # on a device without a limit, perhaps beyond 64 bits
+    for op, k in zip(instance.graph.ops, plan.devices.tolist(), strict=True):
+        held[k] += op.bytes_at(least)
+    uses = device_uses(instance, plan, parts, load, held)
+    uses = tuple(replace(use, tokens=most) for use, most in zip(uses, tokens, strict=True))
+    broken = _context_violations(instance, semantics, tokens, load)
+    return Evaluation(-least, (*broken, *placed), uses)
+
+
+def tokens_per_device(instance: Instance, plan: Plan) -> list[int]:
+    """Most tokens whose caches fit each device; -1 where it does not even hold the rest.
+
+    What a device holds grows with the tokens, piece by piece less steeply, as windows fill up.
+    `MOST_TOKENS` stands for no limit.
+
+    Examples
+    --------
+    >>> from placegap.instances import Cache, Cluster, Device, Graph, Op
+    >>> op = Op(name="a", time_ns={"gpu": 1}, resident_bytes=50, caches=(
+    ...     Cache(token_bytes=4, tokens=10), Cache(token_bytes=6, most_tokens=5)))
+    >>> gpu = Device(name="gpu", kind="gpu", memory_bytes=100)
+    >>> one = Instance(name="one", graph=Graph(name="one", ops=(op,)),
+    ...     cluster=Cluster(name="gpu", devices=(gpu,)))
+    >>> tokens_per_device(one, Plan.on([0]))  # 100 - 10 of weights - 30 of the window, by 4
+    [15]
+    """
+    num_devices = instance.num_devices
+    held, growth = [0] * num_devices, [0] * num_devices
+    ends: list[list[tuple[int, int]]] = [[] for _ in range(num_devices)]
+    for op, on in zip(instance.graph.ops, plan.placement, strict=True):
+        k = on[0]
+        held[k] += op.resident_bytes
+        for cache in op.caches:
+            held[k] -= cache.held_bytes(cache.tokens)
+            growth[k] += cache.token_bytes
+            if cache.most_tokens is not None:
+                ends[k].append((cache.most_tokens, cache.token_bytes))
+    found = []
+    for k, device in enumerate(instance.cluster.devices):
+        left, tokens, slope = device.memory_bytes, 0, growth[k]
+        if left is None:
+            found.append(MOST_TOKENS)
+            continue
+        left -= held[k]
+        for end, less in [*sorted(ends[k]), (MOST_TOKENS, 0)]:
+            further = min(end, MOST_TOKENS) - tokens
+            if left >= 0 and further > 0:
+                more = further if slope == 0 else min(further, left // slope)
+                tokens, left = tokens + more, left - more * slope
+                if more < further:
+                    break
+            slope -= less
+        found.append(tokens if left >= 0 else -1)
+    return found
+
+
+def _context_violations(
+    instance: Instance, semantics: MaxContext, tokens: list[int], load_ns: Ints
+) -> list[Violation]:
+    """Devices that do not hold their weights, or have more to do than is allowed."""
+    found = []
+    for device, most, load in zip(instance.cluster.devices, tokens, load_ns.tolist(), strict=True):
+        if most < 0:
+            said = f"{device.name!r} does not hold its ops without any token"
+            found.append(Violation("memory", said, device=device.name))
+        if semantics.at_most_ns is not None and load > semantics.at_most_ns:
+            said = f"{device.name!r} has {load} ns to do, of at most {semantics.at_most_ns}"
+            found.append(Violation("load", said, device=device.name))
+    return found

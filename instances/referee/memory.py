@@ -37,7 +37,6 @@ from placegap.instances.problem import (
     Schedule,
     Semantics,
     Violation,
-    memory_rule,
 )
 
 
@@ -77,7 +76,7 @@ def held_bytes(
     [31, 0]
     """
     on, op = _pairs(plan)
-    if memory_rule(semantics) == "sum":
+    if semantics.memory_rule == "sum":
         used = np.zeros(instance.num_devices, np.int64)
         np.add.at(used, on, instance.arrays.resident_bytes[op])
         return Holdings(used, used, np.zeros_like(used))
@@ -96,7 +95,7 @@ def memory_violations(
     for k in np.flatnonzero(held.bytes > limits).tolist():
         name, limit = instance.cluster.devices[k].name, int(limits[k])
         over = f"{int(held.bytes[k]) - limit} more than its {limit}"
-        if memory_rule(semantics) == "sum":
+        if semantics.memory_rule == "sum":
             largest = _largest(instance, plan, k, instance.arrays.resident_bytes)
             yield Violation(
                 "memory",

@@ -12,7 +12,6 @@ whole duration and waits for other items (producers, transfers, its predecessor 
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +21,9 @@ from placegap.instances.kernels.kernel import kernel, pop, push
 from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Transfer, TransferTimes
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of, num_channels
-
-
-class PlanError(ValueError):
-    """A plan that cannot be executed: wrong shape, an op where it cannot run, cyclic orders."""
+from placegap.instances.referee.rules import PlanError, check_shape
 
 
 def simulate(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
@@ -64,8 +59,13 @@ def simulate(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
     >>> simulate(example(), Plan.on([0, 0, 1, 0]), Makespan()).makespan_ns
     53
     """
-    arrays = instance.arrays
-    device = check_shape(instance, plan)
+    check_shape(instance, plan)
+    return simulate_placed(instance, plan, semantics)
+
+
+def simulate_placed(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
+    """`simulate` for a plan that `check_shape` has passed."""
+    arrays, device = instance.arrays, plan.devices
     transfers = _list_transfers(arrays, device, semantics)
     items = _Items(instance, device, transfers, semantics)
     items.add_orders(plan)
@@ -74,38 +74,6 @@ def simulate(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
     transfers.start_ns[:] = start[n:]
     transfers.end_ns[:] = start[n:] + items.duration[n:]
     return Schedule(device, start[:n], start[:n] + items.duration[:n], transfers)
-
-
-def check_shape(instance: Instance, plan: Plan, *, replicas: bool = False) -> Ints:
-    """The device of each op, or a PlanError that says why there is none.
-
-    With `replicas` an op may be on several devices, in ascending order; the first is returned.
-    """
-    if len(plan.placement) != instance.num_ops:
-        raise PlanError(f"placement has {len(plan.placement)} ops, the graph {instance.num_ops}")
-    num_devices, ops = instance.num_devices, instance.graph.ops
-    for i, devices in enumerate(plan.placement):
-        if len(devices) == 1 and 0 <= devices[0] < num_devices:
-            continue  # nearly always
-        op = ops[i]
-        if len(devices) != 1 and not (replicas and devices):
-            raise PlanError(f"op {op.name!r} is on {len(devices)} devices, not on one")
-        for k in devices:
-            if not 0 <= k < num_devices:
-                raise PlanError(f"op {op.name!r} is on device number {k}, which is not there")
-        if any(a >= b for a, b in pairwise(devices)):
-            raise PlanError(
-                f"op {op.name!r} is on the devices {list(devices)}: not in ascending order"
-            )
-    device = plan.devices
-    times = instance.arrays.time_ns[np.arange(instance.num_ops), device]
-    if (times == UNSUPPORTED).any():
-        i = int(np.argmax(times == UNSUPPORTED))
-        where = instance.cluster.devices[device[i]]
-        raise PlanError(
-            f"op {instance.graph.ops[i].name!r} cannot run on {where.name!r} (kind {where.kind!r})"
-        )
-    return device
 
 
 def _list_transfers(arrays: Arrays, device: Ints, semantics: Makespan) -> TransferTimes:
@@ -244,7 +212,7 @@ class _Items:
         queue_ptr, _ = group_by(queue.ravel(), len(queue_resources))
         waits = _Waits(next_ptr, after[by_before], np.bincount(after, minlength=num_items))
         queues = _Queues(queue.ravel(), queue_ptr, queue_resources, touch_ptr, owner[used][touched])
-        start = _run_events(self.duration, self.rank, np.argsort(self.rank), waits, queues)
+        start = _run_events(self.duration, self.rank, waits, queues)
         if (start < 0).any():
             raise PlanError(f"the orders contradict each other: {self._cycle(before, after)}")
         return start
@@ -296,13 +264,11 @@ class _Queues(NamedTuple):
 
 
 @kernel(bounded=True)
-def _run_events(
-    duration: Ints, rank: Ints, item_of_rank: Ints, waits: _Waits, queues: _Queues
-) -> Ints:
+def _run_events(duration: Ints, rank: Ints, waits: _Waits, queues: _Queues) -> Ints:
     """Start of every item, -1 for items that never become ready.
 
-    A queue is a heap of ranks. Only queues whose top or whose resources changed at this instant can
-    start something: the candidates.
+    A queue is a heap of items by rank, `tops` one of queues' first items. Only queues whose top or
+    whose resources changed at this instant can start something: the candidates.
     """
     waiting = waits.num_before.copy()
     queue, queue_ptr, resources = queues.of_item, queues.ptr, queues.resources
@@ -315,12 +281,12 @@ def _run_events(
     candidates = np.empty(num_queues, np.int64)
     num_candidates = 0
     end, events, num_events = np.zeros(num_items, np.int64), np.empty(num_items, np.int64), 0
-    tops, num_tops = np.empty(num_queues, np.int64), np.zeros(1, np.int64)
+    tops, num_tops = np.empty(num_queues, np.int64), 0
     now: Any = np.int64(0)
     for item in range(num_items):
         if waiting[item] == 0:
             q = queue[item]
-            _push(heap, queue_ptr[q], size, q, rank[item])
+            size[q] = push(heap[queue_ptr[q] :], size[q], rank, item)
             if not marked[q]:
                 marked[q] = True
                 candidates[num_candidates] = q
@@ -346,21 +312,23 @@ def _run_events(
                 waiting[follower] -= 1
                 if waiting[follower] == 0:
                     q = queue[follower]
-                    _push(heap, queue_ptr[q], size, q, rank[follower])
+                    size[q] = push(heap[queue_ptr[q] :], size[q], rank, follower)
                     if not marked[q]:
                         marked[q] = True
                         candidates[num_candidates] = q
                         num_candidates += 1
         # of all queues that could start something the item of least rank goes first
         for at in range(num_candidates):
-            _push(tops, 0, num_tops, 0, heap[queue_ptr[candidates[at]]])
+            num_tops = push(tops, num_tops, rank, heap[queue_ptr[candidates[at]]])
             marked[candidates[at]] = False
         num_candidates = 0
-        while num_tops[0] > 0:
-            q = queue[item_of_rank[_pop(tops, 0, num_tops, 0)]]
+        while num_tops > 0:
+            q = queue[tops[0]]
+            num_tops = pop(tops, num_tops, rank)
             one, other = resources[q, 0], resources[q, 1]
             while size[q] > 0 and not (one >= 0 and busy[one]) and not (other >= 0 and busy[other]):
-                item = item_of_rank[_pop(heap, queue_ptr[q], size, q)]
+                item = heap[queue_ptr[q]]
+                size[q] = pop(heap[queue_ptr[q] :], size[q], rank)
                 start[item], end[item] = now, now + duration[item]
                 num_events = push(events, num_events, end, item)
                 if one >= 0:
@@ -370,37 +338,3 @@ def _run_events(
         if num_events == 0:
             return start
         now = end[events[0]]
-
-
-@kernel(allocates=False)
-def _push(heap: Ints, base: int, size: Ints, q: int, value: int) -> None:
-    """Insert into the heap of queue q, which lies at heap[base:]."""
-    at = size[q]
-    size[q] += 1
-    while at > 0:
-        parent = (at - 1) // 2
-        if heap[base + parent] <= value:
-            break
-        heap[base + at] = heap[base + parent]
-        at = parent
-    heap[base + at] = value
-
-
-@kernel(allocates=False)
-def _pop(heap: Ints, base: int, size: Ints, q: int) -> int:
-    """Remove the least value of the heap of queue q."""
-    least = heap[base]
-    size[q] -= 1
-    last, at, count = heap[base + size[q]], 0, size[q]
-    while True:
-        child = 2 * at + 1
-        if child >= count:
-            break
-        if child + 1 < count and heap[base + child + 1] < heap[base + child]:
-            child += 1
-        if heap[base + child] >= last:
-            break
-        heap[base + at] = heap[base + child]
-        at = child
-    heap[base + at] = last
-    return int(least)

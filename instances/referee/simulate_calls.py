@@ -18,7 +18,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, TransferTimes
-from placegap.instances.referee.simulate import PlanError, check_shape
+from placegap.instances.referee.rules import PlanError
 
 
 class Call(NamedTuple):
@@ -33,7 +33,7 @@ class Call(NamedTuple):
 
 
 def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> Schedule:
-    """Times of all ops under a latency_subgraphs semantics.
+    """Times of all ops under a latency_subgraphs semantics; a call's ops start and end with it.
 
     A call of accelerator k starts when its outside producers and the call before it on k have
     ended, and takes
@@ -44,28 +44,11 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgrap
 
     Two calls of one accelerator are outside of each other: what passes between them is paid out and
     in. An op of a host ends at the latest end of its producers + its time. Backward ops are ops
-    like any other.
+    like any other. Without `call`, each accelerator has a single call.
 
-    Parameters
-    ----------
-    plan : Plan
-        One device per op; `call`, or None for a single call of each accelerator. Calls without an
-        op do not exist.
-    semantics : LatencySubgraphs
-        ``latency_subgraphs``; it says how many calls there may be.
+    Each call is convex: if a path left call S and came back, S would wait, through the calls on the
+    path, for itself, and such cycles are errors. So convexity is not checked. O(n + m log m).
 
-    Returns
-    -------
-    Schedule
-        All ops of a call start and end with it. No transfers: they are parts of calls.
-
-    Notes
-    -----
-    O(n + m log m). Each call is convex: if a path left call S and came back, S would wait, through
-    the calls on the path, for itself, and such cycles are errors. So convexity is not checked.
-
-    References
-    ----------
     Tarnawski et al. 2020, the integer program for latency and its program ``lip.py``.
 
     Examples
@@ -78,7 +61,7 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgrap
     >>> simulate_subgraphs(example(), Plan.on([0, 0, 1, 1]), once).makespan_ns
     85
     """
-    device = check_shape(instance, plan)
+    device = plan.devices
     unit, units = _units(instance, device, _call_numbers(instance, plan, device, semantics))
     duration = _durations(instance, device, unit, units)
     waits_for = _waits(instance, unit, units)

@@ -16,8 +16,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, PipelineIteration, Plan
-from placegap.instances.problem.gradients import exchanged_edges
-from placegap.instances.referee.simulate import PlanError
+from placegap.instances.referee.rules import PlanError
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +56,7 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
     if s and t differ by a multiple of p, where p devices have v stages each. No edge leads to an
     earlier step: forward ops feed forward ops of their own and of later stages, backward ops feed
     backward ops of their own and of earlier stages, and no forward op. Exchanges of a shared
-    weight's gradients (`exchanged_edges`) bind no stage.
+    weight's gradients (`Arrays.exchanged`) bind no stage.
 
     The ops of a colocation group that share a device are in one stage of it. (That all of them
     share one is a rule of its own, `check`.)
@@ -103,7 +102,7 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
     step = np.where(backward, 2 * num_stages - 1 - stage, stage)
     index = instance.arrays.index
     late = step[index.producer] > step[index.consumer]
-    wrong = np.flatnonzero(late & ~exchanged_edges(instance))
+    wrong = np.flatnonzero(late & ~instance.arrays.exchanged)
     if len(wrong):
         a, b = (int(ends[wrong[0]]) for ends in (index.producer, index.consumer))
         raise PlanError(_why_wrong(instance, stage, a, b))
@@ -148,7 +147,7 @@ def _derived(instance: Instance, device: Ints) -> Ints:
     lowest number first.
     """
     arrays, index = instance.arrays, instance.arrays.index
-    bind = ~exchanged_edges(instance)
+    bind = ~instance.arrays.exchanged
     a, b = index.producer[bind], index.consumer[bind]
     forth, back = ((arrays.backward[a] == at) & (arrays.backward[b] == at) for at in (False, True))
     tail = np.concatenate([device[a[forth]], device[b[back]]])
@@ -213,12 +212,7 @@ def device_orders(
       those of inputs; from the one of microbatch q on each is followed by a weight event, of
       microbatches 0, 1, ..; those that are left come last.
 
-    Parameters
-    ----------
-    num_devices : int
-        Devices that have stages.
-    trains : bool
-        Without backward ops all schedules are the forward part of their order.
+    Without backward ops all schedules are the forward part of their order.
 
     Examples
     --------
@@ -262,7 +256,7 @@ def _in_turns(forward: list[Event], backward: list[Event], first: int) -> list[E
 
 
 def _with_weights(order: list[Event], delay: int) -> list[Event]:
-    """Weight events, each after the backward event of so many microbatches later."""
+    """Weight events, each after the backward event of a later microbatch."""
     backward = [event for event in order if event.backward]
     weights = [event._replace(weight=True) for event in backward]
     after = dict(zip(backward[delay:], weights, strict=False))

@@ -102,7 +102,7 @@ def tensors_in(node: Any) -> list[Any]:
 
 
 def num_tensors_before(node: Any, at: int) -> int:
-    """How many of the first elements of a tuple are tensors; a gradient nobody asks for is None."""
+    """How many of the first elements of a tuple are tensors; an unused gradient is None."""
     import torch
 
     return sum(isinstance(part, torch.Tensor) for part in node.meta["val"][:at])
@@ -191,10 +191,7 @@ def count_node_flops(node: Any) -> int | None:
 def attention_flops(query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...]) -> int:
     """FLOPs of attention without a causal mask's saving, as torch's registry counts it.
 
-    Parameters
-    ----------
-    query, key, value : tuple of int
-        Shapes (..., heads, tokens, size of a head); fewer heads of key and value are shared.
+    Shapes are (..., heads, tokens, size of a head); fewer heads of key and value are shared.
     """
     return 2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 

@@ -121,30 +121,15 @@ def read_fx_graph(
     join: Callable[[Any], Any] = lambda node: None,
     tied: Tied = "copy",
 ) -> FxProgram:
-    """Read an FX graph.
+    """Read an FX graph; O(nodes + edges).
 
-    Parameters
-    ----------
-    graph : torch.fx.Graph
-        Every node has ``meta["val"]``; sizes are numbers.
-    held : mapping of str to Held
-        The ``placeholder`` and ``get_attr`` nodes that are weights, buffers or constants, by name;
-        the others are inputs.
-    fold_parameters : bool
-        Whether nodes that read only weights are folded (inference), or only those that read
-        nothing but buffers and constants (training, where weights change).
-    backward : callable (node) -> bool
-        Whether a node belongs to the backward pass.
-    labels : callable (node) -> iterable of str
-        Ops that share a label form one colocation group.
-    join : callable (node) -> node or None
-        The node whose op this one becomes a part of; it must come later.
-    tied : {"copy", "together"}
-        Whether ops that read one parameter may each hold a copy, or form a colocation group.
-
-    Notes
-    -----
-    O(nodes + edges).
+    Every node has ``meta["val"]``; sizes are numbers. `held` has the ``placeholder`` and
+    ``get_attr`` nodes that are weights, buffers or constants; the others are inputs. With
+    `fold_parameters`, nodes that read only weights are folded (inference); without it, those that
+    read nothing but buffers and constants (training, where weights change). `backward` says whether
+    a node belongs to the backward pass. Ops that share one of `labels` form a colocation group.
+    `join` gives the later node whose op this one becomes a part of. `tied` says whether ops that
+    read one parameter may each hold a copy, or form a colocation group.
     """
     live = live_nodes(graph)
     reading = _Reading(held, fold_parameters, FxProgram())
@@ -353,7 +338,7 @@ def _describe(
     for lead, parts in ops:
         name = lead.name
         outputs = [t for part in parts for t in reading.values[part] if t in used]
-        if not outputs:  # somebody depends on a number that it returns
+        if not outputs:  # other nodes depend on a number that it returns
             outputs = reading.values[lead][:1]
         output_bytes = sum(tensor.bytes for tensor in outputs)
         found = constants[name]
@@ -393,7 +378,7 @@ def _describe(
 
 
 def _used(reading: _Reading, node: Any) -> list[FxTensor]:
-    """What somebody reads of a node: of a tuple, the elements that are taken out."""
+    """What other nodes read of a node: of a tuple, the elements that are taken out."""
     if not reading.is_list[node] or is_getitem(node):
         return reading.values[node]
     return []

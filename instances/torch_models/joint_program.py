@@ -62,13 +62,8 @@ def joint_program(
 ) -> JointProgram:
     """Trace one training step of a module; the tensors of `module` become fake ones.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        On any device, the meta device included. Where it returns a scalar, that is the loss; of
-        other outputs the gradients come in as inputs.
-    args, kwargs : sequence, mapping
-        Its inputs; of tensors only shapes and types count.
+    A scalar that the module returns is the loss; of other outputs the gradients come in as inputs.
+    Of the input tensors only shapes and types count.
     """
     with FakeTensorMode(), contextlib.ExitStack() as stack:
         _make_fake(module)
@@ -164,7 +159,7 @@ def _described(joint: fx.GraphModule) -> JointProgram:
     output.meta["desc"] = [desc for _, desc in kept]
     graph.eliminate_dead_code()
     joint.recompile()
-    # the other names of tied weights are inputs that nobody reads
+    # the other names of tied weights are inputs that no node reads
     inputs = {n: n.meta["desc"] for n in graph.find_nodes(op="placeholder") if n.users}
     parameters = {node: _own_name(d) for node, d in inputs.items() if isinstance(d, ParamAOTInput)}
     buffers = {node: _own_name(d) for node, d in inputs.items() if isinstance(d, BufferAOTInput)}

@@ -68,7 +68,7 @@ from placegap.instances.torch_models.tracing import (
 FOLDED = ("nodes that read only weights and constants folded into constants",)
 
 USUAL = MaxLoad(plans="chain", memory="peak")
-"""What a model that is traced is for, where nobody says more: a full pipeline, whose stages say
+"""What a model that is traced is for, where no option says more: a full pipeline, whose stages say
 what they hold when."""
 
 USUAL_DECODE = Makespan(memory="peak")
@@ -79,13 +79,7 @@ MOST_NAMED = 3
 
 
 def read_traced_model(name: str, options: TraceOptions | None = None) -> Document:
-    """A model by its name, as a document without a cluster.
-
-    Parameters
-    ----------
-    name : str
-        ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
-    """
+    """A model by its name (``hf:NAME``, ``hf:PATH.json``, ``py:module:function``), traced."""
     options = options or TraceOptions()
     model = build_model(name, options)
     try:
@@ -93,6 +87,8 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
         if found is None:  # with a model anew: transformers hooked the layers that were there
             found = _whole(name, build_model(name, options), options, ())
         program, read = found
+    except InputError:  # it names the model already
+        raise
     except ValueError as error:
         raise InputError(str(error), name) from None
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
@@ -146,20 +142,11 @@ def _whole(
 
 def build_model(name: str, options: TraceOptions) -> Traceable:
     """The module of a name on the meta device, and its example inputs."""
-    model = built(*_builder(name, options))
+    model = built(*builder(name, options))
     return replace(model, weights=weight_format(options.weights)) if options.weights else model
 
 
-def build_real_model(name: str, options: TraceOptions, seed: int = 0) -> Traceable:
-    """The module of a name on the CPU with random weights, as its class draws them from a seed."""
-    source, build = _builder(name, options)
-    import torch
-
-    torch.manual_seed(seed)
-    return built(source, build, "cpu")
-
-
-def _builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Traceable]]:
+def builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Traceable]]:
     """What stands before messages about a model, and what builds it."""
     prefix, _, rest = name.partition(":")
     if prefix == "py":
@@ -246,12 +233,9 @@ SHAPES = "(module, args), (module, kwargs) or (module, args, kwargs)"
 
 
 def function_model(name: str) -> Traceable:
-    """What the function returns: a module and the inputs of one call.
+    """What the function ``module:function`` returns: a module and the inputs of one call.
 
-    Parameters
-    ----------
-    name : str
-        ``module:function``; modules of the working folder are found, too.
+    Modules of the working folder are found, too.
     """
     source = f"py:{name}"
     module_name, _, function_name = name.partition(":")
@@ -321,7 +305,7 @@ def config_model(path: Path, options: TraceOptions) -> Traceable:
     from transformers import CONFIG_MAPPING
 
     if kind not in CONFIG_MAPPING:
-        raise InputError(f"transformers knows no model_type {kind!r}", path)
+        raise InputError(f"transformers has no model_type {kind!r}", path)
     config = CONFIG_MAPPING[kind].from_dict(_without_numbers(raw))
     model = _model(_class_of(config, raw, path), config, options, dtype=stated)
     return replace(model, weights=weights, left_out=_left_out(raw, model.module))
@@ -469,10 +453,7 @@ def _in_words(inputs: Mapping[str, Any]) -> str:
 def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -> dict[str, Any]:
     """Inputs of the shapes that the configuration states, for the main input of the model.
 
-    Parameters
-    ----------
-    seq : int, optional
-        Tokens of an example, where the options do not say.
+    An example has `seq` tokens, where the options do not say.
     """
     import torch
 

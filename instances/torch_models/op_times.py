@@ -65,23 +65,9 @@ def measure_ops(
 ) -> OpTimes:
     """Measure the ops of a program that was read from a traced graph.
 
-    Parameters
-    ----------
-    graph : fx.Graph
-        ATen calls whose nodes have ``meta["val"]``.
-    held : mapping of str to Held
-        Which inputs are weights, buffers or constants.
-    program : FxProgram
-        What was read from the graph.
-    runs : int
-        Passes that count, after `WARM_UPS` others.
-    seed : int
-        Of the random weights and inputs.
-    best : bool
-        Whether the shortest pass counts alone, on a machine where other programs run as well.
-    gradients : collection of str
-        Calls that return gradients of weights: autograd adds each to the sum of the microbatches
-        before, as soon as it is made.
+    `runs` passes count, after `WARM_UPS` others; with `best`, only the shortest one, on a machine
+    where other programs run as well. `gradients` are calls that return gradients of weights:
+    autograd adds each to the sum of the microbatches before, as soon as it is made.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch finds no GPU here; measure on cpu")
@@ -138,7 +124,7 @@ def _nearest_ops(graph: fx.Graph, program: FxProgram) -> dict[str, str]:
 
 
 def use_threads(threads: int) -> None:
-    """Let torch's ops use so many threads of a CPU."""
+    """Set the number of threads of torch's ops on a CPU."""
     torch.set_num_threads(threads)
 
 
@@ -245,9 +231,7 @@ COPIED_BYTES = {"cpu": 1 << 27, "cuda": 1 << 30}
 def calibrate(device: DeviceType, dtype: Dtype = "float32") -> DeviceSpec:
     """Rates of a device for one number type, as an entry of the catalogue would state them.
 
-    Notes
-    -----
-    0.2 s on a CPU core; the median of 7 runs after 2 others.
+    It takes 0.2 s on a CPU core: the median of 7 runs after 2 others.
     """
     side, copied = SIDE[device], COPIED_BYTES[device]
     square = torch.rand(side, side, device=device).to(getattr(torch, dtype))

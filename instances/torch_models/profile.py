@@ -64,21 +64,10 @@ def profile_model(
     """Trace a forward pass, or forward and backward, and measure it op by op.
 
     Weights and inputs are random. The gradient of a weight is added to the sum of the microbatches
-    before; the op that makes it has this time.
-
-    Parameters
-    ----------
-    name : str
-        ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
-    device_kind : str, optional
-        What the times are filed under, and whose entry of the catalogue makes the roofline; without
-        an entry the rates of the device are measured. None: "cpu" or "cuda".
-    runs : int, optional
-        Passes that count; None: 7.
-    threads : int, optional
-        Of an op on a CPU, for all that torch does from now on; None: as torch has it.
-    best : bool
-        Whether the shortest pass counts alone, instead of the median of each op.
+    before; the op that makes it has this time. Times are filed under `device_kind`, whose entry of
+    the catalogue makes the roofline; without an entry the rates of the device are measured. By
+    default 7 passes count; with `best`, only the shortest. `threads` of an op on a CPU holds for
+    all that torch does from now on.
     """
     if options.train and options.optimizer != "none":
         raise InputError("updates of weights are not measured; add --optimizer none", name)
@@ -138,7 +127,7 @@ def times_csv(profile: Profile) -> str:
 
 
 def device_entry(profile: Profile, count: int) -> str:
-    """So many devices like the one that was measured, as an entry of a cluster file states them.
+    """Devices like the one that was measured, as an entry of a cluster file states them.
 
     Rates stand there where they were measured; those of the catalogue need not. The memory is that
     of a GPU, less what others hold of it; processes on a CPU share theirs, and have no limit each.

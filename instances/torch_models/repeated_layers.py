@@ -119,7 +119,7 @@ def _lists_of_layers(settings: Mapping[str, Any], num_layers: int) -> dict[str, 
 
 
 def _computed(config: Any) -> dict[str, Any]:
-    """The properties of a configuration that tell of layers."""
+    """The properties of a configuration that describe layers."""
     names = (name for name in dir(config) if "layer" in name)
     own = (name for name in names if isinstance(getattr(type(config), name, None), property))
     return {name: getattr(config, name, None) for name in own}

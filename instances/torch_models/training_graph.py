@@ -41,16 +41,8 @@ def read_training_graph(
 ) -> FxProgram:
     """Read a joint program as ops and edges of one training step, updates included.
 
-    Parameters
-    ----------
-    optimizer : {"sgd", "momentum", "adam", "adam8bit", "none"}
-        "none" makes no update ops.
-    labels : callable (node) -> iterable of str
-        Of forward nodes; for both see `read_fx_graph`.
-
-    Notes
-    -----
-    O(nodes + edges).
+    Optimizer "none" makes no update ops. `tied` and `labels`, of forward nodes, are those of
+    `read_fx_graph`.
     """
     graph = step.graph_module.graph
     held = held_in(step)

@@ -57,13 +57,8 @@ OF_EXAMPLES = ("ImageClassification", "SequenceClassification", "AudioClassifica
 def read_training_model(name: str, options: TraceOptions) -> Document:
     """One training step of a model by its name, as a document without a cluster.
 
-    A model of transformers with a head is given labels and returns its loss. Of another model the
-    gradients of the outputs come in from outside, unless it returns a scalar: that is the loss.
-
-    Parameters
-    ----------
-    name : str
-        ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
+    Labels are an input of models of transformers with a head, which return a loss. Of another model
+    the gradients of the outputs come in from outside, unless it returns a scalar: that is the loss.
     """
     try:
         step = trace_step(name, options, repeat=name.startswith("hf:"))
@@ -200,13 +195,7 @@ SCALE_BYTES = 4
 
 
 def optimizer_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -> int:
-    """Bytes that an optimizer holds besides weights and gradients, master copy included.
-
-    Parameters
-    ----------
-    weight_bytes : int
-        Of one weight.
-    """
+    """Bytes that an optimizer holds besides weights and gradients, master copy included."""
     states = NUM_STATES[optimizer]
     if optimizer == "none":
         return 0

@@ -36,27 +36,11 @@ def fusion_segments(
 ) -> Ints:
     """Cut a topological order so that the least communication crosses the cuts.
 
-    S(j) = min over i >= j - reach of S(i) + cost(i, j) (equations 4 to 6), where cost(i, j) is the
-    time of all edges from the ops at i .. j - 1 to later ones. Of equal ones the longest segment.
-    O(reach (V + E)) at worst.
-
-    Parameters
-    ----------
-    arrays, flow
-        Of one instance.
-    order : (n,) int64
-        A topological order of its ops.
-    reach : int
-        A segment has at most this many ops.
-    memory_share : float
-        A segment of several ops holds at most this share of the smallest device memory; without
-        memory limits, anything. Added to the paper: some device runs all of its ops, each with
-        its whole colocation group.
-
-    Returns
-    -------
-    (n,) int64
-        The segment of each op; segments are numbered along the order.
+    It returns the segment of each op. S(j) = min over i >= j - reach of S(i) + cost(i, j)
+    (equations 4 to 6), where cost(i, j) is the time of all edges from the ops at i .. j - 1 to
+    later ones. If several tie, the longest segment is taken. A segment of several ops holds at most
+    the share `memory_share` of the smallest device memory. Added to the paper: some device runs all
+    of its ops, each with its whole colocation group. O(reach (V + E)) at worst.
     """
     least = int(arrays.memory_bytes.min())
     most = NO_LIMIT if least == NO_LIMIT else times_written(memory_share, least)
@@ -132,18 +116,9 @@ def _cuts(
 def fuse(instance: Instance, reach: int = REACH, memory_share: float = MEMORY_SHARE) -> Merge:
     """Celeritas' optimal operation fusion (Algorithm 1): the instance of the fused ops.
 
-    Parameters
-    ----------
-    reach, memory_share
-        As for `fusion_segments`.
-
-    Returns
-    -------
-    Merge
-        Fused ops are in CPD-TOPO order and named after the first of their ops in the instance's
-        topological order. They carry no colocation groups, as these may lie across many of them:
-        a plan is brought back by `expand_plan` where the instance has none, else by
-        `commit_groups`.
+    Fused ops are in CPD-TOPO order and named after the first of their ops in the instance's
+    topological order. They carry no colocation groups, as these may lie across many of them: a plan
+    is brought back by `expand_plan` where the instance has none, else by `commit_groups`.
     """
     flow = flow_of(instance.arrays)
     segment = fusion_segments(instance.arrays, flow, cpd_topo(flow), reach, memory_share)

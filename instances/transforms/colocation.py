@@ -133,18 +133,9 @@ def co_place(instance: Instance, *, fixed_point: bool = True) -> Merge:
 
     Added: a pair is passed over if the two are of different passes, or if no device runs and holds
     all that must be with them. A graph with one sink becomes one op where memory allows: this is
-    made for training graphs, whose activations have a second consumer in the backward pass.
-
-    Parameters
-    ----------
-    fixed_point : bool
-        Without it an op joins its consumer only if it has a single one to begin with, so that what
-        is merged are trees.
-
-    Returns
-    -------
-    Merge
-        Merged ops are in the order of their last ops. O((V + E) K).
+    made for training graphs, whose activations have a second consumer in the backward pass. Without
+    `fixed_point` an op joins its consumer only if it has a single one to begin with, so that what
+    is merged are trees. Merged ops are in the order of their last ops. O((V + E) K).
     """
     arrays = instance.arrays
     index, backward, group = arrays.index, arrays.backward.tolist(), arrays.group.tolist()

@@ -49,27 +49,14 @@ def merge_groups(
 ) -> Merge:
     """Merge each group of ops to one.
 
-    A merged op takes the sum of its ops' times, on the device kinds that run all of them, holds the
-    sum of their bytes, shared state once by each name, and is colocated with what any of them is
-    colocated with. Tensors keep their
-    producer op, size and times: what one op sends to several ops of a merged one is one edge.
-    O(n + m) but for sorting.
-
-    Parameters
-    ----------
-    op : (n,) int64
-        Any number for the group of each op; merged ops come in the order of these numbers. Some
-        device kind runs all ops that end up in one colocation group.
-    how, after : str
-        For the provenance: "4 ops merged to 3 (after Pesto)".
-    kinds : mapping, optional
-        Kinds of merged ops, by these numbers; by default that of their ops, if it is the same, else
-        "merged".
-
-    Returns
-    -------
-    Merge
-        Merged ops are named after their first op in topological order.
+    Groups are numbered in any way, and merged ops come in the order of these numbers. A merged op
+    takes the sum of its ops' times, on the device kinds that run all of them, holds the sum of
+    their bytes, shared state once by each name, and is colocated with what any of them is colocated
+    with. Tensors keep their producer op, size and times: what one op sends to several ops of a
+    merged one is one edge. Some device kind must run all ops that end up in one colocation group.
+    `kinds` of merged ops are by default that of their ops, if it is the same, else "merged"; `how`
+    and `after` are for the provenance: "4 ops merged to 3 (after Pesto)". A merged op is named
+    after its first op in topological order. O(n + m) but for sorting.
     """
     graph, chosen = instance.graph, kinds or {}
     numbers, op = np.unique(op, return_inverse=True)
@@ -188,13 +175,6 @@ def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
     The makespan of a plan with all orders given does not grow under ``per_tensor``: the ops of a
     merged op can run within its time. Under ``per_edge`` it grows at most by the time of the
     transfers that the merged instance does not have, as one of its edges stands for several.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of ``merge.coarse``.
-    semantics : Semantics
-        It tells what the transfers of the plan are.
     """
     members, device_order = members_of(merge.fine, merge.op), None
     if plan.device_order is not None:

@@ -43,23 +43,10 @@ def fuse_by_rules(instance: Instance, rules: FusionRules | None = None) -> Merge
 
     Filled in: sources and consumers in input order; a released part keeps the whole rules within
     (the example has none); rules are tried in whatever order edges are met, so that an op which two
-    rules could take belongs to the first, as in the paper. Added: ops of one pass only, and
-    only if some device runs and holds them with their colocation groups. Not modelled: that a
-    backend runs a fused op in less than the sum of the times.
-
-    Parameters
-    ----------
-    rules : FusionRules, optional
-        Those that ship with the package by default.
-
-    Returns
-    -------
-    Merge
-        Fused ops are in the order of their first ops; their kinds join those of their ops by "+".
-
-    Notes
-    -----
-    O(V + E) for rules of bounded size and number.
+    rules could take belongs to the first, as in the paper. Added: ops of one pass only, and only if
+    some device runs and holds them with their colocation groups. Not modelled: that a backend runs
+    a fused op in less than the sum of the times. Fused ops are in the order of their first ops;
+    their kinds join those of their ops by "+". O(V + E) for rules of bounded size and number.
     """
     chosen = default_rules() if rules is None else rules
     paths = _Paths(instance, chosen)
@@ -204,7 +191,7 @@ def default_rules() -> FusionRules:
     return _parse(data_path("fusion-rules.yaml"))
 
 
-def read_rules(path: str | Path) -> FusionRules:
+def load_rules(path: str | Path) -> FusionRules:
     """Read a YAML file of `kinds` and `rules`; ``extends: default`` keeps the default ones."""
     own = _parse(path)
     found = own if own.extends is None else _joined(default_rules(), own)

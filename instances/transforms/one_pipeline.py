@@ -2,7 +2,7 @@
 
 Where all stages have d replicas of t devices and layers their modes, a batch of N microbatches
 goes through d pipelines of N / d. One of them is an instance of its own: a device stands for t
-devices, and each layer has a forward and a backward op. All that knows pipelines applies to it.
+devices, and each layer has a forward and a backward op. All methods for pipelines apply to it.
 
 - A forward op takes a third of the layer's fastest mode for t, as its matrix products do; the
   backward op the rest of the mode's time, with what is recomputed.
@@ -40,16 +40,10 @@ FORWARD = 3
 def one_pipeline(
     instance: Instance, semantics: HybridPipeline, degrees: tuple[int, int], mode: str | Plan
 ) -> tuple[Instance, PipelineIteration]:
-    """One pipeline of d replicas of t devices, and its rules.
+    """One pipeline of d replicas of t devices, for `degrees` (d, t), and its rules.
 
-    Parameters
-    ----------
-    instance : Instance
-        Of layers, as hybrid_pipeline takes them.
-    degrees : (int, int)
-        d and t.
-    mode : str or Plan
-        A layer with a single mode for t follows the name of all; or the modes of a plan's layers.
+    The ops are layers, as hybrid_pipeline takes them. `mode` is that of all layers with several
+    modes for t, or a plan with the mode of each.
     """
     check_hybrid(instance, semantics)
     (d, t), n, kind = degrees, semantics.microbatches, instance.cluster.devices[0].kind
@@ -141,10 +135,3 @@ def one_pipeline(
 def backward_of(name: str) -> str:
     """The name of a layer's backward op."""
     return f"{name}/backward"
-
-
-def pipeline_plan(plan: Plan) -> Plan:
-    """A hybrid plan as one of one of its pipelines."""
-    assert plan.stage is not None
-    stage = tuple(s for own in plan.stage for s in (own, own))
-    return Plan(tuple((s,) for s in stage), stage=stage)

@@ -89,21 +89,8 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
 
     Where a training step is split along its batch, an op that updates parameters is copied, and an
     all-reduce adds up the gradients of the parts first (`split_gradients`). A gradient that goes
-    elsewhere is added up by the gather, from whole partial sums.
-
-    Parameters
-    ----------
-    cuts : mapping of int to Cut
-        By op number.
-
-    Returns
-    -------
-    Split
-        Parts and then their gather stand where their op stood.
-
-    Notes
-    -----
-    O(V + E + sum over split ops of parts * edges).
+    elsewhere is added up by the gather, from whole partial sums. Parts and then their gather stand
+    where their op stood. O(V + E + sum over split ops of parts * edges).
     """
     graph = instance.graph
     _check_cuts(instance, cuts)
@@ -314,18 +301,8 @@ def replicate(instance: Instance, batch: int, copies: int) -> OpSplit:
 
     Of time, FLOPs, bytes moved and outputs a copy has its share, rounded up. Whole in each copy are
     parameters and their gradients, and the ops that work on those alone: updates, what reads
-    nothing but weights, and what lies between one gradient and its update.
-
-    Parameters
-    ----------
-    batch : int
-        Samples of one pass.
-    copies : int
-        From 2 to the batch. Copy j of op i of n is number ``j n + i``.
-
-    Notes
-    -----
-    O(copies (V + E) + copies**2 updates).
+    nothing but weights, and what lies between one gradient and its update. Copy j of op i of n is
+    number ``j n + i``. O(copies (V + E) + copies**2 updates).
     """
     graph = instance.graph
     if not 2 <= copies <= batch:
@@ -477,18 +454,8 @@ def split_edges(
 ) -> list[Edge]:
     """Edges into parts, edges of the graph, from parts to gathers, and those of all-reduces.
 
-    Parameters
-    ----------
-    cuts : mapping of int to Cut
-        By op number.
-    shares : mapping of int to tuple of int
-        Where the parts of each split op begin and end.
-    names : mapping of int to PartNames
-        Of each split op.
-    sums : mapping of int to mapping of int to int
-        As `find_sums` says.
-    partial : set of int
-        As `find_partial_sums` says.
+    `shares` says where the parts of each split op begin and end; `sums` is from `find_sums`, and
+    `partial` from `find_partial_sums`.
     """
     graph, index, tensors = instance.graph, instance.graph.index, _tensor_names(instance, cuts)
     edges: list[Edge] = []

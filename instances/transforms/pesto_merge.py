@@ -5,8 +5,8 @@ After Hafeez et al., "Towards Optimal Placement and Scheduling of DNN Operations
 of the merged instance is a plan of the instance; not the other way round, so that a bound for the
 merged instance is none for the instance.
 
-Edges are contracted one by one, the dearest first. An edge may be contracted if and only if no
-second path joins its ends (Celeritas, theorem 1). To tell without searching the whole graph, a
+Edges are contracted one by one, the most expensive first. An edge may be contracted if and only if
+no second path joins its ends (Celeritas, theorem 1). To tell without searching the whole graph, a
 topological order is kept up to date as Pearce and Kelly do ("A dynamic topological sort algorithm
 for directed acyclic graphs", 2006): both the search and the repair look at ranks between those of
 the two ends only.
@@ -62,7 +62,7 @@ class Contraction:
         self.classes = Together(instance)
 
     def run(self, num_ops: int) -> None:
-        """Merge until so many nodes are left, or no two can be merged."""
+        """Merge until few enough nodes are left, or no two can be merged."""
         for u, onward in enumerate(self.succs):
             for v in onward:
                 self._push(u, v)
@@ -154,28 +154,19 @@ class Contraction:
 def merge_ops(instance: Instance, num_ops: int, order: MergeOrder = "dearest_first") -> Merge:
     """Merge the ops of an instance, two by two along edges, until `num_ops` are left.
 
-    The next pair is the one that is dearest (or cheapest) to separate: the sum, over the tensors
-    between the two and over all ordered pairs of devices, of the transfer times; of equal ones the
+    The next pair is the most expensive (or cheapest) one to separate: the sum, over the tensors
+    between the two and over all ordered pairs of devices, of the transfer times; ties go to the
     first in topological order. What is known of Pesto's rule, "cheapest to separate first", can be
-    read either way. The dearest first is the default: a transfer between merged ops is saved for
-    good, so that the largest should be. Pairs are passed over
+    read either way. The most expensive first is the default: a transfer between merged ops is saved
+    for good, so that the largest should be. Pairs are passed over
 
     - that a second path joins: merged, they would be on a cycle;
     - of a forward and a backward op;
     - whose ops, together with their colocation groups, no single device could run and hold.
 
-    Parameters
-    ----------
-    num_ops : int
-        At least 1. More ops are left where no pair can be merged any more.
+    More than `num_ops` are left where no pair can be merged any more. Merged ops are named after
+    their first op, and in the order of these.
 
-    Returns
-    -------
-    Merge
-        Merged ops are named after their first op, and in the order of these.
-
-    Notes
-    -----
     A topological order of the merged graph is kept up to date (Pearce and Kelly 2006), so that a
     cycle is looked for, and repaired, among the ops between the two only. Every merge looks at the
     edges at the merged op again: O((n d + m) log m) beside these searches, for d edges at an op.

@@ -52,12 +52,7 @@ def gradient_bytes(graph: Graph, update: int, held: Mapping[str, int]) -> dict[i
     They are what backward ops send it, but for numbers such as the learning rate: what several
     updates read, and is smaller than the largest of what this one reads. Where all are of 0 bytes,
     as from importers that keep gradients with the parameters, the first stands for the parameters
-    of the op's colocation group.
-
-    Parameters
-    ----------
-    held : mapping of str to int
-        As `group_parameters` says.
+    of the op's colocation group. `held` is from `group_parameters`.
     """
     index = graph.index
     entering = index.pred_edge[index.pred_ptr[update] : index.pred_ptr[update + 1]].tolist()
@@ -93,14 +88,8 @@ def group_parameters(graph: Graph) -> dict[str, int]:
 def all_reduce(edge: Edge, size: int, parts: Sequence[str], updates: Sequence[str]) -> list[Edge]:
     """Edges from the parts that make a gradient to the copies of its update.
 
-    Parameters
-    ----------
-    edge : Edge
-        Of the whole ops; times that it states are divided as bytes are.
-    size : int
-        Bytes of the gradient.
-    parts, updates : sequence of str
-        One of each for each part.
+    `size` are the bytes of the gradient; times that the edge of the whole ops states are divided as
+    bytes are.
     """
     host, matrix = edge.host_time_ns, edge.transfer_ns
     share = edge.model_copy(

@@ -72,10 +72,7 @@ class SplitRule:
 def split_heavy_ops(instance: Instance, rule: SplitRule | None = None) -> OpSplit:
     """Split every op that the rule names; FD-DPS, Algorithm 3, lines 2 to 6.
 
-    Returns
-    -------
-    Split
-        Its fine instance has the ops of the instance where nothing is split. O(V + E).
+    O(V + E).
     """
     return split_ops(instance, choose_cuts(instance, rule or SplitRule()))
 

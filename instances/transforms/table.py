@@ -17,7 +17,6 @@ from placegap.instances.problem import (
     Plan,
     Semantics,
     has_replicas,
-    memory_rule,
     plan_class,
 )
 from placegap.instances.reading.errors import (
@@ -28,14 +27,14 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, commit_groups, fuse
 from placegap.instances.transforms.colocation import co_place, contract_classes
 from placegap.instances.transforms.merge import Merge, expand_plan, with_all_orders
-from placegap.instances.transforms.moirai_fusion import default_rules, fuse_by_rules, read_rules
+from placegap.instances.transforms.moirai_fusion import default_rules, fuse_by_rules, load_rules
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.instances.transforms.zero_time import join_zero_time
 
 Claim = Literal["exact", "restriction", "neither"]
 """``exact``: the optimum is that of the fine instance, and so bounds hold for it. ``restriction``:
 plans of the coarse instance are plans of the fine one, but the best may be lost, and bounds say
-nothing. ``neither``: a plan may also break a rule of the fine instance; the referee tells.
+nothing. ``neither``: a plan may also break a rule of the fine instance; the referee decides.
 """
 
 
@@ -81,7 +80,7 @@ class ColourParams(TransformParams):
 class Transform:
     """One row of the table.
 
-    `is_exact` tells under which semantics, and with which parameters, no optimum is lost.
+    `is_exact` says under which semantics, and with which parameters, no optimum is lost.
     """
 
     name: str
@@ -93,7 +92,7 @@ class Transform:
 
 
 def _moirai(instance: Instance, semantics: Semantics, params: MoiraiFusionParams) -> Merge:
-    rules = default_rules() if params.rules is None else read_rules(params.rules)
+    rules = default_rules() if params.rules is None else load_rules(params.rules)
     return fuse_by_rules(instance, rules)
 
 
@@ -123,7 +122,7 @@ TRANSFORMS: dict[str, Transform] = {
         Transform(
             "pesto-merge",
             "Pesto",
-            "merges the dearest edges until few ops are left",
+            "merges the most expensive edges until few ops are left",
             lambda instance, _, params: merge_ops(instance, params.ops, params.order),
             PestoMergeParams,
         ),
@@ -169,10 +168,11 @@ def coarsen(
     params: Mapping[str, object] | None = None,
     semantics: Semantics | None = None,
 ) -> Coarsening:
-    """Apply a transform of the table.
+    """Merge ops of an instance by a transform.
 
     Parameters
     ----------
+    instance : Instance
     transform : str
         A name of `TRANSFORMS`.
     params : mapping, optional
@@ -180,6 +180,13 @@ def coarsen(
     semantics : Semantics, optional
         Under which plans will be compared: it decides what is exact, and what `zero-time` may do.
         By default the instance's own, else the makespan.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> found = coarsen(example(), "pesto-merge", {"ops": 3})
+    >>> found.merge.op.tolist(), found.claim
+    ([0, 1, 0, 2], 'restriction')
     """
     chosen, parsed = find_transform(transform, params)
     judged = semantics or instance.semantics or Makespan()
@@ -207,9 +214,9 @@ def _claim(merge: Merge, semantics: Semantics, transform: Transform, params: Any
         return "neither"
     if merge.coarse.num_ops == merge.fine.num_ops:
         return "exact"
-    if memory_rule(semantics) == "sum" and transform.is_exact(semantics, params):
+    if semantics.memory_rule == "sum" and transform.is_exact(semantics, params):
         return "exact"
-    if memory_rule(semantics) == "peak":  # a merged op begins with all its inputs, without steps
+    if semantics.memory_rule == "peak":  # a merged op begins with all its inputs, without steps
         return "neither"
     if has_replicas(semantics) or (plan_class(semantics) == "chain" and backward.any()):
         return "neither"
@@ -233,8 +240,16 @@ def expand(found: Coarsening, plan: Plan) -> Plan:
 
     Parameters
     ----------
+    found : Coarsening
     plan : Plan
         A feasible plan of ``found.merge.coarse``.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> found = coarsen(example(), "pesto-merge", {"ops": 3})
+    >>> expand(found, Plan.on([0, 1, 0])).devices.tolist()
+    [0, 1, 0, 0]
     """
     merge, semantics = found.merge, found.semantics
     if loses_groups(merge):

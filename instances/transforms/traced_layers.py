@@ -42,8 +42,6 @@ BYTES_OF = {"float64": 8, "float32": 4}
 def traced_layers(graph: Graph, cluster: Cluster) -> Graph:
     """The layers of a traced training step, with the modes that they have on a cluster.
 
-    Notes
-    -----
     O(ops + edges), but for what lies inside of one layer.
     """
     step = _Step(graph)

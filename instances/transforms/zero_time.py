@@ -58,9 +58,9 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     inputs now have to go to k, or its outputs to come from k:
 
     - Channels ``free``: arrivals are sums of transfer times. Nothing is later if, for all devices
-      d != k and all tensors i in `in`, with o the dearest of `out` (if v joins its consumer):
+      d != k and all tensors i in `in`, with o the longest of `out` (if v joins its consumer):
       i(d, k) <= o(d, k), and i(a, k) <= i(a, d) + o(d, k) for every third device a. If v joins its
-      producer, with i the dearest of `in`: o(k, d) <= i(k, d) and o(k, b) <= i(k, d) + o(d, b).
+      producer, with i the longest of `in`: o(k, d) <= i(k, d) and o(k, b) <= i(k, d) + o(d, b).
     - Other channels: with two devices, a transfer that goes away, from d to k (from k to d), leaves
       room on all its channels in which the others can go one after another if they fit:
       sum of i(d, k) <= o(d, k). Per tensor, the transfer must be for v alone to go away. With more
@@ -71,11 +71,7 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
 
     Conditions are tried again on what is merged so far, until nothing is left to join; each step is
     exact, so all of them are. O((V + E) K^2) but for ops tried again (K^3 for free channels).
-
-    Returns
-    -------
-    Merge
-        Merged ops are in the order of their first ops; they keep the kind of the joined op.
+    Merged ops are in the order of their first ops; they keep the kind of the joined op.
     """
     unproven = has_replicas(semantics) or has_two_levels(semantics)
     others = LatencySubgraphs | PipelineIteration | HybridPipeline | MaxContext
@@ -115,7 +111,7 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
 def _devices(instance: Instance) -> tuple[Flags, Flags]:
     """Devices that can run each op's group; devices where the op takes time or cannot run."""
     arrays = instance.arrays
-    return arrays.group_runs[arrays.group], arrays.time_ns != 0
+    return arrays.able, arrays.time_ns != 0
 
 
 class _Tensors(DisjointSets):

@@ -39,12 +39,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from placegap.formulations.shared.devices import colocated_times, possible_placements
-from placegap.formulations.shared.times import serial_horizon_ns, time_unit_ns
+from placegap.formulations.shared.devices import colocated_times
+from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_LIMIT
-from placegap.instances.problem.sections import Interval, intervals, memory_is_slack
+from placegap.instances.problem.sections import Interval, intervals
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.labels.layer_chain import CHAIN, Stops, least_chain, stops_of
 from placegap.solvers.core.back_ends import word
@@ -95,19 +95,10 @@ class OpClasses(NamedTuple):
 
 
 def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpClasses:
-    """The coarsest classes that colour refinement ends with.
+    """The coarsest classes of ops that colour refinement ends with.
 
-    Parameters
-    ----------
-    trait : sequence of n
-        What tells ops apart by themselves.
-    move : (m,) int64
-        What tells edges apart.
-
-    Notes
-    -----
-    Colours begin with what leads to an op and what it leads to, which leaves few rounds: O(n + m)
-    for each of them.
+    `trait` and `move` are what tells ops and edges apart by themselves. Colours begin with what
+    leads to an op and what it leads to, which leaves few rounds: O(n + m) for each of them.
     """
     index, group = instance.arrays.index, instance.arrays.group.tolist()
     into: list[list[tuple[int, int]]] = [[] for _ in group]
@@ -270,7 +261,7 @@ class _Builder:
         most_shared: int,
     ) -> None:
         self.instance, self.classes = instance, classes
-        self.unit_ns = time_unit_ns(serial_horizon_ns(instance), 1)
+        self.unit_ns = time_unit_ns(instance.arrays.serial_horizon_ns, 1)
         self.moves, self.move = moves / self.unit_ns, move
         self.rows = _Rows()
         arrays = instance.arrays
@@ -281,7 +272,7 @@ class _Builder:
         for g, k in zip(*np.nonzero(possible), strict=True):
             self.column[g, k] = self.rows.add_column(float(classes.group_count[g]))
         self.num_integers = len(self.rows.upper)
-        self.horizon = serial_horizon_ns(instance) / self.unit_ns
+        self.horizon = instance.arrays.serial_horizon_ns / self.unit_ns
         self.start = [self.rows.add_column(self.horizon) for _ in classes.op]
         self.end = self.rows.add_column(self.horizon)
         self.flows: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
@@ -613,13 +604,8 @@ class _Builder:
         self._transfer(terms, int(self.classes.of_op[u]), v, least)
 
 
-def relaxed_ns(model: Knapsack, time_limit_s: float | None = None) -> int:
-    """What the duals of the LP prove of every makespan, in ns."""
-    return _relaxed(model, time_limit_s)[0]
-
-
-def _relaxed(model: Knapsack, time_limit_s: float | None) -> tuple[int, Floats | None]:
-    """What the duals prove, 0 if nothing, and the solution, if there is one."""
+def relaxed(model: Knapsack, time_limit_s: float | None = None) -> tuple[int, Floats | None]:
+    """The LP: what its duals prove of every makespan, 0 if nothing; its solution, if any."""
     no = np.zeros_like(model.form.is_integer)
     found = solve_form(replace(model.form, is_integer=no), time_limit_s, interior=True)
     floor = 0 if found.proven is None else max(0, math.ceil(found.proven * model.unit_ns))
@@ -690,16 +676,13 @@ def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
     return Plan.on(home[arrays.group].tolist())
 
 
-def why_not_tight(task: Task[Makespan], params: Params) -> str | None:
-    """Why there is no knapsack, or None."""
-    return "memory is slack" if memory_is_slack(task.instance) else None
-
-
 @method(
     "memory-knapsack",
     objectives=("makespan",),
     paper="placegap",
-    applies=why_not_tight,
+    applies=lambda task, params: (
+        "memory is slack" if task.instance.arrays.memory_is_slack else None
+    ),
     packages=("highspy", "numba"),
     solver="highs",
 )
@@ -710,7 +693,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     O(n + m) rows beside K^2 columns for each pair of classes that exchange tensors.
     """
     instance, clock = task.instance, task.limits.clock()
-    if not possible_placements(instance).any(axis=1).all():
+    if not instance.arrays.possible.any(axis=1).all():
         return Outcome(message="memory: an op fits no device")
     stops = stops_of(instance)
     chain = None if stops is None else least_chain(instance, stops)
@@ -722,7 +705,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     if model is None:
         return Outcome(message="its model is too large")
     built_s, left_s = clock.spent_s, clock.left_s
-    floor, shares = _relaxed(model, None if left_s is None else LP_SHARE * left_s)
+    floor, shares = relaxed(model, None if left_s is None else LP_SHARE * left_s)
     plans = [] if shares is None else [rounded_plan(instance, model, shares)]
     if model.form.matrix.shape[1] > MOST_MIP:
         model = knapsack(instance, task.semantics, 0) or model

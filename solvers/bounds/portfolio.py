@@ -1,17 +1,15 @@
-"""All bounds on one instance, cheapest first: what no plan is below, and which of them says so."""
+"""All bounds on one instance, cheapest first, and which of them is the highest."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem import Instance, Makespan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
-from placegap.instances.problem.sections import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import method_bound, quick_bound
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.labels.layer_chain import CHAIN, chain_bound
-from placegap.solvers.bounds.labels.layers_bound import layers_bound
+from placegap.solvers.bounds.labels.layers_bound import search_layers
 from placegap.solvers.bounds.labels.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
 from placegap.solvers.core.clock import Clock
@@ -93,12 +91,8 @@ def improving_bounds(
 def expensive_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Bound]:
     """Bounds beyond a known one, each higher than those before it, cheapest first.
 
-    Parameters
-    ----------
-    known : Bound
-        What `quick_bound` proves, or better.
-    share : float
-        Of the task's time; bounds that are likely to take longer are left out.
+    `known` is from `quick_bound`, or better. Bounds that are likely to take longer than a `share`
+    of the task's time are left out.
     """
     clock, best = task.limits.clock().part(share), known
     for found in _dearer(task, known, clock):
@@ -110,23 +104,23 @@ def expensive_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[B
 
 
 def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
-    size = task.instance.num_ops + len(task.instance.graph.edges)
+    size = task.instance.num_parts
 
     if isinstance(task.semantics, Makespan):
         relaxed, _ = relax_memory(task.instance, task.semantics)
-        somewhere = possible_placements(relaxed).any(axis=1).all()
+        somewhere = relaxed.arrays.possible.any(axis=1).all()
         if somewhere and _fits(clock, WINDOWS_US * size):
             windows = work_windows(relaxed)
             if windows is not None:
                 by_work = Bound(window_bound(windows), WINDOWS)
                 yield by_work
                 least = max(known.ns, by_work.ns)
-                if not memory_is_slack(relaxed):
+                if not relaxed.arrays.memory_is_slack:
                     for found in _in_memory(relaxed, task.semantics, windows, least, clock):
                         yield found
                         least = max(least, found.ns)
-                in_layers = layers_bound(relaxed, task.semantics, windows, least, clock.is_over)
-                yield Bound(in_layers, LAYERS)
+                layers = search_layers(relaxed, task.semantics, windows, least, clock.is_over)
+                yield Bound(least if layers is None else layers.ns, LAYERS)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
         yield method_bound(task, Bound(0, ""), MOST_METHOD_S if left_s is None else left_s)

@@ -15,27 +15,478 @@ them, as fewer ancestors prove less and nothing wrong. Tails are heads of the re
 
 **Makespan.** The largest value over all pairs (a, b), by a sweep over falling heads with a segment
 tree over tails: O(n log n). Heads cost O(n MOST log MOST).
+
+Least times through a section, by paths, by the work of all its ops, and by shared channels.
+
+Let u and v be ops, and X the ops strictly between them. All of X starts after the end of u and ends
+before the start of v. With u on device a and v on device b, G being the time between:
+
+- **Paths.** With x on device c a longest path from u over x to v takes through(x, c); G is at least
+  the least of these over c, for every x.
+- **Forced ops.** If through(x, c') > G for all devices c' but c, x is on c. All such ops run on c
+  one after the other: G >= least head + sum of their times there + least tail. So G is at least the
+  smallest number that keeps this condition. Where transfers are dear, it says that all of X runs
+  on one device.
+- **Work.** Device c can start with X only after h[c], the least head of any x there, and must end
+  t[c], the least tail, before v starts: sum over X of the masses <= sum of w[c] (G - h[c] - t[c])
+  over the c with G > h[c] + t[c] (masses and weights as in `work_windows`).
+- **Channels.** With the devices of some ops given, some tensors must be sent inside a section. Each
+  transfer begins when its producer ends at the earliest, and its consumer runs after it. Those that
+  hold the same channel follow each other: of all that begin after r and leave at least q behind,
+  r + the sum of the transfers + q is no more than G. So do the ops of a device (`port_gap`).
+
+Every condition holds in every schedule; all but the last under every semantics of the makespan.
+So what the others prove of the ops between two makes arcs, which may be counted beside the edges by
+longest paths (`interval_arcs`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import possible_placements
-from placegap.instances.kernels.array_types import Ints
-from placegap.instances.kernels.kernel import kernel, pop, push, stable_order
-from placegap.instances.problem import Instance
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import copy_to, kernel, pop, push, stable_order
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
 from placegap.instances.problem.sections import Interval, Section, intervals
-from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions
-from placegap.solvers.bounds.section_gaps import IntervalArcs, interval_arcs
-from placegap.solvers.bounds.spread_bound import spread_weights
+from placegap.instances.referee.channels import channels_of, num_channels
+from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions, spread_weights
 
-MOST, FEWEST, MOST_STEPS = 300, 16, 3_000_000
+FREE = -2
+"""Of an op that may be on several devices."""
+
+MOST_STEPS = 300_000_000
+"""Edges of all intervals times devices cubed, a second's worth."""
+
+MOST_CELLS = 20_000_000
+"""Of all tables together."""
+
+
+class SectionEdges(NamedTuple):
+    """Edges of a section with s inner ops: -1 is the entry, s the exit, others are inner."""
+
+    #: producer, consumer: (e,) int64: -1 is the entry.
+    producer: Ints
+    consumer: Ints
+    #: (e,) int64: Edges of one number may share a transfer.
+    tensor: Ints
+    #: (e, K, K) int64
+    move_ns: Ints
+    #: (e,) int64: Of two devices that are not the same.
+    least_ns: Ints
+
+
+def section_edges(instance: Instance, part: Section, semantics: Makespan) -> SectionEdges:
+    """The edges of a section with an entry and an exit; O(its size)."""
+    arrays, index = instance.arrays, instance.arrays.index
+    place = {op: x for x, op in enumerate(part.ops, start=-1)}
+    edges = np.array(part.edges, np.int64)
+    producer = np.array([place[u] for u in index.producer[edges].tolist()], np.int64)
+    consumer = np.array([place[v] for v in index.consumer[edges].tolist()], np.int64)
+    tensor = index.tensor[edges]
+    shared = semantics.transfers == "per_tensor"
+    move = arrays.transfer_ns[tensor][:, arrays.link_class]
+    apart = ~np.eye(instance.num_devices, dtype=np.bool_)
+    return SectionEdges(
+        producer,
+        consumer,
+        tensor if shared else np.arange(len(edges)),
+        move,
+        move[:, apart].min(axis=1, initial=NO_WAY),
+    )
+
+
+class ChannelTable(NamedTuple):
+    """Which channels transfers hold."""
+
+    #: (K, K, 2) int64: Of a transfer between two devices, -1 for none.
+    of: Ints
+    num: int
+    #: Whether a way over other ops, each of which reads and feeds one op, has a transfer on the
+    #: channels of its two ends, which is no other way's.
+    ways: bool
+
+
+def channel_table(semantics: Makespan, num_devices: int) -> ChannelTable:
+    """The channels of a semantics."""
+    every = range(num_devices)
+    table = [[channels_of(semantics.channels, num_devices, a, b) for b in every] for a in every]
+    own = semantics.transfers == "per_edge"
+    ways = own and (num_devices == 2 or semantics.channels in ("port", "half_duplex"))
+    channels = num_channels(semantics.channels, num_devices)
+    return ChannelTable(np.array(table, np.int64), channels, ways)
+
+
+@kernel(bounded=True)
+def paths_through(
+    enter: Ints, own: Ints, leave: Ints, producer: Ints, consumer: Ints, move_ns: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """By paths: from the end of the entry to the start of the exit, (K, K); heads and tails.
+
+    `enter`, `own` and `leave` have the times of the entry, the inner ops and the exit, `NO_WAY`
+    where one cannot be; edges are as in `SectionEdges`. Heads and tails are (s, K, K): entry
+    [x, a, c] is for x on c and that end on a.
+    """
+    size, num_devices = own.shape
+    gap = np.zeros((num_devices, num_devices), np.int64)
+    for a in range(num_devices):
+        for b in range(num_devices):
+            if enter[a] >= NO_WAY or leave[b] >= NO_WAY:
+                gap[a, b] = NO_WAY
+    # [x, a, c]: x on c, the end on a; what is not zero where x cannot be, no one reads
+    head = np.zeros((size, num_devices, num_devices), np.int64)
+    tail = np.zeros((size, num_devices, num_devices), np.int64)
+    for x in range(size):
+        for c in range(num_devices):
+            if own[x, c] >= NO_WAY:
+                for a in range(num_devices):
+                    head[x, a, c] = tail[x, a, c] = NO_WAY
+    for e in range(len(producer)):
+        y, x = producer[e], consumer[e]
+        for a in range(num_devices):
+            if enter[a] >= NO_WAY:
+                continue
+            for c in range(num_devices):
+                if (leave[c] if x == size else own[x, c]) >= NO_WAY:
+                    continue
+                least = NO_WAY
+                if y < 0:
+                    least = move_ns[e, a, c]
+                else:
+                    for d in range(num_devices):
+                        if own[y, d] < NO_WAY:
+                            least = min(least, head[y, a, d] + own[y, d] + move_ns[e, d, c])
+                if x == size:
+                    gap[a, c] = max(gap[a, c], least)
+                else:
+                    head[x, a, c] = max(head[x, a, c], least)
+    # tails: the same over the edges in the other direction
+    for e in range(len(producer) - 1, -1, -1):
+        y, x = producer[e], consumer[e]
+        if y < 0:
+            continue
+        for b in range(num_devices):
+            if leave[b] >= NO_WAY:
+                continue
+            for d in range(num_devices):
+                if own[y, d] >= NO_WAY:
+                    continue
+                least = NO_WAY
+                if x == size:
+                    least = move_ns[e, d, b]
+                else:
+                    for c in range(num_devices):
+                        if own[x, c] < NO_WAY:
+                            least = min(least, move_ns[e, d, c] + own[x, c] + tail[x, b, c])
+                tail[y, b, d] = max(tail[y, b, d], least)
+    return gap, head, tail
+
+
+@kernel(bounded=True)
+def raise_by_all(gap: Ints, own: Ints, head: Ints, tail: Ints, mass: int, weights: Ints) -> None:
+    """What ops that may be anywhere say of the gaps: paths over each, and the work of all."""
+    size, num_devices = own.shape
+    away = np.empty(size, np.int64)
+    total: Any = np.int64(mass)
+    for a in range(num_devices):
+        for b in range(num_devices):
+            if gap[a, b] >= NO_WAY:
+                continue
+            least = gap[a, b]
+            for x in range(size):
+                through = NO_WAY
+                for c in range(num_devices):
+                    if own[x, c] < NO_WAY:
+                        through = min(through, head[x, a, c] + own[x, c] + tail[x, b, c])
+                least = max(least, through)
+            for c in (a, b):
+                for x in range(size):
+                    away[x] = NO_WAY
+                    for other in range(num_devices):
+                        if other != c and own[x, other] < NO_WAY:
+                            way = head[x, a, other] + own[x, other] + tail[x, b, other]
+                            away[x] = min(away[x], way)
+                # at least the smallest G >= least head + sum of times + least tail of the ops
+                # with away > G; with G below away[x], all up to x are forced
+                before, after, work = NO_WAY, NO_WAY, 0
+                for x in stable_order(-away):
+                    before, after = min(before, head[x, a, c]), min(after, tail[x, b, c])
+                    work = min(NO_WAY, work + own[x, c])
+                    least = max(least, min(away[x], before + work + after))
+            least = max(least, _by_work(total, weights, head[:, a], tail[:, b]))
+            gap[a, b] = min(NO_WAY, least)
+
+
+@kernel
+def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
+    """Smallest G with total <= sum over c of weights[c] (G - h[c] - t[c]), where positive."""
+    if total == 0:  # ops that devices of weight 0 can do
+        return 0
+    num_devices = len(weights)
+    closed = np.empty(num_devices, np.int64)
+    for c in range(num_devices):
+        before, behind = NO_WAY, NO_WAY
+        for x in range(len(head)):
+            before, behind = min(before, head[x, c]), min(behind, tail[x, c])
+        closed[c] = min(NO_WAY, before + behind)
+    width, shut, best = 0, 0, NO_WAY
+    for c in stable_order(closed):
+        if closed[c] >= NO_WAY or weights[c] == 0:
+            continue
+        width += weights[c]
+        shut += weights[c] * closed[c]
+        best = min(best, -(-(total + shut) // width))
+    return best if best < NO_WAY else 0
+
+
+@kernel(bounded=True)
+def port_gap(
+    gap: Ints,
+    own: Ints,
+    head: Ints,
+    tail: Ints,
+    edges: SectionEdges,
+    channels: ChannelTable,
+) -> Ints:
+    """The least times between entry and exit, (K, K), with what channels make of transfers.
+
+    `gap` is known of them; `own` has the times of the s inner ops by device, `NO_WAY` where one is
+    not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of that
+    end and the op's.
+    """
+    producer, consumer, least_move = edges.producer, edges.consumer, edges.least_ns
+    num_devices, size, most = len(gap), len(own), len(producer)
+    least, on = gap.copy(), np.full(size, -1)
+    for x in range(size):
+        for d in range(num_devices):
+            if own[x, d] < NO_WAY:
+                on[x] = d if on[x] == -1 else FREE
+    before, behind = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    into = np.zeros(size, np.int64)
+    for e in range(most):
+        if producer[e] >= 0:
+            behind[producer[e]] += 1
+        if consumer[e] < size:
+            before[consumer[e]] += 1
+            into[consumer[e]] = e
+    rows = most + size
+    begin, after = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    takes, to = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    of, by = np.empty(rows, np.int64), np.full((rows, 2), -1)
+    for a in range(num_devices):
+        for b in range(num_devices):
+            if gap[a, b] >= NO_WAY:
+                continue
+            count = 0
+            for e in range(most):
+                y, x, takes_e, is_way = producer[e], consumer[e], NO_WAY, False
+                target = b if x == size else on[x]
+                at = e
+                # back over ops that are anywhere: somewhere on such a way there is a transfer
+                while (
+                    channels.ways and y >= 0 and on[y] == FREE and before[y] == 1 and behind[y] == 1
+                ):
+                    takes_e, is_way = min(takes_e, least_move[at]), True
+                    at = into[y]
+                    y = producer[at]
+                source = a if y < 0 else on[y]
+                if source < 0 or target < 0 or source == target:
+                    continue
+                if is_way:
+                    takes_e = min(takes_e, least_move[at])
+                else:
+                    takes_e = edges.move_ns[e, source, target]
+                r = 0 if y < 0 else head[y, a, source] + own[y, source]
+                q = 0 if x == size else own[x, target] + tail[x, b, target]
+                same = -1
+                for z in range(count):
+                    if of[z] == edges.tensor[e] and to[z] == target:
+                        same = z
+                if same >= 0:
+                    after[same] = max(after[same], q)
+                    takes[same] = min(takes[same], takes_e)
+                    continue
+                begin[count], after[count], takes[count] = r, q, takes_e
+                by[count], to[count], of[count] = (
+                    channels.of[source, target],
+                    target,
+                    edges.tensor[e],
+                )
+                count += 1
+            for x in range(size):  # a device is a channel of its ops
+                if on[x] >= 0:
+                    begin[count], after[count] = head[x, a, on[x]], tail[x, b, on[x]]
+                    takes[count] = own[x, on[x]]
+                    by[count, 0], by[count, 1] = channels.num + on[x], -1
+                    count += 1
+            for c in range(channels.num + num_devices if count > 1 else 0):
+                way = _one_by_one(by[:count] == c, begin[:count], takes[:count], after[:count])
+                least[a, b] = min(NO_WAY, max(least[a, b], way))
+    return least
+
+
+@kernel
+def _one_by_one(holds: Flags, begin: Ints, takes: Ints, after: Ints) -> int:
+    """The least time that some items take one after the other: those that hold a channel. O(n^2).
+
+    The most of begin + sum + after over the items that begin, and leave behind, at least so much.
+    """
+    mine = np.flatnonzero(holds[:, 0] | holds[:, 1])
+    falling, least = mine[stable_order(-begin[mine])], 0
+    for j in mine:
+        total = 0
+        for z in falling:
+            if after[z] >= after[j]:
+                total += takes[z]
+                least = max(least, begin[z] + total + after[j])
+    return least
+
+
+class IntervalArcs(NamedTuple):
+    """Pairs of ops, and what lies between the end of the first and the start of the second.
+
+    ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
+    ``head_ns[x, a, c]`` and ``tail_ns[x, b, c]``, a row for each op between, in the order
+    of the arcs: the least time from the end of the first op to its start on c, and from its end to
+    the start of the second. Where devices are alike there are fewer of them, and with many ops
+    none.
+    """
+
+    entry: Ints
+    exit: Ints
+    gap_ns: Ints
+    head_ns: Ints
+    tail_ns: Ints
+
+
+def interval_arcs(
+    instance: Instance, parts: Sequence[Interval], time: Ints, mass: Ints, weights: Ints
+) -> IntervalArcs:
+    """Arcs of some intervals, in their order, at most as `MOST_STEPS` allow.
+
+    Times are `NO_WAY` where an op cannot be. `mass` and `weights` are as in `work_windows`;
+    products with all times together must fit into 2**61.
+    """
+    arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
+    link, classes, multiple = arrays.link_class, num_devices, np.ones(num_devices, np.int64)
+    alike = num_devices > 3 and _alike(instance, time, weights)
+    if alike:  # the device of u, that of v, and all others
+        classes, multiple = 3, np.array([1, 1, num_devices - 2], np.int64)
+        link = link[:3, :3]
+    degree, steps, chosen = np.diff(index.pred_ptr), 0, list[Interval]()
+    for part in parts:
+        edges = int(degree[list(part.inner)].sum() + degree[part.exit])
+        steps += 2 * edges * classes**3
+        if steps > MOST_STEPS or (len(chosen) + 1) * num_devices**2 > MOST_CELLS:
+            break
+        chosen.append(part)
+    ops = [i for part in chosen for i in part.inner]
+    pointer = np.cumsum([0, *(len(part.inner) for part in chosen)])
+    parts_of = IntervalOps(
+        np.array([part.entry for part in chosen], np.int64),
+        np.array([part.exit for part in chosen], np.int64),
+        np.array(ops, np.int64),
+        pointer.astype(np.int64),
+    )
+    # a copy, as that of `directions`: one kernel for both
+    graph = directions(instance)[0]._replace(link_class=np.array(link, order="C"))
+    times = np.ascontiguousarray(time[:, :classes])
+    ends, width = 2 if alike else classes, weights[:classes] * multiple
+    keep = len(ops) * classes**2 <= MOST_CELLS
+    gap, head, tail = _gaps(parts_of, graph, times, mass, width, ends, keep)
+    if alike:
+        stay = np.eye(num_devices, dtype=np.bool_)
+        gap = np.where(stay, gap[:, 0, 0, None, None], gap[:, 0, 1, None, None])
+    return IntervalArcs(parts_of.entry, parts_of.exit, gap, head, tail)
+
+
+def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
+    """Whether no device can be told from another, nor any link."""
+    link = instance.arrays.link_class
+    away = link[~np.eye(len(link), dtype=np.bool_)]
+    same = bool((away == away[0]).all()) and bool((weights == weights[0]).all())
+    return same and bool((time == time[:, :1]).all())
+
+
+class IntervalOps(NamedTuple):
+    """Ends of intervals, and the ops between: those of interval r from ``pointer[r]`` on."""
+
+    entry: Ints
+    exit: Ints
+    inner: Ints
+    pointer: Ints
+
+
+@kernel(bounded=True)
+def _gaps(
+    parts: IntervalOps,
+    graph: Direction,
+    time: Ints,
+    mass: Ints,
+    weights: Ints,
+    ends: int,
+    keep: bool,
+) -> tuple[Ints, Ints, Ints]:
+    """Least times of all intervals, for the first `ends` devices as ends; heads and tails."""
+    num_devices, num = time.shape[1], len(parts.entry)
+    gaps = np.zeros((num, ends, ends), np.int64)
+    rows = len(parts.inner) if keep else 0
+    heads = np.zeros((rows, ends, num_devices), np.int64)
+    tails = np.zeros((rows, ends, num_devices), np.int64)
+    at_end = np.full(num_devices, NO_WAY)
+    at_end[:ends] = 0
+    outside, local = -2, np.full(len(time), -2)
+    for r in range(num):
+        first, last = parts.pointer[r], parts.pointer[r + 1]
+        size = last - first
+        ops, own = np.empty(size + 1, np.int64), np.empty((size, num_devices), np.int64)
+        copy_to(ops[:size], parts.inner[first:last])
+        ops[size] = parts.exit[r]
+        local[parts.entry[r]], total = -1, 0
+        for x in range(size + 1):
+            local[ops[x]] = x
+        for x in range(size):
+            copy_to(own[x], time[ops[x]])
+            total += mass[ops[x]]
+        most = 0
+        for op in ops:
+            most += graph.pointer[op + 1] - graph.pointer[op]
+        producer, consumer = np.empty(most, np.int64), np.empty(most, np.int64)
+        move, count = np.empty((most, num_devices, num_devices), np.int64), 0
+        # edges from the entry and from inside; others have no end on these ways
+        for x in range(size + 1):
+            for at in range(graph.pointer[ops[x]], graph.pointer[ops[x] + 1]):
+                e = graph.edge[at]
+                y, takes = local[graph.other[e]], graph.transfer_ns[graph.tensor[e]]
+                if y == outside:
+                    continue
+                producer[count], consumer[count] = y, x
+                for a in range(num_devices):
+                    for b in range(num_devices):
+                        move[count, a, b] = takes[graph.link_class[a, b]]
+                count += 1
+        gap, head, tail = paths_through(
+            at_end, own, at_end, producer[:count], consumer[:count], move[:count]
+        )
+        if size > 0:
+            raise_by_all(gap, own, head, tail, total, weights)
+        for a in range(ends):
+            copy_to(gaps[r, a], gap[a])
+            for x in range(size if keep else 0):
+                copy_to(heads[first + x, a], head[x, a])
+                copy_to(tails[first + x, a], tail[x, a])
+        # clear only what was set: intervals may be many, and the graph large
+        local[parts.entry[r]] = outside
+        for op in ops:
+            local[op] = outside
+    return gaps, heads, tails
+
+
+MOST, FEWEST, MOST_ANCESTORS = 300, 16, 3_000_000
 """Ancestors that are looked at for one head: at most, at least in large graphs, and for all ops."""
 
 BITS, MOST_BITS = 61, 20
@@ -61,13 +512,10 @@ class WorkWindows(NamedTuple):
 def work_windows(instance: Instance) -> WorkWindows | None:
     """Heads and tails by paths, intervals and work; None if integers would overflow.
 
-    Parameters
-    ----------
-    instance : Instance
-        Every op can be on some device.
+    Every op can be on some device.
     """
     arrays, index = instance.arrays, instance.arrays.index
-    possible, num_ops = possible_placements(instance), instance.num_ops
+    possible, num_ops = instance.arrays.possible, instance.num_ops
     largest = sum(np.where(possible, arrays.time_ns, 0).max(axis=1).tolist())
     largest += sum(arrays.transfer_ns.max(axis=1, initial=0)[index.tensor].tolist())
     bits = min(MOST_BITS, BITS - (2 * largest * instance.num_devices).bit_length())
@@ -79,7 +527,7 @@ def work_windows(instance: Instance) -> WorkWindows | None:
     masses = np.where(possible, arrays.time_ns, 0) * weights
     mass = np.where(possible, masses, np.iinfo(np.int64).max).min(axis=1)
     time = np.where(possible, arrays.time_ns, NO_WAY)
-    most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
+    most = min(MOST, max(FEWEST, MOST_ANCESTORS // num_ops))
     found = sorted(intervals(instance), key=lambda part: len(part.inner))
     arcs = interval_arcs(instance, found, time, mass, weights)
     into = ArcsInto(*group_by(arcs.exit, num_ops), arcs.entry, arcs.gap_ns)
@@ -109,13 +557,10 @@ def window_bound(windows: WorkWindows) -> int:
 def chain_arcs(
     instance: Instance, chain: Sequence[Section], windows: WorkWindows
 ) -> tuple[list[Interval], IntervalArcs, Ints]:
-    """The arcs of a chain's intervals, as many as there are, and their tables.
+    """The arcs of a chain's intervals, and their tables (r, K, K).
 
-    Returns
-    -------
-    tuple of (list of Interval, IntervalArcs, (r, K, K) int64)
-        Tables have the least time from the end of an arc's first op to the end of its second one,
-        by their devices; `NO_WAY` where colocated ops would be apart.
+    Tables have the least time from the end of an arc's first op to the end of its second one, by
+    their devices; `NO_WAY` where colocated ops would be apart.
     """
     parts = [
         Interval(part.entry, part.exit, tuple(part.ops[1:-1]))

@@ -19,9 +19,8 @@ from pydantic import Field
 from placegap.instances.problem import MaxLoad
 from placegap.instances.problem.blocks import Blocks, IdleRule
 from placegap.solvers.chains.bracket import Bracket
-from placegap.solvers.chains.idle_steps import Misfit, Steps
+from placegap.solvers.chains.idle_steps import Misfit, Steps, settle
 from placegap.solvers.chains.kinds_problem import build_kinds, why_not_kinds
-from placegap.solvers.chains.peaks import settle
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Params, Task
 from placegap.solvers.core.registry import method

@@ -160,9 +160,6 @@ def blocks_of(members: Ints) -> Ints:
 CHUNK = 50_000
 """Ideals between two looks at the clock."""
 
-END = 2**31
-"""Instead of a block: all ideals are met."""
-
 
 class MemoryFull(LimitReached):
     """The ideals that are kept take too much memory; at lower limits there are fewer."""
@@ -249,43 +246,35 @@ def start_path(problem: ChainBlocks) -> IdealPath:
     )
 
 
-@kernel(inline="always", allocates=False)
-def next_block(path: IdealPath) -> int:
-    """The block v that joins next, ~v if it is taken out again, or `END`."""
-    depth = path.depth[0]
-    cell = path.cell[depth]
-    if cell < 0:  # every way on from here is done: take the last block out
-        if depth == 0:
-            return END
-        v = path.block[depth]
-        for at in range(path.succ_ptr[v], path.succ_ptr[v + 1]):
-            path.waiting[path.succ[at]] += 1
-        path.depth[0] = depth - 1
-        return int(~v)
-    v, head, cells = path.ready[cell], path.next_ready[cell], path.cells[depth]
-    path.cell[depth] = head
-    for at in range(path.succ_ptr[v + 1] - 1, path.succ_ptr[v] - 1, -1):
-        u = path.succ[at]
-        path.waiting[u] -= 1
-        if path.waiting[u] == 0:
-            path.ready[cells], path.next_ready[cells] = u, head
-            head = cells
-            cells += 1
-    depth += 1
-    path.depth[0] = depth
-    path.cell[depth], path.block[depth], path.cells[depth] = head, v, cells
-    return int(v)
-
-
 @kernel(inline="always")
 def next_ideal(amounts: Amounts, now: CurrentSet, path: IdealPath) -> bool:
     """Go on to the next ideal, the empty one first; whether there is one."""
-    v = 0 if path.done[0] == 0 else -1
-    while v < 0:
-        v = next_block(path)
-        if v == END:
-            return False
-        flip(amounts, now, max(v, ~v), 1 if v >= 0 else -1)
+    joins = path.done[0] == 0
+    while not joins:
+        depth = path.depth[0]
+        cell = path.cell[depth]
+        joins = cell >= 0
+        if joins:
+            v, head, cells = path.ready[cell], path.next_ready[cell], path.cells[depth]
+            path.cell[depth] = head
+            for at in range(path.succ_ptr[v + 1] - 1, path.succ_ptr[v] - 1, -1):
+                u = path.succ[at]
+                path.waiting[u] -= 1
+                if path.waiting[u] == 0:
+                    path.ready[cells], path.next_ready[cells] = u, head
+                    head = cells
+                    cells += 1
+            depth += 1
+            path.cell[depth], path.block[depth], path.cells[depth] = head, v, cells
+        else:  # every way on from here is done: take the last block out
+            if depth == 0:
+                return False
+            v = path.block[depth]
+            for at in range(path.succ_ptr[v], path.succ_ptr[v + 1]):
+                path.waiting[path.succ[at]] += 1
+            depth -= 1
+        path.depth[0] = depth
+        flip(amounts, now, v, 1 if joins else -1)
     path.done[0] += 1
     return True
 
@@ -293,12 +282,8 @@ def next_ideal(amounts: Amounts, now: CurrentSet, path: IdealPath) -> bool:
 def ideals_as_bits(before: list[int], most: int) -> list[int] | None:
     """All ideals, the smaller first; None if there are more than `most`.
 
-    For N ideals of B blocks O(N B).
-
-    Parameters
-    ----------
-    before : list of int
-        As bits, the blocks that each block needs in an ideal beside itself.
+    O(N B) for N ideals of B blocks. `before` has, as bits, the blocks that each block needs in an
+    ideal beside itself.
     """
     found, layer = [0], [0]
     while layer:

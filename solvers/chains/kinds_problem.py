@@ -23,12 +23,8 @@ from placegap.instances.problem.blocks import IdleRule, contract
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.nets import build_nets
-from placegap.instances.referee.loads import (
-    border_costs,
-    server_costs,
-    server_numbers,
-    why_not_two_levels,
-)
+from placegap.instances.referee.loads import border_costs, server_costs
+from placegap.instances.referee.rules import why_not_two_levels
 from placegap.solvers.chains.problem import (
     LARGEST_LOAD,
     ChainBlocks,
@@ -247,7 +243,7 @@ def build_kinds(
     rule = rule or IdleRule(parameters=semantics.replicas)
     blocks = contract(instance, rule=rule)
     cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
-    server = server_numbers(instance)[1] if two else np.zeros(instance.num_devices, np.int64)
+    server = instance.cluster.server_numbers[1] if two else np.zeros(instance.num_devices, np.int64)
     many = two and int(server.max()) > 0
     border = server_costs(instance) if many else np.zeros((len(cost), 0), np.int64)
     nets = build_nets(instance, blocks.block, np.hstack([cost, border]))

@@ -62,14 +62,8 @@ class LayerSearch:
     """The DP over a list of ideals of a problem, the empty ideal and the full one among them.
 
     Ideals that are not in the list are not used: with all that matter the search is exact, with
-    some of them it is a heuristic. Servers cost nothing here.
-
-    Parameters
-    ----------
-    book : PriceBook
-        Of the problem.
-    ideals : Ideals
-        Their sums are the book's amounts.
+    some of them it is a heuristic. Servers cost nothing here. The sums of the ideals are the
+    amounts of `book`.
     """
 
     def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, pop, push
-from placegap.solvers.chains.problem import ChainBlocks, CutNets, added_cut, put_in
+from placegap.solvers.chains.problem import ChainBlocks, CutNets, put_in
 
 DEPTH_FIRST, BREADTH_FIRST, LEAST_CUT = 0, 1, 2
 NUM_RANDOM = 3
@@ -62,7 +62,12 @@ def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int,
             elif rule == BREADTH_FIRST:
                 key = since[v]
             else:
-                key = added_cut(nets, pins_in, v)
+                key = np.int64(0)  # what it would add to the cut
+                for e in nets.net[nets.block_ptr[v] : nets.block_ptr[v + 1]]:
+                    if pins_in[e] == 0:
+                        key += nets.weight[e]
+                    elif pins_in[e] == nets.size[e] - 1:
+                        key -= nets.weight[e]
             if chosen < 0 or key < best or (key == best and tie[v] <= tie[ready[chosen]]):
                 chosen, best = at, key
         v = ready[chosen]
@@ -87,16 +92,7 @@ def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int,
 
 @kernel
 def order_of_keys(succ_ptr: Ints, succ: Ints, num_preds: Ints, keys: Ints) -> Ints:
-    """A topological order; every order is reached by some keys. O((b + a) log b).
-
-    Parameters
-    ----------
-    succ_ptr, succ : (b + 1,), (a,) int64
-        Arcs out of each block.
-    num_preds : (b,) int64
-    keys : (b,) int64
-        A permutation of the blocks: the smaller, the sooner.
-    """
+    """A topological order of blocks by keys, each order by some keys; O((b + a) log b)."""
     waiting, ready, size = num_preds.copy(), np.empty(len(keys), np.int64), 0
     for v in range(len(keys)):
         if waiting[v] == 0:
@@ -132,12 +128,16 @@ def places_to_cut(order: Ints, work: Ints, nets: CutNets, most: int = MOST_CUTS)
     return np.unique(np.concatenate([np.array([0, len(order)]), best]))
 
 
-@kernel
 def prefix_cuts(order: Ints, nets: CutNets) -> Ints:
     """Cut of the first i + 1 blocks of an order, for each i. O(pins)."""
-    pins_in, cuts = np.zeros(len(nets.size), np.int64), np.zeros(len(order), np.int64)
-    cut = np.int64(0)
-    for i, v in enumerate(order):
-        cut += put_in(nets, pins_in, v)
-        cuts[i] = cut
-    return cuts
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    at = np.repeat(place, np.diff(nets.block_ptr))
+    first, last = np.full(len(nets.size), len(order)), np.full(len(nets.size), len(order))
+    np.minimum.at(first, nets.net, at)
+    last[nets.net] = -1
+    np.maximum.at(last, nets.net, at)
+    change = np.zeros(len(order) + 1, np.int64)
+    np.add.at(change, first, nets.weight)
+    np.subtract.at(change, last, nets.weight)
+    return np.cumsum(change[:-1])

@@ -29,19 +29,6 @@ class CutNets(NamedTuple):
 
 
 @kernel(allocates=False)
-def added_cut(nets: CutNets, pins_in: Ints, v: int) -> int:
-    """Change of the cut if block v joins a set with ``pins_in[e]`` pins of each net e."""
-    change = np.int64(0)
-    for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
-        e = nets.net[at]
-        if pins_in[e] == 0:
-            change += nets.weight[e]
-        elif pins_in[e] == nets.size[e] - 1:
-            change -= nets.weight[e]
-    return int(change)
-
-
-@kernel(allocates=False)
 def put_in(nets: CutNets, pins_in: Ints, v: int) -> int:
     """Let block v join the set; the change of the cut."""
     change = np.int64(0)
@@ -150,7 +137,7 @@ class ChainProblem(ChainBlocks):
 
 
 def words(bits: int) -> int:
-    """Number of 64-bit words that hold so many bits."""
+    """Number of 64-bit words that hold a number of bits."""
     return -(-bits // WORD)
 
 

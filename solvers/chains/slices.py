@@ -76,16 +76,9 @@ def touched_nets(order: Ints, stops: Ints, nets: CutNets) -> Touched:
 
 @kernel
 def joining_costs(touched: Touched, weight: Ints) -> Ints:
-    """What each bucket adds to the cut of the segment that begins with the first one.
+    """What each bucket adds to the cut of the segment that begins with the first one, (B, d).
 
-    Parameters
-    ----------
-    weight : (e, d) int64
-        What a cut net costs each of d payers.
-
-    Returns
-    -------
-    (B, d) int64
+    `weight` is what a cut net costs each of d payers.
     """
     joining = np.zeros((len(touched.ptr) - 1, weight.shape[1]), np.int64)
     for e in range(len(weight)):
@@ -222,12 +215,13 @@ def _slice(
 
 @kernel
 def _sums_in_buckets(order: Ints, stops: Ints, quantity: Ints) -> Ints:
-    """Sums of the rows of a quantity of blocks over what lies between two stops."""
+    """Sums of rows of a quantity of blocks over what lies between two stops; -1 if one is."""
     total = np.zeros((len(quantity), len(stops) - 1), np.int64)
     for j in range(len(stops) - 1):
         for at in range(stops[j], stops[j + 1]):
             for row in range(len(quantity)):
-                total[row, j] += quantity[row, order[at]]
+                own = quantity[row, order[at]]
+                total[row, j] = -1 if own < 0 or total[row, j] < 0 else total[row, j] + own
     return total
 
 
@@ -250,8 +244,8 @@ class Slicer:
         self.largest = int(self.time_ns.max(axis=1, initial=0).sum()) + 2 * int(paid.sum())
         self.sequences = _sequences(instance, task.limits.seed)
         self.tables = _Devices(
-            self.time_ns,
-            blocks.resident_bytes,
+            np.ascontiguousarray(self.time_ns.T),
+            blocks.resident_bytes[None, :],
             arrays.memory_bytes,
             self.problem.nets,
             build_nets(instance, blocks.block).weight_ns,
@@ -312,7 +306,7 @@ def _devices(order: Ints, stops: Ints, sequence: Ints, origin: Ints) -> Ints:
 
 
 class _Devices(NamedTuple):
-    """Costs of blocks and nets on each device; the kernel's form."""
+    """Costs of blocks and nets on each device; the kernel's form. Blocks are columns."""
 
     time: Ints
     size: Ints
@@ -340,7 +334,8 @@ def _in_sequence(
     joining = joining_costs(touched, mine)
     work, cut = np.zeros(k_count, np.int64), np.zeros(k_count, np.int64)
     able = np.zeros(k_count, np.bool_)
-    time_of, size_of = _in_buckets(order, stops, tables.time, tables.size, sequence)
+    time_of = _sums_in_buckets(order, stops, tables.time)
+    size_of = _sums_in_buckets(order, stops, tables.size)
     for i in range(last + 1):
         if i > 0:
             leave_behind(touched, mine, joining, i - 1)
@@ -351,12 +346,12 @@ def _in_sequence(
         work[:], cut[:] = 0, 0
         held = np.int64(0)
         for j in range(i + 1, last + 1):
-            held += size_of[j - 1]
+            held += size_of[0, j - 1]
             for p in range(k_count):
                 cut[p] += joining[j - 1, p]
-                work[p] += max(time_of[j - 1, p], 0)
-                able[p] &= time_of[j - 1, p] >= 0 and held <= tables.memory[sequence[p]]
-                able[p] &= work[p] <= limit
+                own = time_of[sequence[p], j - 1]
+                work[p] += max(own, 0)
+                able[p] &= own >= 0 and held <= tables.memory[sequence[p]] and work[p] <= limit
             if not able.any():
                 break
             for p in range(k_count):
@@ -366,22 +361,3 @@ def _in_sequence(
                     if now < value[p + 1, j]:
                         value[p + 1, j], origin[p + 1, j] = now, i
     return value[k_count, last], origin
-
-
-@kernel
-def _in_buckets(
-    order: Ints, stops: Ints, time: Ints, size: Ints, sequence: Ints
-) -> tuple[Ints, Ints]:
-    """Time on each device of the sequence, -1 where it cannot run, and bytes, between two stops."""
-    time_of = np.zeros((len(stops) - 1, len(sequence)), np.int64)
-    size_of = np.zeros(len(stops) - 1, np.int64)
-    for j in range(len(stops) - 1):
-        for v in order[stops[j] : stops[j + 1]]:
-            size_of[j] += size[v]
-            for p in range(len(sequence)):
-                own = time[v, sequence[p]]
-                if own < 0 or time_of[j, p] < 0:
-                    time_of[j, p] = UNSUPPORTED
-                else:
-                    time_of[j, p] += own
-    return time_of, size_of

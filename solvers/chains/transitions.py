@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.kernels.kernel import copy_to, kernel
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import WORD, Indices
@@ -25,7 +25,7 @@ SLOPE_BITS = 30
 """Precision of the first guess at a stage's synchronisation."""
 
 MOST_KEPT = 3_000
-"""With more ideals than this the peak of a pair is computed whenever it is asked for."""
+"""With more ideals than this the peak of a pair is computed whenever it is needed."""
 
 UNKNOWN = -1
 
@@ -94,7 +94,7 @@ class Sharing(NamedTuple):
 
 
 def share(stage: Stage, parameter_bytes: int) -> Sharing:
-    """How a stage shares its load, with at most so many parameters in all."""
+    """How a stage shares its load, with a limited number of parameters in all."""
     top, bottom = stage.sync
     if top == 0 or bottom == 0:
         return Sharing(stage.replicas, top, bottom, 0, 0, 0)
@@ -108,7 +108,7 @@ def share(stage: Stage, parameter_bytes: int) -> Sharing:
 
 @kernel(allocates=False)
 def least_sync_ns(s: Sharing, parameter_bytes: int) -> int:
-    """At most the synchronisation of so many parameters, nearly as much."""
+    """A lower bound on the synchronisation of parameters, nearly as much."""
     product = (parameter_bytes >> s.cut_bits) * s.slope
     return int(product >> s.shift if s.shift >= 0 else product << -s.shift)
 
@@ -124,26 +124,6 @@ def sync_ns(s: Sharing, parameter_bytes: int) -> int:
     guess = least_sync_ns(s, parameter_bytes)
     missing = parameter_bytes * s.top - guess * s.bottom
     return int(guess - (-missing) // s.bottom)
-
-
-@kernel(allocates=False)
-def least_shared_sync(sharing: Sharing, parameter_bytes: int, limit: int) -> int:
-    """At most replicas * the synchronisation of at least so many parameters."""
-    if parameter_bytes <= 0:
-        return 0
-    if sharing.bottom == 0:
-        return int(sharing.replicas * limit)
-    return int(sharing.replicas * min(limit, least_sync_ns(sharing, parameter_bytes)))
-
-
-@kernel(allocates=False)
-def shared_load(s: Sharing, base: int, parameter_bytes: int, limit: int) -> int:
-    """Load of a stage of which one device alone would have `base`; `limit` or more if too large."""
-    if base > s.replicas * (limit - 1):
-        return limit
-    if parameter_bytes > 0 and (s.bottom == 0 or least_sync_ns(s, parameter_bytes) >= limit):
-        return limit
-    return int(sync_ns(s, parameter_bytes) - (-base) // s.replicas)
 
 
 class StagePeak(NamedTuple):
@@ -172,7 +152,7 @@ class StagePeak(NamedTuple):
     workspace: Ints
     #: (n + 1,) int64: Scratch.
     level: Ints
-    #: (N, N) int64: Peaks of the pairs of ideals that were asked for, or (0, 0).
+    #: (N, N) int64: Peaks of the pairs of ideals that were needed, or (0, 0).
     known: Ints
 
 
@@ -216,7 +196,7 @@ def stage_peak(instance: Instance, block: Ints, counted: Flags) -> StagePeak:
 
 
 def for_ideals(peak: StagePeak, num_ideals: int) -> StagePeak:
-    """The same, with room for what is known of the pairs of so many ideals."""
+    """The same, with room for what is known of the pairs of the ideals."""
     side = num_ideals if num_ideals <= MOST_KEPT else 0
     return peak._replace(known=np.full((side, side), UNKNOWN))
 
@@ -271,7 +251,7 @@ class Sources(NamedTuple):
     """States (ideal, value) that one more device may extend, and the tree over them.
 
     Level 0 are the states themselves; node i of level l + 1 sums up nodes 8 i .. 8 i + 7 of level
-    l. Consecutive states share most of their blocks, so that a node's common blocks say much.
+    l. Consecutive states share most of their blocks, so that a node's common blocks decide much.
     """
 
     #: (s,) int32: Ideal of each state, ascending.
@@ -291,49 +271,22 @@ class Sources(NamedTuple):
 
 def build_sources(view: View, ideal: Indices, value: Ints) -> Sources:
     """The tree over source states with these ideals and values."""
-    start = [0, len(ideal)]
-    while start[-1] - start[-2] > 1:
-        start.append(start[-1] + -(-(start[-1] - start[-2]) // (1 << FAN_OUT_BITS)))
-    nodes = start[-1]
-    sources = Sources(
+    # what each node stands for, level by level: least values, the largest of the rest
+    level = [value, view.need[ideal], view.parameters[ideal], view.potential[ideal]]
+    common, levels, commons = view.cuts.members[ideal], [level], [view.cuts.members[:0]]
+    while len(level[0]) > 1:
+        first = np.arange(0, len(level[0]), 1 << FAN_OUT_BITS)
+        level = [np.minimum.reduceat(level[0], first)] + [
+            np.maximum.reduceat(part, first, axis=0) for part in level[1:]
+        ]
+        common = np.bitwise_and.reduceat(common, first, axis=0)
+        levels.append(level)
+        commons.append(common)
+    return Sources(
         ideal,
-        np.array(start, np.int64),
-        np.empty(nodes, np.int64),
-        np.empty(nodes, np.int64),
-        np.empty(nodes, np.int64),
-        np.empty((nodes, view.potential.shape[1]), np.int64),
-        np.empty((nodes - len(ideal), view.cuts.members.shape[1]), np.int64),
+        np.cumsum([0, *(len(level[0]) for level in levels)]),
+        *map(np.concatenate, (*zip(*levels, strict=True), commons)),
     )
-    _fill(sources, view, value)
-    return sources
-
-
-@kernel
-def _fill(s: Sources, view: View, value: Ints) -> None:
-    size = len(s.ideal)
-    for i in range(size):
-        s.value[i], s.need[i] = value[i], view.need[s.ideal[i]]
-        s.parameters[i] = view.parameters[s.ideal[i]]
-        copy_to(s.potential[i], view.potential[s.ideal[i]])
-    for level in range(1, len(s.start) - 1):
-        below, here = s.start[level - 1], s.start[level]
-        for i in range(s.start[level], s.start[level + 1]):
-            first = below + ((i - here) << FAN_OUT_BITS)
-            for j in range(first, min(first + (1 << FAN_OUT_BITS), here)):
-                words = view.cuts.members[s.ideal[j]] if level == 1 else s.common[j - size]
-                if j == first:
-                    s.value[i], s.need[i] = s.value[j], s.need[j]
-                    s.parameters[i] = s.parameters[j]
-                    copy_to(s.potential[i], s.potential[j])
-                    copy_to(s.common[i - size], words)
-                    continue
-                s.value[i] = min(s.value[i], s.value[j])
-                s.need[i] = max(s.need[i], s.need[j])
-                s.parameters[i] = max(s.parameters[i], s.parameters[j])
-                for q in range(s.potential.shape[1]):
-                    s.potential[i, q] = max(s.potential[i, q], s.potential[j, q])
-                for word in range(view.cuts.members.shape[1]):
-                    s.common[i - size, word] &= words[word]
 
 
 class Extension(NamedTuple):
@@ -406,9 +359,12 @@ def relax(
                     if helps:
                         spare = most
                         if syncs:
-                            spare -= least_shared_sync(
-                                sharing, d.parameters[target] - s.parameters[node], value[t]
-                            )
+                            weights = d.parameters[target] - s.parameters[node]
+                            if weights > 0:
+                                sync = value[t]  # or more, where no parameters are allowed
+                                if sharing.bottom > 0:
+                                    sync = min(sync, least_sync_ns(sharing, weights))
+                                spare -= sharing.replicas * sync
                         for q in range(num_potentials):
                             if d.potential[target, q] - s.potential[node, q] > spare:
                                 helps = False
@@ -436,10 +392,16 @@ def stage_load(d: View, sharing: Sharing, target: int, source: int, limit: int) 
     """Load of a stage that takes the difference; `limit` or more if that is too much or no
     difference.
     """
-    load = device_load(d, target, source, sharing.replicas * (limit - 1) + 1)
-    if sharing.replicas > 1:
-        load = shared_load(sharing, load, d.parameters[target] - d.parameters[source], limit)
-    return int(load)
+    most = sharing.replicas * (limit - 1)
+    load = device_load(d, target, source, most + 1)
+    if sharing.replicas == 1:
+        return int(load)
+    weights = d.parameters[target] - d.parameters[source]
+    if load > most or (
+        weights > 0 and (sharing.bottom == 0 or least_sync_ns(sharing, weights) >= limit)
+    ):
+        return limit
+    return int(sync_ns(sharing, weights) - (-load) // sharing.replicas)
 
 
 @kernel(allocates=False)

@@ -21,7 +21,6 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.kernels.kernel import kernel
@@ -35,7 +34,7 @@ STEPS = 150
 """Rounds of the search for prices."""
 
 SCARCE = 0.34
-"""Prices are also made for clusters in which one kind is so much rarer."""
+"""Factor by which one kind is rarer in clusters for which prices are made, too."""
 
 MOST_VECTORS, MOST_ROWS = 512, 32
 """With more vectors of devices, or more rows for their sets of kinds, ideals are left out while
@@ -55,7 +54,7 @@ class WindowRow:
     room: Ints
 
     def most(self, used: Ints, limit: int) -> int:
-        """What devices, so many of each kind, take within a limit T."""
+        """What numbers of devices of each kind take within a limit T."""
         pairs = zip(self.price.tolist(), self.room.tolist(), used.tolist(), strict=True)
         most: int = sum((limit * price + room) * u for price, room, u in pairs)
         return min(most, LARGEST_LOAD)
@@ -145,7 +144,7 @@ def _dual(time: Floats, counts: Floats) -> Floats:
 
 @kernel
 def _ascend(time: Floats, counts: Floats) -> Floats:
-    """Give every block to its cheapest kind, make kinds with much to do dearer, and again."""
+    """Give every block to its cheapest kind, raise prices of kinds with much to do, and repeat."""
     kinds, blocks = time.shape
     log, best, record = np.zeros(kinds), np.ones(kinds), -1.0
     for kind in range(kinds):
@@ -246,11 +245,6 @@ def window_tests(book: PriceBook, limit: int) -> WindowTests:
     return WindowTests(held, rest, most_held, most_rest, total, overlap, latest)
 
 
-@kernel(inline="always", allocates=False)
-def _too_much(work: int, cut: int, most: int, overlap: bool) -> bool:
-    return (work > most or cut > most) if overlap else work + cut > most
-
-
 @kernel
 def walk_in_windows(
     w: WindowTests, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
@@ -264,12 +258,14 @@ def walk_in_windows(
             x = (w.latest[0] + number) % len(w.held)
             passes = True
             for r in range(w.held[x, 0], w.held[x, 1]):
-                if _too_much(s[rows + r], s[r], w.most_held[x, r], w.overlap):
+                work, cut = s[rows + r], s[r]
+                if (max(work, cut) if w.overlap else work + cut) > w.most_held[x, r]:
                     passes = False
                     break
             if passes:
                 for r in range(w.rest[x, 0], w.rest[x, 1]):
-                    if _too_much(w.total[r] - s[rows + r], s[r], w.most_rest[x, r], w.overlap):
+                    work, cut = w.total[r] - s[rows + r], s[r]
+                    if (max(work, cut) if w.overlap else work + cut) > w.most_rest[x, r]:
                         passes = False
                         break
             if passes:
@@ -289,13 +285,7 @@ class RowSums(NamedTuple):
 
 
 class PricedWindows:
-    """The tests for a list of ideals; sums are kept per set of kinds.
-
-    Parameters
-    ----------
-    ideals : Ideals
-        Their sums are the book's amounts.
-    """
+    """The tests for a list of ideals; sums are kept per set of kinds."""
 
     def __init__(self, book: PriceBook, ideals: Ideals) -> None:
         self.problem, self.book, self.ideals = book.problem, book, ideals
@@ -310,13 +300,13 @@ class PricedWindows:
             at += len(own)
 
     def inside(self, used: Ints, limit: int) -> Flags:
-        """Ideals that devices, so many per kind, may hold, and the others what is left."""
+        """Ideals that numbers of devices per kind may hold, and the others what is left."""
         found = self.may_hold(used, limit, rest=False)
         found &= self.may_hold(self.problem.counts - used, limit, rest=True)
         return found
 
     def may_hold(self, used: Ints, limit: int, *, rest: bool) -> Flags:
-        """Whether devices, so many per kind, may hold each ideal, or what it leaves, within T."""
+        """Whether numbers of devices per kind may hold each ideal, or what it leaves, within T."""
         among = used > 0
         most = np.array([row.most(used, limit) for row in self.book.rows(among)], np.int64)
         return np.asarray(_may_hold(self.sums(among), most, self.problem.overlap, rest))
@@ -341,7 +331,8 @@ def _may_hold(sums: RowSums, most: Ints, overlap: bool, rest: bool) -> Flags:
     for i in range(len(found)):
         for r in range(len(most)):
             work = sums.total[r] - sums.work[i, r] if rest else sums.work[i, r]
-            if _too_much(work, sums.cut[i, r], most[r], overlap):
+            cut = sums.cut[i, r]
+            if (max(work, cut) if overlap else work + cut) > most[r]:
                 found[i] = False
                 break
     return found
@@ -355,13 +346,7 @@ def set_sums(sets: Ints, weight: Ints) -> Ints:
     padded[: len(weight)] = weight
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
     table = padded.reshape(-1, 8) @ bits.T.astype(np.int64)
-    return np.asarray(_sum_bytes(np.ascontiguousarray(sets).view(np.uint8), table))
-
-
-@kernel
-def _sum_bytes(sets: NDArray[np.uint8], table: Ints) -> Ints:
     sums = np.zeros(len(sets), np.int64)
-    for i in range(len(sets)):
-        for byte in range(sets.shape[1]):
-            sums[i] += table[byte, sets[i, byte]]
+    for own, byte in zip(table, np.ascontiguousarray(sets).view(np.uint8).T, strict=True):
+        sums += own[byte]
     return sums

@@ -64,7 +64,7 @@ class Clock:
         return None if self.limit_s is None else max(0.0, self.limit_s - self.spent_s)
 
     def is_over(self) -> bool:
-        """Whether the time is over, or a stop was asked for."""
+        """Whether the time is over, or a stop was requested."""
         return self.left_s == 0.0 or stop_asked()
 
     def check(self) -> None:
@@ -107,7 +107,7 @@ def while_compiling(
 
 
 def never() -> bool:
-    """Whether to stop, where nothing asks for it."""
+    """Never stop."""
     return False
 
 
@@ -241,7 +241,7 @@ def stop_asked() -> bool:
 
 
 def raise_if_stopped(error: Exception) -> None:
-    """Go on as after an interrupt, where a stop was asked for before something failed."""
+    """Go on as after an interrupt, where a stop was requested before something failed."""
     if stop_asked():
         raise KeyboardInterrupt from error
 
@@ -257,15 +257,9 @@ def run_stoppable(work: Callable[[], T], stop: Callable[[], None]) -> tuple[T, b
     """Run a solver in a thread, so that Ctrl-C arrives; what it returns, and whether it did.
 
     A solver written in C keeps Python's main thread from seeing an interrupt, and a handler of its
-    own would stay behind. So it runs beside the main thread, which waits.
-
-    Parameters
-    ----------
-    work : callable
-        The solver's call.
-    stop : callable
-        Asks the solver to end. It is called again and again until `work` returns, because many
-        solvers forget a request that comes before they have begun.
+    own would stay behind. So it runs beside the main thread, which waits. `stop` requests the end.
+    It is called again and again until `work` returns, because many solvers forget a request that
+    comes before they have begun.
     """
     done = threading.Event()
     answers: list[T] = []

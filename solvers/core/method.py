@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 from placegap.instances.problem import OBJECTIVES, Instance, MemoryRule, Objective, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.result import RUN_OF, Outcome
+from placegap.solvers.core.result import PROOF, RUN_OF, SOLVERS, Outcome, solver_and_version
 
 if TYPE_CHECKING:  # Pyomo takes a second to load
     import pyomo.environ as pyo
@@ -49,7 +49,7 @@ class Params(BaseModel):
 class ExactParams(Params):
     """Base of the parameters of methods that are made to prove: `run_exact` runs them."""
 
-    #: Whether placers are asked for a first plan besides the task's incumbent.
+    #: Whether placers make a first plan besides the task's incumbent.
     start: bool = True
 
     @property
@@ -79,10 +79,11 @@ class Limits:
         """A clock for the limit, which begins now."""
         return Clock(self.time_limit_s, self.named_s)
 
-    def left(self, clock: Clock) -> Limits:
-        """The limits with the time that a clock leaves; messages still name the whole."""
+    def left(self, clock: Clock, share: float = 1.0) -> Limits:
+        """The limits with a share of what a clock leaves; messages still name the whole."""
         asked_s = self.time_limit_s if self.asked_s is None else self.asked_s
-        return replace(self, time_limit_s=clock.left_s, asked_s=asked_s)
+        left_s = clock.left_s
+        return replace(self, time_limit_s=left_s and share * left_s, asked_s=asked_s)
 
     @property
     def named_s(self) -> float:
@@ -155,7 +156,7 @@ class Cost(NamedTuple):
     most_parts: int = 10**9
     #: Whether the time of larger ones grows faster than linearly.
     grows: bool = True
-    #: Whether it is asked however little time there is.
+    #: True if it runs even when almost no time is left.
     always: bool = False
 
 
@@ -184,7 +185,7 @@ class Method(Generic[P, T]):
     name: str
     claim: Claim
     objectives: tuple[Objective, ...]
-    #: Whose method it is, in words: ``"Hwang et al. 1989"``; empty where nobody published it.
+    #: Whose method it is, in words: ``"Hwang et al. 1989"``; empty where it is not published.
     paper: str
     #: One line for tables: what it does.
     summary: str
@@ -204,7 +205,7 @@ class Method(Generic[P, T]):
     #: Of an exact method that keeps the rule `sum` alone: what it can say of the rule `peak` after
     #: a run on the floor whose plan does not fit, and with the best one that does (`peak_memory`).
     settle: Callable[[Task[T], Outcome, Plan | None], Outcome | None] | None = None
-    #: Rules of the semantics that the method is for, where nobody asks for others.
+    #: Rules of the semantics that the method is for, where no option states others.
     usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]] = lambda params: {}
     #: Keys of docs/references.bib, each perhaps with a place: ``"topcuoglu2002, section 4.1"``.
     cites: tuple[str, ...] = ()
@@ -235,6 +236,12 @@ class Method(Generic[P, T]):
         )
 
     @property
+    def basis(self) -> str:
+        """What its bounds may rest on, where it has not said so yet: all of its solvers."""
+        words = [solver_and_version(name) for name in self.packages if name in SOLVERS]
+        return ", ".join(words) or PROOF
+
+    @property
     def does(self) -> str:
         """For which problems it is, in words."""
         words = "all" if self.objectives == OBJECTIVES else ", ".join(self.objectives)
@@ -242,7 +249,7 @@ class Method(Generic[P, T]):
 
     @property
     def citation(self) -> str:
-        """Whose method it is, and where the papers say it, in words; a dash for nobody's."""
+        """Authors of the method, and the places in their papers; a dash if there are none."""
         places = (cited.partition(", ")[2] for cited in self.cites)
         return ", ".join(filter(None, [self.paper, *places])) or "-"
 

@@ -1,13 +1,13 @@
-"""What a method has found so far: what a search keeps of it, and those who listen while it runs.
+"""What a method has found so far: what a search keeps of it, and its listeners.
 
-Whoever keeps a best plan and a best bound keeps them in an `Incumbent`. Methods, and what many of
-them share (starts, the rule for exact methods, the solvers' callbacks), `tell` of better ones, and
-say of which instance under which rules. So what is solved on the way, such as sections, coarser
-graphs or plainer rules, never passes for the task that was given. For each listener, a
-`ProgressLog` keeps the best that was told, and a `Control` asks callbacks whether to go on.
+Best plans and bounds are kept in an `Incumbent`. Methods, and what many of them share (starts, the
+rule for exact methods, the solvers' callbacks), report better ones with `tell`, with the instance
+and the rules. So what is solved on the way, such as sections, coarser graphs or plainer rules, is
+never taken for the given task. For each listener, a `ProgressLog` keeps the best that was reported,
+and a `Control` lets callbacks stop the search.
 
 A value that a MIP solver reports is its own, to its tolerances: the referee judges the plan when
-the solver has ended. Nothing here decides anything.
+the solver has ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Protocol
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.solvers.core.clock import Interruptible
-from placegap.solvers.core.method import Start, Task
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import NOTHING_PROVEN, Bound, relative_gap
 
 
@@ -60,7 +60,7 @@ class Teller(Protocol):
 
 
 def unheard(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -77,7 +77,7 @@ class Incumbent:
     bound: Bound = NOTHING_PROVEN
     #: Called with both whenever one of them is better.
     on_news: Teller = unheard
-    #: What a phase or a solver said that a known plan contradicts, or how it failed.
+    #: Claims of a phase or a solver that a known plan contradicts, or how it failed.
     faults: list[str] = field(default_factory=list)
     details: dict[str, int | float | str] = field(default_factory=dict)
 
@@ -98,7 +98,7 @@ class Incumbent:
         """Take over a bound if it is better; one above the plan's value is a fault."""
         if self.value_ns is not None and bound.ns > self.value_ns:
             self.faults.append(
-                f"{bound.origin} says that nothing below {bound.ns} ns is reached, but a plan of"
+                f"{bound.origin} claims that no plan below {bound.ns} ns exists, but a plan of"
                 f" {self.value_ns} ns is known"
             )
         elif bound.ns > self.bound.ns:
@@ -120,13 +120,6 @@ class Incumbent:
         self.faults += [fault for fault in other.faults if fault not in self.faults]
 
     @property
-    def found(self) -> Start | None:
-        """The plan and its value."""
-        if self.plan is None or self.value_ns is None:
-            return None
-        return Start(self.plan, self.value_ns)
-
-    @property
     def is_close(self) -> bool:
         """Whether the gap is small enough."""
         found = relative_gap(self.value_ns, self.bound_ns)
@@ -139,7 +132,7 @@ UNPROVEN = Bound(-LARGEST_SUM)
 
 @dataclass(eq=False)
 class ProgressLog(Incumbent):
-    """The best that was heard, and the listener that is told of each improvement."""
+    """The best that was reported, and the listener that gets each improvement."""
 
     listener: Listener
     best: Progress = NOTHING
@@ -213,7 +206,7 @@ def hearing(hearer: Callable[[str], object]) -> Iterator[None]:
 
 
 def say(doing: str) -> None:
-    """Say what is done from now on, to whoever hears."""
+    """Report what is done from now on."""
     for hearer in tuple(_hearers):
         hearer(doing)
 
@@ -274,7 +267,7 @@ class Control:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def hear(self, news: Progress) -> None:
-        """Pass news on; after the end nothing is heard any more."""
+        """Pass news on; after the end nothing is passed on."""
         with self._lock:
             if self.is_stopped:
                 return

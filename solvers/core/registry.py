@@ -1,13 +1,14 @@
 """The registry: every method by its name, those of the package and those of other people.
 
-A method of the package is loaded when it is first asked for (`method_homes`), because together they
+A method of the package is loaded when it is first used (`method_homes`), because together they
 take seconds. Other people's come in three ways, and none of them changes the package:
 
 - A distribution lists them as entry points of the group ``placegap.methods``: the name of the
-  method, and the module that registers it. It is loaded when a name is asked for that nobody has.
+  method, and the module that registers it. It is loaded when a name is used that no other method
+  has.
 - ``--module`` or the variable ``PLACEGAP_MODULES`` names modules, or their files. Processes that
-  are started later inherit the variable, and so know the same methods.
-- A script imports a module that registers one. The processes of `WorkerProcess` hear of it.
+  are started later inherit the variable, and so have the same methods.
+- A script imports a module that registers one. It is passed on to the processes of `WorkerProcess`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import TypeVar, Unpack, get_args
 from pydantic import ValidationError
 
 from placegap.instances.kernels.loading import loading
-from placegap.instances.problem import Objective, memory_rule
+from placegap.instances.problem import Objective
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.core.method import (
     About,
@@ -112,7 +113,7 @@ class Registry(MutableMapping[str, AnyMethod]):
     def modules_of(self, name: str) -> tuple[str, ...]:
         """The modules that bring a method from outside of the package; none for its own methods.
 
-        They are those that were asked for, that a distribution lists, and that define its parts.
+        They are those that `--module` names, that a distribution lists, and that define its parts.
         """
         if name in HOMES:
             return ()
@@ -164,7 +165,7 @@ class Registry(MutableMapping[str, AnyMethod]):
         return tuple(sorted({*self._heard, *loaded} - {"__main__", ""}))
 
     def hear_of(self, modules: Iterable[str]) -> None:
-        """Take over what the process that started this one knows (`outside`)."""
+        """Take over the methods of the process that started this one (`outside`)."""
         self._heard = tuple(modules)
 
     def _load_modules(self) -> None:
@@ -392,7 +393,7 @@ def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:
     A memory rule that a method does not keep is kept around it, so it is asked about what it will
     run on: devices that hold all resident bytes may differ in what they hold at the peak.
     """
-    if memory_rule(task.semantics) not in method.memory_rules:
+    if task.semantics.memory_rule not in method.memory_rules:
         from placegap.instances.problem.additive_memory import relax_memory
 
         instance, semantics = relax_memory(task.instance, task.semantics)

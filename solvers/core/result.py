@@ -88,9 +88,10 @@ plans proved a bound. ``no_plan``: none found, and the message says why.
 
 
 INTERNAL_ERROR, RECORDED, RUN_OF = "an internal error in", "recorded: ", "the run of"
-"""How a fault begins that no solver said: our code failed, the corpus records a wrong bound, or a
-method of the user's did not return what it has to. The origin of a bound that the corpus records
-begins like the second one, too."""
+"""How a fault begins that is no solver's claim: our code failed, the corpus records a wrong bound,
+or a method of the user's did not return what it has to. The origin of a bound that the corpus
+records begins like the second one, too.
+"""
 
 
 class SolverDisagreement(AssertionError):
@@ -117,7 +118,7 @@ def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
 
 
 def internal_error(where: str, error: Exception) -> str:
-    """A fault that is nobody's claim: our code, or what it calls, has failed."""
+    """A fault that is no wrong claim: our code, or what it calls, has failed."""
     said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
     return f"{INTERNAL_ERROR} {where}: {said}"
 
@@ -157,14 +158,14 @@ class Proven:
 
 @dataclass(frozen=True)
 class Outcome(Proven):
-    """What a method hands to `finish`: decisions and proofs, no values to be believed."""
+    """What a method hands to `finish`: decisions and proofs; the referee computes values."""
 
     plan: Plan | None = None
-    #: The value an exact method says its plan has; the referee must find no more.
+    #: The value that an exact method claims for its plan; the referee must find no more.
     claim_ns: int | None = None
     #: What is proven of all plans; `no_plan` where none exists.
     bound: Bound | None = None
-    #: What a solver said that a known plan contradicts, each with its name and version; nothing of
+    #: Claims of a solver that a known plan contradicts, each with its name and version; nothing of
     #: it is in plan and bound. And internal errors that cost a part of the search.
     faults: tuple[str, ...] = ()
     #: Why there is no plan, what limit was hit, ...
@@ -185,7 +186,7 @@ class Result(Proven):
     (value - bound) / value, 0 when both are 0, None where one of them is missing, or where the
     bound is one that costs nothing, and no method proved any (`known_bounds`). Where the method
     split ops, `split` says which, and all else is about ``split.fine``: its name, its hash, a plan
-    of it, judged on it. Such a value may lie below the optimum of the instance asked about.
+    of it, judged on it. Such a value may lie below the optimum of the original instance.
     `setup_s` went into loading modules and kernels, and into compiling those that this machine has
     not compiled before: no other time includes it.
     """
@@ -264,7 +265,7 @@ def carry_bound(result: Result, other: Result) -> Result:
 def with_reason(result: Result, instance: Instance) -> Result:
     """The result; one without a plan says what memory is missing and what would help, if it is.
 
-    Where no plan can exist for it, that is all it says: why the method found none is no news.
+    Where no plan can exist for it, the message is only that.
     """
     if result.plan is not None or result.status not in ("infeasible", "no_plan"):
         return result
@@ -285,10 +286,10 @@ def contradiction(one: Result, other: Result) -> str:
     basis = describe_basis(one.method, one.rests_on)
     value = told(other.semantics, other.value_ns)
     if one.status == "infeasible":
-        return f"{basis}: says that no plan exists; {other.method} has one of {value}"
+        return f"{basis}: claims that no plan exists; {other.method} has one of {value}"
     if one.bound_ns is not None and one.bound_ns > other.value_ns:
         return (
-            f"{basis}: says that no plan is better than {told(one.semantics, one.bound_ns)};"
+            f"{basis}: claims that no plan is better than {told(one.semantics, one.bound_ns)};"
             f" {other.method} has one of {value}"
         )
     return ""
@@ -378,7 +379,7 @@ def _check_claims(instance: Instance, method: str, outcome: Outcome, value: int 
     if value is None:
         return
     if outcome.proven_infeasible:
-        raise SolverDisagreement(f"{where}: says infeasible, but its plan is feasible")
+        raise SolverDisagreement(f"{where}: reports infeasible, but its plan is feasible")
     if outcome.claim_ns is not None and outcome.claim_ns < value:
         raise SolverDisagreement(f"{where}: claims {outcome.claim_ns}, the referee finds {value}")
     if outcome.bound_ns is not None and outcome.bound_ns > value:

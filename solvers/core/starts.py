@@ -19,17 +19,17 @@ from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Cost, Start, Task, WrongOutcome
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import METHODS, find_method, why_not
+from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import fault_of
 
 LONGEST_S, SHARE = 10.0, 0.2
-"""A method that looks for a start gets a share of the time, and no more than so many seconds."""
+"""A method that looks for a start gets a share of the time, and no more than this many seconds."""
 
 SECOND_S = 1.0
-"""Placers are chosen by what they are likely to cost; only after so long the clock decides, too."""
+"""Placers are chosen by their likely cost; after this many seconds the clock decides, too."""
 
 AT_LEAST_MS, MS_PER_PART = 3.0, 0.2
-"""Small instances are soon solved: their placers get so much, and so much for each op and edge."""
+"""Seconds of placers on small instances, which are soon solved: in all, and per op and edge."""
 
 
 LARGE_PARTS, LARGE_FACTOR = 1_500_000, 2.0
@@ -53,7 +53,7 @@ def start_costs(objective: Objective) -> dict[str, Cost]:
 
 
 def likely_s(cost: Cost, parts: int) -> float:
-    """Seconds that a graph of so many ops and edges is likely to cost."""
+    """Seconds that a graph with this number of ops and edges is likely to cost."""
     growth = max(1.0, parts / cost.most_parts) if cost.grows else 1.0
     if parts > LARGE_PARTS:
         growth *= LARGE_FACTOR
@@ -64,7 +64,7 @@ def placers(task: Task) -> tuple[str, ...]:
     """The placers that are fast on a task: by its size, not by the clock, so that they are the
     same every time.
     """
-    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    parts = task.instance.num_parts
     left_s = min(LONGEST_S, 1e-3 * (AT_LEAST_MS + MS_PER_PART * parts))
     if task.limits.time_limit_s is not None:
         left_s = min(left_s, SHARE * task.limits.time_limit_s)
@@ -79,7 +79,7 @@ def placers(task: Task) -> tuple[str, ...]:
 
 def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
     """All placers of the task's objective, with the seconds that each is likely to take."""
-    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    parts = task.instance.num_parts
     costs = start_costs(task.semantics.objective)
     likely = [(name, likely_s(cost, parts)) for name, cost in costs.items()]
     return tuple(sorted(likely, key=lambda each: each[1]))
@@ -88,9 +88,9 @@ def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
 def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) -> Iterator[Start]:
     """The feasible plans of the task's incumbent and of the named methods, each as it is found.
 
-    A method that does not do the task's class of plans is asked for a narrower class: a chain is
+    A method that does not do the task's class of plans runs for a narrower class: a chain is
     convex, and is a plan of any kind; a plan without replicas is one of those with them. Methods
-    that do not apply at all are passed over. No method is asked when the share of the task's time
+    that do not apply at all are passed over. No method runs when the share of the task's time
     is over. One that fails costs its plan: a warning, and a sentence among the `faults`.
     """
     limit_s = task.limits.time_limit_s
@@ -111,13 +111,13 @@ def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) 
 def best_start(
     task: Task, methods: Iterable[str] = (), faults: list[str] | None = None
 ) -> Start | None:
-    """The best of `starts`, of equal ones the first, or None."""
+    """The best of `starts`, the first one if several tie, or None."""
     return min(starts(task, methods, faults), key=lambda start: start.value_ns, default=None)
 
 
 def _plan_by(name: str, task: Task, faults: list[str] | None) -> Plan | None:
     """The plan of a method, if it has one and does not fail."""
-    method = find_method(name)
+    method = METHODS[name]
     try:
         return method.outcome(task, method.params()).plan
     except WrongOutcome as error:
@@ -147,7 +147,7 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
 
 def task_for(task: Task, name: str) -> Task | None:
     """The task, or a narrower class of plans or simpler rules that the method supports; or None."""
-    asked, method = task.semantics, find_method(name)
+    asked, method = task.semantics, METHODS[name]
     narrower = [asked]
     if isinstance(asked, LoadSemantics):
         nested = PLAN_CLASSES[PLAN_CLASSES.index(asked.plans) :: -1]

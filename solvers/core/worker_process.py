@@ -45,16 +45,9 @@ _may_start_processes = True
 class WorkerProcess:
     """A process that runs ``serve(pipe, *args)`` and ends with it, or with its parent.
 
-    Parameters
-    ----------
-    serve : callable
-        A function of a module (it is pickled by name).
-    args : tuple
-        What it gets besides its end of the pipe; can be pickled.
-    alone : bool
-        Whether it may start processes of its own (`may_start_processes`).
-    copied : bool
-        Whether it may be a copy of this process, where that is safe (`has_one_thread`).
+    `serve` is pickled by name. It may start processes of its own if `alone`
+    (`may_start_processes`), and be a copy of this process if `copied`, where that is safe
+    (`has_one_thread`).
     """
 
     def __init__(
@@ -94,10 +87,10 @@ class WorkerProcess:
             raise
 
     def _send(self, serve: Callable[..., None], args: tuple[Any, ...], alone: bool) -> None:
-        """What a new interpreter has to be told."""
+        """What a new interpreter gets first."""
         from placegap.solvers.core.registry import METHODS  # which brings NumPy and pydantic
 
-        # where it has died, reading from the pipe tells so
+        # where it has died, reading from the pipe shows that
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.pipe.send(sys.path)
             self.pipe.send((os.getpid(), alone, METHODS.outside()))
@@ -226,7 +219,7 @@ def _die_with_parent(pipe: Connection, parent: int) -> None:
 
     threading.Thread(target=watch, daemon=True).start()
     end_with_parent()
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # it died before
         os._exit(1)
 
 

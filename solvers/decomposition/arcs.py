@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from placegap.formulations.shared.devices import Classes, identical_devices
-from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.times import bare_lengths, path_bounds, windows
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
@@ -47,7 +46,7 @@ class Arc:
     #: for.
     steps: int = 0
     undecided: int = 0
-    #: More jobs would not tell more.
+    #: More jobs would find nothing more.
     final: bool = False
     #: ticket, kind: Its job, while there is one, and what that job (or the last one) is: "lp" or
     #: "cp".
@@ -81,7 +80,7 @@ class Use:
 
 @dataclass(eq=False)
 class ArcTable:
-    """All arcs of an instance's sections, made as they are asked for."""
+    """All arcs of an instance's sections, made when they are needed."""
 
     instance: Instance
     semantics: Makespan
@@ -92,14 +91,10 @@ class ArcTable:
         """Devices that may be swapped."""
         return identical_devices(self.instance)
 
-    @cached_property
-    def possible(self) -> Flags:
-        """The devices of each op, which members of its group outside a section decide, too."""
-        return possible_devices(self.instance)
-
     def uses(self, section: Section) -> list[list[Use]]:
         """The arcs of a section by the devices of entry (rows) and exit (columns)."""
-        key = _key(self.instance, section, self.possible)
+        # members of its group outside of a section decide on an op's devices, too
+        key = _key(self.instance, section, self.instance.arrays.able)
         exact = section.num_inner == 0
         if exact:
             lengths = bare_lengths(self.instance, section, self.semantics)
@@ -203,7 +198,7 @@ class Chain:
         return ahead, back[::-1]
 
     def shortest(self, lengths: Lengths) -> tuple[int, list[Use]]:
-        """Length and arcs of a shortest path; of equal ones, that of the lowest devices."""
+        """Length and arcs of a shortest path; if several tie, that of the lowest devices."""
         ahead, back = self.distances(lengths)
         total = int((ahead[0] + back[0]).min())
         at, path = int((ahead[0] + back[0]).argmin()), []

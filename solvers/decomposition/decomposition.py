@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
+from placegap.formulations.shared.times import LARGEST_HORIZON_NS
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.sections import (
@@ -31,7 +31,6 @@ from placegap.instances.problem.sections import (
     choose_chain,
     cuts,
     intervals,
-    memory_is_slack,
     sections_between,
 )
 from placegap.instances.referee.simulate import simulate
@@ -67,21 +66,21 @@ if TYPE_CHECKING:  # CP-SAT brings pandas, which take half a second; many graphs
     from placegap.solvers.core.back_ends.cp_sat import Answer
 
 LP_FROM = 40
-"""Sections of so many inner ops get the LP first: CP-SAT proves most smaller ones in a second."""
+"""Inner ops from which sections get the LP first: CP-SAT proves most smaller ones in a second."""
 
 MOST_INNER = 100
 """Sections with more ops between their ends are not solved by themselves."""
 
 
 PATIENCE = 10
-"""With a time limit, runs of annealing may be so many times longer than by default."""
+"""With a time limit, runs of annealing may be this many times longer than by default."""
 
 PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
 """Annealing gets a share of the time that is left. CP-SAT on the whole graph rarely closes models
 of more parts than this, and annealing has the larger share beside them, all beside none."""
 
 SECTIONS_SHARE = 1 / 3
-"""Where some section is too large, those that are not get so much of the time that is left, and so
+"""Where some section is too large, those that are not get this share of the time left, and so
 do intervals: what is left open is left to annealing and the whole model. Where memory binds, so do
 sections by themselves, and each packing."""
 
@@ -95,7 +94,7 @@ PARTS_PER_S = 20_000
 """A model that would take longer to build and to presolve than there is time is not built."""
 
 MOST_STARTS, NEAR = 4, 1.03
-"""Annealing begins at so many plans, whose values are at most so many times the best one's."""
+"""Plans at which annealing begins, and how many times the best value theirs may be."""
 
 
 class DecompositionParams(ExactParams):
@@ -105,13 +104,13 @@ class DecompositionParams(ExactParams):
     #: With one, and without a time limit, the same plan comes back every time.
     workers: int = Field(default=2, ge=1, le=1024)
     #: Whether what sections leave open is annealed. Without, small whole models have that time,
-    #: which pays where somebody else looks for plans meanwhile.
+    #: which pays where another process looks for plans meanwhile.
     anneal: bool = True
 
 
 def applies(task: Task[Makespan], params: Params) -> str | None:
     """Why the method does not apply, or None."""
-    if serial_horizon_ns(task.instance) > LARGEST_HORIZON_NS:
+    if task.instance.arrays.serial_horizon_ns > LARGEST_HORIZON_NS:
         return "its times sum to more than 2**59 ns"
     return None
 
@@ -192,7 +191,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
         while _anneal(search, 1.0) and search.clock.left_s is not None:
             pass
         return
-    tiles, exact = tiling(search.table, sections), memory_is_slack(instance)
+    tiles, exact = tiling(search.table, sections), instance.arrays.memory_is_slack
     chains, large = [tiles], any(_too_large(section) for section in sections)
 
     def join() -> None:
@@ -255,7 +254,7 @@ def _intervals(search: SectionSearch) -> list[Interval]:
 def _limit(search: SectionSearch) -> int:
     """Longer plans are of no interest."""
     if search.value_ns is None:
-        return serial_horizon_ns(search.task.instance)
+        return search.task.instance.arrays.serial_horizon_ns
     return search.value_ns
 
 
@@ -436,9 +435,9 @@ def _learn(search: SectionSearch, found: Answer) -> None:
     search.faults += found.faults
     search.note = {
         "refused": found.reason,
-        "fault": f"{SOLVER} contradicts a known plan, and is not believed",
+        "fault": f"{SOLVER} contradicts a known plan; its result is discarded",
         "time_limit": f"time limit of {search.task.limits.named_s:g} s reached",
-        "unknown": f"{SOLVER} stopped by itself after {found.seconds:.1f} s without saying why",
+        "unknown": f"{SOLVER} stopped by itself after {found.seconds:.1f} s, without a reason",
     }.get(found.ending, "")
     proof = PROOFS.index("cp-sat")
     if found.infeasible and search.value_ns is None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.bounds.labels.layer_labels import LayerPath
-from placegap.solvers.bounds.labels.layer_options import LayerTable
-from placegap.solvers.bounds.labels.layers_bound import search_layers
-from placegap.solvers.bounds.labels.nested_layers import NestedLayers
+from placegap.solvers.bounds.labels.layers_bound import LayerPath, search_layers
+from placegap.solvers.bounds.labels.nested_layers import LayerTable, NestedLayers
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
@@ -44,16 +41,16 @@ MOST_PATHS = 24
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """A training step's layers where the chain, and the work beside it, take least.
 
-    The labels (`bounds.labels.nested_layers`) hold how long the chain takes forward and back, and
-    what work each device has left when the chain leaves it; they weigh where to change devices, and
-    how often. They hold the bytes of groups, but neither the peak nor the order of transfers: the
-    longest ways to the end go first, and the plan of the shortest schedule that fits counts. A
-    heuristic, for at most 20,000 ops.
+    The labels (`bounds.labels.nested_layers`) weigh where to change devices, and how often, by how
+    long the chain takes forward and back, and by the work that each device has left when the chain
+    leaves it. They include the bytes of groups, but neither what is held at the peak nor the order
+    of transfers: the longest ways to the end go first, and the plan of the shortest schedule that
+    fits counts. A heuristic, for at most 20,000 ops.
     """
     instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
 
     relaxed, _ = relax_memory(instance, semantics)
-    able = possible_placements(relaxed).any(axis=1).all()
+    able = relaxed.arrays.possible.any(axis=1).all()
     windows = work_windows(relaxed) if able else None
     if windows is None:
         return Outcome(message="some op fits on no device, or times are too large")

@@ -57,13 +57,13 @@ Route = Callable[[Lengths], tuple[int, list[Use]]]
 """A path, by the lengths of arcs."""
 
 MOST_PLACED = 300
-"""So many arcs get plans of placers before memory is packed."""
+"""Arcs that get plans of placers before memory is packed."""
 
 SMALL = 20
 """Sections of fewer inner ops are solved at once, not for one horizon after the other."""
 
 FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0
-"""CP-SAT gets so long for an arc at first, and so many times longer whenever it comes back."""
+"""Seconds of CP-SAT for an arc at first, and the factor whenever it comes back."""
 
 HANDICAP = 0.05
 """While an arc is worked on, others are chosen as if its bound rose by this share of it."""
@@ -150,17 +150,10 @@ class SectionSearch(Incumbent):
     ) -> None:
         """Refine the arcs on shortest paths until none is left or a limit is reached.
 
-        Parameters
-        ----------
-        step : callable, optional
-            The next step on an arc, None if there is none; without it, the chain as it is counts.
-        make_plans : callable, optional
-            Called whenever the bound is known anew, to make plans of what is known.
-        guide : callable
-            Lengths by which arcs are chosen.
-        route, shortest : callable, optional
-            The path whose arcs are refined, and that which proves the bound; by default the
-            chain's shortest one.
+        `step` is the next step on an arc, None if there is none. `make_plans` is called whenever
+        the bound is known anew. `guide` has the lengths by which arcs are chosen, on the path
+        `route`; the path `shortest` proves the bound. By default both are the chain's shortest
+        path.
         """
         shortest = shortest or chain.shortest
         while True:
@@ -352,7 +345,7 @@ def expected_table(uses: list[list[Use]]) -> Ints:
 
 
 class Runs(NamedTuple):
-    """A chain, and what memory asks of it."""
+    """A chain, and what memory requires of it."""
 
     chain: Chain
     runs: MemoryRuns
@@ -372,7 +365,7 @@ class Runs(NamedTuple):
 
 
 def runs_of(instance: Instance, chain: Chain) -> Runs | None:
-    """What memory asks of a chain; None if it asks nothing, or the chain is too long."""
+    """What memory requires of a chain; None if nothing, or if the chain is too long."""
     known: dict[int, tuple[Ints, Ints]] = {}
 
     def through(s: int) -> tuple[Ints, Ints]:
@@ -464,12 +457,7 @@ def join(
 ) -> Plan:
     """The plan that runs the plans of the sections one after the other.
 
-    Parameters
-    ----------
-    instance, semantics
-        The whole graph.
-    path : sequence of Use
-        Arcs with plans, or of sections without inner ops, that make up the graph.
+    The path has arcs with plans, or of sections without inner ops, that make up the graph.
     """
     device = [0] * instance.num_ops
     op_times = [(0, 0)] * instance.num_ops

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Literal
 
 from placegap.formulations.shared import devices
-from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.reading.errors import paused_collector
@@ -71,7 +71,7 @@ class SectionAnswer:
     decided: bool = False
     #: Ctrl-C came meanwhile.
     interrupted: bool = False
-    #: What a solver said against a known plan; nothing else here comes from that solve.
+    #: A solver's claim that contradicts a known plan; nothing else here comes from that solve.
     faults: tuple[str, ...] = ()
 
 
@@ -84,7 +84,7 @@ def work(job: Job) -> SectionAnswer:
         start = place(job.instance, job.semantics)
         if start is not None:
             plan, upper = start
-    horizon = serial_horizon_ns(job.instance) if job.horizon_ns is None else job.horizon_ns
+    horizon = job.instance.arrays.serial_horizon_ns if job.horizon_ns is None else job.horizon_ns
     beyond = NO_WAY if job.horizon_ns is None else job.horizon_ns + 1
     if upper is not None and upper <= horizon:
         horizon = upper
@@ -112,7 +112,7 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     where = f"{solver_and_version('highspy')} on {job.instance.name}"
     within = known.upper_ns is not None and known.upper_ns <= horizon
     if found.ending == "infeasible" and within:
-        fault = f"{where}: says infeasible, but a plan of {known.upper_ns} ns is known"
+        fault = f"{where}: reports infeasible, but a plan of {known.upper_ns} ns is known"
         return replace(known, faults=(fault,))
     if found.ending == "infeasible":
         return replace(known, lower_ns=beyond, decided=True)
@@ -171,13 +171,7 @@ def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:
 
 
 class SectionWorkers:
-    """Runs jobs, several at a time.
-
-    Parameters
-    ----------
-    number : int
-        Most processes at a time; 1: this process alone.
-    """
+    """Runs jobs in at most `number` processes at a time; 1: this process alone."""
 
     def __init__(self, number: int) -> None:
         self.number = number if may_start_processes() else 1
@@ -261,7 +255,7 @@ class _Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether it has said that it takes jobs."""
+        """Whether it has reported that it takes jobs."""
         if not self._ready and self.pipe.poll():
             with contextlib.suppress(EOFError, OSError):
                 self._ready = self.pipe.recv() == "ready"
@@ -269,7 +263,7 @@ class _Worker:
 
     def send(self, ticket: int, job: Job) -> None:
         self.ticket, self.job = ticket, job
-        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
             self.pipe.send(job)
 
     def receive(self) -> tuple[int, SectionAnswer | None]:

@@ -57,11 +57,6 @@ class RowStage(NamedTuple):
     replicas: int
 
 
-@kernel(inline="always", allocates=False)
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
 @kernel(allocates=False)
 def border(tables: Tables, crosses: Flags, small: int, large: int) -> int:
     """Mark the edges that cross the border of a stage; what they cost it."""
@@ -176,11 +171,11 @@ def _at_a_glance(
         small_size += s_size
         fast_scratch = max(fast_scratch, f_scratch)
         small_scratch = max(small_scratch, s_scratch)
-    if fast_cost > budget or _ceil(int(small_size), replicas) > memory:
+    if fast_cost > budget or -(-int(small_size) // replicas) > memory:
         return NO
-    if _ceil(int(fast_size), replicas) + fast_scratch <= memory:
+    if -(-int(fast_size) // replicas) + fast_scratch <= memory:
         return YES
-    if small_cost <= budget and _ceil(int(small_size), replicas) + small_scratch <= memory:
+    if small_cost <= budget and -(-int(small_size) // replicas) + small_scratch <= memory:
         return YES
     return UNKNOWN
 
@@ -212,10 +207,14 @@ def fits(
             for at in range(len(size)):
                 total += size[at]
             room = memory - scratch
-            # nobody needs more than the sum of all rows, and the product stays small
+            # more than the sum of all rows is never needed, and the product stays small
             room = total if room > total // replicas else room * replicas
             if name == GREEDY:
-                here = _greedy_fits(cost, size, ptr, budget, int(room))
+                spent = taken = np.int64(0)
+                for i in greedy_rows(cost, size, ptr, int(room)):
+                    spent += cost[i]
+                    taken += size[i]
+                here = YES if spent <= budget and taken <= room else NO
             else:
                 here = can_choose(cost, size, ptr, budget, int(room))
             if here == YES:
@@ -223,14 +222,6 @@ def fits(
             if here == UNKNOWN:
                 answer = UNKNOWN
     return answer
-
-
-@kernel
-def _greedy_fits(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int:
-    for i in greedy_rows(cost, size, ptr, room):
-        budget -= cost[i]
-        room -= size[i]
-    return YES if budget >= 0 and room >= 0 else NO
 
 
 class Setting(NamedTuple):
@@ -281,7 +272,7 @@ def fewest_devices(
     for small in range(rows[0], rows[1] - 1, -1):
         for s in range(top + 1):
             fewest[small, s] = NEVER
-        before = _ceil(tables.work[small], per_device)
+        before = -(-tables.work[small] // per_device)
         if before > k:
             continue
         for large in range(n - 1, small, -1):  # of plans that are alike, one of few stages
@@ -289,7 +280,7 @@ def fewest_devices(
             if behind + before >= k:
                 continue
             work = tables.work[large] - tables.work[small]
-            if behind + before + max(1, _ceil(work, per_device)) > k:
+            if behind + before + max(1, -(-work // per_device)) > k:
                 continue
             if not nests(tables, small, large):
                 continue
@@ -324,8 +315,8 @@ def fewest_devices(
                             high = middle
                         else:
                             low = middle + 1
-                    y = max(_ceil(low + d, d), reach // d + 1)
-                    most = _ceil(top, d)
+                    y = max(-(-(low + d) // d), reach // d + 1)
+                    most = -(-top // d)
                     if y > most or held * y + fixed > setting.memory:
                         continue
                     if count == 0:
@@ -381,7 +372,7 @@ class Decider:
         self._fewest, self._first = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
 
     def decide(self, choice: Choice, limit_ns: int) -> Decision:
-        """Whether some plan takes at most so long per batch; LimitReached if the time is over."""
+        """Whether some plan takes at most `limit_ns` per batch; LimitReached once time is over."""
         for hopes in (True, False):
             hoped = self._fill(choice, limit_ns, hopes=hopes)
             top = self.problem.most_replicas

@@ -10,6 +10,16 @@ Where filling and draining count, all stages have one d and one t, and a batch t
 M + ceil((S - M) / m): M is the longest stage, S the sum of all, and m the microbatches of a
 replica. f grows with both. For an interval of M the least S under its upper end (`least_sums`) is a
 plan, and with the lower end a bound; intervals are halved until no bound is below a plan.
+
+Rows of stages of one d and one t, none longer than a limit, with the least sum of times.
+
+least[I, p] is the least sum of p stages for the layers outside of ideal I. The first of them takes
+J - I for a larger ideal J. It has p microbatches in flight, as all stages have the same d, so what
+it takes is known: the time of its fastest modes that fit. A bisection over the knapsacks of
+`decide` finds it when a sum asks for it, and it is kept for other limits.
+
+placegap's own; a least sum for each limit on the longest is how Alpa makes stages (Zheng et al.,
+OSDI 2022), whose stages have their modes beforehand.
 """
 
 from __future__ import annotations
@@ -22,31 +32,185 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import HybridPipeline, Instance, Plan
-from placegap.instances.problem.integers import NEVER, ceil_div
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.problem.integers import NEVER, NO_WAY, ceil_div
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.instances.referee.hybrid import check_hybrid
-from placegap.solvers.core.clock import LimitReached
+from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Task
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import Incumbent, teller
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
-from placegap.solvers.hybrid.decide import Choice, Decider, Decision, RowStage, best_rows
-from placegap.solvers.hybrid.least_sums import MOST_KEPT, LeastSums, Uniform
+from placegap.solvers.hybrid.decide import (
+    PAIRS,
+    Choice,
+    Decider,
+    Decision,
+    RowStage,
+    StageRows,
+    best_rows,
+    border,
+    fill,
+    fits,
+    nests,
+)
 from placegap.solvers.hybrid.modes import NO, YES
 from placegap.solvers.hybrid.problem import (
     EVERY_MODE,
     HybridProblem,
+    Tables,
     build_problem,
     why_not_hybrid,
 )
 
+MOST_KEPT = 2**24
+"""Times of stages that are kept, 128 MB; 80 layers on 64 devices have 420,000."""
+
+
+class Uniform(NamedTuple):
+    """What all stages have: a tensor degree by number, d, and names of modes to choose from.
+
+    `stages` is their most number; `rate` is the scaled cost of a ns.
+    """
+
+    tensor: int
+    replicas: int
+    names: Ints
+    stages: int
+    rate: int
+
+
+class SumLimits(NamedTuple):
+    """Ns of a stage, ns of all stages together, and bytes of a device."""
+
+    longest: int
+    total: int
+    memory: int
+
+
+class SumRow(NamedTuple):
+    """A row of stages, the first one first, and its times in ns."""
+
+    total: int
+    longest: int
+    stages: tuple[RowStage, ...]
+
+
+@kernel
+def least_sums(
+    tables: Tables,
+    uniform: Uniform,
+    limits: SumLimits,
+    known: Ints,
+    least: Ints,
+    after: Ints,
+    rows: tuple[int, int],
+) -> None:
+    """Fill rows of the table of least sums, from the first down to the second, and the ideals
+    after the first stage of each entry.
+
+    ``known[I, J, p]`` is the time of a stage, or -2 - x where it is known to be above x. Modes that
+    cannot be decided count as fitting, so that no sum is too large.
+    """
+    n, q, d, rate = len(tables.members), uniform.tensor, uniform.replicas, uniform.rate
+    stage = StageRows(
+        np.zeros(tables.inside.shape[1] + 1, np.int64),
+        np.zeros(len(tables.cost), np.int64),
+        np.zeros(len(tables.cost), np.int64),
+        np.zeros(len(tables.tail), np.bool_),
+    )
+    for small in range(rows[0], rows[1] - 1, -1):
+        for p in range(uniform.stages + 1):
+            least[small, p] = NEVER
+        before = (tables.least_cost[q, small] + (d - 1) * tables.least_sync[q, small]) // rate
+        most = uniform.stages - -(-before // max(1, limits.longest))
+        for large in range(n - 1, small, -1):  # of rows that are alike, one of long first stages
+            cost = tables.least_cost[q, large] - tables.least_cost[q, small]
+            cost += (d - 1) * (tables.least_sync[q, large] - tables.least_sync[q, small])
+            low = -(-cost // rate)
+            if low > limits.longest or tables.unable[q, large] > tables.unable[q, small]:
+                continue
+            if not nests(tables, small, large):
+                continue
+            held = tables.least_held[q, large] - tables.least_held[q, small]
+            fixed = tables.least_fixed[q, large] - tables.least_fixed[q, small]
+            count = base = 0
+            for p in range(1, most + 1):  # with more in flight, it takes no less
+                if held * p + fixed > limits.memory:
+                    break
+                time = known[small, large, p]
+                low = max(low, time if time >= 0 else -1 - time)
+                if low > limits.longest:
+                    break
+                rest = least[large, p - 1]
+                if rest == NEVER or rest + low + before > limits.total:
+                    continue
+                if time < 0:
+                    if count == 0:
+                        base = border(tables, stage.crosses, small, large)
+                        count = fill(tables, stage, q, small, large)
+                        low = max(low, -(-(cost + base) // rate))
+                    high, ask = limits.longest + 1, low
+                    while low < high:  # the first one is often the answer
+                        bounds = (ask * rate - base, limits.memory)
+                        if fits(tables, stage, count, uniform.names, d, p, bounds) == NO:
+                            low = ask + 1
+                        else:
+                            high = ask
+                        ask = (low + high) // 2
+                    known[small, large, p] = low if low <= limits.longest else -1 - low
+                    if low > limits.longest:
+                        break
+                if rest + low + before <= limits.total and rest + low < least[small, p]:
+                    least[small, p], after[small, p] = rest + low, large
+
+
+class LeastSums:
+    """Answers for limit after limit; the times of stages are kept."""
+
+    def __init__(self, problem: HybridProblem, uniform: Uniform, clock: Clock) -> None:
+        self.problem, self.uniform, self.clock = problem, uniform, clock
+        n = len(problem.tables.members)
+        self._known = np.full((n, n, uniform.stages + 1), -1)
+        self._least = np.full((n, uniform.stages + 1), NEVER)
+        self._after = np.zeros((n, uniform.stages + 1), np.int64)
+
+    def within(self, longest_ns: int, total_ns: int) -> SumRow | None:
+        """The row of least sum, none of it longer, or None if no such row takes so little."""
+        n, tables = len(self._least), self.problem.tables
+        # no stage costs more than NO_WAY, and each edge is in two stages
+        most = min(total_ns, 2 * NO_WAY)
+        limits = SumLimits(min(longest_ns, NO_WAY), most, self.problem.memory)
+        self._least[n - 1] = NEVER
+        self._least[n - 1, 0] = 0
+        step = max(1, PAIRS // (n * self.uniform.stages))
+        for last in range(n - 2, -1, -step):
+            self.clock.check()
+            rows = last, max(0, last - step + 1)
+            least_sums(tables, self.uniform, limits, self._known, self._least, self._after, rows)
+        p = int(self._least[0].argmin())
+        total = int(self._least[0, p])
+        if total == NEVER:
+            return None
+        stages, longest, at = list[RowStage](), 0, 0
+        for left in range(p, 0, -1):
+            after = int(self._after[at, left])
+            longest = max(longest, int(self._known[at, after, left]))
+            stages.append(RowStage(at, after, self.uniform.tensor, self.uniform.replicas))
+            at = after
+        return SumRow(total, longest, tuple(stages))
+
+
 CLOSE = 1e-3
-"""Gap at which value - 1 is asked for: the plans of two decisions that are closer are often one."""
+"""Gap at which value - 1 is tried: the plans of two decisions that are closer are often one."""
 
 
 FIRST_STEP = 16
 """Part of the bound by which the first limit is above it: optima are 3 to 30 % above the work."""
+
+
+NAME = "hybrid-cuts"
 
 
 class HybridCutsParams(ExactParams):
@@ -61,7 +225,7 @@ def applies(task: Task[HybridPipeline], params: HybridCutsParams) -> str | None:
     return why_not_hybrid(task.instance, task.semantics)
 
 
-@method("hybrid-cuts", objectives=("hybrid_pipeline",), claim="exact", applies=applies)
+@method(NAME, objectives=("hybrid_pipeline",), claim="exact", applies=applies)
 def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     """DP over ideals and replicas, modes by knapsacks, for limit after limit."""
     instance, semantics = task.instance, task.semantics
@@ -78,14 +242,14 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     if search.plan is None:
         infeasible = search.proven_infeasible
         return Outcome(
-            bound=no_plan() if infeasible else Bound(search.low, "hybrid-cuts", ""),
+            bound=no_plan() if infeasible else Bound(search.bound_ns, NAME, ""),
             details=details,
             message="no row of stages fits the memory" if infeasible else search.why,
         )
     return Outcome(
         plan=search.plan,
-        claim_ns=search.high,
-        bound=Bound(search.low, "hybrid-cuts"),
+        claim_ns=search.value_ns,
+        bound=Bound(search.bound_ns, NAME),
         details=details,
         message=search.why,
     )
@@ -131,8 +295,8 @@ def choices(
             yield from (Choice(tensors[q : q + 1], own, names) for own in degrees)
 
 
-class _Search:
-    """The bracket: no plan is below `low`, and `plan` has the value `high`."""
+class _Search(Incumbent):
+    """Closes the bound and the value in, choice after choice."""
 
     def __init__(
         self, task: Task[HybridPipeline], problem: HybridProblem, rule: Ints | None = None
@@ -140,18 +304,17 @@ class _Search:
         self.task, self.problem, self.rule = task, problem, rule
         self.clock = task.limits.clock()
         self.decider = Decider(problem, self.clock)
-        self.low = max(task.floor_ns, problem.work_bound_ns)
-        self.plan: Plan | None = None
-        self.high = ceil_div(problem.largest, problem.scale)  # any plan is within
-        if task.starts:
-            self.plan, self.high = task.starts[0]
-        self.adopted, self.reached = False, self.low
+        plan, value_ns = task.starts[0] if task.starts else (None, None)
+        least = Bound(max(task.floor_ns, problem.work_bound_ns), NAME)
+        tell = teller(task.instance, task.semantics, NAME)
+        super().__init__(plan=plan, value_ns=value_ns, bound=least, on_news=tell)
+        self.adopted, self.reached = False, least.ns
         self.decisions, self.why, self.proven_infeasible = 0, "", False
 
     def close(self) -> None:
         """Bring every choice's bound up to the value, or stop at a limit."""
         all_choices = choices(self.problem, self.task.semantics, self.rule)
-        open_ = [(choice, self.low) for choice in all_choices]
+        open_ = [(choice, self.bound_ns) for choice in all_choices]
         proven = list[int]()
         undecided = False
         for at, (choice, low) in enumerate(open_):
@@ -164,11 +327,11 @@ class _Search:
                 break
             undecided |= not known
             proven.append(low)
-        if self.plan is None:
+        if self.value_ns is None:
             self.proven_infeasible = not undecided
-            self.low = min(proven, default=self.low)
         else:
-            self.low = min([self.high, *proven]) if undecided else self.high
+            proven = [self.value_ns, *(proven if undecided else ())]
+        self.prove(Bound(min(proven, default=0), NAME))
         if undecided and not self.why:
             self.why = self._why_undecided()
 
@@ -181,11 +344,12 @@ class _Search:
         """Nothing of this choice is below the number returned; whether all was decided.
 
         Limits grow from below until there is a plan, as decisions take longer at high ones; then
-        they halve what is left. Beside a plan of another choice, everything below it is asked for
+        they halve what is left. Beside a plan of another choice, everything below it is tried
         first: one no, and the choice is done. Where a plan takes more than its limit, as costs are
         rounded down, the limit stays open, and limits below it are decided.
         """
-        most = self.high if self.plan is None else self.high - 1
+        largest = ceil_div(self.problem.largest, self.problem.scale)  # any plan is within
+        most = largest if self.value_ns is None else self.value_ns - 1
         step = max(1, low // FIRST_STEP)
         ask = most if self.adopted else min(most, low + step)
         known = True
@@ -232,16 +396,10 @@ class _Search:
                 return None
             rows.append(own)
         plan = as_plan(self.task.instance, problem, stages, rows[::-1])
-        verdict = evaluate(self.task.instance, plan, self.task.semantics)
-        assert verdict.feasible, verdict.violations
-        value_ns = verdict.value_ns
-        assert value_ns is not None
+        value_ns = feasible_ns(self.task.instance, plan, self.task.semantics)
+        assert value_ns is not None, plan
         assert value_ns <= claim_ns or problem.rounded, (value_ns, claim_ns)
-        if self.plan is None or value_ns < self.high:
-            self.plan, self.high, self.adopted = plan, value_ns, True
-            tell(
-                self.task.instance, self.task.semantics, "hybrid-cuts", value_ns=value_ns, plan=plan
-            )
+        self.adopted |= self.improve(value_ns, plan)
         return value_ns
 
 
@@ -263,12 +421,10 @@ class _FilledSearch(_Search):
     @property
     def below(self) -> int:
         """Plans below this are looked for."""
-        return min(self.high, self.doubt + 1)
+        return min(NEVER if self.value_ns is None else self.value_ns, self.doubt + 1)
 
     def close(self) -> None:
         """Bring every choice's bound up to the value, the most promising first."""
-        if self.plan is None:
-            self.high = NEVER
         todo = sorted(self._fillings(), key=lambda each: each.bound)
         undecided = list[int]()
         if any(self._is_large(each) for each in todo):
@@ -283,9 +439,10 @@ class _FilledSearch(_Search):
                 self.why = str(stop) or "interrupted"
                 undecided += [self.reached, *(each.bound for each in todo[at + 1 :])]
                 break
-        self.proven_infeasible = self.plan is None and not undecided
-        self.low = max(self.low, min([self.high, *undecided]))
-        if self.low < self.high and not self.why:
+        self.proven_infeasible = self.value_ns is None and not undecided
+        known = undecided if self.value_ns is None else [self.value_ns, *undecided]
+        self.prove(Bound(min(known, default=0), NAME))
+        if self.bound_ns != self.value_ns and not self.why:
             self.why = self._why_undecided()
 
     def _fillings(self) -> Iterator[_Filling]:
@@ -312,10 +469,9 @@ class _FilledSearch(_Search):
         full = _Search(replace(self.task, semantics=rules, starts=()), self.problem, self.rule)
         full.clock = self.clock
         full.close()
-        self.low, self.decisions = full.low, full.decisions
-        verdict = full.plan and evaluate(self.task.instance, full.plan, self.task.semantics)
-        if verdict and verdict.value_ns is not None and verdict.value_ns < self.high:
-            self.plan, self.high = full.plan, verdict.value_ns
+        self.decisions = full.decisions
+        self.prove(full.bound)
+        self.offer_plan(self.task, full.plan)
 
     def _explore(self, filling: _Filling) -> Iterator[int]:
         """Bounds of what stays undecided; at the end all else is no better than the plan.
@@ -325,7 +481,7 @@ class _FilledSearch(_Search):
         _, least, turns, uniform = filling
         if self._is_large(filling):
             self.why = "there are too many stages to keep the times of all"
-            yield max(self.low, filling.bound)
+            yield max(self.bound_ns, filling.bound)
             return
         sums = LeastSums(self.problem, uniform, self.clock)
         low, top = ceil_div(least, uniform.stages), ceil_div(self.problem.largest, uniform.rate)
@@ -361,7 +517,7 @@ class _FilledSearch(_Search):
 
 
 def _filled_ns(longest: int, total: int, turns: int) -> int:
-    """A batch whose stages take so long at most, and so long together or more."""
+    """A batch, by the longest time of its stages and the least time of all together."""
     return longest + ceil_div(max(0, total - longest), turns)
 
 

@@ -27,11 +27,7 @@ MARGIN = 1e-9
 def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int:
     """Whether one row of each item fits both limits: `NO`, `YES`, or `UNKNOWN`.
 
-    Parameters
-    ----------
-    cost, size : (r,) int64
-    ptr : (n + 1,) int64
-        Rows of item i are ``ptr[i]`` to ``ptr[i + 1] - 1``, at least one.
+    Rows of item i are ``ptr[i]`` to ``ptr[i + 1] - 1``, at least one.
     """
     n = len(ptr) - 1
     fast, small = np.empty(n, np.int64), np.empty(n, np.int64)

@@ -34,7 +34,7 @@ MOST_GROUPS = 8
 """Groups of calls that pay different arriving tensors: each has its own table of ways."""
 
 MOST_LINKED = 64
-"""Labels that a linked call may follow; more are merged into so many that are no worse."""
+"""Labels that a linked call may follow; more are merged into this many that are no worse."""
 
 HOST, ONGOING = -1, -1
 """Start of a label whose bottleneck is on a host; way of a label whose call goes on."""
@@ -87,24 +87,11 @@ class Row:
 def best_row(
     spine: Spine, room: int, most_calls: int, limit_ns: int = NEVER, clock: Clock | None = None
 ) -> Row:
-    """The least latency that a spine allows, among rows of at most `limit_ns`.
+    """The least latency of a spine's rows of at most `limit_ns`; `NEVER` if there is none.
 
-    Parameters
-    ----------
-    room : int
-        Bytes of the largest accelerator.
-    most_calls : int
-        Of all accelerators together.
-    limit_ns : int
-        Latency of a known plan; rows that take longer are cut off, and `NEVER` is what comes back
-        if there is no other.
-    clock : Clock, optional
-        Raises `LimitReached` between two sections.
-
-    Notes
-    -----
-    Sections cost what `options` takes, ideals squared at most; each bottleneck (labels + options)
-    log(labels) per number of calls.
+    `room` are bytes of the largest accelerator; `most_calls` those of all accelerators together.
+    The clock raises `LimitReached` between two sections. Sections cost what `options` takes, ideals
+    squared at most; each bottleneck (labels + options) log(labels) per number of calls.
     """
     search = _Search(spine, room, most_calls, limit_ns)
     for t in range(len(spine.sections)):

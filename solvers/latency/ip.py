@@ -17,7 +17,7 @@ from placegap.instances.problem import LatencySubgraphs
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
-from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Formulation, Start, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
@@ -82,16 +82,18 @@ def run(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Outcome:
     the published form, the bound is the better of the solver's and `chain_bound_ns`, which is in
     the models, too, and which a solver that is stopped early has not got to.
     """
-    began = now_s()
+    clock = task.limits.clock()
     task = with_slices(task)
     if params.model == "mip" and params.form == "as_published":
-        return _run_mip(task, params, None, began)
+        return run_mip(task, _formulation(task, params, None), params.solver, clock)
     chains_ns = chain_bound_ns(task.instance, task.semantics)
     if chains_ns >= NEVER:
         words = "some path of ops fits nowhere"
         return Outcome(bound=no_plan(), message=words)
-    run_model = _run_mip if params.model == "mip" else _run_cp
-    outcome = run_model(task, params, chains_ns, began)
+    if params.model == "mip":
+        outcome = run_mip(task, _formulation(task, params, chains_ns), params.solver, clock)
+    else:
+        outcome = solve_cp(task, params.workers, chains_ns, clock)
     if outcome.proven_infeasible or (outcome.bound_ns or 0) > chains_ns:
         return outcome
     return replace(outcome, bound=Bound(chains_ns, "chains"))
@@ -118,36 +120,16 @@ def _formulation(
     )
 
 
-def _run_mip(
-    task: Task[LatencySubgraphs], params: LatencyIpParams, bound_ns: int | None, began: float
-) -> Outcome:
-    return run_mip(task, _formulation(task, params, bound_ns), params.solver, began)
-
-
-def _run_cp(
-    task: Task[LatencySubgraphs], params: LatencyIpParams, bound_ns: int, began: float
-) -> Outcome:
-    return solve_cp(task, params.workers, bound_ns, began)
-
-
 def solve_cp(
-    task: Task[LatencySubgraphs], workers: int, bound_ns: int, began: float | None = None
+    task: Task[LatencySubgraphs], workers: int, bound_ns: int, clock: Clock | None = None
 ) -> Outcome:
     """Solve the CP-SAT model from the best of the incumbent and `STARTS`.
 
     The better of the solver's plan and the start comes back, the start alone if an interrupt or a
-    lack of memory comes before the solver answers. The bound holds for all plans.
-
-    Parameters
-    ----------
-    workers : int
-        Threads.
-    bound_ns : int
-        A latency that no plan is below; a row of the model.
-    began : float, optional
-        When the time limit began to count, by `clock.now_s`; by default now.
+    lack of memory comes before the solver answers. The bound holds for all plans. `bound_ns` is a
+    row of the model.
     """
-    began = now_s() if began is None else began
+    clock = clock or task.limits.clock()
     settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)
 
     def prepare(start: Start | None) -> LatencyModel:
@@ -159,4 +141,4 @@ def solve_cp(
 
     start = best_start(task, STARTS)
     read_plan = latency_cp.read_plan
-    return search(task, start, prepare, read_plan, lambda _: (0, ""), settings, began)
+    return search(task, start, prepare, read_plan, lambda _: (0, ""), settings, clock)

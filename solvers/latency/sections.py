@@ -145,7 +145,7 @@ def _lists(matrix: Flags) -> tuple[Ints, Ints]:
 
 
 class _Ask(NamedTuple):
-    """What `options` is asked for."""
+    """The arguments of `options`."""
 
     room: int
     first: bool

@@ -179,7 +179,7 @@ def build_spine(
     *,
     speakers_only: bool = False,
 ) -> Spine:
-    """Leave out what lies beside more than so many ops of a longest path; cut at the bottlenecks.
+    """Leave out what lies beside too many ops of a longest path; cut at the bottlenecks.
 
     On request, nodes that another one speaks for are left out, too. Sections of more than
     `MOST_IDEALS` ideals are narrowed to their longest paths: other nodes are left out.
@@ -273,7 +273,7 @@ def _beyond_paths(nodes: Nodes, inner: list[int]) -> list[int]:
 
 
 def most_ideals(count: int) -> int:
-    """How many ideals a section of so many nodes may have: each takes time for every node."""
+    """How many ideals a section may have, by its nodes: each takes time for every node."""
     return MOST_IDEALS * 64**2 // max(64, count) ** 2
 
 
@@ -309,12 +309,12 @@ def absorbed(instance: Instance) -> Ints:
     - A has no inputs from elsewhere, all its tensors go to B, and its time is at most that of its
       tensors; or
     - A has inputs from B only, and its time and its tensors take at most as long as those of B's
-      tensors that nobody but A takes.
+      tensors that only A takes.
 
     Move A from its call to that of B on the same accelerator. No new waiting arises: A waits for
     nothing, or only for B. No call gets longer: B's saves what passes between the two, and A's,
     too. So everything ends as early as before, and memory is the same. Weights and constants are of
-    the first kind; copies, and outputs that nobody takes, of the second.
+    the first kind; copies, and outputs that no op takes, of the second.
     """
     search = _Absorption(instance)
     count = np.bincount(instance.arrays.group)

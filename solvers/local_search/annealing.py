@@ -94,14 +94,8 @@ class Annealing:
     ) -> Iterator[Plan]:
         """The best plan of each of several runs, with random numbers of their own.
 
-        Parameters
-        ----------
-        starts : sequence of (n,) int64
-            Placements that fit into memory; the runs begin with them in turn.
-        moves : int or None
-            Of each run; by default `usual_moves`.
-        limit_s : float or None
-            Seconds of all runs together.
+        Runs begin with the starts in turn, which fit into memory. Each tries `moves` (default:
+        `usual_moves`); `limit_s` is of all runs together.
         """
         began = now_s()
         most = usual_moves(self.walks.instance) if moves is None else moves
@@ -118,20 +112,10 @@ class Annealing:
                 return
 
     def run(self, start: Ints, *, seed: int, moves: int, deadline: float | None = None) -> Plan:
-        """The best plan seen from a placement that fits into memory.
+        """The best plan seen from a placement that fits into memory; after Ctrl-C, too.
 
-        Parameters
-        ----------
-        start : (n,) int64
-        seed, moves : int
-            Random numbers, and how many moves are tried.
-        deadline : float or None
-            By `clock.now_s`; the cooling is fitted to the time that is left, and the result
-            then depends on the machine.
-
-        Notes
-        -----
-        O(n + m) log m per move. Ctrl-C ends it and returns the best plan.
+        The cooling is fitted to the time that is left until `deadline`, by `clock.now_s`; the
+        result then depends on the machine. O(n + m) log m per move.
         """
         walks, rng, pace = self.walks, np.random.default_rng(seed), Pace(deadline)
         walks.state = state = new_state(walks.line, start)
@@ -149,5 +133,5 @@ class Annealing:
 
 def usual_moves(instance: Instance) -> int:
     """How many moves a run takes by default: two seconds' worth, fewer for less than 100 ops."""
-    size = instance.num_ops + len(instance.graph.edges)
+    size = instance.num_parts
     return max(100, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops, MOST_WORK // max(1, size)))

@@ -1,7 +1,7 @@
 """Simulated annealing's cooling: how hot a move is, and how many moves there is time for.
 
 All searches cool alike and ask the clock alike; moves are what differs, and so each has a loop of
-its own around `heat_of` and `limit_of`. A loop that takes its moves as functions would be compiled
+its own around `limit_of`. A loop that takes its moves as functions would be compiled
 anew in every process, because numba keeps no kernel that is given another one.
 """
 
@@ -16,7 +16,7 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.core.clock import now_s
 
 CHUNK_S, FIRST_CHUNK = 0.2, 16
-"""About so long a kernel runs between two looks at the clock, which Ctrl-C waits for; and the moves
+"""Seconds that a kernel runs between two looks at the clock, which Ctrl-C waits for; and the moves
 that are made before anything is known of their time."""
 
 
@@ -31,14 +31,9 @@ class CoolingSteps(NamedTuple):
 
 
 @kernel(nogil=True, allocates=False)
-def heat_of(steps: CoolingSteps, step: int) -> float:
-    """The temperature of one move."""
-    return float(steps.hot * steps.factor ** (step / steps.total))
-
-
-@kernel(nogil=True, allocates=False)
-def limit_of(value: float, heat: float, rng: np.random.Generator) -> float:
+def limit_of(value: float, steps: CoolingSteps, step: int, rng: np.random.Generator) -> float:
     """The largest value that a move may lead to: Metropolis's rule, solved for the value."""
+    heat = steps.hot * steps.factor ** (step / steps.total)
     return float(value - heat * np.log(1.0 - rng.random()))
 
 
@@ -69,7 +64,7 @@ class Pace:
         *,
         fits: bool,
     ) -> Iterator[int]:
-        """Walk for `most` moves; how many were made is told after each chunk.
+        """Walk for `most` moves; how many were made is yielded after each chunk.
 
         Where it `fits`, the cooling ends with the time: fewer moves, all of them sooner cold.
         """

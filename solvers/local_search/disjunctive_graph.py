@@ -27,7 +27,7 @@ PREV, NEXT, MACHINE = 6, 8, 10
 
 COLUMNS = 12
 
-HEAPED, CHANGES, STARTS, SEEDS, HIGHEST, DIRTY = 0, 1, 2, 3, 4, 5
+SEEDS, DIRTY, HEAPED, CHANGES, STARTS, HIGHEST = 0, 1, 2, 3, 4, 5
 """Counters: items in the heap, changes of structure and of starts that can be undone, items whose
 tail may change, the last label at which the structure has changed, items that may start anew."""
 
@@ -92,8 +92,7 @@ class Orders(NamedTuple):
     touched: NDArray[np.int8]
     change: Ints
     old_start: Ints
-    seed: Ints
-    dirty: Ints
+    noted: Ints
     counter: Ints
 
 
@@ -158,8 +157,7 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
         np.zeros(size + 2, np.int8),
         np.empty((6 * MOST_TOUCHED, 6), np.int64),
         np.empty((size + 6 * MOST_TOUCHED, 2), np.int64),
-        np.empty(24 * MOST_TOUCHED, np.int64),
-        np.empty(24 * MOST_TOUCHED, np.int64),
+        np.empty((2, 24 * MOST_TOUCHED), np.int64),
         np.zeros(6, np.int64),
     )
 
@@ -168,11 +166,7 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
 def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> None:
     """Lay out all items in a topological order, and compute their starts and tails.
 
-    Parameters
-    ----------
-    device : (n,) int64
-    sequence : int64 array
-        The ops and the remote transfers; machines work in this order.
+    `sequence` has the ops and the remote transfers; machines work in this order.
     """
     n, k = machines.time_ns.shape
     item, ends = orders.item, orders.ends

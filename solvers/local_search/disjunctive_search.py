@@ -35,8 +35,8 @@ from placegap.solvers.local_search.disjunctive_graph import (
     fill,
     machines_of,
 )
+from placegap.solvers.local_search.list_schedules import contended_lists
 from placegap.solvers.local_search.peak_memory import peak_of, schedule_fits
-from placegap.solvers.local_search.rolling_horizon import contended_lists, rolling_plans
 from placegap.solvers.local_search.walk import (
     MOST_TOGETHER,
     Rooms,
@@ -56,7 +56,7 @@ WINDOW_OPS, MOST_EXITS = 500, 512
 """Ops of a window, and how many items behind it may wait for what is in it."""
 
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
-"""Moves of the first round, at least so many and so many for each op, and how much longer each
+"""Moves of the first round, at least and for each op, and how much longer each
 round is than the one before."""
 
 ENOUGH_PER_OP = 100
@@ -76,10 +76,6 @@ NAME = "disjunctive-search"
 USUAL_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
 """Moves where there is neither a time limit nor a number of steps."""
 
-ROLLING_SHARE, LARGE_ROLLING_SHARE = 0.6, 0.9
-"""Of the time that is left, for plans that are searched while they are built; windows of a large
-graph gain little."""
-
 
 class DisjunctiveSearchParams(Params):
     """Parameters of ``disjunctive-search``."""
@@ -89,7 +85,7 @@ class DisjunctiveSearchParams(Params):
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
     #: Walks side by side, in threads.
     workers: int = Field(default=2, ge=1, le=1024)
-    #: Whether placers are asked for a first plan besides the task's incumbent.
+    #: Whether placers make a first plan besides the task's incumbent.
     start: bool = True
 
 
@@ -122,38 +118,11 @@ def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) ->
             break
     if not found:
         return Outcome(message="no start: none of the fast placers found a plan")
-    message = _roll(task, params, clock, found)
-    if message:
-        return Outcome(best_at_peak(task, found).plan, message=message)
     usual = max(LEAST_MOVES, min(MOST_MOVES, USUAL_PER_OP * instance.num_ops))
     best, plans, message = improve_start(
         task, found, NAME, clock, steps=params.steps, usual=usual, workers=params.workers
     )
     return Outcome(best, message=message, details={"plans": plans})
-
-
-def _roll(
-    task: Task[Makespan], params: DisjunctiveSearchParams, clock: Clock, found: list[Start]
-) -> str:
-    """Add what a horizon finds that rolls along the ops, in its share of the time; a message."""
-    instance, semantics, left_s = task.instance, task.semantics, clock.left_s
-    if instance.num_devices == 1:
-        return ""
-    deadline = None
-    if left_s is not None:
-        is_large = instance.num_ops + len(instance.graph.edges) > LARGEST_WALK
-        deadline = now_s() + (LARGE_ROLLING_SHARE if is_large else ROLLING_SHARE) * left_s
-    best = min(found, key=lambda one: one.value_ns)
-    plans = rolling_plans(
-        instance, semantics, best, deadline=deadline, seed=task.limits.seed, workers=params.workers
-    )
-    try:
-        for start in plans:
-            found.append(start)
-            tell(instance, semantics, NAME, value_ns=start.value_ns, plan=start.plan)
-    except KeyboardInterrupt:
-        return "interrupted"
-    return ""
 
 
 def improve_start(
@@ -166,22 +135,12 @@ def improve_start(
     usual: int,
     workers: int,
 ) -> tuple[Plan, int, str]:
-    """The best plan that `improve` finds from a start until the time is over, as the referee says.
+    """The best plan that `improve` finds from a start until the time is over.
 
-    Parameters
-    ----------
-    task, found
-        The problem, and plans that fit. Where one of them fits at its peak, too, the best of these
-        is the start, and so do all plans after it.
-    by : str
-        The method, for those who listen to its plans.
-    steps, usual : int or None, int
-        Moves of each walk; where neither they nor the clock have a limit, the usual ones.
-
-    Returns
-    -------
-    tuple of (Plan, int, str)
-        The best plan, how many were better than those before, and a message after Ctrl-C.
+    Where one of the plans in `found` fits at its peak, too, the best of these is the start, and so
+    do all plans after it. Walks have `steps` moves; where neither they nor the clock have a limit,
+    `usual`. It returns the plan, how many were better than those before, and a message after
+    Ctrl-C.
     """
     left_s = clock.left_s
     deadline = None if left_s is None else now_s() + left_s
@@ -231,29 +190,12 @@ def improve(
     workers: int = 1,
     at_peak: Instance | None = None,
 ) -> Iterator[Plan]:
-    """Plans that get better, from the best of the given ones on.
+    """Plans with orders, each better than all before it and than all starts.
 
-    Parameters
-    ----------
-    instance, semantics
-        The problem; memory adds up (`sum`).
-    starts : sequence of Plan
-        Plans that do not fit are left out; where none is left, nothing comes.
-    deadline : float or None
-        By `clock.now_s`. What is found then depends on the machine.
-    steps : int or None
-        Moves of each walk. Either limit must be there.
-    seed : int
-        With `steps` alone the plans depend on nothing else.
-    workers : int
-        Walks side by side, in threads.
-    at_peak : Instance or None
-        As in `Task`: plans fit into its memory at their peak. So must the best start.
-
-    Yields
-    ------
-    Plan
-        With orders; each better than all before it and than all starts.
+    Memory adds up (`sum`). Starts that do not fit are left out. There must be a `deadline`, by
+    `clock.now_s`, or a number of `steps` of each walk; with these alone the plans depend on nothing
+    but the seed. `workers` are walks in threads. Plans fit into the memory of `at_peak` at their
+    peak, as in `Task`; so must the best start.
     """
     if deadline is None and steps is None:
         raise ValueError("improve needs a deadline or a number of steps")
@@ -376,15 +318,8 @@ class _Rounds:
 class Search:
     """A schedule that is searched, what it is made of, and the best one of this round.
 
-    Parameters
-    ----------
-    instance, semantics
-        The problem.
-    seed : sequence of int
-        Of the random numbers.
-    at_peak : Instance, optional
-        The best schedule must fit into its memory at its peak, as the first one does; `instance`
-        then has the bytes that are held in any case.
+    With `at_peak` the best schedule must fit into its memory at its peak, as the first one does;
+    `instance` then has the bytes that are held in any case.
     """
 
     def __init__(

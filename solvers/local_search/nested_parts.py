@@ -1,9 +1,10 @@
 """Parts of an instance that are worth moving as a whole: small ones within larger ones.
 
-The colocation groups are merged along the edges that are dearest for the work on both of their
-sides, again and again (agglomerative clustering, as the heavy edges of Karypis and Kumar 1998); and
-each group on its way is a part. So an op of the way back that is colocated with nothing is in a
-part with the op whose output it reads again. Where ops say which module made them, so are modules.
+The colocation groups are merged along the edges that are most expensive for the work on both of
+their sides, again and again (agglomerative clustering, as the heavy edges of Karypis and Kumar
+1998); and each group on its way is a part. So an op of the way back that is colocated with nothing
+is in a part with the op whose output it reads again. Where ops say which module made them, so are
+modules.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import numpy as np
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.mean_costs import flow_of
-from placegap.instances.problem.modules import place_of_ops
 
 SHARE = 8
 """Of all work: no part has more than one such share, unless a single group does."""
@@ -39,7 +39,7 @@ def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list
     arrays = instance.arrays
     _, kind = np.unique(arrays.time_ns, axis=0, return_inverse=True)
     members: list[list[int]] = [[] for _ in order]
-    place, kind = place_of_ops(arrays, order), kind.reshape(-1)
+    place, kind = arrays.place_of_ops(order), kind.reshape(-1)
     for i in arrays.index.topological_order.tolist():
         members[place[i]].append(int(kind[i]))
     looks = [tuple(row) for row in members]
@@ -54,7 +54,7 @@ def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
 
     Single groups are among them. O(m log^2 m) operations for m edges, for at most 200,000 groups.
     """
-    place = place_of_ops(instance.arrays, order)
+    place = instance.arrays.place_of_ops(order)
     merging = _Merging(instance, place)
     if len(order) <= MOST_GROUPS:
         merging.run()

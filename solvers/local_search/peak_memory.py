@@ -24,7 +24,7 @@ from placegap.solvers.local_search.disjunctive_graph import (
 
 
 class Peak(NamedTuple):
-    """Whether the best schedule must fit into memory `at_peak`, and what tells.
+    """Whether the best schedule must fit into memory `at_peak`, and what decides it.
 
     What the ops of an instance hold; the rest is scratch for t tensors, n ops and K devices, and
     `start` and `end` for the times of all items.
@@ -99,29 +99,10 @@ def peak_excess(machines: Machines, peak: Peak, device: Ints, start: Ints, end: 
             held[name * k + a] = 1
             level[a] += peak.shared_bytes[name]
     copy_to(most, level)
-    count = _spans(machines, peak, device, start, end)
-    moment = peak.moment[:count]
-    for at in stable_order(moment):
-        a = peak.at_device[at]
-        level[a] += peak.change[at]
-        most[a] = max(most[a], level[a])
-    excess = 0.0
-    for a in range(k):
-        if most[a] > peak.memory_bytes[a]:
-            excess += (most[a] - peak.memory_bytes[a]) / max(1, peak.memory_bytes[a])
-    return excess
-
-
-@kernel(nogil=True, allocates=False)
-def _spans(machines: Machines, peak: Peak, device: Ints, start: Ints, end: Ints) -> int:
-    """Write when the levels change, twice the time and one more where bytes are taken; how often.
-
-    At one instant ends come before starts, and spans of no length are left out.
-    """
-    n, k = len(device), len(peak.memory_bytes)
+    # when levels change: at one instant ends come before starts, and no span is of no length
     first, last = peak.first, peak.last
     count = 0
-    for i in range(n):
+    for i in range(len(device)):
         if peak.workspace_bytes[i] > 0 and start[i] < end[i]:
             count = _put(peak, count, device[i], start[i], end[i], peak.workspace_bytes[i])
     for t in range(len(peak.tensor_bytes)):
@@ -147,7 +128,16 @@ def _spans(machines: Machines, peak: Peak, device: Ints, start: Ints, end: Ints)
                 if first[at] < last[at]:
                     count = _put(peak, count, a, first[at], last[at], peak.tensor_bytes[t])
                 first[at] = last[at] = -1
-    return count
+    moment = peak.moment[:count]
+    for at in stable_order(moment):
+        a = peak.at_device[at]
+        level[a] += peak.change[at]
+        most[a] = max(most[a], level[a])
+    excess = 0.0
+    for a in range(k):
+        if most[a] > peak.memory_bytes[a]:
+            excess += (most[a] - peak.memory_bytes[a]) / max(1, peak.memory_bytes[a])
+    return excess
 
 
 @kernel(nogil=True, allocates=False)

@@ -95,24 +95,26 @@ def bottom_levels(data: Machines, device: Ints, level: Ints) -> None:
 def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
     """Fill `work` with the times of all items, and return the makespan.
 
-    Parameters
-    ----------
-    device, priority : (n,) int64
-        Of each op. Of those whose inputs are all booked the most urgent is booked next, after
-        the transfers that it needs.
-
-    Notes
-    -----
-    O(n log n + (n + m) s), s the stretches that are looked at or moved for one item.
+    Of the ops whose inputs are all booked the most urgent is booked next, after the transfers that
+    it needs. O(n log n + (n + m) s), for s stretches that are looked at or moved for one item.
     """
     n, k = data.time_ns.shape
     start, end, waiting, heap, rank = work.start, work.end, work.waiting, work.heap, work.rank
-    _make_room(data, device, work)
-    makespan, size = 0, 0
+    makespan, size, first = 0, 0, work.first
     set_all(start, NONE)
+    set_all(first, 0)
+    set_all(work.stretches, 0)
+    for e in range(len(data.producer)):  # each machine has room for all that it may have to do
+        pair = device[data.producer[e]] * k + device[data.consumer[e]]
+        for slot in range(2):
+            if data.channel[pair, slot] >= 0:
+                first[data.channel[pair, slot] + 1] += 1
     for i in range(n):
+        first[device[i] + 1] += 1
         waiting[i] = data.pred_ptr[i + 1] - data.pred_ptr[i]
         rank[i] = -priority[i]  # the heap's first is its least
+    for r in range(len(work.stretches)):
+        first[r + 1] += first[r]
     for i in range(n):
         if waiting[i] == 0:
             size = push(heap, size, rank, i)
@@ -132,9 +134,9 @@ def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
                 length = data.transfer_ns[data.tensor[e], data.link_class[device[u], b]]
                 start[c] = end[u]
                 while one >= 0:  # the first gap that both channels, or the only one, have
-                    first = _first_gap(work, one, start[c], length)
-                    start[c] = first if two < 0 else _first_gap(work, two, first, length)
-                    if start[c] == first:
+                    gap = _first_gap(work, one, start[c], length)
+                    start[c] = gap if two < 0 else _first_gap(work, two, gap, length)
+                    if start[c] == gap:
                         break
                 end[c] = start[c] + length
                 _book(work, one, start[c], length)
@@ -157,25 +159,8 @@ def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
 
 
 @kernel(nogil=True, allocates=False)
-def _make_room(data: Machines, device: Ints, work: Work) -> None:
-    """Nothing is booked, and each machine has room for all that it may have to do."""
-    first, k = work.first, data.time_ns.shape[1]
-    set_all(first, 0)
-    set_all(work.stretches, 0)
-    for i in range(len(device)):
-        first[device[i] + 1] += 1
-    for e in range(len(data.producer)):
-        pair = device[data.producer[e]] * k + device[data.consumer[e]]
-        for slot in range(2):
-            if data.channel[pair, slot] >= 0:
-                first[data.channel[pair, slot] + 1] += 1
-    for r in range(len(work.stretches)):
-        first[r + 1] += first[r]
-
-
-@kernel(nogil=True, allocates=False)
 def _first_gap(work: Work, r: int, ready: int, length: int) -> int:
-    """When a machine first has nothing to do for so long."""
+    """When a machine first has nothing to do for long enough."""
     begin, end, last = work.busy_from, work.busy_to, work.first[r] + work.stretches[r]
     low = _first_ending_after(work, r, ready)
     while low < last and begin[low] < ready + length:

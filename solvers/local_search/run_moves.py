@@ -17,12 +17,11 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
-from placegap.instances.kernels.kernel import copy_to, draw, kernel
-from placegap.instances.problem import Instance, Makespan, Plan, Schedule, memory_rule
+from placegap.instances.kernels.kernel import copy_to, draw, kernel, set_all
+from placegap.instances.problem import Instance, Makespan, Plan, Schedule
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.referee.evaluate import evaluate, feasible_ns
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
@@ -30,7 +29,7 @@ from placegap.solvers.core.progress import Incumbent, teller
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.local_search.cooling import CoolingSteps, Pace, heat_of, limit_of
+from placegap.solvers.local_search.cooling import CoolingSteps, Pace, limit_of
 from placegap.solvers.local_search.disjunctive_graph import Machines, machines_of
 from placegap.solvers.local_search.nested_parts import alike, nested_parts
 from placegap.solvers.local_search.peak_memory import Peak, peak_excess, peak_of
@@ -133,7 +132,7 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
 
 def _overfull(task: Task[Makespan]) -> Start | None:
     """A start whose ops fit with their state alone, if memory counts at its peak."""
-    if memory_rule(task.semantics) == "sum":
+    if task.semantics.memory_rule == "sum":
         return None
     floor, _ = relax_memory(task.instance, task.semantics)
     added = task.semantics.model_copy(update={"memory": "sum"})
@@ -147,10 +146,10 @@ class RunWalks:
         self.instance, self.semantics = instance, semantics
         self.data, self.line = machines_of(instance, semantics), line_of(instance, semantics)
         self.work, self.state = new_work(self.data), new_state(self.line, start)
-        self.peak = peak_of(instance, semantics, at_peak=memory_rule(semantics) == "peak")
+        self.peak = peak_of(instance, semantics, at_peak=semantics.memory_rule == "peak")
 
     def cool(self, pace: Pace, rng: np.random.Generator, most: int) -> Iterator[int]:
-        """One round of at most so many moves, fewer where the time is over before."""
+        """One round of at most `most` moves, fewer where the time is over before."""
 
         def walk(steps: CoolingSteps) -> None:
             anneal_runs(self.data, self.line, self.state, self.peak, self.work, rng, steps)
@@ -204,7 +203,7 @@ class _Search(RunWalks):
         self.judged = int(state.value[1])
 
     def run(self, clock: Clock, steps: int | None, seed: int) -> None:
-        """Anneal for so many moves, or round after round from the same start until time is over."""
+        """Anneal for some moves, or round after round from the same start until time is over."""
         if steps is None and clock.limit_s is None:
             steps = USUAL_STEPS
         longest = max(LEAST_ROUND, ROUND_PER_GROUP * len(self.line.size_bytes))
@@ -257,12 +256,12 @@ class Line(NamedTuple):
 
 
 def line_of(instance: Instance, semantics: Makespan) -> Line:
-    """The order of an instance, and the bytes by which moves are told at once not to fit."""
+    """The order of an instance, and the bytes by which moves are refused at once."""
     arrays = instance.arrays
-    order = group_order(arrays)
-    place = place_of_ops(arrays, order)
+    order = arrays.group_order
+    place = arrays.place_of_ops(order)
     least = (
-        arrays if memory_rule(semantics) == "sum" else relax_memory(instance, semantics)[0].arrays
+        arrays if semantics.memory_rule == "sum" else relax_memory(instance, semantics)[0].arrays
     )
     member_ptr, member = group_by(place, len(order))
     parts = nested_parts(instance, order)
@@ -365,20 +364,36 @@ def anneal_runs(
 ) -> None:
     """Try some moves of a cooling; `peak` looks at the times in `work`."""
     at, trial, value, memory = state.at, state.trial, state.value, state.memory
+    held = state.held
     for step in range(steps.done, steps.done + steps.moves):
         price = memory[1] * steps.hot / HOT
-        limit = limit_of(value[0] + price * memory[0], heat_of(steps, step), rng)
+        limit = limit_of(value[0] + price * memory[0], steps, step, rng)
         copy_to(trial, at)
         copy_to(state.trial_shift, state.shift)
         kind = rng.random()
-        if kind < SHIFT_SHARE:
-            _shift(line, state, rng)
+        if kind < SHIFT_SHARE:  # ops of a run become more or less urgent, all by as much
+            p = draw(rng, len(at))
+            far = 1 + int(rng.exponential(MEAN_SHIFT))
+            by = int(rng.standard_normal() * value[0] * 0.02)
+            for q in range(p, min(p + far, len(at))):
+                for i in line.member[line.member_ptr[q] : line.member_ptr[q + 1]]:
+                    if rng.random() < 0.7:
+                        state.trial_shift[i] += by
         else:
             if kind < SHIFT_SHARE + PARTS_SHARE:
                 _move_parts(line, at, trial, rng)
             else:
                 _move(line, at, trial, rng)
-            if not _changed(line, state):
+            differs, fits = False, True  # places that cannot follow stay
+            set_all(held, 0)
+            for q in range(len(at)):
+                if not line.able[q, trial[q]]:
+                    trial[q] = at[q]
+                differs = differs or trial[q] != at[q]
+                held[trial[q]] += line.size_bytes[q]
+            for a in range(len(held)):
+                fits = fits and held[a] <= line.room_bytes[a]
+            if not differs or not fits:
                 continue
         now, excess = time_of(data, line, state, trial, state.trial_shift, work, limit), 0.0
         if peak.at_peak and now <= limit:
@@ -393,37 +408,6 @@ def anneal_runs(
                 copy_to(state.best_shift, state.shift)
         memory[1] *= DEARER if memory[0] > 0.0 else CHEAPER
         memory[1] = min(max(memory[1], LEAST_PRICE), MOST_PRICE)
-
-
-@kernel(nogil=True, allocates=False)
-def _changed(line: Line, state: RunState) -> bool:
-    """Whether the trial is another placement that may fit; places that cannot follow stay."""
-    at, trial, held = state.at, state.trial, state.held
-    differs = False
-    for a in range(len(held)):
-        held[a] = 0
-    for p in range(len(at)):
-        if not line.able[p, trial[p]]:
-            trial[p] = at[p]
-        differs = differs or trial[p] != at[p]
-        held[trial[p]] += line.size_bytes[p]
-    if differs:
-        for a in range(len(held)):
-            if held[a] > line.room_bytes[a]:
-                return False
-    return differs
-
-
-@kernel(nogil=True)
-def _shift(line: Line, state: RunState, rng: np.random.Generator) -> None:
-    """The ops of a run, or some of them, become more or less urgent, all by as much."""
-    p = draw(rng, len(line.size_bytes))
-    far = 1 + int(rng.exponential(MEAN_SHIFT))
-    by = int(rng.standard_normal() * state.value[0] * 0.02)
-    for q in range(p, min(p + far, len(line.size_bytes))):
-        for i in line.member[line.member_ptr[q] : line.member_ptr[q + 1]]:
-            if rng.random() < 0.7:
-                state.trial_shift[i] += by
 
 
 @kernel(nogil=True, allocates=False)

@@ -94,9 +94,9 @@ def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) ->
         _attach(machines, orders, v)
     else:
         for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
-            add_dirty(orders, machines.consumer[machines.succ_edge[at]])
+            note(orders, DIRTY, machines.consumer[machines.succ_edge[at]])
         for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
-            add_seed(orders, machines.producer[machines.pred_edge[at]])
+            note(orders, SEEDS, machines.producer[machines.pred_edge[at]])
     highest = item[v, LABEL]
     orders.counter[HIGHEST] = max(orders.counter[HIGHEST], highest)
 
@@ -113,10 +113,10 @@ def _detach(machines: Machines, orders: Orders, v: int) -> None:
         e = machines.pred_edge[at]
         u = machines.producer[e]
         if device[u] == a:
-            add_seed(orders, u)
+            note(orders, SEEDS, u)
             continue
         c = carrier(machines, e, a)
-        add_seed(orders, c)
+        note(orders, SEEDS, c)
         if machines.per_tensor:  # the tensor stays where another op reads it
             t, shared = machines.tensor[e], False
             for other in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
@@ -127,7 +127,7 @@ def _detach(machines: Machines, orders: Orders, v: int) -> None:
             if shared:
                 continue
         if item[c, MACHINE] >= 0:
-            add_seed(orders, u)
+            note(orders, SEEDS, u)
             remove(orders, c)
     for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
         e = machines.succ_edge[at]
@@ -147,11 +147,11 @@ def _attach(machines: Machines, orders: Orders, v: int) -> None:
         e = machines.pred_edge[at]
         u = machines.producer[e]
         if device[u] == b:
-            add_seed(orders, u)
+            note(orders, SEEDS, u)
             continue
         c = carrier(machines, e, b)
         if item[c, MACHINE] >= 0:
-            add_seed(orders, c)
+            note(orders, SEEDS, c)
             if item[c, LABEL] < item[v, LABEL]:
                 continue
             remove(orders, c)
@@ -160,7 +160,7 @@ def _attach(machines: Machines, orders: Orders, v: int) -> None:
         e = machines.succ_edge[at]
         w = machines.consumer[e]
         if device[w] == b:
-            add_dirty(orders, w)
+            note(orders, DIRTY, w)
             continue
         c = carrier(machines, e, device[w])
         if item[c, MACHINE] >= 0:
@@ -172,10 +172,10 @@ def _attach(machines: Machines, orders: Orders, v: int) -> None:
                 x = machines.consumer[machines.tensor_edge[other]]
                 if device[x] == device[w]:
                     tail = max(tail, item[x, TAIL])
-                    add_dirty(orders, x)
+                    note(orders, DIRTY, x)
                     if item[x, LABEL] < item[first, LABEL]:
                         first = x
-        add_dirty(orders, w)
+        note(orders, DIRTY, w)
         _send(machines, orders, c, v, first, tail)
 
 
@@ -207,7 +207,7 @@ def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail:
             second = item[y, NEXT + slot_of(item, y, two)]
     item[c, START] = ready
     insert(orders, c, item[y, BEFORE])
-    add_seed(orders, u)
+    note(orders, SEEDS, u)
 
 
 @kernel(nogil=True, allocates=False)
@@ -300,9 +300,9 @@ def insert(orders: Orders, x: int, before: int) -> None:
     orders.touched[x] = 1
     link(orders, x, before)
     orders.counter[HIGHEST] = max(orders.counter[HIGHEST], item[x, LABEL])
-    add_seed(orders, x)
+    note(orders, SEEDS, x)
     mark_neighbours(orders, x)
-    add_dirty(orders, x)
+    note(orders, DIRTY, x)
 
 
 @kernel(nogil=True, allocates=False)
@@ -395,9 +395,9 @@ def mark_neighbours(orders: Orders, x: int) -> None:
         if item[x, MACHINE + slot] >= 0:
             p, y = item[x, PREV + slot], item[x, NEXT + slot]
             if p >= 0:
-                add_seed(orders, p)
+                note(orders, SEEDS, p)
             if y >= 0:
-                add_dirty(orders, y)
+                note(orders, DIRTY, y)
 
 
 @kernel(nogil=True, allocates=False)
@@ -409,19 +409,11 @@ def note_start(orders: Orders, x: int) -> None:
 
 
 @kernel(nogil=True, allocates=False)
-def add_seed(orders: Orders, x: int) -> None:
-    """Note an item whose tail a change may change."""
-    at = orders.counter[SEEDS]
-    orders.seed[at] = x
-    orders.counter[SEEDS] = at + 1
-
-
-@kernel(nogil=True, allocates=False)
-def add_dirty(orders: Orders, x: int) -> None:
-    """Note an item that may start at another time after a change."""
-    at = orders.counter[DIRTY]
-    orders.dirty[at] = x
-    orders.counter[DIRTY] = at + 1
+def note(orders: Orders, what: int, x: int) -> None:
+    """Note an item: for `SEEDS` a change may change its tail, for `DIRTY` its start."""
+    at = orders.counter[what]
+    orders.noted[what, at] = x
+    orders.counter[what] = at + 1
 
 
 @kernel(nogil=True, allocates=False)
@@ -474,9 +466,10 @@ def propagate(
     entry counts them; where they are full, the answer is no.
     """
     sign: Any = np.int64(1)  # no literal: `push` is compiled once
-    item = orders.item
+    item, device = orders.item, orders.device
+    n, k = machines.time_ns.shape
     for at in range(orders.counter[DIRTY]):
-        x = orders.dirty[at]
+        x = orders.noted[DIRTY, at]
         if item[x, MACHINE] >= 0:
             push(orders, x, sign)
     orders.counter[DIRTY] = 0
@@ -509,8 +502,28 @@ def propagate(
                 if steps < 0:
                     return False
                 looked += steps
-        if label < last:
-            push_after(machines, orders, x)
+        if label >= last:
+            continue
+        for slot in range(2):
+            y = item[x, NEXT + slot]
+            if y >= 0:
+                push(orders, y, sign)
+        if x < n:
+            for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
+                e = machines.succ_edge[at]
+                w = machines.consumer[e]
+                if device[w] == device[x] or machines.free:
+                    push(orders, w, sign)
+                else:
+                    push(orders, carrier(machines, e, device[w]), sign)
+        elif machines.per_tensor:
+            t, b = divmod(x - n, k)
+            for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+                w = machines.consumer[machines.tensor_edge[at]]
+                if device[w] == b:
+                    push(orders, w, sign)
+        else:
+            push(orders, machines.consumer[x - n], sign)
     return True
 
 
@@ -581,7 +594,7 @@ def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
     item, device = orders.item, orders.device
     first = item[begin, LABEL]
     for at in range(orders.counter[SEEDS]):
-        x = orders.seed[at]
+        x = orders.noted[SEEDS, at]
         if item[x, MACHINE] >= 0:
             push(orders, x, sign)
     while orders.counter[HEAPED] > 0:
@@ -607,34 +620,6 @@ def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
                 push(orders, u, sign)
             else:
                 push(orders, carrier(machines, e, device[x]), sign)
-
-
-@kernel(nogil=True, allocates=False)
-def push_after(machines: Machines, orders: Orders, x: int) -> None:
-    """What follows an item may start at another time."""
-    sign: Any = np.int64(1)  # no literal: `push` is compiled once
-    item, device = orders.item, orders.device
-    n, k = machines.time_ns.shape
-    for slot in range(2):
-        y = item[x, NEXT + slot]
-        if y >= 0:
-            push(orders, y, sign)
-    if x < n:
-        for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
-            e = machines.succ_edge[at]
-            w = machines.consumer[e]
-            if device[w] == device[x] or machines.free:
-                push(orders, w, sign)
-            else:
-                push(orders, carrier(machines, e, device[w]), sign)
-    elif machines.per_tensor:
-        t, b = divmod(x - n, k)
-        for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
-            w = machines.consumer[machines.tensor_edge[at]]
-            if device[w] == b:
-                push(orders, w, sign)
-    else:
-        push(orders, machines.consumer[x - n], sign)
 
 
 @kernel(nogil=True, allocates=False)

@@ -9,7 +9,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.local_search.cooling import CoolingSteps, heat_of, limit_of
+from placegap.solvers.local_search.cooling import CoolingSteps, limit_of
 from placegap.solvers.local_search.disjunctive_graph import (
     AFTER,
     DURATION,
@@ -43,7 +43,7 @@ LARGEST_SET = 64
 
 EXCHANGE_SHARE, EXCHANGE_DRAWS, EXCHANGE_STEPS = 0.1, 12, 4
 """Of moves for which there is no room; ops that are looked at to make room, one after the other,
-and fewer than so many steps apart."""
+and fewer than this many steps apart."""
 
 MOST_MISFITS = 16
 """Schedules in a row that would be the best, but overfill memory at its peak: then it goes back."""
@@ -53,7 +53,7 @@ MOST_TOGETHER = 4096
 
 LOAD_WEIGHT = 0.1
 """What a nanosecond of work or transfer that a move adds counts, spread over all devices, where
-the makespan stays: so ways that nobody waits for are kept short, too."""
+the makespan stays: so ways that delay nothing are kept short, too."""
 
 
 class Rooms(NamedTuple):
@@ -88,7 +88,7 @@ class ScheduleWindow(NamedTuple):
 class Trace(NamedTuple):
     """Where a walk is: ``value`` is (makespan now, least), ``best_...`` the state of the least.
 
-    `saved` (1,) tells whether that state is saved; else it is the current one.
+    `saved` (1,) says whether that state is saved; else it is the current one.
     """
 
     value: Ints
@@ -143,7 +143,7 @@ def walk_on(
                 trace.origin[at] = device[x]
                 move_op(machines, orders, x, to if at < there else origin, early)
                 added += _load(machines, orders, x)
-        allowed = limit_of(float(value[0]), heat_of(steps, step), rng) - LOAD_WEIGHT * added / k
+        allowed = limit_of(float(value[0]), steps, step, rng) - LOAD_WEIGHT * added / k
         if steps.hot <= 0:
             allowed = min(allowed, np.float64(value[0]))
         kept = propagate(machines, orders, window.begin, window.end, int(allowed), window.exits)

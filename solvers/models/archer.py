@@ -82,7 +82,7 @@ def formulation(task: Task[MaxLoad], params: ArcherParams) -> Formulation:
 
 
 def chains(params: Mapping[str, object]) -> Mapping[str, str]:
-    """Plans are chains where nobody asks for others."""
+    """Plans are chains where no option states others."""
     return {"plans": "chain"}
 
 
@@ -145,7 +145,7 @@ def heaviest_unit(units: Units, load: LoadRule) -> int:
     time, weight = units.accelerators.time_ns, units.accelerators.weight_ns
     extra: list[dict[int, int]] = [{} for _ in time]
     for pins, cost in zip(units.pins, weight, strict=True):
-        # of the two dearest pins of a net, each unit takes the one that it is not
+        # of the two most expensive pins of a net, each unit takes the one that it is not
         dear = sorted(pins, key=lambda u: (time[u] != UNSUPPORTED, -time[u], u))[:2]
         for v in pins:
             other = dear[1] if v == dear[0] else dear[0]

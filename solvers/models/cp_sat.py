@@ -6,13 +6,12 @@ import numpy as np
 from pydantic import Field
 
 from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
-from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
+from placegap.formulations.shared.times import LARGEST_HORIZON_NS
 from placegap.instances.problem import Makespan
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS
-from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Params, Start, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
@@ -35,7 +34,7 @@ def applies(task: Task[Makespan], params: Params) -> str | None:
     parts = instance.num_ops * k + len(instance.graph.edges) * k * k
     if parts > MOST_PARTS:
         return f"its model has {parts} ops x devices and edges x device pairs, above {MOST_PARTS}"
-    if serial_horizon_ns(instance) > LARGEST_HORIZON_NS:
+    if instance.arrays.serial_horizon_ns > LARGEST_HORIZON_NS:
         return "its times sum to more than 2**59 ns"
     return None
 
@@ -59,7 +58,7 @@ def run(task: Task[Makespan], params: CpSatParams) -> Outcome:
     (`shared.cp_families.LARGEST_ACTIVITY`). An interrupt (Ctrl-C) ends the search and returns what
     is known by then.
     """
-    began = now_s()
+    clock = task.limits.clock()
     start = best_start(task)
     settings = Settings(params.workers, gap=task.limits.gap, seed=task.limits.seed)
 
@@ -69,7 +68,7 @@ def run(task: Task[Makespan], params: CpSatParams) -> Outcome:
             warm_start(model, simulate(task.instance, start.plan, task.semantics))
         return model
 
-    return search(task, start, prepare, read_plan, _longest_path, settings, began)
+    return search(task, start, prepare, read_plan, _longest_path, settings, clock)
 
 
 def _longest_path(model: MakespanModel) -> tuple[int, str]:

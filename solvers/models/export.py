@@ -53,14 +53,8 @@ def write_model(
 
     Components keep their names: ``x[0,1]`` becomes ``x(0_1)``. Coefficients are written in full, so
     that the file is the model to the last digit. The rows that `shared.families.exclude_overload`
-    adds when a solution exceeds a device's memory by a few bytes are not in it.
-
-    Parameters
-    ----------
-    instance, semantics, method, params, time_limit_s, seed, incumbent
-        As of `solving.run_method`; they decide the plan that the model is built with.
-    path : str or Path
-        Ends in ``.mps`` or ``.lp``, and in ``.gz`` after that if it is to be compressed.
+    adds when a solution exceeds a device's memory by a few bytes are not in it. The path ends in
+    ``.mps`` or ``.lp``, and in ``.gz`` after that if it is to be compressed.
     """
     path = Path(path)
     kind = model_format(path)
@@ -93,7 +87,7 @@ def write_model(
 
 
 def model_format(path: Path) -> Format:
-    """The format that a file name asks for."""
+    """The format of a file name."""
     named = path.with_suffix("") if path.suffix == ".gz" else path
     for kind in get_args(Format):
         if named.suffix.lower() == f".{kind}":

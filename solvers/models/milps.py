@@ -10,12 +10,13 @@ from pydantic import Field
 
 from placegap.formulations import getf, moirai, pesto, throughput_ip
 from placegap.formulations.getf import critical_path_ns
-from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem import LoadSemantics, Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.solvers.core.method import ExactParams, Formulation, Params, Task
+from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
@@ -45,7 +46,7 @@ def moirai_applies(task: Task[Makespan], params: MoiraiParams) -> str | None:
     num_edges = len(instance.graph.edges)
     if num_edges > MOST_EDGES:
         return f"takes at most {MOST_EDGES} edges, not {num_edges}"
-    return why_too_long(serial_horizon_ns(instance)) or why_too_many_rows(
+    return why_too_long(instance.arrays.serial_horizon_ns) or why_too_many_rows(
         moirai.count_rows(instance, params.form, task.semantics, params.symmetry), params.form
     )
 
@@ -111,7 +112,7 @@ def pesto_applies(task: Task[Makespan], params: PestoParams) -> str | None:
     reason = pesto.why_not(task.semantics)
     if reason is not None:
         return f"its model {reason}"
-    reason = why_too_long(serial_horizon_ns(task.instance))
+    reason = why_too_long(task.instance.arrays.serial_horizon_ns)
     if reason is not None:
         return reason
     merge = _merge(task, params)
@@ -244,7 +245,7 @@ def throughput_formulation(task: Task[LoadSemantics], params: ThroughputParams) 
 
 
 def _usual_rules(params: Mapping[str, object]) -> Mapping[str, str]:
-    """The class of plans that its parameter `contiguous` asks for."""
+    """The class of plans that its parameter `contiguous` states."""
     classes = {"no": "any", "convex": "convex", "chain": "chain"}
     asked = classes.get(str(params.get("contiguous", "no")))
     return {} if asked is None else {"plans": asked}
@@ -272,20 +273,13 @@ def _with_plain_start(task: Task[LoadSemantics]) -> Task[LoadSemantics]:
 
     A plan without replicas is one of those with them, and the placers know no other rules.
     """
-    semantics, known = task.semantics, task.incumbent
+    semantics, known = task.semantics, Incumbent()
     plain = MaxLoad(plans=semantics.plans, load=semantics.load)
-    if plain == semantics:
-        return task
-    found = best_start(replace(task, semantics=plain, incumbent=None, starts=()), STARTS)
-    if found is None:
-        return task
-    verdicts = [
-        evaluate(task.instance, plan, semantics) for plan in (known, found.plan) if plan is not None
-    ]
-    values = [verdict.value_ns if verdict.feasible else None for verdict in verdicts]
-    if values[-1] is None or (values[0] is not None and values[0] < values[-1]):
-        return task
-    return replace(task, incumbent=found.plan)
+    if plain != semantics:
+        found = best_start(replace(task, semantics=plain, incumbent=None, starts=()), STARTS)
+        known.offer_plan(task, found and found.plan)
+        known.offer_plan(task, task.incumbent)
+    return task if known.plan is None else replace(task, incumbent=known.plan)
 
 
 ORIGIN = "getf-milp (no device-dependent communication)"

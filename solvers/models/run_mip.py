@@ -21,8 +21,8 @@ from placegap.solvers.core.back_ends.outcome import (
     say_ending,
     say_rest,
 )
-from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Formulation, Limits, Params, Start, Task
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.method import Formulation, Params, Start, Task
 from placegap.solvers.core.progress import is_heard, teller
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.core.starts import best_start
@@ -38,7 +38,7 @@ class MipParams(Params):
 
 
 def run_mip(
-    task: Task, formulation: Formulation, solver: SolverName = "highs", began: float | None = None
+    task: Task, formulation: Formulation, solver: SolverName = "highs", clock: Clock | None = None
 ) -> Outcome:
     """Solve a formulation within the task's limits.
 
@@ -48,46 +48,63 @@ def run_mip(
     memory by what `shared.families.memory_capacity` lets through is excluded, and the search goes
     on.
 
-    What the solver says against a known plan (no plan exists, a bound above its value) or against
-    the rules is a fault: it is named in the outcome, and the solve proves nothing. However the
-    solve ends, ``details["ending"]`` says how, and the message says it in words.
-
-    Parameters
-    ----------
-    began : float, optional
-        When the time limit began to count, by `clock.now_s`; by default now.
+    If the solver contradicts a known plan (no plan exists, a bound above its value) or the rules,
+    the outcome names a fault, and the solve proves nothing. ``details["ending"]`` is how the solve
+    ended, and the message says it in words. `clock` is that of the task's limits.
     """
     require(solver)
-    began = now_s() if began is None else began
-    start = best_start(task, formulation.starts)
-    started = now_s()
+    clock = clock or task.limits.clock()
+    best = start = best_start(task, formulation.starts)
+    started_s, build_s, plan, bound = clock.spent_s, 0.0, None, None
     try:
         model = prepare(formulation, start)
-        built = now_s()
-        found, plan = _search(model, task, formulation, solver, start, began)
+        built_s = clock.spent_s
+        found, plan = _search(model, task, formulation, solver, start, clock)
+        build_s = built_s - started_s + found.hand_off_s
+        bound = bound_ns(found.dual_bound, pyo.value(model.unit_ns), formulation.granularity_ns)
     except KeyboardInterrupt:  # the solver itself returns what it has
-        return _cut_short(MipOutcome("interrupted"), task, solver, start, began)
+        found = MipOutcome("interrupted")
     except MemoryError:
-        return _cut_short(MipOutcome("memory_limit"), task, solver, start, began)
-    said = word(solver, found.solver_version)
-    bound = bound_ns(found.dual_bound, pyo.value(model.unit_ns), formulation.granularity_ns)
-    better, faults = _judge(task, found, plan, bound, start, said)
-    proven = None if bound is None or faults else Bound(bound, solver, said)
-    if found.ending == "infeasible" and not faults:
-        proven = no_plan(said)
-    best = better or start
-    ending: Ending | Literal["fault"] = found.ending
+        found = MipOutcome("memory_limit")
+    said, faults = word(solver, found.solver_version), list[str]()
+    if found.ending == "infeasible" and start is not None:
+        faults.append(f"reports infeasible, but a plan of {start.value_ns} ns is known")
+    if plan is not None:
+        verdict = evaluate(task.instance, plan, task.semantics)
+        if not verdict.feasible or verdict.value_ns is None:
+            reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
+            faults.append(f"has a plan that breaks a rule: {reasons}")
+        elif start is None or verdict.value_ns < start.value_ns:
+            best = Start(plan, verdict.value_ns)
+    if best is not None and bound is not None and bound > best.value_ns:
+        faults.append(f"proves a bound of {bound} ns, but a plan of {best.value_ns} ns is known")
+    ending: Ending | Literal["fault"] = "fault" if faults else found.ending
     if faults:
-        ending, bound = "fault", None
+        bound = None
+    proven = None if bound is None else Bound(bound, solver, said)
+    value, label = best and best.value_ns, LABELS[solver]
+    if ending == "optimal" or (value is not None and value == bound):
+        message = say_rest(value, bound, task.limits, f"solved to {label}'s tolerances")
+    else:
+        is_better = best is not start
+        message = say_ending(
+            ending, label, task.limits, clock.spent_s, start=start is not None, better=is_better
+        )
+    details: dict[str, int | float | str] = {
+        "rows": found.rows,
+        "columns": found.columns,
+        "nodes": found.nodes,
+        "ending": ending,
+    }
+    if found.solver_version:
+        details["solver_version"] = found.solver_version
     return Outcome(
-        plan=None if best is None else best.plan,
-        bound=proven,
-        faults=faults,
-        message=_message(
-            "fault" if faults else found.ending, task, solver, start, best, bound, began
-        ),
-        build_s=built - started + found.hand_off_s,
-        details={**_details(found), "ending": ending},
+        plan=best and best.plan,
+        bound=no_plan(said) if ending == "infeasible" else proven,
+        faults=tuple(f"{said} on {task.instance.name}: {fault}" for fault in faults),
+        message=message,
+        build_s=build_s,
+        details=details,
     )
 
 
@@ -106,12 +123,12 @@ def _search(
     formulation: Formulation,
     solver: SolverName,
     start: Start | None,
-    began: float,
+    clock: Clock,
 ) -> tuple[MipOutcome, Plan | None]:
     """Solve until the plan fits the devices' memory to the byte, or until the solver is stopped."""
     proven, watch = -math.inf, _watch(model, task, formulation)
     while True:
-        limits = _remaining(task.limits, began)
+        limits = task.limits.left(clock)
         found = solve_model(model, limits, solver=solver, warm=start is not None, watch=watch)
         # rows that exclude a plan only raise the optimum: what was proven before stands
         proven = max(proven, -math.inf if found.dual_bound is None else found.dual_bound)
@@ -141,80 +158,6 @@ def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Wa
     return watch
 
 
-def _cut_short(
-    found: MipOutcome, task: Task, solver: SolverName, start: Start | None, began: float
-) -> Outcome:
-    """What is known when even the model could not be built."""
-    return Outcome(
-        plan=None if start is None else start.plan,
-        message=_message(found.ending, task, solver, start, start, None, began),
-        details=_details(found),
-    )
-
-
-def _details(found: MipOutcome) -> dict[str, int | float | str]:
-    details: dict[str, int | float | str] = {
-        "rows": found.rows,
-        "columns": found.columns,
-        "nodes": found.nodes,
-        "ending": found.ending,
-    }
-    if found.solver_version:
-        details["solver_version"] = found.solver_version
-    return details
-
-
-def _remaining(limits: Limits, began: float) -> Limits:
-    if limits.time_limit_s is None:
-        return limits
-    elapsed = now_s() - began
-    return replace(limits, time_limit_s=max(0.0, limits.time_limit_s - elapsed))
-
-
-def _judge(
-    task: Task,
-    found: MipOutcome,
-    plan: Plan | None,
-    bound: int | None,
-    start: Start | None,
-    who: str,
-) -> tuple[Start | None, tuple[str, ...]]:
-    """The solver's plan if it is better than the start, and what the solver got wrong."""
-    faults, better, who = [], None, f"{who} on {task.instance.name}"
-    if found.ending == "infeasible" and start is not None:
-        faults.append(f"{who}: says infeasible, but a plan of {start.value_ns} ns is known")
-    if plan is not None:
-        verdict = evaluate(task.instance, plan, task.semantics)
-        if not verdict.feasible or verdict.value_ns is None:
-            reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
-            faults.append(f"{who}: has a plan that breaks a rule: {reasons}")
-        elif start is None or verdict.value_ns < start.value_ns:
-            better = Start(plan, verdict.value_ns)
-    known = better or start
-    if known is not None and bound is not None and bound > known.value_ns:
-        faults.append(
-            f"{who}: proves a bound of {bound} ns, but a plan of {known.value_ns} ns is known"
-        )
-    return better, tuple(faults)
-
-
-def _message(
-    ending: Ending | Literal["fault"],
-    task: Task,
-    solver: SolverName,
-    start: Start | None,
-    best: Start | None,
-    bound: int | None,
-    began: float,
-) -> str:
-    label, limits = LABELS[solver], task.limits
-    value = None if best is None else best.value_ns
-    if ending == "optimal" or (value is not None and value == bound):
-        return say_rest(value, bound, limits, f"solved to {label}'s tolerances")
-    seconds, better = now_s() - began, best is not None and best is not start
-    return say_ending(ending, label, limits, seconds, start=start is not None, better=better)
-
-
 # ---------------------------------------------------------------------------------------- too large
 
 
@@ -240,7 +183,7 @@ def why_too_long(horizon_ns: int) -> str | None:
 
 
 def why_too_many_rows(rows: int, form: str = "", *, is_lp: bool = False) -> str | None:
-    """Why a model of so many rows is out of reach, or None; `form` says which model it is."""
+    """Why a model with this many rows is out of reach, or None; `form` is which model it is."""
     most = MOST_LP_ROWS if is_lp else MOST_ROWS
     model = f"its model ({form})" if form else "its model"
     return f"{model} would have {rows} rows, more than {most}" if rows > most else None

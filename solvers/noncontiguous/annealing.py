@@ -66,7 +66,7 @@ class _State(NamedTuple):
 
 
 class _Cooling(NamedTuple):
-    """What `anneal` is asked for."""
+    """The arguments of `anneal`."""
 
     moves: int
     hot: float
@@ -87,24 +87,10 @@ def anneal(
 ) -> Ints:
     """The best plan seen, never heavier than the start.
 
-    Parameters
-    ----------
-    start : (b,) int64
-        Devices of the blocks, feasible: every plan seen is.
-    seed, moves : int
-        Random numbers, and how many moves are tried.
-    hot : float
-        Temperature at the beginning, relative to the energy; it falls to `COLD`.
-    power : float
-        p at the beginning.
-    clock : Clock, optional
-        When it is over, the best plan so far is returned; it cools faster where its time is short.
-    doublings : int
-        Groups that move have at most 2^doublings blocks.
-
-    Notes
-    -----
-    O(d) per block that moves, for d nets each: about 2 million moves a second.
+    The start must be feasible: every plan seen is. The temperature falls from `hot`, relative to
+    the energy, to `COLD`; `power` is p at the beginning. Groups that move have at most 2^doublings
+    blocks. When the clock is over, the best plan so far is returned; it cools faster where its time
+    is short. O(d) per block that moves, for d nets each: about 2 million moves a second.
     """
     if problem.num_devices < 2 or moves == 0:
         return start.copy()
@@ -147,16 +133,23 @@ def _anneal(
     count: int,
     part: float,
 ) -> int:
-    """So many moves more, from a part of the way on; the least load seen, its plan in `best`."""
+    """More moves, from a part of the way on; the least load seen, its plan in `best`."""
     energy, p, temperature = 0.0, cooling.power, cooling.hot
     for step in range(done, done + count):
         if (step - done) % STAGE == 0:
-            at = min(1.0, part + (step - done) / cooling.moves)
-            p = cooling.power * GROWTH**at
-            temperature = cooling.hot * (COLD / cooling.hot) ** at
+            done_part = min(1.0, part + (step - done) / cooling.moves)
+            p = cooling.power * GROWTH**done_part
+            temperature = cooling.hot * (COLD / cooling.hot) ** done_part
             energy = _energy(state.load, p)
         v = draw(rng, len(state.device))
-        a, b = int(state.device[v]), _destination(data, state, rng, v)
+        a, pins = int(state.device[v]), data.pins
+        nets = pins.block_ptr[v + 1] - pins.block_ptr[v]
+        if nets == 0 or draw(rng, 4) == 0:  # to any device, else to one that shares a net
+            b = draw(rng, len(state.load))
+        else:
+            e = pins.net[pins.block_ptr[v] + draw(rng, nets)]
+            at = pins.net_ptr[e] + draw(rng, pins.net_ptr[e + 1] - pins.net_ptr[e])
+            b = int(state.device[pins.pin[at]])
         if a == b:
             continue
         group = state.group[: _choose(data, state, rng, v, b, step + 1, cooling.doublings)]
@@ -191,18 +184,6 @@ def _energy(load: Ints, power: float) -> float:
     for k in range(len(load)):
         total += (load[k] / largest) ** power
     return float(np.log(largest) + np.log(total) / power)
-
-
-@kernel(nogil=True, allocates=False)
-def _destination(data: _Data, state: _State, rng: np.random.Generator, v: int) -> int:
-    """A device that shares a net with block v, three times out of four; else any."""
-    pins = data.pins
-    nets = pins.block_ptr[v + 1] - pins.block_ptr[v]
-    if nets == 0 or draw(rng, 4) == 0:
-        return draw(rng, len(state.load))
-    e = pins.net[pins.block_ptr[v] + draw(rng, nets)]
-    at = pins.net_ptr[e] + draw(rng, pins.net_ptr[e + 1] - pins.net_ptr[e])
-    return int(state.device[pins.pin[at]])
 
 
 @kernel(nogil=True, allocates=False)
@@ -283,7 +264,7 @@ SHRINKS = 0.95
 """A level that has more than such a part of the blocks before it is the last one."""
 
 WIDEST = 64
-"""Nets with more pins do not say which blocks belong together."""
+"""Nets with more pins do not show which blocks belong together."""
 
 HOT, WARM = 0.01, 0.002
 """Temperatures on the coarsest level and below."""
@@ -306,21 +287,10 @@ def search_levels(
 ) -> Ints:
     """The best plan seen, (b,), never heavier than the start, unless it is made afresh.
 
-    Parameters
-    ----------
-    start : (b,) int64
-        Devices of the blocks, feasible: every plan seen is.
-    clock : Clock
-        When it is over, the best plan so far is returned.
-    heat : float
-        Factor of the temperatures.
-    afresh : bool
-        Whether blocks of different devices are paired as well, so that the plan's cuts may go: a
-        coarse block is then where the start has most of its work, if all fit there.
-
-    Notes
-    -----
-    O(p log p) for p pins to make the levels, and `MOVES` moves for each block.
+    The start must be feasible: every plan seen is. `heat` is a factor of the temperatures. With
+    `afresh`, blocks of different devices are paired as well, so that the plan's cuts may go: a
+    coarse block is then where the start has most of its work, if all fit there. O(p log p) for p
+    pins to make the levels, and `MOVES` moves for each block.
     """
     rng = np.random.default_rng(seed)
     levels: list[tuple[SplitProblem, Ints]] = []  # problems, and where their blocks go

@@ -164,7 +164,7 @@ class ColumnGeneration:
                 self.upper, self.likely = target, None
 
     def reach(self, clock: Clock, target: int, most: int) -> bool:
-        """Work on one target cell with so many pricings: False if it is refuted.
+        """Work on one target cell with some pricings: False if it is refuted.
 
         Otherwise it is fractionally covered, unless the pricings were too few.
         """
@@ -296,13 +296,6 @@ class CoveringLP:
 
     Its dual prices blocks, minimize sum n_k z_k with z_k >= price(S) for every set S of kind k and
     prices that sum to 1; that is the LP solved here, a row per set.
-
-    Parameters
-    ----------
-    num_blocks : int
-        Blocks to be covered.
-    counts : sequence of int
-        Devices of each kind.
     """
 
     def __init__(self, num_blocks: int, counts: Sequence[int]) -> None:
@@ -323,7 +316,7 @@ class CoveringLP:
         self._highs.addRow(0.0, highspy.kHighsInf, len(columns), columns, values)
 
     def solve(self, limit_s: float | None = None) -> Cover | None:
-        """The optimum over the sets known; None if HiGHS does not find it, in so many seconds."""
+        """The optimum over the sets known; None if HiGHS does not find it in time."""
         if limit_s is not None:  # HiGHS counts the time of all runs
             self._highs.setOptionValue("time_limit", self._highs.getRunTime() + limit_s)
         self._highs.run()
@@ -353,20 +346,9 @@ def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Fl
     found so far are worth at most a level, those nearest to the best prices known. A step is
     measured against each block's first price, so that large prices move further than small ones.
     The projection onto the half spaces is Hildreth's (1957): one after the other, again and again.
-
-    Parameters
-    ----------
-    best : (b,) float
-        Prices that sum to 1.
-    cuts : (m, b) float
-        How often each block is held, all devices together.
-    reach : (b,) float
-        How far each price may move, relative to the others'.
-
-    Returns
-    -------
-    (b,) float
-        Not negative, with sum 1. O(m b) a round; about at the level if the rounds do not suffice.
+    `best` and the result sum to 1. A cut has how often each block is held, all devices together;
+    `reach` is how far each price may move, relative to the others'. O(m b) a round; about at the
+    level if the rounds do not suffice.
     """
     prices = np.maximum(_project(best, cuts, level, reach), 0.0)
     total = prices.sum()

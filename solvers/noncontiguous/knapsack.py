@@ -39,7 +39,7 @@ def elimination_orders(
 ) -> list[tuple[int, ...]]:
     """Greedy orders, those with fewest open nets first; each a permutation of the blocks.
 
-    From a start, the next block is the one that opens least beyond what it closes; of equal ones
+    From a start, the next block is the one that opens least beyond what it closes; ties go to
     the one whose nets have been open longest. The measure is the sum over the steps of
     2^(number of blocks behind that are in open nets, or of open nets if they are fewer).
     O(p log p) per start, for p pins. Once the clock is over, no further start is tried.
@@ -50,14 +50,14 @@ def elimination_orders(
     for start in range(0, num_blocks, -(-num_blocks // starts)):
         if found and clock is not None and clock.left_s == 0.0:
             break
-        order = _greedy(start, pins)
-        found[tuple(order.tolist())] = _cost(order, pins)
+        order, cost = _greedy(start, pins)
+        found[tuple(order.tolist())] = cost
     return sorted(found, key=lambda order: (found[order], order))
 
 
 @kernel
-def _greedy(start: int, pins: NetLists) -> Ints:
-    """The order from a start; the heap may hold old keys of a block, which are passed over."""
+def _greedy(start: int, pins: NetLists) -> tuple[Ints, float]:
+    """The order from a start, and its measure; old keys of blocks in the heap are passed over."""
     net_ptr, pin, block_ptr, net, _ = pins
     num_blocks = len(block_ptr) - 1
     left, opened = sizes_of(net_ptr), np.zeros(len(net_ptr) - 1, np.bool_)
@@ -67,6 +67,8 @@ def _greedy(start: int, pins: NetLists) -> Ints:
     order = np.empty(num_blocks, np.int64)
     waiting = [(growth[start], 0, start)]
     fresh = 0
+    held = np.zeros(num_blocks, np.int64)  # open nets of each block
+    behind, num_open, cost = 0, 0, 0.0
     for at in range(num_blocks):
         v = -1
         while len(waiting) > 0:
@@ -86,6 +88,14 @@ def _greedy(start: int, pins: NetLists) -> Ints:
             left[e] -= 1
             opens = not opened[e]
             opened[e] = True
+            num_open += int(opens)
+            behind += int(held[v] == 0)
+            held[v] += 1
+            if left[e] == 0:
+                num_open -= 1
+                for j in range(net_ptr[e], net_ptr[e + 1]):
+                    held[pin[j]] -= 1
+                    behind -= int(held[pin[j]] == 0)
             if not opens and left[e] != 1:
                 continue
             for j in range(net_ptr[e], net_ptr[e + 1]):
@@ -96,32 +106,8 @@ def _greedy(start: int, pins: NetLists) -> Ints:
                 if since[w] == 0:
                     since[w] = at + 1
                 heapq.heappush(waiting, (growth[w], since[w], w))
-    return order
-
-
-@kernel
-def _cost(order: Ints, pins: NetLists) -> float:
-    net_ptr, pin, block_ptr, net, _ = pins
-    left = sizes_of(net_ptr)
-    held = np.zeros(len(order), np.int64)  # open nets of each block behind
-    waiting, opened, total = 0, 0, 0.0
-    for at in range(len(order)):
-        v = order[at]
-        for i in range(block_ptr[v], block_ptr[v + 1]):
-            e = net[i]
-            size = net_ptr[e + 1] - net_ptr[e]
-            opened += int(left[e] == size)
-            left[e] -= 1
-            waiting += int(held[v] == 0)
-            held[v] += 1
-            if left[e] > 0:
-                continue
-            opened -= 1
-            for j in range(net_ptr[e], net_ptr[e + 1]):
-                held[pin[j]] -= 1
-                waiting -= int(held[pin[j]] == 0)
-        total += 2.0 ** min(waiting, opened, 60)
-    return total
+        cost += 2.0 ** min(behind, num_open, 60)
+    return order, cost
 
 
 OUT, IN, PAID = 0, 1, 2
@@ -182,10 +168,7 @@ def build_frontier(
 ) -> Frontier | None:
     """The DP's moves, or None if there are more than `max_moves`; O(moves) but for nets per block.
 
-    Parameters
-    ----------
-    known : (e,) bool
-        Nets that count; all others are left out.
+    Nets that are not `known` are left out.
     """
     first, last, counts = steps.first.tolist(), steps.last.tolist(), known.tolist()
     slot: dict[int, int] = {}  # of each open net: two bits of the state
@@ -287,24 +270,10 @@ def build_grid(
     num_cells: int,
     spare: int = 0,
 ) -> Grid:
-    """Round a device's loads to cells.
+    """Round a device's loads to cells; O(a d) for a moves, d of them to a state.
 
-    Parameters
-    ----------
-    time_ns : (b,) int64
-        What each block adds to the load.
-    weight_ns : (e,) int64
-        What each net adds that the set cuts.
-    allowed : (b,) bool
-        Blocks that the device may hold.
-    unit_ns, num_cells : int
-        Loads of ``unit_ns * num_cells`` and more are not looked at.
-    spare : int
-        So many cells that count as below 0.
-
-    Notes
-    -----
-    O(a d) for a moves, d of them to a state.
+    `time_ns` is what each block adds to the load, `weight_ns` what each net adds that the set cuts.
+    Loads of ``unit_ns * num_cells`` and more are left out; `spare` cells count as below 0.
     """
     steps = frontier.step
     block = frontier.order[steps]
@@ -421,35 +390,21 @@ def _run(
             previous = t
             if by >= num_cells:
                 continue
+            new, old, step = after[t, by:], before[s, : num_cells - by], np.int32(gain[m])
             if recording:
-                _relax_recording(
-                    after[t, by:], before[s, : num_cells - by], gain[m], choice[row + t, by:], rank
-                )
+                chosen = choice[row + t, by:]
+                for c in range(len(new)):
+                    value = np.int32(old[c] + step)
+                    better = value > new[c]
+                    new[c] = value if better else new[c]
+                    chosen[c] = rank if better else chosen[c]
             else:
-                _relax(after[t, by:], before[s, : num_cells - by], gain[m])
+                for c in range(len(new)):
+                    new[c] = max(new[c], np.int32(old[c] + step))
         row += num_states[i + 1]
         before, after = after, before
     held: Prices = before[0].copy()
     return held
-
-
-@kernel(nogil=True, boundscheck=False, allocates=False)
-def _relax(after: Prices, before: Prices, gain: int) -> None:
-    step = np.int32(gain)
-    for c in range(len(after)):
-        after[c] = max(after[c], np.int32(before[c] + step))
-
-
-@kernel(nogil=True, boundscheck=False, allocates=False)
-def _relax_recording(
-    after: Prices, before: Prices, gain: int, choice: NDArray[np.uint8], rank: int
-) -> None:
-    step = np.int32(gain)
-    for c in range(len(after)):
-        value = np.int32(before[c] + step)
-        better = value > after[c]
-        after[c] = value if better else after[c]
-        choice[c] = rank if better else choice[c]
 
 
 @kernel

@@ -3,12 +3,16 @@
 A start by the ideal DP and exact merging; then column generation for a bound and annealing for
 better plans, in turn, until the gap is small enough, the time is over or nothing more is found. The
 bound may stay below the optimum, however long it runs.
+
+Annealing goes on from the best plan, hotter and cooler by turns. Many blocks are searched on
+coarser problems first (`annealing.search_levels`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -20,22 +24,132 @@ from placegap.instances.problem.explain import explain_infeasible
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Params, Task
-from placegap.solvers.core.progress import teller
+from placegap.solvers.core.progress import Incumbent, teller
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, internal_error, no_plan
 from placegap.solvers.core.starts import best_start
+from placegap.solvers.noncontiguous.annealing import anneal, search_levels
 from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,
     choose_pricer,
     cover_all,
 )
-from placegap.solvers.noncontiguous.partition_search import (
-    KICKS,
-    BestPartition,
-    PartitionSearch,
-)
 from placegap.solvers.noncontiguous.pricing import Pricer
 from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_problem, merge_blocks
+
+
+@dataclass(eq=False, kw_only=True)
+class BestPartition(Incumbent):
+    """The best plan of blocks and ops."""
+
+    #: After merging.
+    problem: SplitProblem
+    #: (n,) int64: Device of each op.
+    devices: Ints
+    #: (b,) int64: Device of each block, in the best plan of the problem's blocks.
+    merged: Ints
+
+    @property
+    def plan_ns(self) -> int:
+        """Value of the best plan: here there is always one."""
+        assert self.value_ns is not None
+        return self.value_ns
+
+    def offer(self, device: Ints) -> None:
+        """Take over a plan of the blocks if it fits and is better."""
+        value_ns = int(self.problem.loads(device).max())
+        if value_ns < self.plan_ns and self.problem.fits(device):
+            self.improve(value_ns)
+            self.merged, self.devices = device.copy(), device[self.problem.block]
+
+
+LARGE = 1_000
+"""Blocks from which on local search begins on coarser problems."""
+
+HEATS = (1.0, 0.3, 3.0)
+"""Factors of the temperatures of searches on levels, one after the other."""
+
+KICKS = 4
+"""Searches from the best plan in each round."""
+
+HEAT = (0.002, 0.008, 0.0005, 0.03)
+"""Temperature that annealing starts with, run by run."""
+
+MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
+"""Most moves of an annealing run: per block, and per second that is left."""
+
+
+class PartitionSearch:
+    """Local search: what is found goes to `progress`."""
+
+    def __init__(self, progress: BestPartition, clock: Clock, moves: int, seed: int) -> None:
+        #: Of the whole search.
+        self.progress, self.clock = progress, clock
+        #: Most moves of an annealing run.
+        self.moves, self.seed = moves, seed
+        self.searches = self.kicks = self.level_searches = 0
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the search begins on coarser problems."""
+        return self.progress.problem.num_blocks > LARGE
+
+    def improve(self, device: Ints, part: float, kicks: int) -> None:
+        """Search coarser problems from a plan if it is large, then from the best one, so often."""
+        self.clock.check()
+        clock = self.clock.part(part)
+        if self.is_large:
+            self.search_levels(device, clock)
+        for _ in range(kicks):
+            if clock.left_s == 0.0:
+                self.clock.check()
+                return
+            if self.progress.is_close:
+                return
+            self.kick(clock)
+
+    def kick(self, clock: Clock) -> None:
+        """Search from the best plan, with another temperature than last time."""
+        if self.is_large:
+            self.search_levels(self.progress.merged, clock)
+        else:
+            self.anneal(self.progress.merged, HEAT[self.kicks % len(HEAT)], clock)
+            self.kicks += 1
+
+    def search_levels(self, device: Ints, clock: Clock) -> None:
+        """Anneal from a plan on coarser problems, then on finer and finer ones.
+
+        By turns the coarse blocks keep the plan's cuts, or are made afresh.
+        """
+        seed = self.next_seed()
+        again, afresh = divmod(self.level_searches, 2)
+        self.level_searches += 1
+        found = search_levels(
+            self.progress.problem,
+            device,
+            seed=seed,
+            clock=clock,
+            heat=HEATS[again % len(HEATS)],
+            afresh=bool(afresh),
+        )
+        self.progress.offer(found)
+
+    def anneal(self, device: Ints, hot: float, clock: Clock) -> None:
+        """Anneal from a plan."""
+        problem, left = self.progress.problem, clock.left_s
+        moves = min(self.moves, MOVES_PER_BLOCK * problem.num_blocks)
+        if left is not None:
+            moves = min(moves, int(MOVES_PER_S * left))
+        device = anneal(
+            problem, device, seed=self.next_seed(), moves=moves, hot=hot, power=40.0, clock=clock
+        )
+        self.progress.offer(device)
+
+    def next_seed(self) -> int:
+        """A seed for each local search."""
+        self.searches += 1
+        return self.seed * 1_000_003 + self.searches
+
 
 GRIDS = (
     (8e6, 400, 4_000),
@@ -66,7 +180,7 @@ PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
 """Moves times cells that a pricing does in a second, at least; of the time left, for each."""
 
 NEAR = 2_000
-"""On all but the finest grid a cell in so many is near enough: rounding costs more than that."""
+"""On coarser grids one cell in this number is near enough: rounding costs more than that."""
 
 FLOOR = "floor"
 """Origin of the bound that the task brought along: its proof is the caller's."""
@@ -95,7 +209,7 @@ def applies(task: Task[MaxLoad], params: Params) -> str | None:
     if semantics.plans != "any":
         return f"its plans are of any kind, not {semantics.plans}"
     if semantics.replicas or semantics.levels == 2:
-        return f"knows no replicas and no servers: not {semantics.label}"
+        return f"does not support replicas or servers, so not {semantics.label}"
     return None
 
 

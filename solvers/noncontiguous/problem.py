@@ -57,10 +57,7 @@ class SplitProblem:
 
     def loads(self, device: Ints) -> Ints:
         """Load of every device, (K,), for the device of each block, as the referee counts it."""
-        return self.joined_ns(*self.parts(device))
-
-    def joined_ns(self, time: Ints, paid: Ints) -> Ints:
-        """Loads of devices, of time and transfers."""
+        time, paid = self.parts(device)
         return np.maximum(time, paid) if self.overlap else time + paid
 
     def parts(self, device: Ints) -> tuple[Ints, Ints]:
@@ -151,7 +148,7 @@ def assemble(
 
 
 def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """Nets of so many pins each, one after the other, (e,) and (p,)."""
+    """Nets with these numbers of pins, one after the other, (e,) and (p,)."""
     net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     block_ptr, at = group_by(pin, num_blocks)
     nets = Nets(net_ptr, pin, block_ptr, np.repeat(np.arange(len(sizes)), sizes)[at], weight_ns)
@@ -212,17 +209,9 @@ def merge_blocks(
 
     make the move harmless, if B runs v and has room for it. The mirrored move, u to A, may serve
     instead. Pairs of devices that a plan below the known value cannot use do not matter. Where
-    transfers overlap with the work, no net makes up for time, and nothing is merged.
+    transfers overlap with the work, no net makes up for time, and nothing is merged. Plans of at
+    least `value_ns` need not survive; `plans` are carried over.
 
-    Parameters
-    ----------
-    value_ns : int
-        Plans of at least this load need not survive.
-    plans : list of (b,) int64
-        Devices of the blocks in feasible plans to carry over.
-
-    Notes
-    -----
     Each merge is exact for the problem that earlier ones left, so their order only decides how far
     it goes. O(b d^2 K^2) for d nets per block, in practice.
     """

@@ -49,7 +49,7 @@ MOST_ORDERS = 120
 
 
 class Judge(Incumbent):
-    """The best chain, and values of chains, each asked once."""
+    """The best chain, and values of chains, each computed once."""
 
     def __init__(
         self,
@@ -375,14 +375,9 @@ LEAST_SPLIT = 0.01
 
 
 class PartSearch:
-    """All chains of S stages on p devices.
+    """All chains of S stages on p devices; `judge` keeps the best plan of all parts.
 
-    Parameters
-    ----------
-    judge : Judge
-        It keeps the best plan of all parts.
-    beside : list of lists of (int, int)
-        How many other microbatches each stage holds (`held_beside`).
+    `beside` is from `held_beside`: how many other microbatches each stage holds.
     """
 
     def __init__(

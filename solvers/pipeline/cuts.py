@@ -6,7 +6,7 @@ are those of the device that is fastest for each pass, its messages those that a
 lies beside: so values are bounds, and exact where devices are alike and tensors skip no stage.
 
 On unlike devices a cut also says how many devices of each kind lie before it (`with_kinds`). So a
-stage knows its device's kind, and its times and memory are exact.
+stage has its device's kind, and its times and memory are exact.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, PipelineIteration
-from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import ideals_as_bits
 
 MOST_PLACES = 300
-"""Where one order of the blocks is all that is tried, stages end at so many places."""
+"""Places at which stages end, where only one order of the blocks is tried."""
 
 MOST_PAIRS = 500_000
 """With more pairs of cuts and kinds, devices are taken for as fast as the fastest."""
@@ -90,7 +89,7 @@ class CutProblem:
         return self.forward_ns + self.backward_ns + self.weight_ns
 
     def held_bytes(self, beside: Sequence[tuple[int, int]]) -> Ints:
-        """Memory of each pair as a stage that holds so many other microbatches (`held_beside`)."""
+        """Memory of each pair as a stage that holds other microbatches (`held_beside`)."""
         others = [begun * self.stash_bytes + waiting * self.kept_bytes for begun, waiting in beside]
         return np.asarray(self.resident_bytes + np.max(others, axis=0), np.int64)
 
@@ -208,7 +207,7 @@ def devices_alike(instance: Instance) -> bool:
 def _before(instance: Instance, block: Ints, count: int) -> list[int]:
     """Blocks that each block needs in its own or an earlier stage, as bits."""
     arrays, index = instance.arrays, instance.arrays.index
-    before, bind = [0] * count, ~exchanged_edges(instance)
+    before, bind = [0] * count, ~instance.arrays.exchanged
     for a, b in zip(index.producer[bind].tolist(), index.consumer[bind].tolist(), strict=True):
         if arrays.backward[a] == arrays.backward[b]:
             x, y = (b, a) if arrays.backward[a] else (a, b)
@@ -301,7 +300,7 @@ class _CutTables(NamedTuple):
 
 def _tensors(instance: Instance, block: Ints, part: Ints) -> _Tensors:
     index = instance.arrays.index
-    sent = ~exchanged_edges(instance)[index.tensor_edge]
+    sent = ~instance.arrays.exchanged[index.tensor_edge]
     readers = index.consumer[index.tensor_edge[sent]]
     pointer = np.append(0, np.cumsum(sent))[index.tensor_ptr]
     producer = index.tensor_producer

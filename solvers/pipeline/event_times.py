@@ -1,6 +1,6 @@
 """Times of iterations: events and their clock, cheapest chains of cuts, better ones by moves.
 
-Messages lead from step to step alone here; the referee's clock (`referee.iteration`) knows
+Messages lead from step to step alone here; the referee's clock (`referee.iteration`) has
 those that skip a step, too. So this clock's value is a bound on the referee's, and the same where
 no tensor skips a stage and each device has one. It is a longest path, and every path bounds the
 time by a sum over the steps.
@@ -49,7 +49,7 @@ class EventTable(NamedTuple):
 def event_table(
     semantics: PipelineIteration, num_devices: int, *, trains: bool, updates: bool = False
 ) -> EventTable:
-    """The events of a schedule on so many devices."""
+    """The events of a schedule on some devices."""
     orders = device_orders(semantics, num_devices, trains=trains)
     stages = num_devices * semantics.stages_per_device
     splits = trains and semantics.schedule == "zero_bubble"
@@ -106,13 +106,7 @@ def _clock(table: EventTable, times: Times) -> tuple[Times, Times]:
 
 @kernel(bounded=True)
 def iteration_time(table: EventTable, times: Ints) -> int:
-    """End of the last event.
-
-    Parameters
-    ----------
-    times : (2 E,) int64
-        Time of each of E steps, and then of the message into each step.
-    """
+    """End of the last event, for the times of E steps, and then of the message into each step."""
     return int(_clock(table, times)[0].max())
 
 
@@ -148,7 +142,8 @@ def longest_path(table: EventTable, times: Times) -> Ints:
 class CutPairs(NamedTuple):
     """The pairs of a `CutProblem` and its cuts, in the form of the kernels.
 
-    A stage has so many `kinds` of events: forward, backward, and two of weights and updates.
+    `kinds` is the number of kinds of events of a stage: forward, backward, and two of weights and
+    updates.
     """
 
     tail: Ints
@@ -219,7 +214,7 @@ def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutW
 
 
 def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: int) -> PairLayers:
-    """The pairs over which a walk leads that costs no more than so much, under each row
+    """The pairs over which a walk leads that costs no more than a limit, under each row
     (2 E + S,) of weights, one row after another.
     """
     return PairLayers(*_cheap(_pairs(problem), layers, np.atleast_2d(weights), most))
@@ -343,11 +338,8 @@ def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -
     """The walk after moves of one cut and of two neighbouring cuts that shorten the iteration,
     until there is none; and its time.
 
-    Parameters
-    ----------
-    allowed : (S, N, N) int64 or (1, N, N) int64
-        Pair of each tail and head that a layer may take, -1 where it may not.
-    walk : (S,) int64
+    `allowed` is the pair of each tail and head that a layer may take, -1 where it may not, (S, N,
+    N) or (1, N, N).
     """
     cuts = np.append(problem.tail[walk], problem.num_cuts - 1)
     value, cuts = _improve(_pairs(problem), table, allowed, cuts, REACH * problem.stride)

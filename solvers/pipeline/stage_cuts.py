@@ -22,7 +22,7 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import gradient_tie, stage_blocks
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.iteration import check_iteration
+from placegap.instances.referee.rules import check_iteration
 from placegap.instances.referee.stages import device_orders, held_beside
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Task
@@ -161,7 +161,7 @@ def _search(
 ) -> None:
     """Go on where the bound is lowest, until nothing is open or a limit is met.
 
-    Its bound is one on all plans, and told, if it `proves`: the parts have all chains.
+    Its bound is one on all plans, and reported, if it `proves`: the parts have all chains.
     """
     on_news = teller(task.instance, task.semantics, "stage-cuts")
     while clock.left_s != 0.0:
@@ -230,16 +230,12 @@ def _beside(semantics: PipelineIteration, count: int, trains: bool) -> list[list
 def balanced(judge: Judge, part: PartSearch) -> bool:
     """Give the best plan, among chains of its value on as many devices, the best balance.
 
-    The balance is the work of the second-heaviest device on a microbatch, then the most memory
-    that a device holds. Moves of single cuts find a good chain. Both sums are of single stages, and
-    all but one stage must keep within a limit on the load; so a search for chains of that value
-    among the pairs within the limits says whether there is a better one. Under ``interleaved``, and
-    where devices must be tried in all orders, it is the best that moves reach.
-
-    Returns
-    -------
-    bool
-        Whether no chain of this value is better balanced.
+    True if no chain of this value is better balanced. The balance is the work of the
+    second-heaviest device on a microbatch, then the most memory that a device holds. Moves of
+    single cuts find a good chain. Both sums are of single stages, and all but one stage must keep
+    within a limit on the load; so a search for chains of that value among the pairs within the
+    limits says whether there is a better one. Under ``interleaved``, and where devices must be
+    tried in all orders, it is the best that moves reach.
     """
     settles = judge.one_order(part.problem) and judge.semantics.stages_per_device == 1
     questions = _Questions(judge, part)

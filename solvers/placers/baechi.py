@@ -18,7 +18,6 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
-from placegap.instances.referee.loads import server_numbers
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
@@ -44,7 +43,7 @@ class TopoParams(Params):
     """Which bytes of a colocation group m-TOPO counts."""
 
     #: Those of all its ops; or only those of the first, as in the m-TOPO that Celeritas measured
-    #: (section 6.5.2), whose plans may overfill a device: none for the referee, who says so.
+    #: (section 6.5.2), whose plans may overfill a device: which the referee rejects.
     group_bytes: Literal["whole", "first"] = "whole"
 
 
@@ -93,7 +92,7 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
     limit = np.minimum(cap, arrays.memory_bytes)
     turn = np.arange(instance.num_devices)
     if has_two_levels(task.semantics) and one_way:  # a server that was left is not entered again
-        turn = np.argsort(server_numbers(instance)[1], kind="stable")
+        turn = np.argsort(instance.cluster.server_numbers[1], kind="stable")
     device, stuck = fill(order, unit_bytes, runs[:, turn], limit[turn], one_way=one_way)
     if stuck != NOWHERE:
         return _nowhere(instance, int(np.argmax(unit == stuck)), int(unit_bytes[stuck]), limit)
@@ -103,18 +102,9 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
 def fill(
     order: Ints, unit_bytes: Ints, runs: Flags, limit: Ints, *, one_way: bool
 ) -> tuple[Ints, int]:
-    """Device of each unit, (u,), and the unit that fits nowhere or -1.
+    """Device of each unit (op, group or block), (u,), and the unit that fits nowhere or -1.
 
-    Parameters
-    ----------
-    order : (u,) int64
-        Units (ops, groups or blocks) in the order they are placed.
-    unit_bytes : (u,) int64
-    runs : (u, K) bool
-    limit : (K,) int64
-        Bytes that each device may take.
-    one_way : bool
-        Whether no unit may go to a device before that of the unit before it.
+    With `one_way`, no unit may go to a device before that of the unit before it.
     """
     device = np.full(len(unit_bytes), NOWHERE)
     free, size, may = limit.tolist(), unit_bytes.tolist(), runs.tolist()

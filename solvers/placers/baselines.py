@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from placegap.instances.files.document import read_json
 from placegap.instances.files.plan_file import is_plan, load_plan
-from placegap.instances.importers.dnn_partitioning import read_split
+from placegap.instances.importers.dnn_partitioning import load_split
 from placegap.instances.problem import (
     OBJECTIVES,
     Instance,
@@ -26,7 +27,6 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import equal_devices
 from placegap.instances.transforms.op_splitting import replicate, stated_batch
-from placegap.instances.transforms.shared_replicas import clones_of
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
@@ -167,12 +167,12 @@ def expert(task: Task, params: ExpertParams) -> Outcome:
     The human experts of Tarnawski et al. (NeurIPS 2020) are split files; a node that a split leaves
     out is on the device of its colour class, so that the split of the forward pass serves training
     graphs. Of a plan file made under another semantics only the placement counts: its orders were
-    made for another problem. A heuristic, of whoever wrote the file. Deviation: the authors'
+    made for another problem. A heuristic, that of the file's author. Deviation: the authors'
     program only warns of memory and never looks at support; here such a plan is no plan.
     """
     assert params.path is not None
     if not _is_plan_file(params.path):
-        return Outcome(read_split(task.instance, params.path))
+        return Outcome(load_split(task.instance, params.path))
     plan, semantics = load_plan(task.instance, params.path)
     return Outcome(plan if semantics == task.semantics else Plan(plan.placement))
 
@@ -180,7 +180,7 @@ def expert(task: Task, params: ExpertParams) -> Outcome:
 def _is_plan_file(path: str) -> bool:
     try:
         return is_plan(read_json(path))
-    except InputError:  # programs append text to splits: `read_split` knows, or says what is wrong
+    except InputError:  # programs append text to splits: `load_split` knows, or says what is wrong
         return False
 
 
@@ -286,6 +286,12 @@ def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | N
         details={"copies": copies, "batch": batch},
         split=split,
     )
+
+
+def clones_of(instance: Instance) -> tuple[int, ...]:
+    """The clone of each op by its name, ``clone_0/conv`` as in TF-slim, -1 for what is shared."""
+    found = (re.match(r"clone_(\d+)/", op.name) for op in instance.graph.ops)
+    return tuple(-1 if match is None else int(match[1]) for match in found)
 
 
 def _clones_apart(instance: Instance, clone: Sequence[int], devices: tuple[int, ...]) -> list[int]:

@@ -36,10 +36,7 @@ from placegap.solvers.placers.whole_clusters import (
     Clusters,
     clusters_of,
     emptiest,
-    is_committed,
-    runs_whole,
-    settle_apart,
-    settle_whole,
+    settle_ops,
     takes_whole,
 )
 
@@ -54,7 +51,7 @@ class FusionParams(Params):
     #: The paper's M, the most of a device's memory that fused ops hold together.
     memory_share: float = Field(default=MEMORY_SHARE, gt=0, le=1)
     #: Whether fused ops that no device has room for go whole to the one with the most bytes left,
-    #: as in the paper; what overfills a device is no plan for the referee, who says by how much.
+    #: as in the paper; the referee rejects a plan that overfills a device, and states by how much.
     best_effort: bool = False
 
 
@@ -111,27 +108,24 @@ def committed_plan(instance: Instance, admission: Admission, stuck: int) -> Outc
 @kernel(bounded=True)
 def _fill(admission: Admission, clusters: Clusters, order: Ints, best_effort: bool) -> Any:
     """Commit the clusters in order; the op that fits nowhere, or -1."""
-    num_devices = len(admission.free_bytes)
     # of one type, whatever they are set to
     current: Any = np.int64(0)
-    nowhere: Any = np.int64(NOWHERE)
     for c in order:
-        if is_committed(admission, clusters, c):
-            continue
-        at, stays = nowhere, not runs_whole(admission, clusters, c, current)
-        for k in range(current, num_devices):
-            if takes_whole(admission, clusters, c, k):
+        at: Any = np.int64(NOWHERE)
+        stays = not takes_whole(admission, clusters, c, current, True)
+        for k in range(current, len(admission.free_bytes)):
+            if takes_whole(admission, clusters, c, k, False):
                 at = k
                 break
         if at == NOWHERE and best_effort:
             at, stays = emptiest(admission, clusters, c), True
-        if at == NOWHERE:
-            stuck = settle_apart(admission, clusters, c, current)
-            if stuck != NOWHERE:
-                return stuck
-            continue
-        settle_whole(admission, clusters, c, at)
-        if not stays:
+        is_whole = at != NOWHERE
+        stuck = settle_ops(
+            admission, clusters, c, at if is_whole else current, best_effort and is_whole
+        )
+        if stuck != NOWHERE:
+            return stuck
+        if is_whole and not stays:
             current = at
     return NOWHERE
 
@@ -152,19 +146,18 @@ def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Ou
     Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", sections 5.1 and
     5.2: optimal operation fusion, then Adjusting Placement (Algorithm 2) along the CPD-TOPO order
     of the fused ops. These start in the first idle gap that is long enough; they leave the device
-    of the fused ops before if the earliest start elsewhere is earlier by more than the dearest
-    transfer back to it. A heuristic for the makespan.
-    Filled in: of devices with equal starts the one that finishes first, then the first; the first
-    fused ops have no device before them and go to the one of earliest start; a transfer back is
-    timed between the two devices in question. Added to the paper: device support; a colocation
-    group is committed whole with its first op (6.1, which counts the first op only), and ops
-    committed before take their time on their own device; fused ops that no device has room for are
-    taken apart, each to the device before, else to the emptiest, unless `best_effort` overfills it
-    as the paper does. With `transfer_tasks` (6.1), the default unless channels are free, a transfer
-    takes the time of both devices, in their first common gap, a tensor once to each device
-    (`receive`); without, it plans with free channels. The plan gives no orders.
-    Small graphs without memory limits are fused to one op: lower `reach` for these.
-    O((V + E) reach + (V + E) K) time.
+    of the fused ops before if the earliest start elsewhere is earlier by more than the most
+    expensive transfer back to it. A heuristic for the makespan. Filled in: of devices with equal
+    starts the one that finishes first, then the first; the first fused ops have no device before
+    them and go to the one of earliest start; a transfer back is timed between the two devices in
+    question. Added to the paper: device support; a colocation group is committed whole with its
+    first op (6.1, which counts the first op only), and ops committed before take their time on
+    their own device; fused ops that no device has room for are taken apart, each to the device
+    before, else to the emptiest, unless `best_effort` overfills it as the paper does. With
+    `transfer_tasks` (6.1), the default unless channels are free, a transfer takes the time of both
+    devices, in their first common gap, a tensor once to each device (`receive`); without, it plans
+    with free channels. The plan gives no orders. Small graphs without memory limits are fused to
+    one op: lower `reach` for these. O((V + E) reach + (V + E) K) time.
     """
     chosen = params or CeleritasParams()
     asked = chosen.transfer_tasks
@@ -216,51 +209,60 @@ def adjust(
 ) -> Any:
     """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
 
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; afterwards it holds the devices of all groups.
-    order : (C,) int64
-        A topological order of the clusters.
-    booked : Committed
-        Nothing so far; used up.
-    sends : bool
-        Whether transfers take the time of both devices, or nothing.
-    best_effort : bool
-        Whether clusters without room go to the device with the most bytes left.
+    `admission` and `booked` are of empty devices, and are changed. `sends` says whether transfers
+    take the time of both devices, or nothing; with `best_effort`, clusters without room go to the
+    device with the most bytes left.
     """
-    num_devices = problem.time_ns.shape[1]
+    num_devices, inputs = problem.time_ns.shape[1], problem.inputs
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
     # of one type, whatever they are set to
-    nowhere: Any = np.int64(NOWHERE)
-    before: Any = nowhere
+    before: Any = np.int64(NOWHERE)
     trial: Any = np.bool_(False)
     booking: Any = np.bool_(True)
     for c in order:
-        _look(problem, admission, clusters, c, booked.end, arrival, busy)
+        # when its inputs are on each device, equation (7), and the time of its committed ops
+        set_all(arrival, 0)
+        set_all(busy, 0)
+        is_open = False
+        for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+            home = admission.home[admission.group[op]]
+            if home != NOWHERE:
+                busy[home] += problem.time_ns[op, home]
+            is_open = is_open or home == NOWHERE
+            for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+                if clusters.of[inputs.op[e]] == c:
+                    continue
+                sent = booked.end[clusters.of[inputs.op[e]]]
+                source = admission.home[admission.group[inputs.op[e]]]
+                for k in range(num_devices):
+                    transfer = inputs.transfer_ns[inputs.tensor[e], inputs.link_class[source, k]]
+                    arrival[k] = max(arrival[k], sent + transfer)
         if sends:
             for k in range(num_devices):
                 arrival[k] = receive(problem, admission, clusters, booked, c, k, trial)
-        if not is_committed(admission, clusters, c):
+        if is_open:
             best, of_before = _earliest(
                 problem, admission, clusters, c, arrival, busy, booked.gaps, before
             )
-            if best[1] == NOWHERE:
-                forced: Any = emptiest(admission, clusters, c) if best_effort else nowhere
-                if forced != NOWHERE:
-                    settle_whole(admission, clusters, c, forced)
-                    before = forced
-                else:
-                    stuck = settle_apart(admission, clusters, c, before)
-                    if stuck != NOWHERE:
-                        return stuck
-            else:
-                at = best[1]
-                if of_before >= 0 and at != before:
-                    back = _dearest_back(problem, clusters, c, at, before)
-                    if of_before - best[0] <= back:
-                        at = before
-                settle_whole(admission, clusters, c, at)
+            at: Any = best[1]
+            if at != NOWHERE and of_before >= 0 and at != before:
+                # the longest transfer of its outputs back to the device before, equation (8)
+                back, link = np.int64(0), inputs.link_class[at, before]
+                for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+                    for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
+                        if clusters.of[problem.succ_op[e]] != c:
+                            back = max(back, inputs.transfer_ns[problem.succ_tensor[e], link])
+                if of_before - best[0] <= back:
+                    at = before
+            if at == NOWHERE and best_effort:
+                at = emptiest(admission, clusters, c)
+            is_whole = at != NOWHERE
+            stuck = settle_ops(
+                admission, clusters, c, at if is_whole else before, best_effort and is_whole
+            )
+            if stuck != NOWHERE:
+                return stuck
+            if is_whole:
                 before = at
         set_all(busy, NOWHERE)  # from here on of devices that have no op of the cluster
         for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
@@ -279,34 +281,6 @@ def adjust(
     return NOWHERE
 
 
-@kernel(allocates=False)
-def _look(
-    problem: Problem,
-    admission: Admission,
-    clusters: Clusters,
-    c: int,
-    end: Ints,
-    arrival: Ints,
-    busy: Ints,
-) -> None:
-    """Arrival of the cluster's inputs on each device, equation (7); time of its committed ops."""
-    set_all(arrival, 0)
-    set_all(busy, 0)
-    inputs = problem.inputs
-    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-        home = admission.home[admission.group[op]]
-        if home != NOWHERE:
-            busy[home] += problem.time_ns[op, home]
-        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
-            if clusters.of[inputs.op[e]] == c:
-                continue
-            sent = end[clusters.of[inputs.op[e]]]
-            source = admission.home[admission.group[inputs.op[e]]]
-            for k in range(len(arrival)):
-                transfer = inputs.transfer_ns[inputs.tensor[e], inputs.link_class[source, k]]
-                arrival[k] = max(arrival[k], sent + transfer)
-
-
 @kernel
 def _earliest(
     problem: Problem,
@@ -321,7 +295,7 @@ def _earliest(
     """Earliest start of the cluster and its device or -1; its start on device `before` or -1."""
     start, finish, where, of_before = np.int64(-1), np.int64(-1), np.int64(NOWHERE), np.int64(-1)
     for k in range(len(arrival)):
-        if not takes_whole(admission, clusters, c, k):
+        if not takes_whole(admission, clusters, c, k, False):
             continue
         duration = busy[k]
         for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
@@ -334,18 +308,6 @@ def _earliest(
         if where == NOWHERE or (begin, begin + duration) < (start, finish):
             start, finish, where = begin, begin + duration, np.int64(k)
     return (start, where), of_before
-
-
-@kernel
-def _dearest_back(problem: Problem, clusters: Clusters, c: int, at: int, before: int) -> Any:
-    """Longest transfer of an output of the cluster from device `at` to `before`, equation (8)."""
-    longest, link = np.int64(0), problem.inputs.link_class[at, before]
-    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-        for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
-            if clusters.of[problem.succ_op[e]] != c:
-                transfer = problem.inputs.transfer_ns[problem.succ_tensor[e], link]
-                longest = max(longest, transfer)
-    return longest
 
 
 @kernel(bounded=True)

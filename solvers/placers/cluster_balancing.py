@@ -10,7 +10,7 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, pop, push, sizes_of
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.mean_costs import Flow, flow_of
-from placegap.instances.problem.weighted_dag import predecessors
+from placegap.instances.problem.weighted_dag import bottom_levels, predecessors
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
@@ -25,9 +25,7 @@ from placegap.solvers.placers.list_problem import (
 from placegap.solvers.placers.whole_clusters import (
     Clusters,
     clusters_of,
-    is_committed,
-    settle_apart,
-    settle_whole,
+    settle_ops,
     takes_whole,
 )
 
@@ -47,7 +45,7 @@ def lc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     O((V + E) log V + V K) time and at worst O(V + E) per cluster.
     """
     flow = flow_of(task.instance.arrays)
-    cluster, start_ns = linear_clusters(flow, predecessors(flow))
+    cluster, start_ns = linear_clusters(flow, predecessors(flow), bottom_levels(flow))
     return balance(task.instance, cluster, start_ns)
 
 
@@ -70,26 +68,19 @@ def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     O((V + E) log V + V K) time.
     """
     flow = flow_of(task.instance.arrays)
-    cluster, start_ns = dominant_sequence_clusters(flow, predecessors(flow))
+    cluster, start_ns = dominant_sequence_clusters(flow, predecessors(flow), bottom_levels(flow))
     return balance(task.instance, cluster, start_ns)
 
 
 def balance(instance: Instance, cluster: Ints, start_ns: Ints) -> Outcome:
-    """Give clusters by earliest start to the device of least load.
+    """Give clusters by earliest start, that of their first op, to the device of least load.
 
     Radulescu, van Gemund, "GLB: a low-cost scheduling algorithm for distributed-memory
-    architectures", HiPC 1998, as Celeritas tells it. A device's load is the time of the ops that
-    it got before. Filled in: the load counts the cluster in question, which is the same on equal
-    devices; ties go to the first device. Added: devices must run the cluster and have room for it,
-    with its colocation groups; a cluster that no device takes is taken apart, each op to the
-    emptiest device. The plan gives no orders.
-
-    Parameters
-    ----------
-    cluster : (n,) int64
-        The cluster of each op.
-    start_ns : (n,) int64
-        Starts of ops as clustered; a cluster's is that of its first op.
+    architectures", HiPC 1998, as Celeritas describes it. A device's load is the time of the ops
+    that it got before. Filled in: the load counts the cluster in question, which is the same on
+    equal devices; ties go to the first device. Added: devices must run the cluster and have room
+    for it, with its colocation groups; a cluster that no device takes is taken apart, each op to
+    the emptiest device. The plan gives no orders.
     """
     arrays = instance.arrays
     first = np.full(int(cluster.max()) + 1, np.iinfo(np.int64).max)
@@ -107,25 +98,22 @@ def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: 
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = problem.time_ns.shape[1]
     load = np.zeros(num_devices, np.int64)
-    nowhere: Any = np.int64(NOWHERE)  # no literal: the kernels called are compiled once
+    fits: Any = np.bool_(False)  # no literal: the kernels called are compiled once
     for c in order:
-        if not is_committed(admission, clusters, c):
-            at, least = nowhere, np.int64(0)
-            for k in range(num_devices):
-                if not takes_whole(admission, clusters, c, k):
-                    continue
-                total = load[k]
-                for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-                    if admission.home[admission.group[op]] == NOWHERE:
-                        total += problem.time_ns[op, k]
-                if at == NOWHERE or total < least:
-                    at, least = k, total
-            if at == NOWHERE:
-                stuck = settle_apart(admission, clusters, c, nowhere)
-                if stuck != NOWHERE:
-                    return stuck
-            else:
-                settle_whole(admission, clusters, c, at)
+        at: Any = np.int64(NOWHERE)
+        least = np.int64(0)
+        for k in range(num_devices):
+            if not takes_whole(admission, clusters, c, k, fits):
+                continue
+            total = load[k]
+            for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+                if admission.home[admission.group[op]] == NOWHERE:
+                    total += problem.time_ns[op, k]
+            if at == NOWHERE or total < least:
+                at, least = k, total
+        stuck = settle_ops(admission, clusters, c, at, fits)
+        if stuck != NOWHERE:
+            return stuck
         for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
             home = admission.home[admission.group[op]]
             load[home] += problem.time_ns[op, home]
@@ -133,27 +121,19 @@ def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: 
 
 
 @kernel(bounded=True)
-def linear_clusters(flow: Flow, into: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints]:
+def linear_clusters(flow: Flow, into: tuple[Ints, Ints, Ints], level: Ints) -> tuple[Ints, Ints]:
     """Repeatedly take the longest path of what is left, with its transfers, for a cluster.
 
     Kim, Browne 1988. Ties: the flow's order. Longest paths are kept up to date behind each path
     that is taken, so that only ops whose longest path passed through it are looked at again: at
-    worst O(V + E) per path.
-
-    Returns
-    -------
-    cluster, start : (n,) int64
-        Cluster of each node, numbered as they are found; start of each node in ns if every cluster
-        has a device of its own.
+    worst O(V + E) per path. It returns the cluster of each node, numbered as they are found, and
+    its start in ns if every cluster has a device of its own. `level` is used up.
     """
     n = len(flow.node_ns)
     ptr, node_in, _ = into
     position = np.empty(n, np.int64)
     position[flow.order] = np.arange(n)
     cluster = np.full(n, NOWHERE)
-    level = np.zeros(n, np.int64)  # longest path from the node on, among nodes without a cluster
-    for p in range(n - 1, -1, -1):
-        level[flow.order[p]] = _level(flow, cluster, level, flow.order[p])
     # positions, by the level when they were put there: those of lower levels by now go back
     heap, heap_size, key = np.empty(n, np.int64), 0, np.empty(n, np.int64)
     backwards = np.empty(n, np.int64)
@@ -195,7 +175,11 @@ def linear_clusters(flow: Flow, into: tuple[Ints, Ints, Ints]) -> tuple[Ints, In
             queued[node] = False
             if cluster[node] != NOWHERE:
                 continue
-            now = _level(flow, cluster, level, node)
+            now = np.int64(0)
+            for e in range(flow.ptr[node], flow.ptr[node + 1]):
+                if cluster[flow.succ[e]] == NOWHERE:
+                    now = max(now, flow.edge_ns[e] + level[flow.succ[e]])
+            now += flow.node_ns[node]
             if now == level[node]:
                 continue
             level[node] = now
@@ -215,28 +199,21 @@ def linear_clusters(flow: Flow, into: tuple[Ints, Ints, Ints]) -> tuple[Ints, In
 
 
 @kernel(bounded=True)
-def dominant_sequence_clusters(flow: Flow, into: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints]:
+def dominant_sequence_clusters(
+    flow: Flow, into: tuple[Ints, Ints, Ints], level: Ints
+) -> tuple[Ints, Ints]:
     """Take ready nodes by longest path through them; join a parent's cluster if it starts earlier.
 
     After Yang, Gerasoulis 1994. A node's priority is the start that its parents allow plus its
     longest path to the end. It goes behind the last node of the parents' cluster where it starts
-    first, if that is before it could start alone; else it begins a cluster. Ties: the flow's
-    order, then the first parent. O((V + E) log V).
-
-    Returns
-    -------
-    cluster, start : (n,) int64
-        Cluster of each node, numbered as they begin; start of each node in ns if every cluster has
-        a device of its own.
+    first, if that is before it could start alone; else it begins a cluster. Ties: the flow's order,
+    then the first parent. O((V + E) log V). It returns the same as `linear_clusters`.
     """
     n = len(flow.node_ns)
     ptr, node_in, edge_ns = into
     position = np.empty(n, np.int64)
     position[flow.order] = np.arange(n)
-    cluster, nobody = np.full(n, NOWHERE), np.full(n, NOWHERE)
-    start, level = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    for p in range(n - 1, -1, -1):
-        level[flow.order[p]] = _level(flow, nobody, level, flow.order[p])
+    cluster, start = np.full(n, NOWHERE), np.zeros(n, np.int64)
     waiting = sizes_of(ptr)
     cluster_end = np.zeros(n, np.int64)
     number = 0
@@ -279,13 +256,3 @@ def dominant_sequence_clusters(flow: Flow, into: tuple[Ints, Ints, Ints]) -> tup
                 key[position[succ]] = -(start[succ] + level[succ])
                 size = push(ready, size, key, position[succ])
     return cluster, start
-
-
-@kernel(bounded=True)
-def _level(flow: Flow, cluster: Ints, level: Ints, node: Any) -> Any:
-    """Longest path from the node on, among nodes without a cluster."""
-    longest = np.int64(0)
-    for e in range(flow.ptr[node], flow.ptr[node + 1]):
-        if cluster[flow.succ[e]] == NOWHERE:
-            longest = max(longest, flow.edge_ns[e] + level[flow.succ[e]])
-    return longest + flow.node_ns[node]

@@ -150,21 +150,10 @@ def schedule_dynamic_path(
     4. without candidates, of the devices that admit the op the one that holds the op of
        largest slack.
 
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; used up.
-    tail : (n,) int64
-        Longest way from the start of each op to the end, in 1 / scale ns.
-    tensor_cost : (t,) int64
-        Mean transfer of each tensor, in 1 / scale ns.
-    position : (n,) int64
-        Topological positions.
-    gaps : Gaps
-        Of idle devices; used up.
-    by_cost : bool
-        Whether the device is instead the one where the op and its inputs' transfers take the least
-        time together, then the one of earliest start.
+    `tail`, the longest way from the start of each op to the end, and `tensor_cost`, a mean
+    transfer, are in 1 / scale ns. With `by_cost` the device is instead the one where the op and its
+    inputs' transfers take the least time together, then the one of earliest start. `admission` and
+    `gaps` are of empty devices, and are changed.
     """
     n, num_devices = problem.time_ns.shape
     device = np.full(n, NOWHERE, np.int64)
@@ -200,7 +189,16 @@ def schedule_dynamic_path(
         if not any_admits:
             return KernelTimes(device, start, end, op)
         if by_cost:
-            at = _cheapest(problem, path, begin, op)
+            at, least = NOWHERE, NEVER  # what is added to (4), op and inputs together
+            for k in range(num_devices):
+                if begin[k] == NEVER:
+                    continue
+                cost, inputs = problem.time_ns[op, k], problem.inputs
+                for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+                    link = inputs.link_class[device[inputs.op[e]], k]
+                    cost += inputs.transfer_ns[inputs.tensor[e], link]
+                if cost < least or (cost == least and begin[k] < begin[at]):
+                    at, least = k, cost
         elif fits:
             at = _preferred(problem, admission, gaps, path, slots, op, length)
         else:  # rule 4
@@ -227,22 +225,6 @@ def schedule_dynamic_path(
             if waiting[succ] == 0:
                 heapq.heappush(ready, (-(est[succ] + tail[succ]), position[succ], succ))
     return KernelTimes(device, start, end, NOWHERE)
-
-
-@kernel(allocates=False)
-def _cheapest(problem: Problem, path: Path, begin: Ints, op: int) -> int:
-    """Of the devices that admit an op the one that adds least to (4), op and inputs together."""
-    inputs, best, least = problem.inputs, NOWHERE, NEVER
-    for k in range(len(begin)):
-        if begin[k] == NEVER:
-            continue
-        cost = problem.time_ns[op, k]
-        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
-            link = inputs.link_class[path.device[inputs.op[e]], k]
-            cost += inputs.transfer_ns[inputs.tensor[e], link]
-        if cost < least or (cost == least and begin[k] < begin[best]):
-            best, least = k, cost
-    return best
 
 
 @kernel
@@ -279,8 +261,13 @@ def _preferred(
             if begin[k] == NEVER or (begin[k] - arrival[k]) * scale > window:
                 continue
             duration = problem.time_ns[child, k]
-            if duration == UNSUPPORTED or not _both_fit(admission, op, child, k):
+            if duration == UNSUPPORTED or not admits(admission, child, k):
                 continue
+            group, other, home = admission.group[op], admission.group[child], admission.home
+            if group != other and home[group] == NOWHERE and home[other] == NOWHERE:
+                needed = admission.group_bytes[group] + admission.group_bytes[other]
+                if needed > admission.free_bytes[k]:
+                    continue
             after = max(child_arrival[k], begin[k] + problem.time_ns[op, k])
             slot = first_fit(gaps, k, after, duration)
             starts = max(after, gaps.begin_ns[slot])
@@ -312,18 +299,6 @@ def _arrivals(problem: Problem, path: Path, op: int, slots: PathSlots) -> None:
             arrival[k] = max(arrival[k], path.end[inputs.op[e]] + transfer)
 
 
-@kernel(allocates=False)
-def _both_fit(admission: Admission, op: int, child: int, k: int) -> bool:
-    """Whether the device admits the child after the op, which it admits."""
-    if not admits(admission, child, k):
-        return False
-    group, other = admission.group[op], admission.group[child]
-    if group == other or admission.home[group] != NOWHERE or admission.home[other] != NOWHERE:
-        return True
-    needed = admission.group_bytes[group] + admission.group_bytes[other]
-    return bool(needed <= admission.free_bytes[k])
-
-
 def _words(value: Any) -> Any:
     """Also as text: "batch,out_channel"."""
     return tuple(word.strip() for word in value.split(",")) if isinstance(value, str) else value
@@ -351,7 +326,7 @@ def fd_dps(task: Task[Makespan], params: FdDpsParams | None = None) -> Outcome:
 
     Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, Algorithm 3. A heuristic for the makespan of
     an instance of finer ops: where ops were split the plan is one of that instance
-    (`Result.split`), not of the one asked about; where none was, it is D-DPS' plan.
+    (`Result.split`), not of the original one; where none was, it is D-DPS' plan.
     Filled in: thresholds, axes and the costs of parts (`choose_cuts`, `split_ops`); where the
     parts, with their copies, do not fit, the ops are left whole; the rest as in `d_dps`.
     O((V + E) (K + log V)) for the V ops and E edges of the finer instance.

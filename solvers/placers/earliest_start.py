@@ -55,16 +55,14 @@ def no_favourites(instance: Instance) -> Ints:
 
 
 class PlacedOps(NamedTuple):
-    """What is placed so far, (n,) or (K,), and Baechi's clocks of K devices.
+    """What is placed so far, (n,), and Baechi's clocks of K devices.
 
     `sent` (t, K) is when a tensor is on a device, -1 if it was not sent; without rows transfers
     are free. `trial` (K,) is scratch: the clocks as they would be.
     """
 
     device: Ints
-    start: Ints
     end: Ints
-    free_at: Ints
     sent: Ints
     clock: Ints
     trial: Ints
@@ -106,24 +104,19 @@ def earliest_start_first(
     While the favourite child of the op that a device ran last is ready, and can start nowhere
     earlier than there, another op can start on that device only when it could by then on every
     device that admits it; the child takes the turn of an op that it need not wait for. Ties:
-    `order`, then the device. The first op that is left over is `stuck`.
-    O(steps x ready ops x devices), times their inputs where transfers are booked.
-
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; used up.
-    order : (n,) int64
-        Ops by preference.
-    booked : bool
-        Whether transfers occupy the clocks of both devices (`arrival_ns`), or nothing.
-    favourite : (n,) int64
-        The favourite child of each op, or -1.
+    `order`, then the device. The first op that is left over is `stuck`. O(steps x ready ops x
+    devices), times their inputs where transfers are booked. `favourite` has the favourite child of
+    each op, or -1. With `booked`, transfers occupy the clocks of both devices (`arrival_ns`).
     """
     n, num_devices = problem.time_ns.shape
-    placed = nothing_placed(problem, booked)
-    device, start, end, free_at = placed.device, placed.start, placed.end, placed.free_at
     inputs, free_bytes = problem.inputs, admission.free_bytes
+    device, start, end = np.full(n, NOWHERE), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    free_at = np.zeros(num_devices, np.int64)
+    rows = len(inputs.transfer_ns) if booked else 0
+    sent, trial = np.full((rows, num_devices), NOWHERE), np.zeros(num_devices, np.int64)
+    placed = PlacedOps(device, end, sent, np.zeros(num_devices, np.int64), trial)
+    foresees: Any = np.bool_(False)  # no literals: `arrival_ns` is compiled once
+    books: Any = np.bool_(True)
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
     waiting, unserved = sizes_of(inputs.ptr), sizes_of(problem.succ_ptr)
@@ -138,18 +131,27 @@ def earliest_start_first(
             size += 1
     while size > 0:
         for op in ready[:size]:
-            latest[op] = NOWHERE
+            latest[op], group = NOWHERE, admission.group[op]
+            home = admission.home[group]
             for k in range(num_devices):
                 begins[op, k] = NOWHERE
-                if _fits(admission, footprint, op, k):
+                needed = footprint.outputs[op] + footprint.scratch[op]
+                if home == NOWHERE:
+                    needed += admission.group_bytes[group]
+                runs = admission.group_runs[group, k] if home == NOWHERE else home == k
+                if runs and needed <= free_bytes[k]:
                     if booked or arrives[op, k] == NOWHERE:
-                        arrives[op, k] = arrival_ns(problem, placed, op, k)
+                        arrives[op, k] = arrival_ns(problem, placed, op, k, foresees)
                     begins[op, k] = max(arrives[op, k], free_at[k])
                     latest[op] = max(latest[op], begins[op, k])
         for k in range(num_devices):
             child = NOWHERE if last[k] == NOWHERE else favourite[last[k]]
             is_ready = child != NOWHERE and device[child] == NOWHERE and waiting[child] == 0
-            awaited[k] = child if is_ready and _starts_first(begins, child, k) else NOWHERE
+            if is_ready:  # and can start there, and nowhere earlier
+                for begin in begins[child]:
+                    is_ready = is_ready and (begin == NOWHERE or begin >= begins[child, k])
+                is_ready = is_ready and begins[child, k] != NOWHERE
+            awaited[k] = child if is_ready else NOWHERE
         best: Any = (np.int64(-1), np.int64(-1), np.int64(-1))
         chosen: Any = np.int64(NOWHERE)
         place = 0
@@ -172,7 +174,7 @@ def earliest_start_first(
         if rank[chosen] != best[1]:  # the child
             begin = begins[chosen, where]
         if booked:
-            _book_transfers(problem, placed, chosen, where)
+            arrival_ns(problem, placed, chosen, where, books)
         settle(admission, chosen, where)
         free_bytes[where] -= footprint.outputs[chosen]
         device[chosen], start[chosen] = where, begin
@@ -198,47 +200,9 @@ def earliest_start_first(
     return KernelTimes(device, start, end, stuck)
 
 
-@kernel(bounded=True, allocates=False)
-def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
-    group = admission.group[op]
-    needed = footprint.outputs[op] + footprint.scratch[op]
-    if admission.home[group] == NOWHERE:
-        if not admission.group_runs[group, k]:
-            return False
-        needed += admission.group_bytes[group]
-    elif admission.home[group] != k:
-        return False
-    return bool(needed <= admission.free_bytes[k])
-
-
 @kernel(allocates=False)
-def _starts_first(begins: Ints, op: int, k: int) -> bool:
-    """Whether a ready op can start on device k, and nowhere earlier."""
-    for begin in begins[op]:
-        if begin != NOWHERE and begin < begins[op, k]:
-            return False
-    return bool(begins[op, k] != NOWHERE)
-
-
-@kernel(bounded=True)
-def nothing_placed(problem: Problem, booked: bool) -> PlacedOps:
-    """Idle devices, and no tensor sent."""
-    n, num_devices = problem.time_ns.shape
-    rows = len(problem.inputs.transfer_ns) if booked else 0
-    return PlacedOps(
-        np.full(n, NOWHERE),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros(num_devices, np.int64),
-        np.full((rows, num_devices), NOWHERE),
-        np.zeros(num_devices, np.int64),
-        np.zeros(num_devices, np.int64),
-    )
-
-
-@kernel(allocates=False)
-def arrival_ns(problem: Problem, placed: PlacedOps, op: int, k: int) -> int:
-    """When all inputs of the op could be on device k, in ns.
+def arrival_ns(problem: Problem, placed: PlacedOps, op: int, k: int, books: bool) -> int:
+    """When all inputs of the op could be on device k, in ns; whether they are sent there now.
 
     Free transfers start when the producer ends. Booked ones (Baechi) hold one clock per device for
     sending and receiving: a send starts at max(end of the producer, sender's clock), its receipt at
@@ -246,40 +210,27 @@ def arrival_ns(problem: Problem, placed: PlacedOps, op: int, k: int) -> int:
     to each device. Inputs are booked in input order.
     """
     inputs, device, end, sent = problem.inputs, placed.device, placed.end, placed.sent
-    trial, booked = placed.trial, len(sent) > 0
+    clock = placed.clock if books else placed.trial
     arrival = np.int64(0)
-    if booked:
-        trial[k] = placed.clock[k]
+    if len(sent) > 0 and not books:
+        clock[k] = placed.clock[k]
         for before in inputs.op[inputs.ptr[op] : inputs.ptr[op + 1]]:
-            trial[device[before]] = placed.clock[device[before]]
+            clock[device[before]] = placed.clock[device[before]]
     for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
         u, source = inputs.tensor[e], device[inputs.op[e]]
         there = end[inputs.op[e]]
         if source != k:
             duration = inputs.transfer_ns[u, inputs.link_class[source, k]]
-            if not booked:
+            if len(sent) == 0:
                 there += duration
             elif sent[u, k] != NOWHERE:
                 there = sent[u, k]
             else:
-                there = max(there, trial[source])
-                trial[source] = there + duration
-                there = max(there, trial[k]) + duration
-                trial[k] = there
+                there = max(there, clock[source])
+                clock[source] = there + duration
+                there = max(there, clock[k]) + duration
+                clock[k] = there
+                if books:
+                    sent[u, k] = there
         arrival = max(arrival, there)
     return int(arrival)
-
-
-@kernel(allocates=False)
-def _book_transfers(problem: Problem, placed: PlacedOps, op: int, k: int) -> None:
-    """Send what the op lacks on device k, as `arrival_ns` foresaw."""
-    inputs, device, end = problem.inputs, placed.device, placed.end
-    sent, clock = placed.sent, placed.clock
-    for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
-        u, source = inputs.tensor[e], device[inputs.op[e]]
-        if source != k and sent[u, k] == NOWHERE:
-            duration = inputs.transfer_ns[u, inputs.link_class[source, k]]
-            send = max(end[inputs.op[e]], clock[source])
-            clock[source] = send + duration
-            clock[k] = max(send, clock[k]) + duration
-            sent[u, k] = clock[k]

@@ -64,7 +64,7 @@ class BestSplit(NamedTuple):
 def fastt(task: Task[Makespan], params: FastTParams | None = None) -> Outcome:
     """Splits ops of the critical path while that pays; its value is of the finer graph.
 
-    Place by DPOS; then split the dearest op of the critical path, and keep what pays; again. After
+    Place by DPOS; then split the longest op of the critical path, and keep what pays; again. After
     Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020
     (OS-DPOS), from descriptions: the text is not at hand. A heuristic for the makespan. Where a
     split was kept the plan is one of the finer instance (`Result.split`), not of the one asked
@@ -180,7 +180,7 @@ def path_devices(arrays: Arrays, path: list[int]) -> dict[int, int]:
     """Device of each op of the path, filled in path order; ops that fit nowhere are left out.
 
     Again and again the device that takes the longest stretch of what is left of the path, with the
-    colocation groups of its ops; of equal ones the one that runs it in the least time. An op may go
+    colocation groups of its ops; ties go to the one that runs it in the least time. An op may go
     to a device that runs all ops of its group and still has memory for them.
     """
     group_bytes, group_runs = group_needs(arrays)

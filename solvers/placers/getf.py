@@ -70,7 +70,7 @@ def getf(task: Task[Makespan], params: GetfParams | None = None) -> Outcome:
     that no speeds explain. Colocation groups are rounded together. The LP counts a group's memory,
     which rounding may still overfill: ops that find no room in their group of devices go to others,
     and all is placed anew; if that does not suffice, all ops may go anywhere. `details` counts the
-    colocation groups that were moved. With one group of devices the LP has nothing to say and is
+    colocation groups that were moved. With one group of devices the LP decides nothing and is
     not solved, and where a limit or Ctrl-C ends it, ops may go anywhere. The LP may have many
     optima, and the solver chooses.
     O((V + E) K log V) time beside the LP, up to five times.

@@ -218,7 +218,7 @@ class _Descent:
         return start(device, units.time_ns, units.resident_bytes, self.nets, self.arcs)
 
     def improve(self, state: State, most: int) -> int:
-        """At most so many best moves; how many there were."""
+        """The best moves, up to a limit; how many there were."""
         units = self.units
         for made in range(most):
             _, v, b = best_move(

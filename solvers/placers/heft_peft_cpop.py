@@ -223,7 +223,7 @@ class MpDpsParams(Params):
 @method(
     "mp-dps",
     objectives=("makespan",),
-    cites="as Zeng et al. 2022 tell it, section 5.1",
+    cites="as in Zeng et al. 2022, section 5.1",
     starts={"makespan": Cost(2.5, 40.0)},
 )
 def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:

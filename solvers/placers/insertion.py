@@ -37,19 +37,9 @@ def schedule_by_insertion(
     """Place ready ops in the given order of preference, each where it finishes best.
 
     An op starts in the first idle gap of a device that is long enough, after its inputs have
-    arrived. Among the devices that admit it, it takes the least scale * finish + lookahead, and
-    the first of equals. O(V K log V + E K).
-
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; used up.
-    order : (n,) int64
-        Ops by preference; an op waits until its predecessors are placed.
-    gaps : Gaps
-        Of idle devices; used up.
-    lookahead : (n, K) or (0, 0) int64
-        What finishing on a device is thought to cost later, in 1 / scale ns; empty: nothing.
+    arrived. Among the devices that admit it, it takes the least scale * finish + lookahead, and the
+    first of equals. O(V K log V + E K). `lookahead`, (n, K) or empty, is what finishing on a device
+    is thought to cost later, in 1 / scale ns.
     """
     n, num_devices = problem.time_ns.shape
     device = np.full(n, NOWHERE, np.int64)
@@ -166,34 +156,27 @@ def occupy(gaps: Gaps, device: int, gap: int, op: int, start_ns: int, duration_n
         parent[node] = at
     _measure(gaps, node)
     while parent[node] != NONE and gaps.priority[parent[node]] < gaps.priority[node]:
-        _rotate_up(gaps, device, node)
+        old = parent[node]  # swap them, keeping the order of the walk
+        if left[old] == node:
+            moved = right[node]
+            left[old], right[node] = moved, old
+        else:
+            moved = left[node]
+            right[old], left[node] = moved, old
+        if moved != NONE:
+            parent[moved] = old
+        above = parent[old]
+        parent[old], parent[node] = node, above
+        if above == NONE:
+            gaps.root[device] = node
+        elif left[above] == old:
+            left[above] = node
+        else:
+            right[above] = node
+        _measure(gaps, old)
     while node != NONE:
         _measure(gaps, node)
         node = parent[node]
-
-
-@kernel(allocates=False)
-def _rotate_up(gaps: Gaps, device: int, node: int) -> None:
-    """Swap a node with its parent, keeping the order of the walk."""
-    left, right, parent = gaps.left, gaps.right, gaps.parent
-    old = parent[node]
-    if left[old] == node:
-        moved = right[node]
-        left[old], right[node] = moved, old
-    else:
-        moved = left[node]
-        right[old], left[node] = moved, old
-    if moved != NONE:
-        parent[moved] = old
-    above = parent[old]
-    parent[old], parent[node] = node, above
-    if above == NONE:
-        gaps.root[device] = node
-    elif left[above] == old:
-        left[above] = node
-    else:
-        right[above] = node
-    _measure(gaps, old)
 
 
 @kernel(bounded=True, allocates=False)

@@ -32,7 +32,7 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
 LayerRule = Callable[[Instance, int], list[int]]
-"""Of so many layers: the device of what is before them, of each, and of what is after them."""
+"""The device of what is before the layers, of each layer, and of what is after them."""
 
 
 def why_no_layers(task: Task, params: Params) -> str | None:

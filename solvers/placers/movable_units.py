@@ -45,9 +45,9 @@ def units_of(task: Task) -> Blocks:
 
 
 def why_not_one_level(task: Task, params: Params) -> str | None:
-    """Why a method that knows no servers does not apply, or None."""
+    """Why a method without servers does not apply, or None."""
     if has_two_levels(task.semantics):
-        return "knows one level of communication, no servers"
+        return "supports one level of communication, no servers"
     return None
 
 
@@ -171,12 +171,6 @@ def keeps_chain(state: State, arcs: ArcLists, v: int, b: int) -> bool:
     return count == 0
 
 
-@kernel(bounded=True, allocates=False)
-def load(compute: int, paid: int, overlap: bool) -> int:
-    """Load of one device."""
-    return max(compute, paid) if overlap else compute + paid
-
-
 def loads(state: State, overlap: bool) -> Ints:
     """Load of every device, (K,)."""
     return np.maximum(state.compute, state.paid) if overlap else state.compute + state.paid
@@ -202,22 +196,24 @@ def best_move(
     """
     load_of = np.empty(len(state.compute), np.int64)
     for k in range(len(load_of)):
-        load_of[k] = load(state.compute[k], state.paid[k], overlap)
+        work, paid = state.compute[k], state.paid[k]
+        load_of[k] = max(work, paid) if overlap else work + paid
     h, k_count = np.argmax(load_of), len(load_of)
     best, unit, target = load_of[h], -1, -1
     for v in range(len(state.device)):
         a = state.device[v]
         first, end = (0, k_count) if a == h else (h, h + 1)
         paid = state.paid[a] + paid_change(state, nets, v, a, False)
-        left = load(state.compute[a] - time[v, a], paid, overlap)
+        work = state.compute[a] - time[v, a]
+        left = max(work, paid) if overlap else work + paid
         if left >= best:
             continue
         for b in range(first, end):
             if b == a or not fits[v, b] or state.used_bytes[b] + size[v] > memory[b]:
                 continue
             paid = state.paid[b] + paid_change(state, nets, v, b, True)
-            came = load(state.compute[b] + time[v, b], paid, overlap)
-            now = max(left, came)
+            work = state.compute[b] + time[v, b]
+            now = max(left, max(work, paid) if overlap else work + paid)
             if now >= best:
                 continue
             for k in range(k_count):

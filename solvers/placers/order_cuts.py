@@ -9,7 +9,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.kernels.kernel import kernel
-from placegap.instances.problem import Instance, Makespan, Plan, memory_rule
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.additive_memory import (
     ceiling_bytes,
     relax_memory,
@@ -17,7 +17,6 @@ from placegap.instances.problem.additive_memory import (
 )
 from placegap.instances.problem.integers import LARGEST_SUM, NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.mean_costs import flow_of
-from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.core.registry import method
@@ -51,8 +50,8 @@ def _slicings(instance: Instance) -> Iterator[Ints]:
     """Devices of the ops, (n,), for each sequence of the devices."""
     arrays, index = instance.arrays, instance.arrays.index
     num, most = arrays.num_groups, instance.num_devices
-    order = group_order(arrays)
-    at = place_of_ops(arrays, order)
+    order = arrays.group_order
+    at = arrays.place_of_ops(order)
     size, blocked = arrays.group_bytes[order].astype(float), ~arrays.group_runs[order]
     time_ns = np.zeros((num, most))
     np.add.at(time_ns, at, arrays.time_ns.clip(0).astype(float))
@@ -133,7 +132,7 @@ REACHES = (0.1, 0.3, 0.5)
 """How far a cut may be from where slices are equal, in slices: it goes where the least is sent."""
 
 LEAST_PLANS, MOST_PARTS = 4, 400_000
-"""Plans that are judged: at least so many, and for so many ops and edges in all."""
+"""Plans that are judged: at least the first number, and for the second number of parts in all."""
 
 
 @method(
@@ -156,7 +155,7 @@ def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outc
     plans of larger graphs: O((n + m) log n) for each.
     """
     instance, best = task.instance, Incumbent()
-    parts = instance.num_ops + len(instance.graph.edges)
+    parts = instance.num_parts
     for counted in _counted(task):
         for device in islice(_dealt(counted), max(LEAST_PLANS, MOST_PARTS // max(1, parts))):
             best.offer_plan(task, Plan.on(device.tolist()))
@@ -172,7 +171,7 @@ def _counted(task: Task[Makespan]) -> Iterator[Instance]:
     hold, then the most.
     """
     yield relax_memory(task.instance, task.semantics)[0]
-    if memory_rule(task.semantics) == "peak":
+    if task.semantics.memory_rule == "peak":
         most_bytes = ceiling_bytes(task.instance)
         if float(most_bytes.astype(np.float64).sum()) <= LARGEST_SUM:
             yield with_resident(task.instance, most_bytes)
@@ -182,8 +181,8 @@ def _dealt(instance: Instance) -> Iterator[Ints]:
     """Devices of the ops, (n,), by one way of cutting and dealing after another."""
     arrays, index = instance.arrays, instance.arrays.index
     num = arrays.num_groups
-    order = group_order(arrays)
-    at, work = place_of_ops(arrays, order), np.zeros(num)
+    order = arrays.group_order
+    at, work = arrays.place_of_ops(order), np.zeros(num)
     size, able = arrays.group_bytes[order], arrays.group_runs[order]
     np.add.at(work, at, flow_of(arrays).node_ns.astype(float))
     sent_ns = sent_across(

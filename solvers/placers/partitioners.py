@@ -1,4 +1,4 @@
-"""Graph partitions as plans, by METIS, Mt-KaHyPar and Scotch, each loaded where it is asked.
+"""Graph partitions as plans, by METIS, Mt-KaHyPar and Scotch, each loaded when it is used.
 
 Vertices are the colocation groups, weighted by time. A partitioner balances their sums over the
 accelerators (over the hosts where there is no accelerator) and cuts little communication. Parts
@@ -37,7 +37,6 @@ from placegap.solvers.placers.movable_units import (
     State,
     fits_nowhere,
     free_units,
-    load,
     move,
     paid_change,
     start,
@@ -50,7 +49,7 @@ TOTAL = 2**28
 
 @dataclass(frozen=True, eq=False)
 class Parting:
-    """What a partitioner is asked for."""
+    """The input of a partitioner."""
 
     instance: Instance
     #: Over the vertices.
@@ -111,14 +110,9 @@ def why_not_parts(task: Task, params: Params) -> str | None:
 
 
 def place_parts(task: Task, partition: Callable[[Parting], Ints], *, mends: bool = True) -> Outcome:
-    """The plan of a partition.
+    """The plan of a partition; `mends` says whether memory and support are repaired.
 
-    Parameters
-    ----------
-    partition : callable (Parting) -> (v,) int64
-        Part of each vertex. It is asked only if there are more vertices than parts, and two parts.
-    mends : bool
-        Whether memory and support are repaired.
+    `partition` is called only if there are two parts, and more vertices than parts.
     """
     instance, units = task.instance, free_units(task.instance)
     nets = build_nets(instance, units.block)
@@ -187,22 +181,10 @@ def mend(
 
     First go units that their device cannot run, the largest first; then, from each device that is
     too full, the smallest unit that makes up for all that is too much or, while there is none, the
-    largest. Each goes to the device with room for it whose load is least with it (ties: index).
-    A simple repair, which may fail where a plan exists. O(u K log u), apart from the moves' own.
-
-    Parameters
-    ----------
-    nets : Nets
-        Over the units.
-    device : (u,) int64
-        Device of each unit; it is changed in place.
-    overlap : bool
-        The rule of loads.
-
-    Returns
-    -------
-    tuple
-        The state, how many units moved, and one that fits nowhere, or None.
+    largest. Each goes to the device with room for it whose load is least with it (ties: index). A
+    simple repair, which may fail where a plan exists. O(u K log u), apart from the moves' own.
+    `device` is changed in place. It returns the state, how many units moved, and one that fits
+    nowhere, or None.
     """
     runs, size = units.time_ns != UNSUPPORTED, units.resident_bytes
     memory, time = instance.arrays.memory_bytes, np.maximum(units.time_ns, 0)
@@ -217,15 +199,10 @@ def mend(
         targets = np.flatnonzero(able)
         if len(targets) == 0:
             return False
-        loads = [
-            load(
-                int(state.compute[k] + time[v, k]),
-                int(state.paid[k] + paid_change(state, net, v, k, True)),
-                overlap,
-            )
-            for k in targets.tolist()
-        ]
-        move(state, time, size, net, arcs, v, int(targets[int(np.argmin(loads))]))
+        joined = [paid_change(state, net, v, k, True) for k in targets.tolist()]
+        work, paid = (state.compute + time[v])[targets], state.paid[targets] + joined
+        loads = np.maximum(work, paid) if overlap else work + paid
+        move(state, time, size, net, arcs, v, int(targets[np.argmin(loads)]))
         return True
 
     refused = np.flatnonzero(~runs[np.arange(len(size)), device])
@@ -251,7 +228,7 @@ def mend(
 class MetisParams(Params):
     """Parameters of ``metis``."""
 
-    #: A part may be so many thousandths heavier than its share (METIS' ``ufactor``).
+    #: A part may be this many thousandths heavier than its share (METIS' ``ufactor``).
     imbalance: int = Field(default=30, ge=1)
     #: What a cut between two groups costs: its transfers, or how many edges it cuts.
     edges: Literal["time", "count"] = "time"

@@ -184,7 +184,7 @@ def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
     In float64: the plan counts, and the referee computes its value in integers.
     """
     stops, boundary, time, need, room, parameters, nets = row
-    accelerators, hosts, most_replicas, bandwidth, _, formula = rules
+    accelerators, hosts, most_replicas, bandwidth, overlap, formula = rules
     last = len(stops) - 1
     value = np.full((last + 1, accelerators + 1, hosts + 1), np.inf)
     origin, replicas = np.zeros(value.shape, np.int64), np.zeros(value.shape, np.int64)
@@ -207,7 +207,17 @@ def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
             for r in range(1 if on_accelerator else most_replicas + 1, most_replicas + 1):
                 if r > 1 and weights > 0 and bandwidth == 0.0:
                     break
-                cost = _stage_cost(int(work), int(cut), int(weights), r, rules)
+                # time per sample of a stage on r accelerators
+                bytes_of_one = 2.0 * (r - 1) * weights
+                sync = bytes_of_one / bandwidth if bytes_of_one > 0 else 0.0
+                cost: float
+                if formula == 0:
+                    cost = max(float(work), sync) / r
+                elif formula == 1:
+                    cost = max(float(work), 2 * sync / r) / r
+                else:
+                    load = max(work, cut) if overlap else work + cut
+                    cost = float(-(-load // r) + np.ceil(sync / r))
                 if formula < 2:
                     cost = max(cost, boundary[i])
                 for k in range(accelerators + 1 - r):
@@ -230,20 +240,6 @@ def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
             if value[last, k, c] < best:
                 best, best_k, best_c = value[last, k, c], k, c
     return best, best_k, best_c, origin, replicas
-
-
-@kernel(allocates=False)
-def _stage_cost(work: int, cut: int, weights: int, r: int, rules: _Rules) -> float:
-    """Time per sample of a stage on r accelerators."""
-    _, _, _, bandwidth, overlap, formula = rules
-    bytes_of_one = 2.0 * (r - 1) * weights
-    sync = bytes_of_one / bandwidth if bytes_of_one > 0 else 0.0
-    if formula == 0:
-        return max(float(work), sync) / r
-    if formula == 1:
-        return max(float(work), 2 * sync / r) / r
-    load = max(work, cut) if overlap else work + cut
-    return float(-(-load // r) + np.ceil(sync / r))
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,12 +265,9 @@ class Layers:
 def chain_of(instance: Instance, problem: ChainProblem, *, merge: bool) -> Layers:
     """Make the blocks of an instance layers, in a topological order.
 
-    Parameters
-    ----------
-    merge : bool
-        Whether blocks from which branches lead apart and together again become one layer:
-        of each biconnected component of the undirected graph, all tails of its arcs (as in the
-        reference program of Tarnawski et al., ``-pipeDream``).
+    With `merge`, blocks from which branches lead apart and together again become one layer: of each
+    biconnected component of the undirected graph, all tails of its arcs (as in the reference
+    program of Tarnawski et al., ``-pipeDream``).
     """
     blocks = problem.blocks
     label = _merged(problem) if merge else np.arange(blocks.num_blocks)

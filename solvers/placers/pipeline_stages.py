@@ -42,13 +42,13 @@ def even_split(task: Task[PipelineIteration], params: Params | None = None) -> O
 
 
 def too_few(instance: Instance, layers: int) -> str:
-    """Why a schedule has no stages: so many layers, and what ties them together."""
+    """Why a schedule has no stages: the number of layers, and what ties them together."""
     tie = gradient_tie(instance)
     return f"too few layers for this schedule: {layers}" + ("" if tie is None else f"; {tie}")
 
 
 def devices_used(instance: Instance, semantics: PipelineIteration, layers: int) -> int:
-    """The most devices that the schedule can use for so many layers; 0 if it can use none."""
+    """The most devices that the schedule can use for a number of layers; 0 if it can use none."""
     chunks = semantics.stages_per_device
     for count in range(min(instance.num_devices, layers // chunks), 0, -1):
         if chunks == 1 or semantics.microbatches % count == 0:
@@ -111,7 +111,7 @@ def simulated_moves(task: Task[PipelineIteration], params: Params | None = None)
 
 @kernel(bounded=True)
 def lightest_cuts(load: Ints, count: int) -> Ints:
-    """Where to cut a row of loads into so many runs, none empty, whose heaviest is lightest.
+    """Where to cut a row of loads into `count` runs, none empty, whose heaviest is lightest.
 
     Of the cuts that do it each is as far to the left as the DP meets it first.
     """
@@ -199,7 +199,7 @@ def stage_times(instance: Instance, semantics: PipelineIteration, block: Ints) -
 
 @kernel(bounded=True)
 def alpa_cuts(times: Ints, most: int, rounds: int) -> Ints:
-    """Where to cut l blocks into at most so many runs, for the least sum of all runs and
+    """Where to cut l blocks into a limited number of runs, for the least sum of all runs and
     rounds - 1 times the heaviest; ``times[i, j]`` is that of blocks i to j - 1.
     """
     n = len(times) - 1

@@ -36,17 +36,10 @@ def clusters_of(cluster: Ints, order: Ints, num_groups: int) -> Clusters:
 
 
 @kernel(allocates=False)
-def is_committed(admission: Admission, clusters: Clusters, c: int) -> bool:
-    """Whether all ops of the cluster have a device already."""
-    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-        if admission.home[admission.group[op]] == NOWHERE:
-            return False
-    return True
-
-
-@kernel(allocates=False)
-def takes_whole(admission: Admission, clusters: Clusters, c: int, device: int) -> bool:
-    """Whether the device runs and holds all groups of the cluster that have no device yet."""
+def takes_whole(
+    admission: Admission, clusters: Clusters, c: int, device: int, overfills: bool
+) -> bool:
+    """Whether the device runs, and holds or overfills, all groups of the cluster without one."""
     clusters.mark[-1] += 1
     call, needed = clusters.mark[-1], 0
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
@@ -56,18 +49,8 @@ def takes_whole(admission: Admission, clusters: Clusters, c: int, device: int) -
             if not admission.group_runs[group, device]:
                 return False
             needed += admission.group_bytes[group]
-            if needed > admission.free_bytes[device]:
+            if needed > admission.free_bytes[device] and not overfills:
                 return False
-    return True
-
-
-@kernel(allocates=False)
-def runs_whole(admission: Admission, clusters: Clusters, c: int, device: int) -> bool:
-    """Whether the device could run all groups of the cluster that have no device yet."""
-    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-        group = admission.group[op]
-        if admission.home[group] == NOWHERE and not admission.group_runs[group, device]:
-            return False
     return True
 
 
@@ -76,35 +59,26 @@ def emptiest(admission: Admission, clusters: Clusters, c: int) -> int:
     """The device with the most bytes left of those that could run the cluster's groups; or -1."""
     best: Any = np.int64(NOWHERE)
     for k in range(len(admission.free_bytes)):
-        if runs_whole(admission, clusters, c, k) and (
+        if takes_whole(admission, clusters, c, k, True) and (
             best == NOWHERE or admission.free_bytes[k] > admission.free_bytes[best]
         ):
             best = np.int64(k)
     return int(best)
 
 
-@kernel(allocates=False)
-def settle_whole(admission: Admission, clusters: Clusters, c: int, device: int) -> None:
-    """Commit what is not yet committed of the cluster to the device."""
-    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-        if admission.home[admission.group[op]] == NOWHERE:
-            settle(admission, op, device)
-
-
 @kernel(bounded=True)
-def settle_apart(admission: Admission, clusters: Clusters, c: int, preferred: int) -> Any:
+def settle_ops(
+    admission: Admission, clusters: Clusters, c: int, preferred: int, overfills: bool
+) -> Any:
     """Commit the cluster op by op: to the preferred device, else to the emptiest that admits it.
 
-    Returns
-    -------
-    int
-        The first op that no device admits, or -1.
+    It returns the first op that no device admits, or -1.
     """
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
         if admission.home[admission.group[op]] != NOWHERE:
             continue
         best = NOWHERE
-        if preferred != NOWHERE and admits(admission, op, preferred):
+        if overfills or (preferred != NOWHERE and admits(admission, op, preferred)):
             best = preferred
         else:
             for k in range(len(admission.free_bytes)):

@@ -11,9 +11,10 @@
 4. What is left of the time goes to the other exact methods, and to searches with other seeds.
 
 The value is that of the best plan of all parts, as the referee judges it, and the bound the best
-of all: no part makes another one worse. A part that crashes, runs out of memory or past its limit
-costs what it had not told, and a sentence. The time limit is used up unless the gap is small
-enough, or there is nothing left to try. What is found in time depends on the machine's speed.
+of all: no part makes another one worse. If a part crashes, runs out of memory or past its limit,
+only what it had not yet reported is lost, and a warning is printed. The time limit is used up
+unless the gap is small enough, or there is nothing left to try. What is found in time depends on
+the machine's speed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from itertools import chain
 
 from pydantic import Field
 
-from placegap.instances.problem import OBJECTIVES, LoadSemantics, Makespan, MaxContext, memory_rule
+from placegap.instances.problem import OBJECTIVES, LoadSemantics, Makespan, MaxContext
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
@@ -51,7 +52,6 @@ from placegap.solvers.solving.steps import (
     AutoStep,
     is_likely_proven,
     memory_binds,
-    parts_of,
     plans,
     proofs,
     with_params,
@@ -93,7 +93,7 @@ US_PER_PART_STARTED = 35.0
 ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time limit", "interrupted"
 
 USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)
-"""Last words of a part that say nothing beyond those of the whole."""
+"""Final messages of a part that add nothing to auto's own."""
 
 MEMORY = "memory"
 """What proves that there is no plan, where no method has to."""
@@ -115,7 +115,7 @@ class AutoParams(Params):
     memory_rules=("sum", "peak"),
 )
 def run(task: Task, params: AutoParams) -> Outcome:
-    """The default: the method that proves most of such problems, a search beside it."""
+    """The default: the best exact method for this kind of problem, with a search in parallel."""
     if isinstance(task.semantics, MaxContext):  # its questions are about loads; nothing searches
         return find_method("most-tokens").run(task, Params())
     limit_s = task.limits.time_limit_s
@@ -148,7 +148,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
 
 def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
     """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
-    placers that are still to be asked. A likely proof begins after the fastest of all.
+    placers that have not run yet. A likely proof begins after the fastest of all.
     """
     task, asked, without_plan = known.task, list[str](), list[str]()
     limit_s = task.limits.time_limit_s or 0.0
@@ -163,17 +163,19 @@ def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
         asked.append(name)
         if not _offer_plan_of(name, known, most_runs=1):
             without_plan.append(name)
-    for name in without_plan:  # at its peak, memory may need more runs: somebody has to have a plan
+    for (
+        name
+    ) in without_plan:  # at its peak, memory may need more runs: some method has to have a plan
         if known.value_ns is None and name in ALWAYS:
             _offer_plan_of(name, known, most_runs=None)
     # a huge graph is left to placers, for no search does more there
-    left_s = limit_s if parts_of(task) > MOST_PARTS else SHARE * limit_s
+    left_s = limit_s if task.instance.num_parts > MOST_PARTS else SHARE * limit_s
     left = []
     for name, s in cheapest_first(task):
         if name not in asked and s <= left_s:
             left.append(name)
             left_s -= s
-    return (*left, *(without_plan if memory_rule(task.semantics) == "peak" else ()))
+    return (*left, *(without_plan if task.semantics.memory_rule == "peak" else ()))
 
 
 def _offer_plan_of(name: str, known: JudgedIncumbent, most_runs: int | None) -> bool:
@@ -184,7 +186,7 @@ def _offer_plan_of(name: str, known: JudgedIncumbent, most_runs: int | None) -> 
         start = best_start(part, [name], known.faults)
         return Outcome() if start is None else Outcome(start.plan, start.value_ns)
 
-    if memory_rule(task.semantics) in find_method(name).memory_rules:
+    if task.semantics.memory_rule in find_method(name).memory_rules:
         found = plan_by(task)
     else:
         found = run_at_peak(task, plan_by, name, is_exact=False, most_runs=most_runs)
@@ -211,7 +213,7 @@ def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[
     knapsack comes before all: its bound and its plan are the best ones.
     """
     is_likely = is_likely_proven(task)
-    binds = isinstance(task.semantics, Makespan) and memory_binds(task)
+    binds = isinstance(task.semantics, Makespan) and memory_binds(task.instance, task.semantics)
     waits = not is_likely or binds
     for step in proofs(task):  # one by one: some take a second to load
         if waits and step.method != KNAPSACK:
@@ -246,7 +248,8 @@ def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[AutoSte
 
 def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[AutoStep]:
     """Those steps that are likely to return in time, for nothing can end them in this process."""
-    likely_s, search_s = dict(cheapest_first(task)), 1e-6 * US_PER_PART_STARTED * parts_of(task)
+    likely_s = dict(cheapest_first(task))
+    search_s = 1e-6 * US_PER_PART_STARTED * task.instance.num_parts
     for step in steps:
         left_s = clock.left_s or 0.0
         if (
@@ -299,7 +302,7 @@ def _prove_what_is_cheap(known: JudgedIncumbent) -> None:
 
 
 def _look_for_room(known: JudgedIncumbent) -> None:
-    """Whether cheap conditions on memory already say that no plan fits."""
+    """Whether cheap conditions on memory already prove that no plan fits."""
     task = known.task
     if isinstance(task.semantics, Makespan | LoadSemantics):
         reasons = explain_infeasible(relax_memory(task.instance, task.semantics)[0])
@@ -314,7 +317,7 @@ def _head_start_s(task: Task, clock: Clock, workers: int) -> float | None:
     is_likely = is_likely_proven(task)
     head_start_s = min(HEAD_START * limit_s, LONGEST_HEAD_START_S) if is_likely else 0.0
     left_s = limit_s - max(head_start_s, clock.spent_s)
-    may = workers > 1 and may_start_processes() and parts_of(task) <= MOST_PARTS
+    may = workers > 1 and may_start_processes() and task.instance.num_parts <= MOST_PARTS
     return head_start_s if may and left_s > PROCESS_S else None
 
 
@@ -327,7 +330,7 @@ def _message(known: JudgedIncumbent, end: str) -> str:
 
 def _working_s(task: Task, limit_s: float) -> float:
     """The limit less what is kept for judging the last plans, a quarter of it at most."""
-    kept_s = RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * parts_of(task)
+    kept_s = RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * task.instance.num_parts
     return limit_s - min(0.25 * limit_s, kept_s)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Unpack
 
-from placegap.instances.problem import Instance, Plan, Semantics, memory_rule, told
+from placegap.instances.problem import Instance, Plan, Semantics, told
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import shrink_plan
 from placegap.instances.transforms.table import Coarsening, coarsen, expand
@@ -30,18 +30,9 @@ def solve_coarse(
     """Run one method on the coarsened instance; the referee judges its plan on the instance itself.
 
     A bound, and a proof that there is no plan, count only where the transform is exact under the
-    semantics. The time of coarsening and expanding is part of the solve time, not of the limit.
-
-    Parameters
-    ----------
-    instance, semantics, method, params, time_limit_s, gap, seed
-        As for `run_method`.
-    transform : str
-        A name of `table.TRANSFORMS`.
-    transform_params : mapping, optional
-        The transform's own parameters.
-    incumbent : Plan, optional
-        A plan of `instance` to start from; it is ignored where it sets merged ops apart.
+    semantics. The time of coarsening and expanding is part of the solve time, not of the limit. The
+    transform is one of `table.TRANSFORMS`. The incumbent, a plan of `instance`, is ignored where it
+    sets merged ops apart.
     """
     limits = limits_of(options)
     began = now_s()
@@ -64,9 +55,7 @@ def solve_coarse(
         return _brought_back(found, coarse)
 
     task = Task(instance, semantics, limits, incumbent)
-    if (
-        memory_rule(semantics) == "peak"
-    ):  # no transform is exact then, but on a relaxation it may be
+    if semantics.memory_rule == "peak":  # no transform is exact then, but on a relaxation it may be
         outcome = run_at_peak(task, run, method, is_exact=False)
     else:
         outcome = run(task)

@@ -15,12 +15,9 @@ from placegap.solvers.core.progress import Incumbent, Progress, each_plan_once, 
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import (
     NO_PLAN_NS,
-    PROOF,
-    SOLVERS,
     Bound,
     Outcome,
     Result,
-    solver_and_version,
 )
 
 
@@ -38,7 +35,7 @@ Answer = Result | Contradiction | str
 class JudgedIncumbent(Incumbent):
     """What is known of a task; a plan counts once the referee has judged it under its rules.
 
-    Two threads may write to it: the one that runs a proof, and the one that hears the search.
+    Two threads may write to it: the one that runs a proof, and the one that listens to the search.
     """
 
     task: Task
@@ -49,7 +46,7 @@ class JudgedIncumbent(Incumbent):
 
     def __post_init__(self) -> None:
         self.gap = self.task.limits.gap
-        #: notes, words: How parts have failed, and the last words of those that have not, by
+        #: notes, words: How parts have failed, and the final messages of those that have not, by
         #: method.
         self.notes: dict[str, str] = {}
         self.words: dict[str, str] = {}
@@ -63,7 +60,9 @@ class JudgedIncumbent(Incumbent):
             if value_ns is None or not self.improve(value_ns, plan, by):
                 return False
             if self.no_plan:
-                self.faults.append(f"{self.no_plan.origin}: says that no plan exists; {by} has one")
+                self.faults.append(
+                    f"{self.no_plan.origin}: claims that no plan exists; {by} has one"
+                )
                 self.no_plan = None
             if self.bound.ns > value_ns:
                 self.faults.append(
@@ -71,7 +70,7 @@ class JudgedIncumbent(Incumbent):
                     " of a plan"
                 )
                 self._forget_bound()
-        # outside of the lock: whoever is told may hold one that the other thread waits for
+        # outside of the lock: a listener may hold one that the other thread waits for
         tell(self.task.instance, self.task.semantics, by, value_ns=value_ns, plan=plan)
         return True
 
@@ -98,20 +97,19 @@ class JudgedIncumbent(Incumbent):
         """What hears a method while it runs: its plans are judged, and its bounds, if it does the
         task's own rules, rest on its solvers until the result comes.
         """
-        words = [solver_and_version(name) for name in METHODS[method].packages if name in SOLVERS]
+        basis = METHODS[method].basis
 
         def hear(news: Progress) -> None:
             if news.plan is not None:
                 self.offer(news.plan, news.by)
             bound = news.bound if semantics == self.task.semantics else None
             if bound is not None and bound.ns > self.bound.ns:
-                basis = bound.basis or ", ".join(words) or PROOF
-                self.prove(bound._replace(basis=basis), is_first_word=True)
+                self.prove(bound._replace(basis=bound.basis or basis), is_first_word=True)
 
         return each_plan_once(hear)
 
     def take_answer(self, method: str, answer: Answer) -> None:
-        """How a step of a method has ended. Who contradicts the referee is not believed."""
+        """How a step of a method has ended. Results that contradict the referee are discarded."""
         if isinstance(answer, Result):
             self.take(answer)
         elif isinstance(answer, Contradiction):
@@ -143,7 +141,9 @@ class JudgedIncumbent(Incumbent):
             if self.value_ns is None:
                 self.no_plan = bound._replace(origin=result.method)
             else:
-                self.faults.append(f"{result.method}: says that no plan exists; {self.by} has one")
+                self.faults.append(
+                    f"{result.method}: claims that no plan exists; {self.by} has one"
+                )
         self.faults += [fault for fault in result.faults if fault not in self.faults]
         self.words[result.method] = result.message
 

@@ -1,7 +1,7 @@
 """max_context: the most tokens for which a plan has room, by questions about loads.
 
-Whether so many tokens fit is a question of max_load: has the instance whose ops hold the caches of
-so many a plan, and one of a load that is allowed? More tokens have fewer plans. So each answer
+Whether n tokens fit is a question of max_load: has the instance whose ops hold the caches of
+n tokens a plan, and one of a load that is allowed? More tokens have fewer plans. So each answer
 leaves a part of the numbers in between: a plan has room for as many tokens as the referee says, and
 where no plan exists, or none below the load, there is room for none of the larger numbers.
 """
@@ -13,11 +13,10 @@ from itertools import count
 from placegap.instances.problem import Instance, MaxContext, Plan
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import as_input_error
-from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import USUAL_S, Params, Task
-from placegap.solvers.core.progress import say, tell
+from placegap.solvers.core.progress import Incumbent, say, tell
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, Result, no_plan
 from placegap.solvers.solving.run_method import SolveOptions, run_method
@@ -44,11 +43,12 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
     limit_s = task.limits.time_limit_s
     clock = Clock(USUAL_S if limit_s is None else limit_s)
     instance, semantics = task.instance, task.semantics
-    plan, fits = _judged(task, task.incumbent)
-    none_fits = most_tokens(instance) + 1
-    bound, least_open, message = Bound(1 - none_fits, ROOM), none_fits, ""
-    tell(instance, semantics, ROOM, bound=bound)
+    least_open = most_tokens(instance) + 1
+    known, message = Incumbent(bound=Bound(1 - least_open, ROOM)), ""
+    tell(instance, semantics, ROOM, bound=known.bound)
+    known.offer_plan(task, task.incumbent and Plan(task.incumbent.placement))
     for asked in count():
+        fits = -1 if known.value_ns is None else -known.value_ns
         if fits + 1 >= least_open:
             break
         if asked and clock.is_over():
@@ -60,45 +60,35 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
         if found is None:
             message = f"whether {tokens} tokens fit stayed open: {TOO_LARGE}"
             break
-        better, room = _judged(task, found.plan)
-        if better is not None and room > fits:
-            plan, fits = better, room
-            tell(instance, semantics, "most-tokens", value_ns=-fits, plan=plan)
-        if better is not None and room >= tokens:
+        if known.offer_plan(task, found.plan and Plan(found.plan.placement)):
+            tell(instance, semantics, "most-tokens", value_ns=known.value_ns, plan=known.plan)
+        if known.value_ns is not None and -known.value_ns >= tokens:
             continue
         if _proves_none(found, semantics):
-            none_fits = least_open = tokens
+            least_open = tokens
             bound = Bound(1 - tokens, found.bound_origin or found.method, found.rests_on)
-            message = found.message if tokens == 0 else ""
-            if tokens:
-                tell(instance, semantics, bound.origin, bound=bound)
+            if tokens == 0:
+                return Outcome(bound=no_plan(bound.basis), message=found.message)
+            known.prove(bound)
+            message = ""
+            tell(instance, semantics, bound.origin, bound=bound)
         else:
             least_open = tokens
             message = f"whether {tokens} tokens fit stayed open: {found.message or found.status}"
         if found.message == "interrupted":
             break
-    if none_fits == 0:
-        return Outcome(bound=no_plan(bound.basis), message=message)
     return Outcome(
-        plan=plan,
-        claim_ns=None if plan is None else -fits,
-        bound=bound,
+        plan=known.plan,
+        claim_ns=known.value_ns,
+        bound=known.bound,
+        faults=tuple(known.faults),
         message=message,
         details={"questions": asked},
     )
 
 
-def _judged(task: Task[MaxContext], plan: Plan | None) -> tuple[Plan | None, int]:
-    """The plan, if it is feasible, and its tokens; else no plan, and -1."""
-    if plan is not None:
-        value_ns = feasible_ns(task.instance, Plan(plan.placement), task.semantics)
-        if value_ns is not None:
-            return Plan(plan.placement), -value_ns
-    return None, -1
-
-
 def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result | None:
-    """What the method that proves most loads says of ops that hold the caches of so many tokens;
+    """The result of the method that proves most loads, for ops that hold caches of `tokens`;
     None if there is none for numbers so large.
     """
     loads, full = task.semantics.loads, with_tokens(task.instance, tokens)
@@ -114,7 +104,7 @@ def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result | Non
 
 
 def with_tokens(instance: Instance, tokens: int) -> Instance:
-    """The instance whose ops hold the caches of so many tokens.
+    """The instance whose ops hold the caches of a number of tokens.
 
     An op that no limited memory holds has a byte more than the largest: its own bytes may be beyond
     64 bits.
@@ -132,7 +122,7 @@ def with_tokens(instance: Instance, tokens: int) -> Instance:
 
 
 def _proves_none(found: Result, semantics: MaxContext) -> bool:
-    """Whether no plan of so many tokens is allowed."""
+    """Whether no plan with this many tokens is allowed."""
     if found.status == "infeasible":
         return True
     limit_ns = semantics.at_most_ns

@@ -35,6 +35,7 @@ from placegap.instances.problem.additive_memory import (
 )
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.transforms.op_splitting import OpSplit
 from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Progress, is_heard, listening, tell
@@ -66,15 +67,16 @@ WORDS = {
 
 
 class _Try(NamedTuple):
-    """A plan as the referee judges it, and the run that it is from.
-
-    `beyond_bytes` is the most that an overfilled device holds beyond its resident bytes.
-    """
+    """A plan as the referee judges it, and the run that it is from."""
 
     run: str
-    outcome: Outcome
+    plan: Plan
     verdict: Evaluation
-    beyond_bytes: int
+    #: claim_ns, split: As in `Outcome`.
+    claim_ns: int | None = None
+    split: OpSplit | None = None
+    #: The most that an overfilled device holds beyond its resident bytes.
+    beyond_bytes: int = 0
 
 
 def run_at_peak(
@@ -88,30 +90,15 @@ def run_at_peak(
 ) -> Outcome:
     """Run a method by the rule above.
 
-    Parameters
-    ----------
-    task : Task
-        Its semantics has memory ``peak``.
-    run : callable (Task) -> Outcome
-        The method, for tasks of the same graph whose semantics has memory ``sum``.
-    by : str
-        Its name, for those who listen.
-    is_exact : bool
-        Whether the task's incumbent, and placers, stand in where the method's own plans do not fit.
-    most_runs : int or None
-        Runs after which it ends, whether a plan fits or not.
-    settle : callable (task, outcome on the floor, best plan) -> Outcome or None
-        As in `Method`.
-
-    Returns
-    -------
-    Outcome
-        That of the run on the floor, with the best plan of all runs. The detail `memory_run` names
-        the run that the plan is from; `memory_runs` counts them.
+    `run` is the method, for tasks of the same graph whose semantics has memory ``sum``; `by` is its
+    name. If it is exact, the task's incumbent, and placers, stand in where the method's own plans
+    do not fit. It ends after `most_runs`, whether a plan fits or not; `settle` is as in `Method`.
+    The outcome is that of the run on the floor, with the best plan of all runs. The detail
+    `memory_run` names the run that the plan is from; `memory_runs` counts them.
     """
     clock, tries, runs = task.limits.clock(), list[_Try](), 0
     if is_exact and task.incumbent is not None:
-        tries.append(_judged(GIVEN, task, task.instance, Outcome(task.incumbent)))
+        tries.append(_judged(GIVEN, task, task.instance, task.incumbent))
     floor, plain = relax_memory(task.instance, task.semantics)
     first = Outcome()
     instances = _instances(task.instance, floor)
@@ -125,7 +112,7 @@ def run_at_peak(
         first, runs = first if runs else outcome, runs + 1
         found = None
         if outcome.plan is not None:
-            found = _judged(name, task, instance, outcome)
+            found = _judged(name, task, instance, outcome.plan, outcome)
             tries.append(found)
             if found.verdict.feasible:
                 tell(task.instance, task.semantics, by, value_ns=found.verdict.value_ns)
@@ -136,7 +123,7 @@ def run_at_peak(
                     outcome = run(_part(task, floor, plain, tries, clock, 1.0))
                     runs += 1
                     if outcome.plan is not None:
-                        tries.append(_judged(FLOOR, task, floor, outcome))
+                        tries.append(_judged(FLOOR, task, floor, outcome.plan, outcome))
                 break
         if first.plan is None or runs == most_runs or stop_asked():
             break
@@ -184,16 +171,13 @@ def _settled(
     by: str,
 ) -> tuple[Outcome, bool]:
     """The outcome on the floor with the bound of what settles `peak`, and whether that is all."""
-    limits = task.limits.left(clock)
-    if limits.time_limit_s is not None:
-        limits = replace(limits, time_limit_s=SHARE * limits.time_limit_s)
     known = _best(tries)
-    plan = None if known is None else known.outcome.plan
-    outcome = settle(replace(task, limits=limits), first, plan)
+    limits = task.limits.left(clock, SHARE)
+    outcome = settle(replace(task, limits=limits), first, known and known.plan)
     if outcome is None:
         return first, False
     if outcome.plan is not None:
-        tries.append(_judged(SETTLED, task, task.instance, outcome))
+        tries.append(_judged(SETTLED, task, task.instance, outcome.plan, outcome))
     if outcome.bound_ns is not None and outcome.bound_ns > (first.bound_ns or 0):
         first = replace(first, bound=outcome.bound, message=outcome.message)
         tell(task.instance, task.semantics, by, bound=outcome.bound)
@@ -205,7 +189,7 @@ def _settled(
 def _placed(task: Task, part: Task) -> Iterator[_Try]:
     """The plans of the placers that are fast, as they fit."""
     for start in starts(part, placers(part)):
-        yield _judged(PLACER, task, part.instance, Outcome(start.plan))
+        yield _judged(PLACER, task, part.instance, start.plan)
 
 
 def _part(
@@ -217,15 +201,11 @@ def _part(
     share: float,
 ) -> Task:
     """The task of one run: its share of the time, and the best plan known, if it fits there."""
-    limits = task.limits.left(clock)
-    if limits.time_limit_s is not None:
-        limits = replace(limits, time_limit_s=share * limits.time_limit_s)
     best = _best(tries)
-    start = task.incumbent if best is None else best.outcome.plan
-    if best is not None and best.outcome.split is not None:
-        start = None
+    start = task.incumbent if best is None else best.plan if best.split is None else None
     if start is not None and not evaluate(instance, start, plain).feasible:
         start = None
+    limits = task.limits.left(clock, share)
     return Task(instance, plain, limits, start, at_peak=task.instance)
 
 
@@ -252,25 +232,27 @@ def _with_less_room(instance: Instance, less_bytes: int) -> Instance:
     return instance.model_copy(update={"cluster": smaller})
 
 
-def _judged(name: str, task: Task, instance: Instance, outcome: Outcome) -> _Try:
+def _judged(
+    run: str, task: Task, instance: Instance, plan: Plan, of: Outcome | None = None
+) -> _Try:
     """A plan judged on the instance of the task, or on what the method split that to."""
-    assert outcome.plan is not None
-    plan, counted = outcome.plan, instance
-    judged = task.instance
-    if outcome.split is not None:
-        judged = counted = outcome.split.fine
+    judged, claim_ns, split = task.instance, None, None
+    if of is not None:
+        claim_ns, split = of.claim_ns, of.split
+    if split is not None:
+        judged = instance = split.fine
     verdict = evaluate(judged, plan, task.semantics)
     if not verdict.feasible and task.semantics.objective == "makespan":
         free = Plan(plan.placement)  # the clock's own orders may need less
         loose = evaluate(judged, free, task.semantics)
         if loose.feasible:
-            verdict, outcome = loose, replace(outcome, plan=free, claim_ns=None)
+            verdict, plan, claim_ns = loose, free, None
     if not verdict.uses:
-        return _Try(name, outcome, verdict, 0)
+        return _Try(run, plan, verdict, claim_ns, split)
     held = np.array([use.memory_bytes for use in verdict.uses], np.int64)
     too_full = held > judged.arrays.memory_bytes
-    beyond = (held - _counted(counted, plan, task.semantics))[too_full].max(initial=1)
-    return _Try(name, outcome, verdict, int(beyond))
+    beyond = (held - _counted(instance, plan, task.semantics))[too_full].max(initial=1)
+    return _Try(run, plan, verdict, claim_ns, split, int(beyond))
 
 
 def _counted(
@@ -288,7 +270,7 @@ def _counted(
 
 
 def _best(tries: Sequence[_Try]) -> _Try | None:
-    """The plan that fits and has the least value, the first of equal ones."""
+    """The plan that fits and has the least value, the first if several tie."""
     fitting = [known for known in tries if known.verdict.feasible]
     return min(fitting, key=lambda known: known.verdict.value_ns or 0, default=None)
 
@@ -307,15 +289,13 @@ def _with_best(first: Outcome, tries: Sequence[_Try], runs: int) -> Outcome:
         )
     details["memory_run"] = best.run
     if best.run == FLOOR:
-        return replace(
-            first, plan=best.outcome.plan, claim_ns=best.outcome.claim_ns, details=details
-        )
+        return replace(first, plan=best.plan, claim_ns=best.claim_ns, details=details)
     words = [f"of memory at its peak: the plan is from {WORDS[best.run]}", first.message]
     return replace(
         first,
-        plan=best.outcome.plan,
+        plan=best.plan,
         claim_ns=None,
-        split=best.outcome.split,
+        split=best.split,
         message="; ".join(filter(None, words)),
         details=details,
     )

@@ -11,20 +11,21 @@ What the method found by itself stays to be seen, for studies that compare metho
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import method_bound, quick_bound
 from placegap.solvers.bounds.portfolio import expensive_bounds
-from placegap.solvers.core.clock import Clock, stop_asked
+from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import AnyMethod, ExactParams, Params, Start, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.result import Bound, Outcome, fault_of
 from placegap.solvers.core.starts import best_start, placers, starts
 
 AFTERWARDS = ("ideal-dp",)
-"""Methods with quick starts of their own: placers are asked only if they end without a proof."""
+"""Methods with quick starts of their own: placers run only if they end without a proof."""
 
 BOUND_SHARE = 0.1
 """Of the time for bounds that cost more than the quick one, before the method begins."""
@@ -36,27 +37,28 @@ SMALL = 60
 def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
     """Run a method by the rule; brute force, and what is made inexact, run as they are.
 
-    Parameters
-    ----------
-    method : Method
-        Of claim "exact", or one with parameters of such methods.
-    params : Params
-        With `start` false, no placer is asked; the incumbent still counts.
+    With the parameter `start` false no placer runs; the incumbent still counts.
     """
     if not isinstance(params, ExactParams) or not params.keeps_exact:
         return method.outcome(task, params)
-    asked = params.start
-    clock = task.limits.clock()
+    asked, clock, instance = params.start, task.limits.clock(), task.instance
     before = asked and method.name not in AFTERWARDS
+    is_small = instance.num_parts <= SMALL
     found, faults = list[Start](), list[str]()
     floor = Bound(0, "")
+
+    def note(said: str | Exception, by: str = method.name) -> None:
+        """Note what went wrong, in the result and as a warning."""
+        faults.append(fault_of(by, instance, said))
+
     try:
-        floor = quick_bound(task.instance, task.semantics)
+        floor = quick_bound(instance, task.semantics)
         for start in starts(task, placers(task) if before else (), faults):
             found.append(start)  # one by one: those before an interrupt count
         ordered = sorted(found, key=lambda start: start.value_ns)
-        floor = _floor(task, floor, ordered[0] if ordered else None)
-        tell(task.instance, task.semantics, floor.origin, bound=floor)
+        if not is_small and (not ordered or ordered[0].value_ns > floor.ns):
+            floor = max((floor, *expensive_bounds(task, floor, BOUND_SHARE)), key=Bound.rank)
+        tell(instance, task.semantics, floor.origin, bound=floor)
         known = replace(task, starts=tuple(ordered), floor_ns=floor.ns)
         outcome = method.outcome(replace(known, limits=task.limits.left(clock)), params)
     except InputError:
@@ -66,48 +68,40 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
     except MemoryError:
         outcome = Outcome(message="out of memory")
     except Exception as error:  # the user gets the best plan so far, and the reason
-        stopped = Outcome(message="interrupted") if stop_asked() else None
-        outcome = stopped or _failed(method, task, error)
-    best = best_start(replace(task, starts=tuple(found)))
-    outcome, best = _not_worse(method, task, outcome, best)
-    open_ = _is_open(task, outcome, best, floor)
-    if open_ and asked and not before:
+        outcome = Outcome(message="interrupted")
+        if not stop_asked():
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
+            outcome = Outcome(message=f"stopped by an error ({where})")
+            note(error)
+    outcome, best = _not_worse(task, outcome, best_start(replace(task, starts=tuple(found))), note)
+    is_open = not outcome.proven_infeasible
+    if is_open and best is not None:
+        left_ns = best.value_ns - max(floor.ns, outcome.bound_ns or 0)
+        is_open = left_ns > task.limits.gap * best.value_ns
+    if is_open and asked and not before:
         again = best_start(task, placers(task), faults)
         if again is not None and (best is None or again.value_ns < best.value_ns):
             outcome, best = replace(outcome, plan=again.plan, claim_ns=None), again
-    if open_ and task.instance.num_ops + len(task.instance.graph.edges) <= SMALL:
+    if is_open and is_small:
         floor = method_bound(task, floor, 1.0)
     if best is not None and floor.ns > best.value_ns:
-        said = f"proves {floor.ns}, and a plan of {best.value_ns} ns is known"
-        faults.append(fault_of(floor.origin, task.instance, said))
+        note(f"proves {floor.ns}, and a plan of {best.value_ns} ns is known", floor.origin)
         floor = Bound(0, "")
     outcome = _not_below(outcome, floor)
     outcome = replace(outcome, faults=(*outcome.faults, *faults))
-    return _in_words(outcome, best, task.limits.gap, clock)
-
-
-def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
-    """What cheap bounds prove; the dearer ones are asked where the plan known leaves a gap."""
-    small = task.instance.num_ops + len(task.instance.graph.edges) <= SMALL
-    if small or (start is not None and start.value_ns <= floor.ns):
-        return floor
-    return max((floor, *expensive_bounds(task, floor, BOUND_SHARE)), key=Bound.rank)
-
-
-def _failed(method: AnyMethod, task: Task, error: Exception) -> Outcome:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
-    return _fault(Outcome(message=f"stopped by an error ({where})"), method, task, error)
-
-
-def _fault(outcome: Outcome, method: AnyMethod, task: Task, said: str | Exception) -> Outcome:
-    """Note what went wrong, in the result and as a warning."""
-    fault = fault_of(method.name, task.instance, said)
-    return replace(outcome, faults=(*outcome.faults, fault))
+    if outcome.message or (
+        best is not None
+        and outcome.bound_ns is not None
+        and best.value_ns - outcome.bound_ns <= task.limits.gap * best.value_ns
+    ):
+        return outcome
+    at_limit = clock.limit_s is not None and clock.spent_s >= 0.95 * clock.limit_s
+    return replace(outcome, message="stopped at the time limit" if at_limit else "ended unproven")
 
 
 def _not_worse(
-    method: AnyMethod, task: Task, outcome: Outcome, start: Start | None
+    task: Task, outcome: Outcome, start: Start | None, note: Callable[[str], None]
 ) -> tuple[Outcome, Start | None]:
     """The outcome with the better of its plan and the start, and that plan with its value.
 
@@ -120,10 +114,10 @@ def _not_worse(
             own = Start(outcome.plan, verdict.value_ns)
         elif outcome.claim_ns is not None:
             reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
-            outcome = _fault(outcome, method, task, f"claims a plan with {reasons}")
+            note(f"claims a plan with {reasons}")
         if own is not None and outcome.claim_ns is not None and outcome.claim_ns < own.value_ns:
-            said = f"claims {outcome.claim_ns}, the referee finds {own.value_ns}"
-            outcome = _fault(replace(outcome, claim_ns=None, bound=None), method, task, said)
+            note(f"claims {outcome.claim_ns}, the referee finds {own.value_ns}")
+            outcome = replace(outcome, claim_ns=None, bound=None)
         if own is not None and (best is None or own.value_ns <= best.value_ns):
             best = own
     if best is None:
@@ -134,22 +128,12 @@ def _not_worse(
             details["own_value_ns"] = own.value_ns
         outcome = replace(outcome, plan=best.plan, claim_ns=None, details=details)
     if outcome.proven_infeasible:
-        said = f"says that there is no plan, but one of {best.value_ns} ns is known"
-        outcome = _fault(replace(outcome, bound=None, message=""), method, task, said)
+        note(f"claims that there is no plan, but one of {best.value_ns} ns is known")
+        outcome = replace(outcome, bound=None, message="")
     if outcome.bound_ns is not None and outcome.bound_ns > best.value_ns:
-        said = f"its bound {outcome.bound_ns} is above the value {best.value_ns} of a plan"
-        outcome = _fault(replace(outcome, bound=None), method, task, said)
+        note(f"its bound {outcome.bound_ns} is above the value {best.value_ns} of a plan")
+        outcome = replace(outcome, bound=None)
     return outcome, best
-
-
-def _is_open(task: Task, outcome: Outcome, best: Start | None, floor: Bound) -> bool:
-    """Whether the gap that is left is larger than asked for."""
-    if outcome.proven_infeasible:
-        return False
-    if best is None:
-        return True
-    bound_ns = max(floor.ns, outcome.bound_ns or 0)
-    return best.value_ns - bound_ns > task.limits.gap * best.value_ns
 
 
 def _not_below(outcome: Outcome, floor: Bound) -> Outcome:
@@ -166,17 +150,3 @@ def _not_below(outcome: Outcome, floor: Bound) -> Outcome:
     if own is not None:
         details["own_bound_ns"] = own.ns
     return replace(outcome, bound=floor, details=details)
-
-
-def _in_words(outcome: Outcome, best: Start | None, gap: float, clock: Clock) -> Outcome:
-    """A message wherever a plan or its proof is missing."""
-    missing = None
-    if best is not None and outcome.bound_ns is not None:
-        missing = best.value_ns - outcome.bound_ns - gap * best.value_ns
-    if outcome.message or (missing is not None and missing <= 0):
-        return outcome
-    at_limit = clock.limit_s is not None and clock.spent_s >= 0.95 * clock.limit_s
-    return replace(
-        outcome,
-        message="stopped at the time limit" if at_limit else "ended unproven",
-    )

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack, cast
 
 from placegap.instances.kernels.loading import loading, loading_s
-from placegap.instances.problem import Instance, Plan, Semantics, memory_rule
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.loads import check_semantics
+from placegap.instances.referee.rules import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import AnyMethod, ExactParams, Limits, Params, Task
@@ -34,7 +34,7 @@ class LimitOptions(TypedDict, total=False):
 
 
 class SolveOptions(LimitOptions, total=False):
-    """When `run_method` stops, and who hears of what it finds meanwhile."""
+    """When `run_method` stops, and its progress callbacks."""
 
     progress: Listener | None
     on_plan: OnPlan | None
@@ -42,7 +42,7 @@ class SolveOptions(LimitOptions, total=False):
 
 
 def limits_of(options: LimitOptions) -> Limits:
-    """The limits that options ask for."""
+    """The limits that options state."""
     limits = Limits(**cast("dict[str, Any]", options))
     # solvers read such numbers each in its own way, or not at all
     if limits.time_limit_s is not None and not limits.time_limit_s >= 0:
@@ -154,7 +154,7 @@ def run_method(
 
 def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
     proves = method.claim == "exact" or isinstance(params, ExactParams)
-    if memory_rule(task.semantics) not in method.memory_rules:
+    if task.semantics.memory_rule not in method.memory_rules:
         with loading():
             from placegap.solvers.solving.peak_memory import run_at_peak  # loads the referee
 
@@ -171,7 +171,7 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
         )
     if not proves:
         return method.outcome(task, params)
-    if method.name != DEFAULT_METHOD:  # which runs others, and they say so
+    if method.name != DEFAULT_METHOD:  # which runs others, which report themselves
         say(f"proving by {method.name}")
     with loading():
         from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS

@@ -1,8 +1,8 @@
 """The other process of `auto`: it looks for plans beside the one that proves.
 
-It runs its steps by itself, from the best plan that it knows, and tells what they find. A thread of
-the first process starts it, hears it, and interrupts a proof that the search has made needless or
-that runs past the limit. Whatever becomes of the process, what it has told is known.
+It runs its steps by itself, from the best known plan, and reports what they find. A thread of the
+first process starts it, listens to it, and interrupts a proof that the search has made needless or
+that runs past the limit. However the process ends, what it has reported is known.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ GRACE_S = 2.0
 asked."""
 
 LATE_S = 2.0
-"""A proof that runs so long past the limit is interrupted: some look at the clock now and then."""
+"""Seconds past the limit at which a proof is interrupted: some rarely look at the clock."""
 
 POLL_S = 0.1
 
@@ -53,7 +53,7 @@ LEAST_STEP_S = 0.05
 
 
 class Begun(NamedTuple):
-    """What the process sends before each step: who is heard from now on, by which rules."""
+    """What the process sends before each step: the method that runs now, and its rules."""
 
     method: str
     semantics: Semantics
@@ -67,11 +67,11 @@ class Compiled(NamedTuple):
 
 
 def run_step(
-    known: JudgedIncumbent, step: AutoStep, limit_s: float, tell: Listener | None = None
+    known: JudgedIncumbent, step: AutoStep, limit_s: float, tell: Listener = lambda news: None
 ) -> Answer:
     """The result of a step, judged; a sentence where it failed, none after bounds alone.
 
-    What it finds on the way is kept there, and `tell` hears of it.
+    What it finds on the way is kept there, and passed to `tell`.
     """
     task = known.task
     try:
@@ -82,6 +82,12 @@ def run_step(
             for bound in bounds:
                 known.prove(bound)
             return ""
+        keep = known.listener(step.method, step.semantics)
+
+        def hear(news: Progress) -> None:
+            keep(news)
+            tell(news)
+
         return run_method(
             task.instance,
             step.semantics,
@@ -91,7 +97,7 @@ def run_step(
             gap=task.limits.gap,
             seed=step.seed,
             incumbent=known.plan,
-            progress=_both(known.listener(step.method, step.semantics), tell),
+            progress=hear,
         )
     except KeyboardInterrupt:
         return "interrupted"
@@ -110,19 +116,9 @@ def run_step(
 class SearchProcess:
     """The search beside the proof, from a while after the beginning to the end of the time.
 
-    Parameters
-    ----------
-    known : JudgedIncumbent
-        Where what it finds is written down.
-    clock : Clock
-        Of the whole.
-    head_start_s : float or None
-        Seconds that the proof works alone; None: there is no other process, and the limit alone is
-        watched.
-    waiting : sequence of str
-        Placers that have not been asked yet.
-    workers : int
-        Threads of a search that has all cores.
+    Results go to `known`. The proof works alone for `head_start_s` seconds; None: there is no other
+    process, and the limit alone is watched. `waiting` are placers that have not run yet; `workers`
+    are threads of a search that has all cores.
     """
 
     def __init__(
@@ -141,7 +137,7 @@ class SearchProcess:
         self._process: WorkerProcess | None = None
         self._compiled = Compiled(is_compiling=False, seconds=0.0)
         self._compiled_at = 0.0
-        self._step: Begun | None = None  # before the first one nothing can be asked to end
+        self._step: Begun | None = None  # before the first one nothing can be interrupted
         self._listener: Callable[[Any], None] | None = None
         self._closing, self._ended = threading.Event(), threading.Event()
         if head_start_s is None:
@@ -173,7 +169,7 @@ class SearchProcess:
     def tell(self, plan: Plan) -> None:
         """Let the search begin its next step from a better plan."""
         if self._process is not None:
-            with contextlib.suppress(OSError):  # it has died, and the thread will hear so
+            with contextlib.suppress(OSError):  # it has died, and the thread will see that
                 self._process.pipe.send(plan)
 
     def wait(self) -> None:
@@ -274,7 +270,7 @@ class SearchProcess:
 
 
 class Order(NamedTuple):
-    """What the other process is asked for, besides its instance."""
+    """What the other process gets besides its instance."""
 
     semantics: Semantics
     limits: Limits
@@ -292,7 +288,7 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
     signal.signal(STOP, lambda number, frame: region.interrupt())
 
     def send(message: object) -> None:
-        with lock:  # solvers tell of news from threads of their own
+        with lock:  # solvers report from threads of their own
             pipe.send(message)
 
     end_s = time.monotonic() + (order.limits.time_limit_s or 0.0)  # loading counts: it ends in time
@@ -318,18 +314,6 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
                 known.take(answer)
             send(answer)
     send(None)
-
-
-def _both(first: Listener, second: Listener | None) -> Listener:
-    if second is None:
-        return first
-    heard = second
-
-    def hear(news: Progress) -> None:
-        first(news)
-        heard(news)
-
-    return hear
 
 
 def _die_first() -> None:

@@ -1,4 +1,4 @@
-"""Another method for the same bound: who is asked after whom, and what its answer says.
+"""Another method for the same bound: which one runs, and what its answer means.
 
 Some bounds are a solver's, and solvers have been wrong. The second method is one that
 shares as little as possible with the first: enumeration for a handful of ops, HiGHS after CP-SAT
@@ -16,12 +16,11 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.back_ends import require
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, parse_params, why_not
-from placegap.solvers.core.result import Result, SolverDisagreement, contradiction, describe_basis
-from placegap.solvers.solving.run_method import run_method
+from placegap.solvers.core.result import Result, contradiction, describe_basis
 
 Verdict = Literal["agrees", "weaker", "CONTRADICTS", "none"]
 """``agrees``: the second proves as much. ``weaker``: nothing against the first, but it did not get
-as far. ``CONTRADICTS``: one of the two is wrong. ``none``: there is nobody to ask, or it failed.
+as far. ``CONTRADICTS``: one of the two is wrong. ``none``: there is no other method, or it failed.
 """
 
 ASKED: Mapping[tuple[str, str], tuple[tuple[str, Mapping[str, str]], ...]] = {
@@ -44,7 +43,7 @@ ASKED: Mapping[tuple[str, str], tuple[tuple[str, Mapping[str, str]], ...]] = {
 
 @dataclass(frozen=True)
 class Opinion:
-    """What a second method says about a result."""
+    """The comparison of a second method with a result."""
 
     verdict: Verdict
     sentence: str
@@ -86,38 +85,15 @@ def _has_scip() -> bool:
     return True
 
 
-def second_opinion(
-    instance: Instance, semantics: Semantics, result: Result, time_limit_s: float, *, seed: int = 0
-) -> Opinion:
-    """Ask another method about a result, within a time limit, from the result's plan on."""
-    asked = next(second_methods(instance, semantics, result.method), None)
-    if asked is None or result.split is not None:
-        return nobody_to_ask(result)
-    name, params = asked
-    try:
-        second = run_method(
-            instance,
-            semantics,
-            name,
-            params,
-            time_limit_s=time_limit_s,
-            seed=seed,
-            incumbent=result.plan,
-        )
-    except SolverDisagreement as error:
-        return Opinion("CONTRADICTS", str(error), name)
-    return compare(result, second)
-
-
 def nobody_to_ask(result: Result) -> Opinion:
-    """What there is to say where no other method proves bounds."""
+    """The message where no other method proves bounds."""
     if result.split is not None:
         return Opinion("none", f"the plan of {result.method} is one of a finer instance")
     return Opinion("none", f"no other method proves bounds for {result.semantics.label} here")
 
 
 def compare(first: Result, second: Result) -> Opinion:
-    """What the second result says about the first, both of one instance and semantics."""
+    """The verdict of the second result on the first, both of one instance and semantics."""
     name = describe_basis(second.method, second.rests_on)
     clash = contradiction(first, second) or contradiction(second, first)
     if clash:

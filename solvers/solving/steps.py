@@ -8,9 +8,9 @@ from itertools import count
 
 import numpy as np
 
-from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem import (
     HybridPipeline,
+    Instance,
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
@@ -23,13 +23,12 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.sections import memory_is_slack
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import METHODS, parse_params, why_not
 from placegap.solvers.core.starts import task_for
 
 SMALL_CHOICES = 1_500
-"""Makespans with so many groups of ops, and edges between groups, are likely to be proven by
+"""Makespans with this many groups of ops, and edges between groups, are likely to be proven by
 `decomposition` (`python -m placegap.experiments.research.bench.default`)."""
 
 LARGE_PARTS = 20_000
@@ -71,11 +70,6 @@ class AutoStep:
     seed: int = 0
     #: Whether it makes a plan of its own once, and does not search.
     is_placer: bool = False
-
-
-def parts_of(task: Task) -> int:
-    """Ops and edges of a task's graph."""
-    return task.instance.num_ops + len(task.instance.graph.edges)
 
 
 def proving_method(semantics: Semantics) -> str:
@@ -137,7 +131,8 @@ def _proofs_by(task: Task, names: Iterable[str]) -> Iterator[AutoStep]:
     """Steps of those methods that can do a task; none builds a model of a whole large graph."""
     for name in names:
         share = 0.5 if name == KNAPSACK else 1.0  # its MIP may never end
-        if parts_of(task) <= WHOLE_MODELS.get(name, parts_of(task)):
+        parts = task.instance.num_parts
+        if parts <= WHOLE_MODELS.get(name, parts):
             yield from able(task, AutoStep(name, task.semantics, share, seed=task.limits.seed))
 
 
@@ -148,33 +143,35 @@ def _is_knapsack(task: Task) -> bool:
     from placegap.solvers.bounds.cheap_bounds import path_ns
     from placegap.solvers.bounds.labels.layer_chain import stops_of
 
-    if parts_of(task) > WHOLE_MODELS[KNAPSACK] or not memory_binds(task):
+    if task.instance.num_parts > WHOLE_MODELS[KNAPSACK]:
         return False
     relaxed, _ = relax_memory(task.instance, task.semantics)
     arrays = relaxed.arrays
+    if arrays.memory_is_slack:
+        return False
     room = sum(arrays.memory_bytes[~arrays.is_host].tolist())  # some have no limit
     if sum(arrays.group_bytes.tolist()) > room or stops_of(relaxed) is not None:
         return True
-    time = np.where(possible_placements(relaxed), arrays.time_ns, NO_WAY).min(axis=1)
+    time = np.where(relaxed.arrays.possible, arrays.time_ns, NO_WAY).min(axis=1)
     return bool(sum(time.tolist()) <= MOST_WIDTH * path_ns(relaxed, transfers=False))
 
 
-def memory_binds(task: Task) -> bool:
+def memory_binds(instance: Instance, semantics: Semantics) -> bool:
     """Whether some device cannot hold all that it can run."""
-    return not memory_is_slack(relax_memory(task.instance, task.semantics)[0])
+    return not relax_memory(instance, semantics)[0].arrays.memory_is_slack
 
 
 def is_likely_proven(task: Task) -> bool:
     """Whether the method that proves most of such problems is likely to settle this one."""
-    is_small = not isinstance(task.semantics, Makespan) or _choices(task) <= SMALL_CHOICES
+    is_small = not isinstance(task.semantics, Makespan) or _choices(task.instance) <= SMALL_CHOICES
     return is_small and next(_proofs_by(task, _provers(task.semantics)), None) is not None
 
 
-def _choices(task: Task) -> int:
+def _choices(instance: Instance) -> int:
     """What a makespan has to choose: groups of ops, and edges between them."""
-    group, index = task.instance.arrays.group, task.instance.graph.index
+    group, index = instance.arrays.group, instance.graph.index
     between = group[index.producer] != group[index.consumer]
-    return task.instance.arrays.num_groups + int(between.sum())
+    return instance.arrays.num_groups + int(between.sum())
 
 
 def plans(
@@ -197,7 +194,7 @@ def plans(
     if isinstance(own, LoadSemantics) and own.plans != "any":  # whose bound holds for some of them
         once.append(AutoStep("noncontiguous", with_plans(own, "any"), TURN_SHARE, {"start": False}))
     yield from able(task, *once)
-    is_large = parts_of(task) > LARGE_PARTS
+    is_large = task.instance.num_parts > LARGE_PARTS
     turns = list(able(task, *_searches(task), workers=workers if is_large else 1))
     for turn in count() if turns else ():
         for step in turns:
@@ -214,10 +211,10 @@ def _searches(task: Task) -> list[AutoStep]:
         return [AutoStep("local-search", own)]
     if not isinstance(own, Makespan):
         return []
-    if parts_of(task) > LARGE_PARTS:
+    if task.instance.num_parts > LARGE_PARTS:
         return [AutoStep("disjunctive-search", own)]
     # a round of `run-moves` that does not cool within the time leaves its plan hot
-    round_s = 1e-6 * ROUND_US * task.instance.arrays.num_groups * parts_of(task)
+    round_s = 1e-6 * ROUND_US * task.instance.arrays.num_groups * task.instance.num_parts
     limit_s = task.limits.time_limit_s
     cools = limit_s is None or round_s <= max(1.0, limit_s)
     names = SEARCHES if cools else SEARCHES[::-1]

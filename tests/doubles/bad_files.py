@@ -6,11 +6,15 @@ import gzip
 import io
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Change = Callable[[dict[str, Any]], object]
+import yaml
+
+Change = Callable[[Any], object]
+Cases = dict[str, "BadFile"]
 
 
 @dataclass(frozen=True)
@@ -31,107 +35,95 @@ def write_bad_files(folder: Path) -> dict[str, Path]:
     return paths
 
 
-def bad_files() -> dict[str, BadFile]:
+def bad_files() -> Cases:
     """All cases, by the name of what is wrong."""
     return {**_text_cases(), **_document_cases(), **_dnn_cases(), **_workbook_cases()}
 
 
-def good_document() -> dict[str, Any]:
+GOOD = yaml.safe_load("""
+document:
+  format: placegap
+  version: 1
+  name: good
+  graph:
+    name: good
+    ops:
+      - {name: first, time_ns: {gpu: 5}, resident_bytes: 1}
+      - {name: second, time_ns: {gpu: 6}, colocation: pair}
+      - {name: third, time_ns: {gpu: 7}, colocation: pair}
+    edges:
+      - {producer: first, consumer: second, bytes: 8}
+      - {producer: second, consumer: third, bytes: 8}
+  cluster:
+    name: two
+    devices:
+      - {name: g0, kind: gpu, memory_bytes: 16}
+      - {name: g1, kind: gpu, memory_bytes: 16}
+    links:
+      - {source: g0, target: g1, bandwidth_bytes_per_s: 1000}
+      - {source: g1, target: g0, bandwidth_bytes_per_s: 1000}
+dnn:
+  maxSizePerFPGA: 64.0
+  maxFPGAs: 2
+  maxCPUs: 1
+  nodes:
+    - {name: node1, id: 1, isBackwardNode: 0}
+    - {name: node2, id: 2, isBackwardNode: false}
+    - {name: node3, id: 3, isBackwardNode: 1}
+    - {name: node4, id: 4, isBackwardNode: true}
+  edges:
+    - {sourceId: 1, destId: 2, cost: 0.5, size: 4.0}
+    - {sourceId: 2, destId: 3, cost: 0.5, size: 4.0}
+    - {sourceId: 1, destId: 4, cost: 0.5, size: 4.0}
+    - {sourceId: 3, destId: 4, cost: 0.5, size: 4.0}
+piper:
+  maxDevices: 4
+  maxMemoryPerDevice: 80.0
+  bandwidth: 1000.0
+  mbsInBatch: 8
+  edges:
+    - {sourceId: 0, destId: 1, communicationCost: 12.0}
+rows:
+  - [task, c_task, dir_succ, dir_succ_add, p0, p1, pc00, pc01, pc10, pc11, mi, m0, m1]
+  - [0, "3,4", "1,2", "3,4,1,2", 5, "0.25", "0,0", "1,2", "3,4", "0.0,0.0", 2, 10, 20]
+  - [1, null, 2, 2, 1, 1, null, null, null, null, 1, null, null]
+  - [2, null, null, null, 0, 0, null, null, null, null, 1, null, null]
+""")
+
+
+def good_document() -> Any:
     """A document without a fault: three ops in a chain on two devices."""
-    return {
-        "format": "placegap",
-        "version": 1,
-        "name": "good",
-        "graph": {
-            "name": "good",
-            "ops": [
-                {"name": "first", "time_ns": {"gpu": 5}, "resident_bytes": 1},
-                {"name": "second", "time_ns": {"gpu": 6}, "colocation": "pair"},
-                {"name": "third", "time_ns": {"gpu": 7}, "colocation": "pair"},
-            ],
-            "edges": [
-                {"producer": "first", "consumer": "second", "bytes": 8},
-                {"producer": "second", "consumer": "third", "bytes": 8},
-            ],
-        },
-        "cluster": {
-            "name": "two",
-            "devices": [
-                {"name": "g0", "kind": "gpu", "memory_bytes": 16},
-                {"name": "g1", "kind": "gpu", "memory_bytes": 16},
-            ],
-            "links": [
-                {"source": "g0", "target": "g1", "bandwidth_bytes_per_s": 1000},
-                {"source": "g1", "target": "g0", "bandwidth_bytes_per_s": 1000},
-            ],
-        },
-    }
+    return deepcopy(GOOD["document"])
 
 
-def good_dnn() -> dict[str, Any]:
+def good_dnn() -> Any:
     """A dnn-partitioning input without a fault: a forward pair and its backward pair."""
-    nodes = [
-        {"id": 1, "isBackwardNode": 0},
-        {"id": 2, "isBackwardNode": False},
-        {"id": 3, "isBackwardNode": 1},
-        {"id": 4, "isBackwardNode": True},
-    ]
-    rest = {"supportedOnFpga": 1, "cpuLatency": 2.5, "fpgaLatency": 0.25, "size": 8.0}
-    arcs = [(1, 2, 0.5), (2, 3, 0.5), (1, 4, 0.5), (3, 4, 0.5)]
-    return {
-        "maxSizePerFPGA": 64.0,
-        "maxFPGAs": 2,
-        "maxCPUs": 1,
-        "nodes": [{"name": f"node{node['id']}", **node, **rest} for node in nodes],
-        "edges": [{"sourceId": a, "destId": b, "cost": c, "size": 4.0} for a, b, c in arcs],
-    }
+    content = deepcopy(GOOD["dnn"])
+    for node in content["nodes"]:
+        node.update(supportedOnFpga=1, cpuLatency=2.5, fpgaLatency=0.25, size=8.0)
+    return content
 
 
-def good_piper() -> dict[str, Any]:
+def good_piper() -> Any:
     """A Piper input without a fault: two layers in two modes each, the second for two devices."""
     option = {"parameterSize": 10, "syncTimeFw": {}, "syncTimeBw": {}}
     keep = {"id": "keep", "timePerSample": 0.25, "memoryUsageA": 6.5, "memoryUsageB": 20}
     again = {"id": "again", "timePerSample": 0.5, "memoryUsageA": 1.0, "memoryUsageB": 26}
     wide = {**keep, **option, "timePerSample": 0.15, "syncTimeFw": {"0": 4.0}}
     both = [{**keep, **option}, {**again, **option}]
-    return {
-        "maxDevices": 4,
-        "maxMemoryPerDevice": 80.0,
-        "bandwidth": 1000.0,
-        "mbsInBatch": 8,
-        "nodes": [
-            {"id": 0, "name": "embed", "TMPCs": {"1": both}},
-            {"id": 1, "name": "block", "TMPCs": {"1": both, "2": [wide]}},
-        ],
-        "edges": [{"sourceId": 0, "destId": 1, "communicationCost": 12.0}],
-    }
-
-
-def good_rows() -> list[list[Any]]:
-    """The rows of a Moirai workbook without a fault: 0 feeds 1 and 2 through flows 3 and 4."""
-    return [
-        [
-            "task",
-            "c_task",
-            "dir_succ",
-            "dir_succ_add",
-            "p0",
-            "p1",
-            "pc00",
-            "pc01",
-            "pc10",
-            "pc11",
-            "mi",
-            "m0",
-            "m1",
-        ],
-        [0, "3,4", "1,2", "3,4,1,2", 5, "0.25", "0,0", "1,2", "3,4", "0.0,0.0", 2, 10, 20],
-        [1, None, 2, 2, 1, 1, None, None, None, None, 1, None, None],
-        [2, None, None, None, 0, 0, None, None, None, None, 1, None, None],
+    nodes = [
+        {"id": 0, "name": "embed", "TMPCs": {"1": both}},
+        {"id": 1, "name": "block", "TMPCs": {"1": both, "2": [wide]}},
     ]
+    return {**deepcopy(GOOD["piper"]), "nodes": nodes}
 
 
-def workbook(rows: list[list[Any]]) -> bytes:
+def good_rows() -> Any:
+    """The rows of a Moirai workbook without a fault: 0 feeds 1 and 2 through flows 3 and 4."""
+    return deepcopy(GOOD["rows"])
+
+
+def workbook(rows: Any) -> bytes:
     """An .xlsx file with these rows in its first sheet, and a sheet of scribbles."""
     import openpyxl
 
@@ -146,74 +138,68 @@ def workbook(rows: list[list[Any]]) -> bytes:
     return out.getvalue()
 
 
-def changed(content: dict[str, Any], change: Change) -> bytes:
+def changed(content: Any, change: Change) -> bytes:
     """The JSON of a content after a change."""
     change(content)
     return json.dumps(content).encode()
 
 
-def _text_cases() -> dict[str, BadFile]:
+def _text_cases() -> Cases:
     text = json.dumps(good_document())
+    time, plan = "graph.ops[0] 'first'.time_ns.gpu", b'{"format": "placegap-plan"}'
+    latin = text.replace("first", "f\xfcrst").encode("latin-1")
+    cases: dict[str, tuple[str, str, str | bytes]] = {
+        "empty file": ("empty.json", "is empty", b" \n\n"),
+        "truncated JSON": ("cut.json", "line 1 column", text[:200]),
+        "not UTF-8": ("latin.json", "position", latin),
+        "truncated gzip": ("cut.json.gz", "gzip", gzip.compress(text.encode())[:60]),
+        "damaged gzip": ("junk.json.gz", "gzip", b"\x1f\x8b" + b"junk" * 20),
+        "deep nesting": ("deep.json", "nested too deeply", "[" * 200_000),
+        "duplicate key": (
+            "keys.json",
+            "'name' appears twice",
+            text.replace("{", '{"name": "x", ', 1),
+        ),
+        "half a letter": ("half.json", "half a letter", text.replace('"two"', r'"\ud800"')),
+        "NaN": ("nan.json", time, text.replace(": 5", ": NaN")),
+        "5000 digits": ("digits.json", "digits", text.replace(": 5", ": " + "9" * 5000)),
+        "no known kind": ("other.json", "of no kind", '{"layers": []}'),
+        "binary junk": ("junk.bin", "of no kind", bytes(range(200, 256)) * 9),
+        "a plan": ("plan.json", "is a plan", plan),
+        "a split": ("split.json", "is a split", '{"fpgas": [], "cpus": []}'),
+    }
     return {
-        "empty file": BadFile("empty.json", b"", "is empty"),
-        "blank file": BadFile("blank.json", b" \n\n", "is empty"),
-        "truncated JSON": BadFile("cut.json", text[:200].encode(), "line 1 column"),
-        "not UTF-8": BadFile(
-            "latin.json", text.replace("first", "f\xfcrst").encode("latin-1"), "position"
-        ),
-        "truncated gzip": BadFile("cut.json.gz", gzip.compress(text.encode())[:60], "gzip"),
-        "damaged gzip": BadFile("junk.json.gz", b"\x1f\x8b" + b"junk" * 20, "gzip"),
-        "deep nesting": BadFile("deep.json", b"[" * 200_000, "nested too deeply"),
-        "deep nesting in a field": BadFile(
-            "deep-field.json", text.replace('"good"', "[" * 900 + "]" * 900, 1).encode(), "name"
-        ),
-        "duplicate key": BadFile(
-            "keys.json", text.replace("{", '{"name": "x", ', 1).encode(), "'name' appears twice"
-        ),
-        "half a letter": BadFile(
-            "half.json",
-            text.replace('"name": "two"', r'"name": "\ud800"').encode(),
-            "half a letter",
-        ),
-        "NaN": BadFile(
-            "nan.json", text.replace(": 5", ": NaN").encode(), "graph.ops[0] 'first'.time_ns.gpu"
-        ),
-        "Infinity": BadFile(
-            "inf.json",
-            text.replace(": 5", ": -Infinity").encode(),
-            "graph.ops[0] 'first'.time_ns.gpu",
-        ),
-        "1e400": BadFile(
-            "1e400.json",
-            text.replace(": 5", ": 1e400").encode(),
-            "graph.ops[0] 'first'.time_ns.gpu",
-        ),
-        "a number of 5000 digits": BadFile(
-            "digits.json", text.replace(": 5", ": " + "9" * 5000).encode(), "digits"
-        ),
-        "a list": BadFile("list.json", b"[1, 2]", "of no kind"),
-        "a number": BadFile("number.json", b"17", "of no kind"),
-        "no known kind": BadFile("other.json", b'{"layers": []}', "of no kind"),
-        "plain text": BadFile("text.txt", b"a model of mine", "of no kind"),
-        "binary junk": BadFile("junk.bin", bytes(range(200, 256)) * 9, "of no kind"),
-        "a plan": BadFile("plan.json", b'{"format": "placegap-plan"}', "is a plan"),
-        "a split": BadFile("split.json", b'{"fpgas": [], "cpus": []}', "is a split"),
+        name: BadFile(file, text.encode() if isinstance(text, str) else text, place)
+        for name, (file, place, text) in cases.items()
     }
 
 
-def _document_cases() -> dict[str, BadFile]:
-    def case(name: str, place: str, change: Change) -> tuple[str, BadFile]:
-        file = "-".join(name.split()) + ".json"
-        return name, BadFile(file, changed(good_document(), change), place)
+def _spoilt(kind: str, good: Callable[[], Any], cases: dict[str, tuple[str, Change]]) -> Cases:
+    """Files of a kind, whose good content each case changes."""
+    return {
+        kind + name: BadFile(
+            "-".join((kind + name).split()) + ".json", changed(good(), change), place
+        )
+        for name, (place, change) in cases.items()
+    }
 
+
+def _document_cases() -> Cases:
     def op(**fields: Any) -> Change:
         return lambda d: d["graph"]["ops"][1].update(fields)
+
+    def time(value: Any) -> tuple[str, Change]:
+        return f"{op_1}.time_ns.gpu", op(time_ns={"gpu": value})
+
+    def ops(**fields: Any) -> Change:
+        return lambda d: [one.update(fields) for one in d["graph"]["ops"]]
 
     def edge(**fields: Any) -> Change:
         return lambda d: d["graph"]["edges"][1].update(fields)
 
-    def new_edge(**fields: Any) -> Change:
-        return lambda d: d["graph"]["edges"].append(fields)
+    def new_edge(producer: str, consumer: str, **fields: Any) -> Change:
+        new = {"producer": producer, "consumer": consumer, **fields}
+        return lambda d: d["graph"]["edges"].append(new)
 
     def device(**fields: Any) -> Change:
         return lambda d: d["cluster"]["devices"][1].update(fields)
@@ -221,222 +207,136 @@ def _document_cases() -> dict[str, BadFile]:
     def link(**fields: Any) -> Change:
         return lambda d: d["cluster"]["links"][1].update(fields)
 
-    op_1, edge_1 = "graph.ops[1] 'second'", "graph.edges[1] 'second -> third'"
-    square = [[0, 1], [1, 0]]
-    return dict(
-        [
-            case("wrong version", "version", lambda d: d.update(version=2)),
-            case("version true", "version", lambda d: d.update(version=True)),
-            case("wrong format", "format", lambda d: d.update(format="dot")),
-            case("missing graph", "graph", lambda d: d.pop("graph")),
-            case(
-                "missing op name", "graph.ops[1].name", lambda d: d["graph"]["ops"][1].pop("name")
-            ),
-            case("unknown field", f"{op_1}.colour", op(colour="red")),
-            case("unknown top field", "author", lambda d: d.update(author="me")),
-            case("no ops", "graph.ops", lambda d: d["graph"].update(ops=[], edges=[])),
-            case("ops no list", "graph.ops", lambda d: d["graph"].update(ops="many")),
-            case("op no object", "graph.ops[1]", lambda d: d["graph"]["ops"].__setitem__(1, 5)),
-            case("empty name", "graph.ops[1]", op(name="")),
-            case("duplicate op", "'first' appears twice", op(name="first")),
-            case("negative time", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": -1})),
-            case("fractional time", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": 1.5})),
-            case("time as text", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": "5"})),
-            case("time true", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": True})),
-            case("time null", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": None})),
-            case("time 1e30", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": 1e30})),
-            case("time 2 to the 70", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": 2**70})),
-            case(
-                "time sum overflow",
-                "sum of the times",
-                lambda d: [o["time_ns"].update(gpu=2**61) for o in d["graph"]["ops"]],
-            ),
-            case(
-                "memory sum overflow",
-                "sum of the resident bytes",
-                lambda d: [o.update(resident_bytes=2**61) for o in d["graph"]["ops"]],
-            ),
-            case(
-                "transfer sum overflow",
-                "2**62",
-                lambda d: [link(bandwidth_bytes_per_s=1)(d), edge(bytes=2**60)(d)],
-            ),
-            case("backward 1", f"{op_1}.backward", op(backward=1)),
-            case("cycle", "third -> second", new_edge(producer="third", consumer="second")),
-            case("self-loop", "third -> third", new_edge(producer="third", consumer="third")),
-            case(
-                "dangling edge",
-                "edges[2] 'third -> fourth': there is no op 'fourth'",
-                new_edge(producer="third", consumer="fourth"),
-            ),
-            case(
-                "duplicate edge",
-                "edges[2] 'first -> second': appears twice",
-                new_edge(producer="first", consumer="second", bytes=9),
-            ),
-            case(
-                "tensor mismatch",
-                "edges[2] 'first -> third': tensor 'out'",
-                lambda d: [
-                    d["graph"]["edges"][0].update(tensor="out"),
-                    new_edge(producer="first", consumer="third", tensor="out", bytes=9)(d),
-                ],
-            ),
-            case("negative bytes", f"{edge_1}.bytes", edge(bytes=-1)),
-            case(
-                "edge without consumer",
-                "graph.edges[1].consumer",
-                lambda d: d["graph"]["edges"][1].pop("consumer"),
-            ),
-            case(
-                "matrix of wrong height",
-                "edges[1] 'second -> third': transfer_ns",
-                edge(transfer_ns=[[0, 1]]),
-            ),
-            case(
-                "matrix of wrong width",
-                "edges[1] 'second -> third': transfer_ns",
-                edge(transfer_ns=[[0, 1], [1]]),
-            ),
-            case(
-                "matrix with a negative",
-                f"{edge_1}.transfer_ns[1][0]",
-                edge(transfer_ns=[square[0], [-1, 0]]),
-            ),
-            case("unsupported op", "ops[1] 'second'", op(time_ns={"tpu": 5})),
-            case("op without times", "ops[1] 'second'", op(time_ns={})),
-            case(
-                "impossible colocation",
-                "group 'pair'",
-                lambda d: [device(kind="tpu")(d), op(time_ns={"tpu": 1})(d)],
-            ),
-            case(
-                "no devices", "cluster.devices", lambda d: d["cluster"].update(devices=[], links=[])
-            ),
-            case("no cluster", "--cluster", lambda d: d.pop("cluster")),
-            case("duplicate device", "'g0' appears twice", device(name="g0")),
-            case(
-                "negative memory", "cluster.devices[1] 'g1'.memory_bytes", device(memory_bytes=-5)
-            ),
-            case(
-                "unreachable devices",
-                "no path leads from 'g1' to 'g0'",
-                lambda d: d["cluster"]["links"].pop(),
-            ),
-            case(
-                "link to an unknown device", "links[1]: there is no device 'g7'", link(target="g7")
-            ),
-            case("link to itself", "links[1]", link(target="g1")),
-            case("duplicate link", "links[1]", link(source="g0", target="g1")),
-            case(
-                "zero bandwidth",
-                "cluster.links[1].bandwidth_bytes_per_s",
-                link(bandwidth_bytes_per_s=0),
-            ),
-            case(
-                "unknown objective",
-                "semantics.objective",
-                lambda d: d.update(semantics={"objective": "speed"}),
-            ),
-            case(
-                "foreign semantics",
-                "semantics",
-                lambda d: d.update(semantics={"objective": "makespan", "load": "overlap"}),
-            ),
-        ]
+    def top(**fields: Any) -> Change:
+        return lambda d: d.update(fields)
+
+    def both(*changes: Change) -> Change:
+        return lambda d: [change(d) for change in changes]
+
+    op_1 = "graph.ops[1] 'second'"
+    matrix = "edges[1] 'second -> third': transfer_ns"
+    mismatch = both(
+        lambda d: d["graph"]["edges"][0].update(tensor="out"),
+        new_edge("first", "third", tensor="out", bytes=9),
     )
+    cases = {
+        "wrong version": ("version", top(version=2)),
+        "wrong format": ("format", top(format="dot")),
+        "missing graph": ("graph", lambda d: d.pop("graph")),
+        "missing op name": ("graph.ops[1].name", lambda d: d["graph"]["ops"][1].pop("name")),
+        "unknown field": (f"{op_1}.colour", op(colour="red")),
+        "no ops": ("graph.ops", lambda d: d["graph"].update(ops=[], edges=[])),
+        "op no object": ("graph.ops[1]", lambda d: d["graph"]["ops"].__setitem__(1, 5)),
+        "duplicate op": ("'first' appears twice", op(name="first")),
+        "negative time": time(-1),
+        "fractional time": time(1.5),
+        "time as text": time("5"),
+        "time 1e30": time(1e30),
+        "time sum overflow": ("sum of the times", ops(time_ns={"gpu": 2**61})),
+        "memory sum overflow": ("sum of the resident bytes", ops(resident_bytes=2**61)),
+        "transfer sum overflow": ("2**62", both(link(bandwidth_bytes_per_s=1), edge(bytes=2**60))),
+        "backward 1": (f"{op_1}.backward", op(backward=1)),
+        "cycle": ("third -> second", new_edge("third", "second")),
+        "self-loop": ("third -> third", new_edge("third", "third")),
+        "dangling edge": (
+            "edges[2] 'third -> fourth': there is no op 'fourth'",
+            new_edge("third", "fourth"),
+        ),
+        "duplicate edge": (
+            "'first -> second': appears twice",
+            new_edge("first", "second", bytes=9),
+        ),
+        "tensor mismatch": ("edges[2] 'first -> third': tensor 'out'", mismatch),
+        "matrix of wrong width": (matrix, edge(transfer_ns=[[0, 1], [1]])),
+        "unsupported op": ("ops[1] 'second'", op(time_ns={"tpu": 5})),
+        "impossible colocation": ("group 'pair'", both(device(kind="tpu"), op(time_ns={"tpu": 1}))),
+        "no devices": ("cluster.devices", lambda d: d["cluster"].update(devices=[], links=[])),
+        "no cluster": ("--cluster", lambda d: d.pop("cluster")),
+        "duplicate device": ("'g0' appears twice", device(name="g0")),
+        "unreachable devices": (
+            "no path leads from 'g1' to 'g0'",
+            lambda d: d["cluster"]["links"].pop(),
+        ),
+        "link to an unknown device": ("links[1]: there is no device 'g7'", link(target="g7")),
+        "zero bandwidth": ("cluster.links[1].bandwidth_bytes_per_s", link(bandwidth_bytes_per_s=0)),
+        "unknown objective": ("semantics.objective", top(semantics={"objective": "speed"})),
+        "foreign semantics": (
+            "semantics",
+            top(semantics={"objective": "makespan", "load": "overlap"}),
+        ),
+    }
+    return _spoilt("", good_document, cases)
 
 
-def _dnn_cases() -> dict[str, BadFile]:
-    def case(name: str, place: str, change: Change) -> tuple[str, BadFile]:
-        file = "dnn-" + "-".join(name.split()) + ".json"
-        return f"dnn {name}", BadFile(file, changed(good_dnn(), change), place)
-
+def _dnn_cases() -> Cases:
     def node(**fields: Any) -> Change:
         return lambda d: d["nodes"][1].update(fields)
 
     def arc(a: int, b: int, cost: float) -> Change:
         return lambda d: d["edges"].append({"sourceId": a, "destId": b, "cost": cost})
 
-    node_1 = "nodes[1] 'node2'"
-    return dict(
-        [
-            case("cycle", "2 -> 1", arc(2, 1, 0.5)),
-            case("backward to forward", "edges[4] '3 -> 2'", arc(3, 2, 0.5)),
-            case("disagreeing costs", "edges[4] '2 -> 4'", arc(2, 4, 0.75)),
-            case("dangling edge", "edges[4] '1 -> 9': there is no node of id 9", arc(1, 9, 0.5)),
-            case("missing id", f"{node_1}.id", lambda d: d["nodes"][1].pop("id")),
-            case("text id", f"{node_1}.id", node(id="2")),
-            case("duplicate id", "nodes[1]: id 1", node(id=1)),
-            case("unknown field", f"{node_1}.gpuLatency", node(gpuLatency=1)),
-            case("negative latency", f"{node_1}.cpuLatency", node(cpuLatency=-0.5)),
-            case("NaN latency", f"{node_1}.cpuLatency", node(cpuLatency=float("nan"))),
-            case("infinite latency", f"{node_1}.cpuLatency", node(cpuLatency=float("inf"))),
-            case(
-                "negative accelerator latency",
-                f"{node_1}.fpgaLatency: is negative",
-                node(fpgaLatency=-1),
-            ),
-            case("text class", f"{node_1}.colorClass", node(colorClass="red")),
-            case("text latency", f"{node_1}.cpuLatency", node(cpuLatency="0.5")),
-            case("huge latency", f"{node_1}.cpuLatency", node(cpuLatency=1e300)),
-            case("latency above 2**62 ns", "nodes[1] of id 2", node(cpuLatency=1e13)),
-            case(
-                "missing accelerator latency",
-                "nodes[1] of id 2: fpgaLatency",
-                lambda d: d["nodes"][1].pop("fpgaLatency"),
-            ),
-            case("flag 2", f"{node_1}.isBackwardNode", node(isBackwardNode=2)),
-            case("fractional size", f"{node_1}.size", node(size=0.5)),
-            case("fractional memory", "maxSizePerFPGA", lambda d: d.update(maxSizePerFPGA=1.5)),
-            case("no devices", "maxFPGAs + maxCPUs", lambda d: d.update(maxFPGAs=0, maxCPUs=0)),
-            case("a million devices", "maxFPGAs + maxCPUs", lambda d: d.update(maxCPUs=10**6)),
-            case(
-                "no CPU for an op",
-                "ops[1] '2'",
-                lambda d: [node(supportedOnFpga=0)(d), d.update(maxCPUs=0)],
-            ),
-            case("no nodes", "nodes", lambda d: d.update(nodes=[])),
-            case("no edges field", "edges", lambda d: d.pop("edges")),
-        ]
-    )
+    def top(**fields: Any) -> Change:
+        return lambda d: d.update(fields)
+
+    node_1, counts = "nodes[1] 'node2'", "maxFPGAs + maxCPUs"
+    cases = {
+        "cycle": ("2 -> 1", arc(2, 1, 0.5)),
+        "backward to forward": ("edges[4] '3 -> 2'", arc(3, 2, 0.5)),
+        "disagreeing costs": ("edges[4] '2 -> 4'", arc(2, 4, 0.75)),
+        "dangling edge": ("edges[4] '1 -> 9': there is no node of id 9", arc(1, 9, 0.5)),
+        "missing id": (f"{node_1}.id", lambda d: d["nodes"][1].pop("id")),
+        "duplicate id": ("nodes[1]: id 1", node(id=1)),
+        "unknown field": (f"{node_1}.gpuLatency", node(gpuLatency=1)),
+        "negative latency": (f"{node_1}.cpuLatency", node(cpuLatency=-0.5)),
+        "negative accelerator latency": (
+            f"{node_1}.fpgaLatency: is negative",
+            node(fpgaLatency=-1),
+        ),
+        "huge latency": (f"{node_1}.cpuLatency", node(cpuLatency=1e300)),
+        "latency above 2**62 ns": ("nodes[1] of id 2", node(cpuLatency=1e13)),
+        "missing accelerator latency": (
+            "nodes[1] of id 2: fpgaLatency",
+            lambda d: d["nodes"][1].pop("fpgaLatency"),
+        ),
+        "no devices": (counts, top(maxFPGAs=0, maxCPUs=0)),
+        "a million devices": (counts, top(maxCPUs=10**6)),
+        "no CPU for an op": (
+            "ops[1] '2'",
+            lambda d: [node(supportedOnFpga=0)(d), d.update(maxCPUs=0)],
+        ),
+        "no edges field": ("edges", lambda d: d.pop("edges")),
+    }
+    return _spoilt("dnn ", good_dnn, cases)
 
 
-def _workbook_cases() -> dict[str, BadFile]:
-    def case(name: str, place: str, change: Callable[[list[list[Any]]], object]) -> None:
-        rows = good_rows()
-        change(rows)
-        cases[f"xlsx {name}"] = BadFile("-".join(name.split()) + ".xlsx", workbook(rows), place)
-
-    def cell(row: int, column: str, value: Any) -> Callable[[list[list[Any]]], object]:
+def _workbook_cases() -> Cases:
+    def cell(row: int, column: str, value: Any) -> Change:
         return lambda rows: rows[row - 1].__setitem__(rows[0].index(column), value)
 
-    whole = workbook(good_rows())
-    cases = {
-        "truncated xlsx": BadFile("cut.xlsx", whole[: len(whole) // 2], "not a whole workbook"),
-        "truncated xls": BadFile(
-            "cut.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "not a whole workbook"
-        ),
+    def few_flows(rows: Any) -> None:
+        cell(2, "c_task", 3)(rows)
+        cell(2, "dir_succ_add", "3,1,2")(rows)
+
+    cases: dict[str, tuple[str, Change]] = {
+        "missing column": ("row 1: there is no column 'mi'", cell(1, "mi", None)),
+        "unknown column": ("unknown column 'who'", lambda rows: rows[0].append("who")),
+        "no data": ("no row of data", lambda rows: rows.__delitem__(slice(1, None))),
+        "negative time": ("row 3, column p1", cell(3, "p1", -1)),
+        "task in the middle no number": ("row 3, column task", cell(3, "task", "b")),
+        "duplicate task": ("row 4, column task: 2 appears twice", cell(3, "task", 2)),
+        "device without memory": ("row 2, column m1", cell(2, "m1", None)),
+        "unknown successor": ("row 3, column dir_succ_add: 9", cell(3, "dir_succ_add", 9)),
+        "too few flows": ("row 2: 1 flows for 2 successors", few_flows),
+        "too few times": ("row 2, column pc01: 1 times for 2 flows", cell(2, "pc01", "1")),
+        "cycle": ("2 -> 1", cell(4, "dir_succ_add", 1)),
     }
-    case("missing column", "row 1: there is no column 'mi'", cell(1, "mi", None))
-    case("missing pair", "no column 'pc10'", cell(1, "pc10", "pc12"))
-    case("unknown column", "unknown column 'who'", lambda rows: rows[0].append("who"))
-    case("no data", "no row of data", lambda rows: rows.__delitem__(slice(1, None)))
-    case("negative time", "row 3, column p1", cell(3, "p1", -1))
-    case("text time", "row 3, column p1", cell(3, "p1", "fast"))
-    case("missing time", "row 3, column p0", cell(3, "p0", None))
-    case("truth value", "row 3", cell(3, "p0", True))
-    case("task in the middle no number", "row 3, column task", cell(3, "task", "b"))
-    case("duplicate task", "row 4, column task: 2 appears twice", cell(3, "task", 2))
-    case("fractional memory", "row 3, column mi", cell(3, "mi", 0.5))
-    case("device without memory", "row 2, column m1", cell(2, "m1", None))
-    case("unknown successor", "row 3, column dir_succ_add: 9", cell(3, "dir_succ_add", 9))
-    case(
-        "too few flows",
-        "row 2: 1 flows for 2 successors",
-        lambda rows: [cell(2, "c_task", 3)(rows), cell(2, "dir_succ_add", "3,1,2")(rows)],
-    )
-    case("too few times", "row 2, column pc01: 1 times for 2 flows", cell(2, "pc01", "1"))
-    case("transfer to itself", "row 2, column pc11", cell(2, "pc11", "0,1"))
-    case("cycle", "2 -> 1", cell(4, "dir_succ_add", 1))
-    return cases
+    whole, magic = workbook(good_rows()), b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+    found = {
+        "truncated xlsx": BadFile("cut.xlsx", whole[: len(whole) // 2], "not a whole workbook"),
+        "truncated xls": BadFile("cut.xls", magic + bytes(100), "not a whole workbook"),
+    }
+    for name, (place, change) in cases.items():
+        rows = good_rows()
+        change(rows)
+        found[f"xlsx {name}"] = BadFile("-".join(name.split()) + ".xlsx", workbook(rows), place)
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gzip
 import io
 import json
 import random
@@ -15,96 +14,30 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import yaml
 from doubles.bad_files import good_rows, workbook
 
-ODD_VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    -1,
-    0,
-    1,
-    2**31,
-    2**53 + 1,
-    2**62,
-    2**62 + 1,
-    2**63,
-    2**64,
-    10**30,
-    -(2**63),
-    10**4000,
-    10**9,
-    0.5,
-    -0.0,
-    1e-400,
-    1e308,
-    5e-324,
-    float("nan"),
-    float("inf"),
-    float("-inf"),
-    "",
-    " ",
-    "x",
-    "x" * 3000,
-    "a b " * 900,
-    "\0",
-    "\n",
-    "\r\n\t",
-    "é\u2028",
-    "\ud800",
-    " -> ",
-    "gpu",
-    "first",
-    "1",
-    "1e5",
-    "NaN",
-    "../../etc/passwd",
-    "/dev/zero",
-    "all",
-    "placegap",
-    [],
-    {},
-    [[]],
-    [1],
-    ["x"],
-    {"x": 1},
-    {"": None},
-    {"name": "first"},
-]
+ODD_NUMBERS, ODD_NAMES, ODD_TREES, ODD_OPS = yaml.safe_load(r"""
+- [-1, 0, 1, 2147483648, 9007199254740993, 4611686018427387904, 4611686018427387905,
+   9223372036854775808, 18446744073709551616, 1000000000000000000000000000000,
+   -9223372036854775808, 1000000000, 0.5, -0.0, 1.0e-400, 1.0e+308, 5.0e-324, .nan, .inf, -.inf]
+- ["", " ", x, "\0", "\n", "\r\n\t", "é\u2028", " -> ", gpu, first, "1", "1e5", "NaN",
+   ../../etc/passwd, /dev/zero, all, placegap]
+- [null, true, false, [], {}, [[]], [1], [x], {x: 1}, {"": null}, {name: first}]
+- [Shape, Gather, Concat, Reshape, Expand, Range, Slice, Unsqueeze, Tile, ConstantOfShape, Pad,
+   Resize, OneHot, NonZero, Pow, Split, Squeeze, Compress, EyeLike, TopK, Trilu, Where, If, Loop,
+   NoOp, MatMul, LSTM, Conv, ""]
+""")
+ODD_NAMES += ["x" * 3000, "a b " * 900, "\ud800"]
+ODD_VALUES = [*ODD_NUMBERS, 10**4000, *ODD_NAMES, *ODD_TREES]
+ODD_SIZES = [0, 1, -1, 3, 2**20, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63)]
+ODD_SCOPES = ["[" * 3000, "['a'] * 10**9", "9" * 9000, "['a', 1]", "[''", "\0", "(1)", "{}", "[[]]"]
 ODD_TEXTS = [
-    b"-",
-    b"1" * 5000,
-    b"1e999999",
-    b"1e99999999999999999999",
-    b"NaN",
-    b"-Infinity",
-    b"0x1F",
-    b"1:59:59",
-    b"[" * 3000,
-    b"{" * 3000,
-    b"\xff\xfe",
-    b"\x00",
-    b"\xef\xbb\xbf",
-    b"null",
-    b'"',
-    b"&a ",
-    b"*a",
-    b"<<: *a",
-    b"!!python/object:os.system x",
-    b"!!binary x",
-    b"2001-99-99",
-    b"? ",
-    b"|\n",
-    b",,,,",
-    b"\r",
-    b"\n\n",
-    b"9" * 300,
-    b"--- ",
-    b"%YAML 9.9\n",
-    b"\\ud800",
-    b"1_000",
-    b"=",
-    b"'",
+    *(b"1" * 5000, b"[" * 3000, b"{" * 3000, b"\xff\xfe", b"\x00", b"\xef\xbb\xbf", b"\r", b"\n\n"),
+    *(b"-", b"1e999999", b"1e99999999999999999999", b"NaN", b"-Infinity", b"0x1F", b"1:59:59"),
+    *(b"null", b'"', b"&a ", b"*a", b"<<: *a", b"!!python/object:os.system x", b"!!binary x"),
+    *(b"2001-99-99", b"? ", b"|\n", b",,,,", b"9" * 300, b"--- ", b"%YAML 9.9\n", b"\\ud800"),
+    *(b"1_000", b"=", b"'"),
 ]
 
 
@@ -188,17 +121,6 @@ def json_damage(content: Any) -> Callable[[random.Random], bytes]:
     return damaged
 
 
-def zipped(damaged: Callable[[random.Random], bytes]) -> Callable[[random.Random], bytes]:
-    """Damage inside a gzip file, or to it."""
-
-    def both(rng: random.Random) -> bytes:
-        if rng.random() < 0.5:
-            return gzip.compress(damaged(rng), mtime=0)
-        return damage_bytes(rng, gzip.compress(damaged(random.Random(1)), mtime=0))
-
-    return both
-
-
 def text_damage(text: str) -> Callable[[random.Random], bytes]:
     """Damage to bytes, and to lines."""
 
@@ -221,12 +143,8 @@ def damaged_workbook(rng: random.Random) -> bytes:
     choice = rng.random()
     if choice < 0.4:
         for _ in range(rng.choice([1, 2, 5])):
-            row = rng.choice(rows)
-            value = rng.choice(ODD_VALUES)
-            plain = isinstance(value, str | int | float | None) and not (
-                isinstance(value, str) and any(c in value for c in "\0\ud800\x0b")
-            )
-            row[rng.randrange(len(row))] = value if plain and abs_ok(value) else "3,4"
+            value, row = rng.choice(ODD_VALUES), rng.choice(rows)
+            row[rng.randrange(len(row))] = value if can_be_written(value) else "3,4"
         return workbook(rows)
     whole = workbook(rows)
     if choice < 0.6:
@@ -237,53 +155,22 @@ def damaged_workbook(rng: random.Random) -> bytes:
         hit = rng.choice([*names, *(name for name in names if "sheet" in name)])
         for name in names:
             data = source.read(name)
-            if name == hit:
-                if rng.random() < 0.5:
-                    data = damage_bytes(rng, data)
-                else:
-                    old = rng.choice(
-                        [b'r="', b"<v>", b't="', b"A1", b"<row", b"sheetId", b"count="]
-                    )
-                    new = old + rng.choice(
-                        [b"9" * 9, b"XFD", b"-", b"1" * 400, b"n", b"e", b"&lt;"]
-                    )
-                    data = data.replace(old, new, rng.choice([1, -1]))
+            if name == hit and rng.random() < 0.5:
+                data = damage_bytes(rng, data)
+            elif name == hit:
+                old = rng.choice([b'r="', b"<v>", b't="', b"A1", b"<row", b"sheetId", b"count="])
+                new = rng.choice([b"9" * 9, b"XFD", b"-", b"1" * 400, b"n", b"e", b"&lt;"])
+                data = data.replace(old, old + new, rng.choice([1, -1]))
             target.writestr(name, data)
     return out.getvalue()
 
 
-def abs_ok(value: Any) -> bool:
+def can_be_written(value: Any) -> bool:
     """Whether openpyxl writes the value."""
-    return not isinstance(value, int) or isinstance(value, bool) or abs(value) < 2**63
-
-
-def good_model() -> Any:
-    """A small ONNX model with weights, a view, a constant and a named size."""
-    from onnx import helper
-
-    def weight(name: str, *dims: int) -> Any:
-        size = 1
-        for dim in dims:
-            size *= dim
-        return helper.make_tensor(name, 1, dims, bytes(4 * size), raw=True)
-
-    nodes = [
-        helper.make_node("Conv", ["x", "kernel"], ["a"], name="conv", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["a"], ["b"], name="relu"),
-        helper.make_node("Shape", ["b"], ["s"], name="shape"),
-        helper.make_node("ConstantOfShape", ["s"], ["ones"], name="ones"),
-        helper.make_node("Add", ["b", "ones"], ["c"], name="add"),
-        helper.make_node("Flatten", ["c"], ["d"], name="flatten", axis=1),
-        helper.make_node("Gemm", ["d", "matrix"], ["y"], name="gemm", transB=1),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", 1, ["N", 2, 4, 4])],
-        [helper.make_empty_tensor_value_info("y")],
-        initializer=[weight("kernel", 3, 2, 3, 3), weight("matrix", 5, 48)],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    if isinstance(value, str):
+        return not any(c in value for c in "\0\ud800\x0b")
+    is_number = isinstance(value, int | float) and (isinstance(value, float) or abs(value) < 2**63)
+    return value is None or is_number
 
 
 @cache
@@ -295,122 +182,49 @@ def open_transformer() -> bytes:
         return write_transformer(Path(folder) / "net.onnx", "bert", layers=1).read_bytes()
 
 
-def damaged_transformer(rng: random.Random) -> bytes:
-    """What decides shapes changed, or anything else of the model."""
+def damaged_model(rng: random.Random) -> bytes:
+    """What decides shapes changed, or any other field of the message, or its bytes."""
     import onnx
 
     model = onnx.load_from_string(open_transformer())
-    sizes = [0, 1, -1, 3, 2**20, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63)]
-    constants = [node for node in model.graph.node if node.op_type == "Constant"]
-    chain = ["Shape", "Gather", "Concat", "Reshape", "Expand", "Range", "Slice", "Unsqueeze"]
-    for _ in range(rng.choice([1, 1, 2, 4])):
-        node, constant = rng.choice(model.graph.node), rng.choice(constants).attribute[0].t
-        match rng.randrange(5):
-            case 0 | 1:
-                value = [rng.choice(sizes) for _ in range(rng.choice([1, 2, 4, 2000]))]
-                dims = rng.choice([[], [len(value)], [2, 2], [-1], [2**40]])
-                constant.CopyFrom(_int64s(dims, value))
-            case 2:
-                node.op_type = rng.choice(
-                    [
-                        *chain,
-                        "Tile",
-                        "ConstantOfShape",
-                        "Pad",
-                        "Resize",
-                        "OneHot",
-                        "NonZero",
-                        "Pow",
-                        "Split",
-                        "Squeeze",
-                        "Compress",
-                        "EyeLike",
-                        "TopK",
-                        "Trilu",
-                        "Where",
-                    ]
-                )
-            case 3:
-                other = rng.choice(model.graph.node)
-                if node.input:
-                    node.input[rng.randrange(len(node.input))] = other.output[0]
-            case _:
-                node.metadata_props[0].value = rng.choice(ODD_SCOPES)
-    if rng.random() < 0.3:
-        return damage_message(rng, model)
-    return bytes(model.SerializeToString())
-
-
-def _int64s(dims: list[int], values: list[int]) -> Any:
-    from onnx import TensorProto
-
-    return TensorProto(dims=dims, data_type=7, int64_data=values)
-
-
-ODD_SCOPES = ["[" * 3000, "['a'] * 10**9", "9" * 9000, "['a', 1]", "[''", "\0", "(1)", "{}", "[[]]"]
-
-
-def damaged_model(rng: random.Random) -> bytes:
-    """Fields of the message changed, or its bytes."""
-    return damage_message(rng, good_model())
-
-
-def damage_message(rng: random.Random, model: Any) -> bytes:
-    """Fields of an ONNX model changed, or its bytes."""
-    if rng.random() < 0.35:
+    graph, sizes, names = model.graph, ODD_SIZES, ["ids", "v1", "", "y", "nowhere", "n" * 2000]
+    constants = [node for node in graph.node if node.op_type == "Constant"]
+    if rng.random() < 0.2:
         return damage_bytes(rng, model.SerializeToString())
-    graph = model.graph
-    sizes = [0, 1, -1, 7, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63)]
     for _ in range(rng.choice([1, 1, 2, 4])):
         node, tensor = rng.choice(graph.node), rng.choice(graph.initializer)
-        dims = graph.input[0].type.tensor_type.shape.dim if graph.input else []
-        match rng.randrange(12):
-            case 0:
-                tensor.dims[rng.randrange(len(tensor.dims))] = rng.choice(sizes)
-            case 1:
-                tensor.data_type = rng.choice([0, 2, 8, 14, 22, 99])
-            case 2 if dims:
-                rng.choice(dims).dim_value = rng.choice(sizes)
-            case 3:
-                node.op_type = rng.choice(
-                    [
-                        "If",
-                        "Loop",
-                        "Reshape",
-                        "Range",
-                        "Tile",
-                        "Expand",
-                        "NoOp",
-                        "",
-                        "Concat",
-                        "Resize",
-                        "ConstantOfShape",
-                        "Pad",
-                        "Slice",
-                        "Split",
-                        "MatMul",
-                        "LSTM",
-                        "Conv",
-                    ]
-                )
-            case 4:
-                del node.input[:1]
-            case 5:
-                node.input.append(rng.choice(["x", "a", "c", "", "y", "nowhere", "n" * 2000]))
+        match rng.randrange(14):
+            case 0 | 1 | 2:
+                value = rng.choices(sizes, k=rng.choice([1, 2, 4, 2000]))
+                dims = rng.choice([[], [len(value)], [2, 2], [-1], [2**40]])
+                made = onnx.TensorProto(dims=dims, data_type=7, int64_data=value)
+                rng.choice(constants).attribute[0].t.CopyFrom(made)
+            case 3 | 4:
+                node.op_type = rng.choice(ODD_OPS)
+            case 5 if node.input:
+                node.input[rng.randrange(len(node.input))] = rng.choice(graph.node).output[0]
             case 6:
-                node.output.append(rng.choice(["x", "a", "c", "", "extra"]))
+                node.metadata_props[0].value = rng.choice(ODD_SCOPES)
             case 7:
-                node.name = rng.choice(["", "conv", "n" * 3000, " -> "])
-            case 8 if node.attribute:
+                tensor.dims[rng.randrange(len(tensor.dims))] = rng.choice(sizes)
+                tensor.data_type = rng.choice([1, 0, 2, 8, 14, 22, 99])
+            case 8:
+                rng.choice(graph.input[0].type.tensor_type.shape.dim).dim_value = rng.choice(sizes)
+            case 9:
+                del node.input[:1]
+                node.input.extend(rng.choices(names, k=rng.randrange(2)))
+                node.output.extend(rng.choices(names, k=rng.randrange(2)))
+                node.name = rng.choice(names)
+            case 10 if node.attribute:
                 attribute = rng.choice(node.attribute)
                 attribute.i = rng.choice(sizes)
                 attribute.ints[:] = [rng.choice(sizes) for _ in attribute.ints]
                 attribute.type = rng.choice([1, 2, 4, 5, 7, 10])
-            case 9:
+            case 11:
                 graph.node.append(rng.choice(graph.node))
-            case 10:
+            case 12:
                 model.opset_import[0].version = rng.choice([0, 1, 6, 13, 99, -1, 2**60])
             case _:
                 graph.initializer.add().CopyFrom(tensor)
-                graph.initializer[-1].name = rng.choice(["s", "x", "", "new"])
-    return model.SerializeToString()
+                graph.initializer[-1].name = rng.choice(names)
+    return bytes(model.SerializeToString())

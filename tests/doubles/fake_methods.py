@@ -55,10 +55,7 @@ def run(task: Task, params: Params) -> Outcome:
         if "PLACEGAP_TEST_ENDED" in os.environ:
             Path(os.environ["PLACEGAP_TEST_ENDED"], f"ended-{task.limits.seed}").touch()
     return Outcome(
-        plan=plan,
-        bound=bound,
-        faults=(params.fault,) if params.fault else (),
-        details={"tries": 1},
+        plan=plan, bound=bound, faults=(params.fault,) if params.fault else (), details={"tries": 1}
     )
 
 

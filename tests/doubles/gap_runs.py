@@ -38,27 +38,14 @@ def cells_of(results: Results, semantics: dict[str, Semantics]) -> list[GapCell]
     """Cells as a study makes them, and their records."""
     cells, records = [], {}
     for (table, instance, method), result in results.items():
-        run = Run(Source(instance), instance, semantics[table], method, {}, 0, 1.0, 0.0, {})
-        applies = not isinstance(result, str)
-        cells.append(
-            Cell(
-                table,
-                semantics[table],
-                instance,
-                "pair",
-                instance,
-                4,
-                2,
-                method,
-                method,
-                {},
-                0,
-                run if applies else None,
-                "" if applies else str(result),
-            )
-        )
-        if applies and result:
-            records[run.key] = result
+        rules, why = semantics[table], result if isinstance(result, str) else ""
+        run = None
+        if not isinstance(result, str):
+            run = Run(Source(instance), instance, rules, method, {}, 0, 1.0, 0.0, {})
+            if result:
+                records[run.key] = result
+        sizes = (instance, "pair", instance, 4, 2)
+        cells.append(Cell(table, rules, *sizes, method, method, {}, 0, run, why))
     return gap_cells(cells, records)
 
 

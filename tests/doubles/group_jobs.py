@@ -8,11 +8,6 @@ import time
 from pathlib import Path
 
 
-def answer(number: int, store: str, rank: int) -> tuple[int, int, bool]:
-    """What it was given, and whether it may meet the others at the store."""
-    return number, rank, Path(store).parent.is_dir()
-
-
 def second_dies(store: str, rank: int) -> None:
     """The second process is killed; the first is told so by its own library, and complains."""
     begun = Path(store).with_suffix(".begun")

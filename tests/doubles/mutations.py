@@ -7,8 +7,6 @@ numbers, and says one JSON line for each that ends in anything but an instance o
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import multiprocessing
 import os
@@ -20,24 +18,34 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import yaml
 from doubles.bad_files import good_dnn, good_document
 from doubles.damage import (
     as_json,
-    damage_bytes,
     damaged_model,
-    damaged_transformer,
     damaged_workbook,
     json_damage,
     text_damage,
-    zipped,
 )
 
 from placegap.experiments.research.bench.measuring import peak_bytes
-from placegap.instances import InputError
+from placegap.experiments.studies.config import load_study
+from placegap.experiments.studies.plan import plan_study
+from placegap.instances import Document, InputError, Makespan, Plan, load_corpus
+from placegap.instances.certificates.verification import verify
+from placegap.instances.costing.costing import load_catalogue
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import parse_document
+from placegap.instances.files.plan_file import describe_plan, load_stated_plan
+from placegap.instances.importers.dnn_partitioning import load_split
+from placegap.instances.importers.measured_times import MEASURED, load_times, with_times
+from placegap.instances.importers.measurements import load_ops
+from placegap.instances.importers.reader import load_model
+from placegap.instances.importers.standard_evaluation import standard_evaluation
 
 CPU_S = 10
 WALL_S = 120
@@ -77,6 +85,8 @@ links:
   - matrix_bytes_per_s: {cpu: {x: 5}}
 """
 
+CLUSTER_TEXT = "2x(4xT4:64GB + 1 x host)+1x(3*rtx-3090:1.5TiB), PCIe-3 x8, nvlink, ethernet-10g"
+
 STUDY_YAML = """\
 name: small
 tables:
@@ -92,49 +102,27 @@ tables:
 
 def ops_csv() -> str:
     """Measurements of the good document's ops."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["op", "device", "batch", "time_us", "memory_bytes"])
-    for op in ("first", "second", "third"):
-        for batch in (1, 2, 4):
-            writer.writerow([op, "gpu", batch, 2.5 * batch, 100 * batch])
-    return out.getvalue()
+    rows = [
+        f"{op},gpu,{batch},{2.5 * batch},{100 * batch}"
+        for op in ("first", "second", "third")
+        for batch in (1, 2, 4)
+    ]
+    return "\n".join(["op,device,batch,time_us,memory_bytes", *rows, ""])
 
 
-def _instance() -> Any:
-    from placegap.instances.files.document import parse_document
-
-    return parse_document(good_document(), "good").instance()
-
-
-def _dnn_instance(folder: Path) -> Any:
-    from placegap.instances.importers.reader import read_model
-
-    path = folder / "good-dnn.json"
-    path.write_bytes(as_json(good_dnn()))
-    return read_model(path).instance()
+def _document() -> Document:
+    return parse_document(good_document(), "good")
 
 
 @cache
 def good_plan() -> dict[str, Any]:
     """A plan of the good document, with all that a file may state."""
-    from placegap.instances import Makespan, simulate
-    from placegap.instances.files.plan_file import describe_plan
-    from placegap.instances.problem import Plan
-
-    instance, semantics = _instance(), Makespan(channels="link")
+    instance, semantics = _document().instance(), Makespan(channels="link")
     plan = Plan.on([0, 1, 1])
-    simulate(instance, plan, semantics)
     content = describe_plan(instance, plan, semantics, "heft", value_ns=26)
     raw: dict[str, Any] = content.model_dump(mode="json", exclude_none=True)
     raw["device_order"] = {"g0": ["first"], "g1": ["second", "third"]}
     raw["channel_order"] = {"g0 -> g1": [{"producer": "first", "consumer": "second", "to": "g1"}]}
-    raw["times"] = {
-        "ops": {name: {"start_ns": 0, "end_ns": 5} for name in ("first", "second", "third")},
-        "transfers": [
-            {"producer": "first", "consumer": "second", "to": "g1", "start_ns": 5, "end_ns": 6}
-        ],
-    }
     return raw
 
 
@@ -143,54 +131,15 @@ def damaged_plan(rng: random.Random) -> bytes:
     return json_damage(good_plan())(rng)
 
 
-def read_instance(path: Path) -> object:
+def load_instance(path: Path, **dims: int) -> object:
     """Read a model, and what every command asks of it."""
-    from placegap.instances.files.cluster_file import load_cluster
-    from placegap.instances.importers.reader import read_model
-
-    document = read_model(path)
+    document = load_model(path, dims=dims)
     instance = document.instance(load_cluster(OTHER_CLUSTER) if document.cluster is None else None)
     return instance.content_hash
 
 
-def read_sized(path: Path) -> object:
-    """Read an ONNX model of which two sizes are stated."""
-    from placegap.instances.files.cluster_file import load_cluster
-    from placegap.instances.importers.reader import read_model
-
-    document = read_model(path, dims={"batch": 2, "seq": 4})
-    return document.instance(load_cluster(OTHER_CLUSTER)).content_hash
-
-
-def drawn_cluster_text(rng: random.Random) -> bytes:
-    """A line that looks like a cluster, of good pieces and now and then an odd one."""
-
-    def pick(good: list[str], odd: list[str]) -> str:
-        return rng.choice(odd if rng.random() < 0.07 else good)
-
-    def term() -> str:
-        many = pick(["", "2x", "1 x ", "3*"], ["0x", "x", "-1x", "99999x", "7" * 12 + "x"])
-        kind = pick(["T4", "rtx-3090", "host", "H100", "DDR4-2ch"], ["RTX3080", "", "T5", "\u00b2"])
-        memory = pick(["", "", ":64GB", ":1.5TiB"], [":", ":x", ":0GB", ":9" + "9" * 20 + "GB"])
-        return many + kind + memory
-
-    servers = pick(["2x", "16X", "3x"], ["", "0x", "9999x"]) if rng.random() < 0.4 else None
-    terms = "+".join(term() for _ in range(rng.choice([1, 2, 3, 9])))
-    text = terms if servers is None else f"{servers}({terms})+1x({term()})"
-    links = [pick(["pcie4", "PCIe-3 x8"], ["pcie9", "", "pcie3x3"])]
-    if rng.random() < 0.3:
-        links.append("nvlink")
-    if (servers is None) != (rng.random() < 0.9):
-        links.append(pick(["infiniband", "ethernet-10g"], ["ethernet-0g", "wire", "ethernet-9g-"]))
-    text = ", ".join([text, *links])
-    return damage_bytes(rng, text.encode()) if rng.random() < 0.2 else text.encode()
-
-
 def read_cluster_text(path: Path) -> object:
     """Read a line that states a cluster, and place a graph on it where it is small."""
-    from placegap.instances import load_corpus
-    from placegap.instances.files.cluster_file import load_cluster
-
     try:
         cluster = load_cluster(path.read_bytes().decode(errors="replace"))
         assert load_cluster(cluster.name).devices == cluster.devices
@@ -201,31 +150,18 @@ def read_cluster_text(path: Path) -> object:
 
 
 def read_cluster(path: Path) -> object:
-    """Read a cluster, and place a graph's arrays on it."""
-    from placegap.instances import load_corpus
-    from placegap.instances.files.cluster_file import load_cluster
-
     return load_corpus("squeezenet").instance(load_cluster(path)).content_hash
 
 
 def read_plan(path: Path) -> object:
-    """Read a plan and let both referees judge it."""
-    from placegap.instances.certificates.verification import verify
-    from placegap.instances.files.plan_file import load_stated_plan
-
-    instance = _instance()
+    instance = _document().instance()
     return verify(instance, load_stated_plan(instance, path), any_content=True)
 
 
 def read_measurements(path: Path) -> object:
-    """Read measurements and estimate a batch from them."""
-    from placegap.instances.files.document import parse_document
-    from placegap.instances.importers.measurements import read_ops
-    from placegap.instances.importers.standard_evaluation import standard_evaluation
-
-    document = parse_document(good_document(), "good")
+    document = _document()
     assert document.cluster is not None
-    return standard_evaluation(document, document.cluster, read_ops([path]), 8)
+    return standard_evaluation(document, document.cluster, load_ops([path]), 8)
 
 
 def times_csv() -> str:
@@ -247,87 +183,38 @@ def good_trace() -> dict[str, Any]:
 
 def read_measured_times(path: Path) -> object:
     """Read measured times and put them into the good document."""
-    from placegap.instances.files.document import parse_document
-    from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
-
-    document = parse_document(good_document(), "good")
+    document = _document()
     assert document.cluster is not None
-    measured = with_times(document.graph, read_times(path), document.cluster)
+    measured = with_times(document.graph, load_times(path), document.cluster)
     assert "\n" not in str(measured.graph.provenance.parameters[MEASURED])
     return document.model_copy(update={"graph": measured.graph}).instance().content_hash
 
 
 def read_study(path: Path) -> object:
-    """Read a study and plan its runs."""
-    from placegap.experiments.studies.config import load_study
-    from placegap.experiments.studies.plan import plan_study
-
     return list(plan_study(load_study(path), path))
 
 
 def read_split_file(path: Path) -> object:
-    """Read a split of the good dnn-partitioning input."""
-    from placegap.instances.importers.dnn_partitioning import read_split
-
-    return read_split(_dnn_instance(path.parent), path)
-
-
-def read_catalogue_file(path: Path) -> object:
-    """Read a device catalogue."""
-    from placegap.instances.costing.costing import read_catalogue
-
-    return read_catalogue(path)
+    model = path.with_name("good-dnn.json")
+    model.write_bytes(as_json(good_dnn()))
+    return load_split(load_model(model).instance(), path)
 
 
-def read_best(path: Path) -> object:
-    """Read best-known values."""
-    from placegap.instances.corpus.corpus import read_best_known
-
-    return read_best_known(path)
-
-
-CONFIGS: list[Any] = [
-    {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "n_layer": 1,
-        "n_embd": 8,
-        "n_head": 2,
-        "n_positions": 16,
-        "vocab_size": 11,
-        "activation_function": "gelu_new",
-    },
-    {
-        "model_type": "llama",
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "intermediate_size": 8,
-        "vocab_size": 11,
-        "hidden_act": "silu",
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-    },
-    {
-        "model_type": "swin",
-        "image_size": 8,
-        "patch_size": 2,
-        "depths": [1, 1],
-        "window_size": 2,
-        "num_heads": [1, 2],
-        "embed_dim": 4,
-        "num_labels": 3,
-        "architectures": ["SwinModel"],
-    },
-]
+CONFIGS = yaml.safe_load("""
+- {model_type: gpt2, architectures: [GPT2LMHeadModel], n_layer: 1, n_embd: 8, n_head: 2,
+   n_positions: 16, vocab_size: 11, activation_function: gelu_new}
+- {model_type: llama, hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 4,
+   num_key_value_heads: 2, intermediate_size: 8, vocab_size: 11, hidden_act: silu,
+   rope_parameters: {rope_type: default, rope_theta: 10000.0}}
+- {model_type: swin, architectures: [SwinModel], image_size: 8, patch_size: 2, depths: [1, 1],
+   window_size: 2, num_heads: [1, 2], embed_dim: 4, num_labels: 3}
+""")
 
 
 def damaged_config(rng: random.Random) -> bytes:
-    """A damaged configuration of one of three small models.
-
-    The number of layers stays: without it these are sound models of 12 or 32 layers, which take
-    longer to trace than an input may.
-    """
+    """A damaged configuration of one of three small models."""
+    # the number of layers stays: without it these are sound models of 12 or 32 layers, whose trace
+    # takes longer than an input may
     config = rng.choice(CONFIGS)
     data = json_damage(config)(rng)
     layers = {name: config[name] for name in ("n_layer", "num_hidden_layers") if name in config}
@@ -340,7 +227,6 @@ def damaged_config(rng: random.Random) -> bytes:
 
 
 def read_config(path: Path) -> object:
-    """Trace the model of a configuration."""
     from placegap.instances.torch_models.model import read_traced_model
     from placegap.instances.torch_models.options import TraceOptions
 
@@ -355,67 +241,33 @@ def load_torch(folder: Path) -> None:
         read_config(path)
 
 
-def read_log(path: Path) -> object:
-    """Open a log of runs."""
-    from placegap.experiments.studies.log import RunLog
-
-    with RunLog(path) as log:
-        return log.records
-
-
 CATALOGUE_YAML = """\
 T4: {peak_flops_per_s: 8_100_000_000_000, bandwidth_bytes_per_s: 320_000_000_000,
      memory_bytes: 16_000_000_000, launch_overhead_ns: 5_000, source: a datasheet}
 mine: {peak_flops_per_s: {float32: 2e13, int8: 1.6e14}, bandwidth_bytes_per_s: 9e11,
        memory_bytes: 24e9, reserved_bytes: 1.5e9, nvlink_bytes_per_s: 5.625e10}
 """
-BEST = [
-    {
-        "graph": "g",
-        "cluster": "c",
-        "content_hash": "0" * 64,
-        "value_ns": 5,
-        "bound_ns": 4,
-        "semantics": {"objective": "makespan"},
-        "value_origin": "heft",
-    },
-]
-SPLIT = {
-    "fpgas": [{"load": 1.5, "nodes": [1, 4]}, {"nodes": [2, 3]}],
-    "cpus": [],
-    "maxLoad": 2.5,
-}
-LOG = '{"key":"a","value":1}\n{"key":"b","status":"ok"}\n'
+SPLIT, CLUSTER = yaml.safe_load("""
+- {fpgas: [{load: 1.5, nodes: [1, 4]}, {nodes: [2, 3]}], cpus: [], maxLoad: 2.5}
+- {name: c, devices: [{name: g, count: 2, kind: T4}],
+   links: [{all_to_all: all, bandwidth_bytes_per_s: 9, latency_ns: 1}]}
+""")
 
 IMPORTERS: dict[str, Importer] = {
-    "json": Importer("own.json", json_damage(good_document()), read_instance),
-    "json-gz": Importer("own.json.gz", zipped(json_damage(good_document())), read_instance),
-    "dnn": Importer("dnn.json", json_damage(good_dnn()), read_instance),
+    "json": Importer("own.json", json_damage(good_document()), load_instance),
+    "dnn": Importer("dnn.json", json_damage(good_dnn()), load_instance),
     "dnn-split": Importer("split.json", json_damage(SPLIT), read_split_file),
-    "moirai": Importer("moirai.xlsx", damaged_workbook, read_instance),
-    "onnx": Importer("net.onnx", damaged_model, read_instance),
-    "onnx-dim": Importer("net.onnx", damaged_transformer, read_sized),
+    "moirai": Importer("moirai.xlsx", damaged_workbook, load_instance),
+    "onnx": Importer("net.onnx", damaged_model, partial(load_instance, batch=2, seq=4)),
     "cluster-yaml": Importer("c.yaml", text_damage(CLUSTER_YAML), read_cluster),
-    "cluster-json": Importer(
-        "c.json",
-        json_damage(
-            {
-                "name": "c",
-                "devices": [{"name": "g", "count": 2, "kind": "T4"}],
-                "links": [{"all_to_all": "all", "bandwidth_bytes_per_s": 9, "latency_ns": 1}],
-            }
-        ),
-        read_cluster,
-    ),
-    "cluster-text": Importer("text.txt", drawn_cluster_text, read_cluster_text),
+    "cluster-json": Importer("c.json", json_damage(CLUSTER), read_cluster),
+    "cluster-text": Importer("text.txt", text_damage(CLUSTER_TEXT), read_cluster_text),
     "plan": Importer("plan.json", damaged_plan, read_plan),
     "measurements": Importer("ops.csv", text_damage(ops_csv()), read_measurements),
     "times-csv": Importer("times.csv", text_damage(times_csv()), read_measured_times),
     "times-trace": Importer("trace.json", json_damage(good_trace()), read_measured_times),
     "study": Importer("study.yaml", text_damage(STUDY_YAML), read_study),
-    "catalogue": Importer("devices.yaml", text_damage(CATALOGUE_YAML), read_catalogue_file),
-    "best-known": Importer("best.json", json_damage(BEST), read_best),
-    "run-log": Importer("runs.jsonl", text_damage(LOG), read_log),
+    "catalogue": Importer("devices.yaml", text_damage(CATALOGUE_YAML), load_catalogue),
     "hf-config": Importer("config.json", damaged_config, read_config, needs_torch=True),
 }
 """Every kind of file that is read."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from placegap.experiments.running.pool import Ending, Unfit, send_news
+from placegap.experiments.running.pool import Ending, send_news
 from placegap.solvers.core.worker_process import may_start_processes
 
 
@@ -28,11 +28,6 @@ def job(task: tuple[str, Any]) -> Any:
     elif what == "pid and sleep":
         send_news(os.getpid())
         time.sleep(argument)
-    elif what == "unfit":
-        return Unfit(argument)
-    elif what == "print":
-        print("noise on stdout", flush=True)
-        os.write(2, b"noise on stderr\n")
     elif what == "news":
         for each in argument:
             send_news(each)

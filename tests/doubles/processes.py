@@ -25,11 +25,7 @@ PLACEGAP = "import sys; from placegap.experiments.cli import main; sys.exit(main
 def begin(
     code: str, *args: str, ignored: Sequence[int] = (), env: Mapping[str, str] = {}, **options: Any
 ) -> subprocess.Popen[str]:
-    """Start Python code as a terminal starts a program: a process group of its own.
-
-    It ignores the signals that are named, and no others, whatever the tests themselves ignore. As
-    the command, it has one thread until it starts others, so that workers are copies of it.
-    """
+    """Start Python code as a terminal starts a program: a process group of its own."""
     paths = os.pathsep.join([str(TESTS), *filter(None, sys.path)])
     with dispositions(ignored):
         return subprocess.Popen(

@@ -6,8 +6,9 @@ Its model is max-load of ops without edges; importing this module registers noth
 from __future__ import annotations
 
 import pyomo.environ as pyo
+from draws import draw
 
-from placegap.instances import Cluster, Device, Graph, Instance, MaxLoad, Op, Plan
+from placegap.instances import Instance, MaxLoad, Op, Plan
 from placegap.solvers import METHODS, Method, Outcome, Task
 from placegap.solvers.core.method import Formulation, Params
 from placegap.solvers.core.registry import register
@@ -19,22 +20,11 @@ NAME = "tiny-mip"
 
 def ops_on(*times_ns: int, devices: int = 2, memory: int | None = None, size: int = 1) -> Instance:
     """Independent ops, alike on all devices; each takes `size` bytes of a device's memory."""
-    return Instance(
-        name="ops",
-        graph=Graph(
-            name="ops",
-            ops=tuple(
-                Op(name=f"op {i}", time_ns={"gpu": time}, resident_bytes=size)
-                for i, time in enumerate(times_ns)
-            ),
-        ),
-        cluster=Cluster(
-            name="gpus",
-            devices=tuple(
-                Device(name=f"d{k}", kind="gpu", memory_bytes=memory) for k in range(devices)
-            ),
-        ),
-    )
+    ops = [
+        Op(name=f"op {i}", time_ns={"gpu": time}, resident_bytes=size)
+        for i, time in enumerate(times_ns)
+    ]
+    return draw.instance_of("ops", ops, (), draw.devices(["gpu"] * devices, lambda k: memory))
 
 
 def build(instance: Instance) -> pyo.ConcreteModel:

@@ -1,8 +1,4 @@
-"""Random instances at real sizes: memory that binds to the byte, and times of very different size.
-
-Capacities are the parts of a random partition of the sizes, some of them widened, some less a byte:
-whether a plan fits is decided by the last byte of 1e9 to 1e12.
-"""
+"""Random instances whose memory binds to the last byte of 1e9 to 1e12, or times far apart."""
 
 from __future__ import annotations
 
@@ -11,25 +7,13 @@ from itertools import combinations
 
 from draws import draw
 
-from placegap.instances import Instance, Op
+from placegap.instances import Instance
 
 
 def binding_instance(
     seed: int, *, hosts: int = 0, sizes: bool = True, far_times: bool = False
 ) -> Instance:
-    """A random instance of 5 to 7 ops on 2 or 3 different devices whose memory binds to the byte.
-
-    Parameters
-    ----------
-    seed : int
-        The same seed gives the same instance.
-    hosts : int
-        So many of the devices are hosts, which have no memory limit.
-    sizes : bool
-        Sizes of 1e9 to 1e12 bytes; otherwise there is no memory limit at all.
-    far_times : bool
-        Times of a few ns stand beside times of up to 1e12 ns.
-    """
+    """5 to 7 ops on 2 or 3 unlike devices; sizes that bind to the byte, or times far apart."""
     rng = random.Random(f"binding-{seed}-{hosts}-{sizes}-{far_times}")
     num_devices = rng.choice((2, 2, 2, 3))
     num_ops = rng.choice((6, 7)) if num_devices == 2 else 5
@@ -37,11 +21,7 @@ def binding_instance(
     size = [int(low * rng.uniform(1.0, 10.0)) for _ in range(num_ops)]
     kinds = ["cpu" if k < hosts else f"gpu{k}" for k in range(num_devices)]
     ops = [
-        Op(
-            name=f"op{i}",
-            time_ns={kind: _time_ns(rng, far=far_times) for kind in kinds},
-            resident_bytes=size[i] if sizes else 0,
-        )
+        draw.op(i, {kind: _time_ns(rng, far=far_times) for kind in kinds}, size[i] if sizes else 0)
         for i in range(num_ops)
     ]
     pairs = draw.some(rng, list(combinations(range(num_ops), 2)), rng.choice((0, 0, 1, 3)))

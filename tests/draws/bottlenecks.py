@@ -7,19 +7,14 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Edge, Instance, Op
+from placegap.instances import Edge, Instance
 
 SPOILS = ("nothing", "skip", "colocation", "memory", "everything")
 """What may keep the schedules of sections from being independent; drawn by `seed % 5`."""
 
 
 def bottleneck_instance(seed: int, *, num_ops: int = 7, most_edges: int = 9) -> Instance:
-    """Layers of one to three ops, each op of a layer joined with some of the next.
-
-    Every second layer has one op, so that most graphs have bottlenecks; by seed, a few edges skip
-    layers, two ops are colocated, or memory is tight. Drawn besides: 2 or 3 devices, identical or
-    not, zero times, unsupported ops, tensors that are shared or sent twice between two ops.
-    """
+    """Layers of one to three ops, each op of a layer joined with some of the next."""
     rng = random.Random(f"bottlenecks-{seed}-{num_ops}")
     spoils = SPOILS[seed % len(SPOILS)]
     layers = _layers(rng, num_ops)
@@ -45,14 +40,11 @@ def bottleneck_instance(seed: int, *, num_ops: int = 7, most_edges: int = 9) -> 
     num_devices = rng.choice([2, 2, 3])
     kinds = [f"gpu{rng.choice([0, 0, k])}" for k in range(num_devices)]
     pool = sorted(set(kinds))
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.9),
-            resident_bytes=rng.randrange(4),
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(
+        num_ops,
+        lambda: draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.9),
+        lambda: rng.randrange(4),
+    )
     if spoils in ("colocation", "everything"):
         ops = draw.together(ops, rng.sample(range(num_ops), rng.choice([2, 2, 3])), kinds, "group")
     tight = spoils in ("memory", "everything")

@@ -1,7 +1,4 @@
-"""Random instances that the ideal DP takes, and what a chain plan costs, by the definitions.
-
-Pure Python over sets, bits and the instance's own objects: no code in common with the solver.
-"""
+"""Random instances that the ideal DP takes; what a chain costs, no code shared with the solver."""
 
 from __future__ import annotations
 
@@ -11,15 +8,11 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Device, Edge, Instance, Op
+from placegap.instances import Device, Edge, Instance
 
 
 def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
-    """A random instance of 1 to `most_ops` ops on 0 to 3 equal accelerators and 0 to 2 equal hosts.
-
-    Drawn at random: zero times, unsupported ops, shared tensors, light or heavy communication,
-    tight or ample memory of either kind, colocation groups, backward ops, the order of devices.
-    """
+    """1 to `most_ops` ops on 0 to 3 equal accelerators and 0 to 2 equal hosts."""
     rng = random.Random(f"chain-{seed}-{most_ops}")
     n, accelerators = rng.randrange(1, most_ops + 1), rng.randrange(4)
     hosts = rng.randrange(0 if accelerators else 1, 3)
@@ -30,21 +23,15 @@ def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
     ops = []
     for i in range(n):
         always = for_group.get(groups[i] or "", rng.choice(kinds))
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns=draw.times(
-                    rng,
-                    kinds,
-                    lambda: rng.choice([0, 0, 0, *range(1, 10)]) * rng.choice([1, 1, 3]),
-                    chance=0.85,
-                    always=always,
-                ),
-                resident_bytes=rng.choice([0, 0, 1, 2, 3]),
-                colocation=groups[i],
-                backward=i >= first_backward,
-            )
+        time_ns = draw.times(
+            rng,
+            kinds,
+            lambda: rng.choice([0, 0, 0, *range(1, 10)]) * rng.choice([1, 1, 3]),
+            chance=0.85,
+            always=always,
         )
+        size, backward = rng.choice([0, 0, 1, 2, 3]), i >= first_backward
+        ops.append(draw.op(i, time_ns, size, groups[i], backward=backward))
     edges, dearest, density = [], rng.choice([5, 15, 100]), rng.choice([0.15, 0.3, 0.5])
     for a in range(n):
         shared, cost = rng.random() < 0.6, rng.randrange(dearest)
@@ -68,10 +55,7 @@ def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
 
 
 def wide_instance(seed: int, *, detours: bool = True) -> Instance:
-    """A random instance of 66 to 120 blocks, more than a word has bits, but few ideals.
-
-    A line of ops with detours of two or three parallel ops now and then, and skipping edges.
-    """
+    """A random instance of 66 to 120 blocks, more than a word has bits, but few ideals."""
     rng = random.Random(f"wide-{seed}")
     n, accelerators = rng.randrange(66, 121), rng.randrange(1, 4)
     hosts = rng.randrange(3)
@@ -88,18 +72,12 @@ def wide_instance(seed: int, *, detours: bool = True) -> Instance:
             pairs.add((a, b) if place[a] < place[b] else (b, a))
     dearest = rng.choice([2, 10, 50])
     cost = [rng.randrange(dearest) for _ in range(n)]
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns={"gpu": rng.randrange(1, 30), "cpu": rng.randrange(1, 100)},
-            resident_bytes=rng.randrange(5),
-        )
-        for i in range(n)
-    ]
-    edges = [
-        Edge(producer=f"op{a}", consumer=f"op{b}", tensor="out", host_time_ns=cost[a])
-        for a, b in sorted(pairs)
-    ]
+    ops = draw.ops(
+        n,
+        lambda: {"gpu": rng.randrange(1, 30), "cpu": rng.randrange(1, 100)},
+        lambda: rng.randrange(5),
+    )
+    edges = draw.edges(sorted(pairs), cost, [True] * n, int, "host_time_ns")
     total = sum(op.resident_bytes for op in ops)
     memory = rng.choice([None, total * 5 // (4 * accelerators)])
     devices = _devices(accelerators, memory, hosts)
@@ -107,11 +85,7 @@ def wide_instance(seed: int, *, detours: bool = True) -> Instance:
 
 
 def idle_instance(seed: int, *, most_ops: int = 7, most_hosts: int = 8) -> Instance:
-    """A random instance most of whose ops take no time and hold 1e9 to 1e12 bytes.
-
-    Sources, sinks and links between others; on 0 to 3 equal accelerators and up to `most_hosts`
-    equal hosts, whose memory is ample, binds, or is tight to the byte for a random set of ops.
-    """
+    """A random instance most of whose ops take no time and hold 1e9 to 1e12 bytes."""
     rng = random.Random(f"idle-{seed}-{most_ops}")
     n, accelerators = rng.randrange(2, most_ops + 1), rng.randrange(4)
     hosts = rng.choice([0, 1, 2, rng.randrange(most_hosts + 1)])
@@ -124,23 +98,13 @@ def idle_instance(seed: int, *, most_ops: int = 7, most_hosts: int = 8) -> Insta
         idle = rng.random() < 0.6
         refused = rng.random() < 0.1 and groups[i] is None
         able = [rng.choice(kinds)] if refused else kinds
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns={k: 0 if idle else rng.randrange(1, 10) * rng.choice([1, 3]) for k in able},
-                resident_bytes=rng.choice([0, rng.randrange(1, 10), rng.randrange(10**9, 10**12)]),
-                colocation=groups[i],
-                backward=i >= first_backward,
-            )
-        )
+        times = {k: 0 if idle else rng.randrange(1, 10) * rng.choice([1, 3]) for k in able}
+        size = rng.choice([0, rng.randrange(1, 10), rng.randrange(10**9, 10**12)])
+        ops.append(draw.op(i, times, size, groups[i], backward=i >= first_backward))
     dearest, degree = rng.choice([2, 5, 30]), rng.choice([0.6, 1.0, 1.6])
     cost = [rng.randrange(dearest) for _ in range(n)]
-    edges = [
-        Edge(producer=f"op{a}", consumer=f"op{b}", tensor="out", host_time_ns=cost[a])
-        for a in range(n)
-        for b in range(a + 1, n)
-        if rng.random() < degree * 2 / n
-    ]
+    pairs = draw.pairs(rng, range(n), n, degree * 2 / n)
+    edges = draw.edges(pairs, cost, [True] * n, int, "host_time_ns")
     sizes = [op.resident_bytes for op in ops]
     some = sum(rng.sample(sizes, rng.randrange(1, n + 1)))
     memory = rng.choice([None, some, some, max(some - 1, 0), sum(sizes) * 2 // 3])
@@ -150,11 +114,7 @@ def idle_instance(seed: int, *, most_ops: int = 7, most_hosts: int = 8) -> Insta
 
 
 def best_chain(instance: Instance, *, overlap: bool = False) -> int | None:
-    """Least max_load of all chains of ideals x devices, None if no chain fits.
-
-    By recursion: the next device of some kind takes a set of colour classes that nothing left over
-    feeds. Exponential in the number of classes.
-    """
+    """Least max_load of all chains of ideals x devices, None if no chain fits."""
     cost = _Cost(instance, overlap)
     devices, arcs = cost.devices, cost.arcs
 

@@ -7,17 +7,11 @@ from itertools import permutations
 
 from draws import draw
 
-from placegap.instances import Device, Edge, Instance, Link, Op
+from placegap.instances import Device, Edge, Instance, Link
 
 
 def odd_instance(seed: int, *, largest: int = 7) -> Instance:
-    """At most `largest` ops on 1 to 3 devices.
-
-    Drawn at random: hosts (also only hosts), kinds that some ops cannot run on, memory that is just
-    enough or zero, overlapping wishes of colocation groups, backward ops, shared and empty tensors,
-    graphs without edges and complete ones, ops listed against their topological order, times that
-    are all zero.
-    """
+    """At most `largest` ops on 1 to 3 devices."""
     rng = random.Random(f"odd-{seed}")
     n = rng.choice([size for size in (1, 1, 2, 3, 4, 5, 6, 7) if size <= largest])
     sizes = [rng.randrange(rng.choice([1, 2, 5])) for _ in range(n)]
@@ -28,15 +22,10 @@ def odd_instance(seed: int, *, largest: int = 7) -> Instance:
     ops = []
     for i in range(n):
         runs = [kind for kind in kinds if rng.random() < 0.75] or [rng.choice(kinds)]
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns={kind: rng.randrange(longest + 1) for kind in runs},
-                resident_bytes=sizes[i],
-                workspace_bytes=rng.randrange(3),
-                backward=is_training and i >= n - n // 2,
-            )
-        )
+        time_ns = {kind: rng.randrange(longest + 1) for kind in runs}
+        late = is_training and i >= n - n // 2
+        work = rng.randrange(3)
+        ops.append(draw.op(i, time_ns, sizes[i], workspace_bytes=work, backward=late))
     for number in range(rng.choice([0, 0, 1, 2, n])):
         chosen = rng.sample(range(n), min(n, rng.choice([2, 2, 3])))
         free = [i for i in chosen if ops[i].colocation is None]

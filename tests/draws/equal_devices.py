@@ -9,16 +9,11 @@ from functools import cache
 from draws import draw
 from draws.tiny import tiny_instance
 
-from placegap.instances import Device, Edge, Instance, Op
+from placegap.instances import Device, Edge, Instance, Op, generate
 
 
 def staged_instance(seed: int) -> Instance:
-    """4 or 5 ops with parameters on 3 or 4 devices, most of them alike, in one to three servers.
-
-    The links within a server are alike, those between servers are slower; some clusters have links
-    of different bandwidths between equal devices, a host, or little memory. Every fourth graph is
-    two pairs of ops with more parameters than replicas are worth: convex plans gain on chains.
-    """
+    """4 or 5 ops with parameters on 3 or 4 devices, most of them alike, in one to three servers."""
     if seed % 4 == 1:
         return _two_pairs(seed)
     rng = random.Random(f"staged-{seed}")
@@ -32,16 +27,13 @@ def staged_instance(seed: int) -> Instance:
     )
     server = [f"s{rng.randrange(rng.choice([1, 2, 3]))}" for _ in range(num_devices)]
     odd = rng.random() < 0.2
-    devices = tuple(
-        Device(
-            name=device.name,
-            kind=device.kind if device.is_host or odd else base.cluster.devices[-1].kind,
-            memory_bytes=device.memory_bytes,
-            is_host=device.is_host,
-            server=server[k],
+    last = base.cluster.devices[-1].kind
+    devices = [
+        device.model_copy(
+            update={"kind": device.kind if device.is_host or odd else last, "server": server[k]}
         )
         for k, device in enumerate(base.cluster.devices)
-    )
+    ]
     kinds = {device.kind for device in devices}
     ops = [
         op
@@ -52,8 +44,7 @@ def staged_instance(seed: int) -> Instance:
     uneven = rng.random() < 0.3
     near = [10**9, 2 * 10**9] if uneven else [10**9]
     links = draw.links(
-        num_devices,
-        lambda a, b: (rng.choice(near) if server[a] == server[b] else 10**9 // 2, 0),
+        num_devices, lambda a, b: (rng.choice(near) if server[a] == server[b] else 10**9 // 2, 0)
     )
     if rng.random() < 0.5:
         ops = [op.model_copy(update={"colocation": None}) for op in ops]
@@ -86,3 +77,11 @@ def equal_device_draws() -> tuple[Instance, ...]:
             drawn.append(staged_instance(seed))
         seed += 1
     return tuple(drawn)
+
+
+def layered(num_ops: int) -> Instance:
+    """A random layered graph on three equal devices."""
+    graph = generate("layered", {"ops": num_ops, "width": 4}, seed=1)
+    devices = draw.devices(["gpu"] * 3)
+    links = draw.fast_links(devices)
+    return draw.instance_of(f"layered-{num_ops}", graph.ops, graph.edges, devices, links)

@@ -58,10 +58,7 @@ RULES: dict[Objective, Sequence[Semantics]] = {
 def extreme_tasks(
     seed: int, objectives: Sequence[Objective]
 ) -> Iterator[tuple[Instance, Semantics]]:
-    """Instances and semantics of these objectives without end; what the door refuses is left out.
-
-    Some instances lack what their semantics needs.
-    """
+    """Without end, but what the door refuses; some lack what their semantics needs."""
     rng = random.Random(f"extreme-{seed}-{objectives}")
     for number in count(100_000 * seed):
         objective = rng.choice(objectives)
@@ -89,7 +86,7 @@ def stretched(instance: Instance, seed: int, *, caches: bool = False) -> Instanc
     graph, cluster = instance.graph, instance.cluster
     name = f"{instance.name}-{seed}-stretched"
     ops, edges = tuple(map(draw.op, graph.ops, count())), draw.edges(graph.edges)
-    links = tuple(link for link in map(draw.link, cluster.links) if link is not None)
+    links = tuple(map(draw.link, cluster.links))
     devices = tuple(map(draw.device, cluster.devices))
     try:
         return Instance(
@@ -113,7 +110,7 @@ class _Draw:
         self.time_ns = max(1, rng.choice(SCALES) // max(1, longest))
         self.bytes = max(1, rng.choice(SCALES) // max(1, largest))
         self.width, self.latency = rng.choice(WIDTHS), rng.choice((0, 0, *SCALES))
-        self.missing, self.no_room = rng.random() < 0.15, rng.random() < 0.05
+        self.no_room = rng.random() < 0.05
 
     def number(self, value: int, factor: int) -> int:
         """The number times the factor, or another one."""
@@ -178,10 +175,7 @@ class _Draw:
             limit = min(MOST, limit * self.bytes)
         return device.model_copy(update={"memory_bytes": limit})
 
-    def link(self, link: Link) -> Link | None:
-        """The link; or none, where others may lead there as well."""
-        if self.missing and self.rng.random() < 0.4:
-            return None
+    def link(self, link: Link) -> Link:
         width, latency = self.width, self.latency
         if not self.alike:
             width = self.rng.choice([*WIDTHS, width, width])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+from draws import draw
+
 from placegap.instances import (
     Cluster,
     Device,
@@ -12,7 +14,6 @@ from placegap.instances import (
     Graph,
     HybridPipeline,
     Instance,
-    Link,
     Mode,
     Op,
     Plan,
@@ -58,14 +59,8 @@ def hybrid_instance(rng: random.Random, most_ops: int = 5, most_devices: int = 8
     for i in range(n):
         degrees = chosen[1:] if lacks[i] else chosen
         modes = tuple(mode(i, name, t) for t in degrees for name in labels[i])
-        ops.append(
-            Op(
-                name=names[i],
-                time_ns={"gpu": 1},
-                colocation="tied" if i in tied else None,
-                modes=modes,
-            )
-        )
+        group = "tied" if i in tied else None
+        ops.append(Op(name=names[i], time_ns={"gpu": 1}, colocation=group, modes=modes))
     memory = rng.choice([None, rng.randrange(40, 120), rng.randrange(80, 300)])
     servers = rng.random() < 0.15 and k in (4, 6, 8)
     devices = tuple(
@@ -78,16 +73,8 @@ def hybrid_instance(rng: random.Random, most_ops: int = 5, most_devices: int = 8
         for j in range(k)
     )
     width = rng.choice([10**9, 3 * 10**8, 10**6 + 1])
-    links = tuple(
-        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=width)
-        for a in devices
-        for b in devices
-        if a != b
-    )
-    graph = Graph(name="layers", ops=tuple(ops), edges=edges)
-    return Instance(
-        name="tiny", graph=graph, cluster=Cluster(name="c", devices=devices, links=links)
-    )
+    links = draw.links(k, lambda a, b: (width, 0))
+    return draw.instance_of("tiny", ops, edges, devices, links)
 
 
 def hybrid_semantics(rng: random.Random) -> HybridPipeline:

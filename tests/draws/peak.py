@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import cycle
 
+from draws import draw
 from draws.tiny import tiny_instance
 
 from placegap.instances import Edge, Instance, MaxLoad, Op, Plan, Semantics, evaluate
@@ -21,10 +22,7 @@ def with_peak(semantics: Semantics) -> Semantics:
 
 
 def add_state(instance: Instance, seed: int) -> Instance:
-    """The instance with random state, shared state and workspace, about as large as its tensors.
-
-    Devices of finite memory get a share of all bytes: some plans fit and some do not.
-    """
+    """The instance with random state, shared state and workspace, about as large as its tensors."""
     rng = random.Random(f"state-{seed}")
     unit = 1 + max((edge.bytes for edge in instance.graph.edges), default=3)
     ops = tuple(_with_state(op, unit, rng) for op in instance.graph.ops)
@@ -35,15 +33,11 @@ def add_state(instance: Instance, seed: int) -> Instance:
         device.model_copy(update={"memory_bytes": rng.choice([None, total, 2 * total])})
         for device in instance.cluster.devices
     )
-    return _rebuilt(instance, ops, instance.graph.edges, devices)
+    return draw.changed(instance, ops=ops, devices=devices)
 
 
 def peak_instances(seed: int, semantics: Semantics) -> Iterator[Instance]:
-    """Small instances without end, for brute force; about one in ten has no plan that fits.
-
-    Every device can hold what it holds at its peak under some random plan, or a byte less: so
-    memory binds, and the plan with the best value often does not fit.
-    """
+    """Small instances without end, for brute force; about one in ten has no plan that fits."""
     is_makespan = semantics.objective == "makespan"
     load_sizes = ((5, 2), (6, 3), (7, 2), (6, 2))
     sizes = cycle(((4, 2), (5, 2), (4, 3)) if is_makespan else load_sizes)
@@ -63,10 +57,7 @@ def peak_instances(seed: int, semantics: Semantics) -> Iterator[Instance]:
         edges = plain.graph.edges
         if seed % 2 == 0:
             ops, edges = _like_training(ops, edges)
-        free = tuple(
-            device.model_copy(update={"memory_bytes": None}) for device in plain.cluster.devices
-        )
-        loose = _rebuilt(plain, ops, edges, free)
+        loose = draw.with_memory(draw.changed(plain, ops=ops, edges=edges), None)
         yield _tightened(loose, semantics, rng)
 
 
@@ -85,10 +76,7 @@ def _with_state(op: Op, unit: int, rng: random.Random) -> Op:
 def _like_training(
     ops: tuple[Op, ...], edges: tuple[Edge, ...]
 ) -> tuple[tuple[Op, ...], tuple[Edge, ...]]:
-    """The first ops forward, the last ones backward, each in one group with its forward op.
-
-    The backward op reads what its forward op wrote.
-    """
+    """The first ops forward, the last ones backward, each in one group with its forward op."""
     half = len(ops) // 2
     kinds = [
         tuple(kind for kind in op.time_ns if kind in ops[-1 - i].time_ns)
@@ -122,14 +110,5 @@ def _tightened(loose: Instance, semantics: Semantics, rng: random.Random) -> Ins
         rules = MaxLoad(load=rules.load)
     uses = evaluate(loose, Plan.on(device), with_peak(rules)).uses
     less = rng.randrange(len(uses) * 3)
-    devices = tuple(
-        spec.model_copy(update={"memory_bytes": max(0, use.memory_bytes - (k == less))})
-        for k, (spec, use) in enumerate(zip(loose.cluster.devices, uses, strict=True))
-    )
-    return _rebuilt(loose, loose.graph.ops, loose.graph.edges, devices)
-
-
-def _rebuilt(instance: Instance, ops: object, edges: object, devices: object) -> Instance:
-    graph = instance.graph.model_copy(update={"ops": ops, "edges": edges})
-    cluster = instance.cluster.model_copy(update={"devices": devices})
-    return instance.model_copy(update={"graph": graph, "cluster": cluster})
+    room = [max(0, use.memory_bytes - (k == less)) for k, use in enumerate(uses)]
+    return draw.with_memory(loose, *room)

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import random
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    Link,
-    Op,
-    PipelineIteration,
-    Plan,
-)
+from draws import draw
+
+from placegap.instances import Device, Edge, Instance, Op, PipelineIteration, Plan
 
 SCALES = (3, 1000, 10**9)
 """Largest numbers: ties abound, the usual, and seconds beside nanoseconds."""
@@ -29,13 +21,7 @@ def pipeline_instance(
     weights: bool = False,
     updates: bool = False,
 ) -> Instance:
-    """Layers with or without backward ops, in a row with skips, or (`wide`) in a random DAG.
-
-    Zero times, devices of several kinds, hosts, unlike links, tight memory, shared tensors, host
-    times and matrices occur; layers of a training graph are colour classes, but for a few. With
-    `weights` most layers of a training graph have weight gradients of their own, with `updates` an
-    update that runs once.
-    """
+    """Layers with or without backward ops, in a row with skips, or (`wide`) in a random DAG."""
     rng = random.Random(f"pipeline-{seed}")
     n, count = rng.randrange(1, most_layers + 1), rng.randrange(1, most_devices + 1)
     trains, scale = rng.random() < 0.7, rng.choice(SCALES)
@@ -110,16 +96,8 @@ def pipeline_instance(
         for a, b in dict.fromkeys(named)
     )
     speed = [10**9] if alike else [10**9, 5 * 10**8]
-    links = tuple(
-        Link(
-            source=f"d{a}",
-            target=f"d{b}",
-            bandwidth_bytes_per_s=rng.choice(speed),
-            latency_ns=rng.choice([0, 0, 1]) if not alike else 0,
-        )
-        for a in range(count)
-        for b in range(count)
-        if a != b
+    links = draw.links(
+        count, lambda a, b: (rng.choice(speed), 0 if alike else rng.choice([0, 0, 1]))
     )
     needed = sum(one.resident_bytes for one in ops)
     limit = None
@@ -134,9 +112,7 @@ def pipeline_instance(
         )
         for k, (kind, host) in enumerate(zip(kinds, hosts, strict=True))
     )
-    graph = Graph(name="layers", ops=tuple(ops), edges=edges)
-    cluster = Cluster(name="devices", devices=devices, links=links)
-    return Instance(name=f"pipeline-{seed}", graph=graph, cluster=cluster)
+    return draw.instance_of(f"pipeline-{seed}", ops, edges, devices, links)
 
 
 def iteration_semantics(rng: random.Random, most: int = 6) -> PipelineIteration:
@@ -187,10 +163,7 @@ def layer_row(
     stash_bytes: int = 0,
     resident_bytes: int = 0,
 ) -> Instance:
-    """Layers in a row with these times, on equal devices, by default one for each layer.
-
-    Links carry a byte per ns.
-    """
+    """Layers in a row with these times, on equal devices, by default one for each layer."""
     n = len(forward_ns)
     ops = [
         Op(
@@ -208,16 +181,8 @@ def layer_row(
         if i:
             edges.append(Edge(producer=f"b{i}", consumer=f"b{i - 1}", bytes=bytes_each))
     count = n if num_devices is None else num_devices
-    devices = tuple(Device(name=f"d{k}", kind="gpu") for k in range(count))
-    links = tuple(
-        Link(source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=10**9)
-        for a in range(count)
-        for b in range(count)
-        if a != b
-    )
-    graph = Graph(name="row", ops=tuple(ops), edges=tuple(edges))
-    cluster = Cluster(name="row", devices=devices, links=links)
-    return Instance(name="row", graph=graph, cluster=cluster)
+    links = draw.links(count, lambda a, b: (10**9, 0))
+    return draw.instance_of("row", ops, edges, draw.devices(["gpu"] * count), links)
 
 
 def split_row(
@@ -225,45 +190,27 @@ def split_row(
     backward_ns: list[int],
     weight_ns: list[int],
     *,
-    num_devices: int | None = None,
-    bytes_each: int = 0,
-    stash_bytes: int = 0,
     read_bytes: int = 0,
     gradient_bytes: int = 0,
+    **options: int | None,
 ) -> Instance:
-    """A `layer_row` whose layers have weight gradients of their own.
-
-    They read a tensor of the forward op, `read_bytes`, and one of the backward op.
-    """
-    row = layer_row(
-        forward_ns,
-        backward_ns,
-        num_devices=num_devices,
-        bytes_each=bytes_each,
-        stash_bytes=stash_bytes,
-    )
-    ops, edges = list(row.graph.ops), list(row.graph.edges)
-    for i, time in enumerate(weight_ns):
-        ops.append(
-            Op(
-                name=f"w{i}",
-                time_ns={"gpu": time},
-                colocation=f"layer{i}",
-                backward=True,
-                weight_gradient=True,
-            )
-        )
-        for of, size in (("f", read_bytes), ("b", gradient_bytes)):
-            edges.append(Edge(producer=f"{of}{i}", consumer=f"w{i}", bytes=size, tensor="read"))
-    graph = Graph(name="row", ops=tuple(ops), edges=tuple(edges))
-    return Instance(name="row", graph=graph, cluster=row.cluster)
+    """A `layer_row` whose layers have weight gradients of their own."""
+    row = layer_row(forward_ns, backward_ns, **options)  # type: ignore[arg-type]
+    marks = {"backward": True, "weight_gradient": True}
+    gradients = [
+        Op(name=f"w{i}", time_ns={"gpu": time}, colocation=f"layer{i}", **marks)
+        for i, time in enumerate(weight_ns)
+    ]
+    reads = [
+        Edge(producer=f"{of}{i}", consumer=f"w{i}", bytes=size, tensor="read")
+        for i in range(len(weight_ns))
+        for of, size in (("f", read_bytes), ("b", gradient_bytes))
+    ]
+    return draw.changed(row, ops=(*row.graph.ops, *gradients), edges=(*row.graph.edges, *reads))
 
 
 def shared_weight_row(forward_ns: list[int], backward_ns: list[int], bytes_each: int) -> Instance:
-    """A `layer_row` whose first and last layers update copies of one weight, in no time.
-
-    The first layer's backward op sums the gradients; they are so many bytes.
-    """
+    """A `layer_row` whose first and last layers update copies of one weight, in no time."""
     row, last = layer_row(forward_ns, backward_ns), len(forward_ns) - 1
     layers = ("layer0", f"layer{last}")
     updates = [
@@ -271,19 +218,14 @@ def shared_weight_row(forward_ns: list[int], backward_ns: list[int], bytes_each:
         for at, layer in enumerate(layers)
     ]
     sums = [Edge(producer="b0", consumer=f"u{at}", bytes=bytes_each, tensor="sum") for at in (0, 1)]
-    graph = row.graph.model_copy(
-        update={"ops": (*row.graph.ops, *updates), "edges": (*row.graph.edges, *sums)}
-    )
-    return Instance(name="tied", graph=graph, cluster=row.cluster)
+    tied = draw.changed(row, ops=(*row.graph.ops, *updates), edges=(*row.graph.edges, *sums))
+    return tied.model_copy(update={"name": "tied"})
 
 
 def model_row(
     num_layers: int, num_devices: int, seed: int, bytes_each: int = 0, *, split: bool = False
 ) -> Instance:
-    """A light first layer, a heavy last one, the others about alike; backward about twice.
-
-    `split`: half of the backward time is gradients of weights.
-    """
+    """A light first layer, a heavy last one, the others about alike; backward about twice."""
     rng = random.Random(f"model-{num_layers}-{seed}")
     weight = [0.2, *(rng.uniform(0.7, 1.3) for _ in range(num_layers - 2)), rng.uniform(2, 5)]
     forward = [int(1e6 * each) for each in weight]

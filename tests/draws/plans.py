@@ -83,8 +83,7 @@ def regrouped(instance: Instance, rng: random.Random) -> Instance:
         )
         for i, op in enumerate(instance.graph.ops)
     )
-    graph = instance.graph.model_copy(update={"ops": ops})
-    return instance.model_copy(update={"graph": graph})
+    return draw.changed(instance, ops=ops)
 
 
 def every_instance(seed: int) -> Iterator[Instance]:
@@ -97,11 +96,7 @@ def every_instance(seed: int) -> Iterator[Instance]:
 
 
 def wide_instance(seed: int) -> Instance:
-    """Up to 40 ops on up to 6 devices, whose numbers range from 0 and 1 to 1e12.
-
-    Links may be missing (also all paths between two devices, where no tensor needs one), tensors
-    may state host times or matrices, several edges may join two ops.
-    """
+    """Up to 40 ops on up to 6 devices, numbers from 0 and 1 to 1e12; links may be missing."""
     rng = random.Random(f"wide-{seed}")
     n, count = rng.choice([2, 5, 12, 40]), rng.randrange(1, 7)
     largest = rng.choice([3, 1000, 10**12])
@@ -111,16 +106,11 @@ def wide_instance(seed: int) -> Instance:
     ops = []
     for i in range(n):
         runs = [kind for kind in sorted(set(kinds)) if rng.random() < 0.9] or kinds[:1]
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns={kind: _number(rng, largest) for kind in runs},
-                resident_bytes=_number(rng, largest),
-                parameter_bytes=_number(rng, largest),
-                backward=rng.random() < 0.3,
-                colocation=f"g{rng.randrange(n)}" if rng.random() < 0.15 else None,
-            )
-        )
+        time_ns = {kind: _number(rng, largest) for kind in runs}
+        size, parameters = _number(rng, largest), _number(rng, largest)
+        back = rng.random() < 0.3
+        group = f"g{rng.randrange(n)}" if rng.random() < 0.15 else None
+        ops.append(draw.op(i, time_ns, size, group, parameter_bytes=parameters, backward=back))
     ops = _possible_groups(ops)
     order = rng.sample(range(n), n)
     edges: dict[tuple[int, int, str | None], Edge] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from draws import draw
 from draws.tiny import tiny_instance
 from references.brute_force import scattered_instance
 
@@ -13,16 +14,15 @@ from placegap.instances.transforms.split_rule import AXES
 
 def splittable_diamond() -> Instance:
     """FD-DPS' figure 3, its ops splittable along the batch."""
-    ops = tuple(op.model_copy(update={"splittable_axes": ("batch",)}) for op in example().graph.ops)
-    graph = example().graph.model_copy(update={"ops": ops})
-    return example().model_copy(update={"graph": graph})
+    axes = {"splittable_axes": ("batch",)}
+    return draw.changed(example(), ops=[op.model_copy(update=axes) for op in example().graph.ops])
 
 
 def splittable_instance(seed: int, num_ops: int = 4) -> Instance:
     """Ops with random axes of random sizes; memory, support and colocation as they come."""
     rng = random.Random(f"splittable-{seed}")
-    draw = tiny_instance if seed % 2 else scattered_instance
-    base = draw(seed, num_ops=num_ops, num_devices=2, max_edges=num_ops)
+    make = tiny_instance if seed % 2 else scattered_instance
+    base = make(seed, num_ops=num_ops, num_devices=2, max_edges=num_ops)
     ops = tuple(
         op.model_copy(
             update={
@@ -33,4 +33,4 @@ def splittable_instance(seed: int, num_ops: int = 4) -> Instance:
         )
         for op in base.graph.ops
     )
-    return base.model_copy(update={"graph": base.graph.model_copy(update={"ops": ops})})
+    return draw.changed(base, ops=ops)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from draws import draw
 
-from placegap.instances import Instance, Op
+from placegap.instances import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -49,24 +49,17 @@ def tiny_instance(
     backward: bool = False,
     max_edges: int | None = None,
 ) -> Instance:
-    """A random instance with integer times of a few ns; the same seed gives the same instance.
-
-    Drawn at random: device kinds (also all alike), unsupported ops, zero times, shared tensors,
-    asymmetric links with latency, tight memory (a plan that fits exists for every single op, not
-    always for all together), colocation groups, and on request hosts and backward ops.
-    """
+    """A few ns each; kinds, support, tensors, links, memory and colocation by seed."""
     rng = random.Random(f"tiny-{seed}-{num_ops}-{num_devices}")
     kinds = ["cpu" if k < hosts else f"gpu{rng.choice([0, 0, k])}" for k in range(num_devices)]
     pool = sorted(set(kinds))
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.9),
-            resident_bytes=rng.choice([0, 1, 2, 3]),
-            backward=backward and i >= num_ops - num_ops // 2,
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(
+        num_ops,
+        lambda: draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.9),
+        lambda: rng.choice([0, 1, 2, 3]),
+    )
+    for i in range(num_ops - num_ops // 2, num_ops if backward else 0):
+        ops[i] = ops[i].model_copy(update={"backward": True})
     pairs = draw.pairs(rng, range(num_ops), num_ops, density)
     if max_edges is not None and len(pairs) > max_edges:
         pairs = draw.some(rng, pairs, max_edges)

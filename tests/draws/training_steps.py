@@ -7,16 +7,11 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from placegap.instances import Edge, Instance, Op
 
 
 def mirrored_instance(seed: int) -> Instance:
-    """Two to four layers forward and backward, with branches, under memory that binds.
-
-    Most backward ops are colocated with their forward op; some are not, and some have none. By
-    seed, an op beside a layer forward or backward, an edge from a forward op to its backward op, an
-    edge that skips a layer, 2 or 3 devices, alike or not, unsupported ops and slow links.
-    """
+    """Two to four layers forward and backward, with branches, under memory that binds."""
     rng = random.Random(f"mirrored-{seed}")
     layers = rng.choice([2, 3, 3, 4])
     pairs = [(i, i + 1) for i in range(2 * layers - 1)]  # u0 u1 ... v1 v0
@@ -35,14 +30,11 @@ def mirrored_instance(seed: int) -> Instance:
     num_devices = rng.choice([2, 2, 3])
     kinds = [f"gpu{rng.choice([0, 0, k])}" for k in range(num_devices)]
     pool = sorted(set(kinds))
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.95),
-            resident_bytes=rng.randrange(5),
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(
+        num_ops,
+        lambda: draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.95),
+        lambda: rng.randrange(5),
+    )
     for i in range(layers):
         if rng.random() < 0.8:
             ops = draw.together(ops, [i, 2 * layers - 1 - i], kinds, f"layer{i}")
@@ -54,12 +46,7 @@ def mirrored_instance(seed: int) -> Instance:
 
 
 def nested_instance(seed: int, *, layers: int = 2) -> Instance:
-    """Layers forward, layers backward, and a last op; colocated by layer, at most 9 ops for two.
-
-    By seed: a first op of no layer, gradients of weights, an op beside a layer on the way back, ops
-    without colocation, an edge from a forward op to its backward op or over a layer, 2 or 3
-    devices, alike or not, and unsupported ops. Memory does not bind.
-    """
+    """Layers forward, layers backward, and a last op; colocated by layer, at most 9 ops for two."""
     rng = random.Random(f"nested-{seed}-{layers}")
     group, pairs = list[str](), list[tuple[int, int]]()
 
@@ -90,13 +77,10 @@ def nested_instance(seed: int, *, layers: int = 2) -> Instance:
     edges = draw.edges(pairs, size, [rng.random() < 0.5] * len(group), lambda: rng.randrange(6))
     kinds = [f"gpu{rng.choice([0, 0, k])}" for k in range(rng.choice([2, 2, 2, 3]))]
     pool, chance = sorted(set(kinds)), rng.choice([1, 1, 0.9])
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=chance),
-        )
-        for i in range(len(group))
-    ]
+    ops = draw.ops(
+        len(group),
+        lambda: draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=chance),
+    )
     for name in dict.fromkeys(filter(None, group)):
         members = [i for i, layer in enumerate(group) if layer == name]
         if len(members) > 1:
@@ -107,12 +91,7 @@ def nested_instance(seed: int, *, layers: int = 2) -> Instance:
 
 
 def tight_instance(seed: int, *, layers: int = 2) -> Instance:
-    """A nested instance under memory that binds, mostly on devices of unlike speed.
-
-    By seed, nanoseconds and bytes alone, or seconds and gigabytes beside them; a device is half, as
-    much again, or ten times as fast as another one, and has room for a share of all bytes of its
-    own, or no limit.
-    """
+    """A nested instance under memory that binds, mostly on devices of unlike speed."""
     rng = random.Random(f"tight-{seed}-{layers}")
     plain = nested_instance(rng.randrange(10**9), layers=layers)
     large, kinds = rng.choice([1, 1, 10**9]), [device.kind for device in plain.cluster.devices]
@@ -129,28 +108,18 @@ def tight_instance(seed: int, *, layers: int = 2) -> Instance:
         times = {kind: -(-base * slow[kind] // 2) for kind in slow}
         size = scaled(rng.choice([0, 1, 1, 2, 3, 5]))
         ops.append(op.model_copy(update={"time_ns": times, "resident_bytes": size}))
-    devices = [
-        device.model_copy(
-            update={
-                "kind": kind,
-                "memory_bytes": rng.choice(
-                    [None, *(draw.share_of(ops, share, 10) for share in (3, 4, 5, 5, 6, 7))]
-                ),
-            }
-        )
-        for device, kind in zip(plain.cluster.devices, kinds, strict=True)
-    ]
+    devices = []
+    for device, kind in zip(plain.cluster.devices, kinds, strict=True):
+        shares = [None, *(draw.share_of(ops, share, 10) for share in (3, 4, 5, 5, 6, 7))]
+        fields = {"kind": kind, "memory_bytes": rng.choice(shares)}
+        devices.append(device.model_copy(update=fields))
     widths = [10**9, 10**9, 2] if large > 1 else [10**9]
     links = draw.links(len(kinds), lambda a, b: (rng.choice(widths), rng.choice([0, 0, 1, 2])))
     return draw.instance_of(f"tight-{seed}", ops, plain.graph.edges, devices, links)
 
 
 def training_step(layers: int, transfer_ns: int, num_devices: int = 2) -> Instance:
-    """A row of layers, a loss that takes no time, and the layers back, on equal devices.
-
-    Of each layer an op forward, one backward, and after it one for its weights are colocated and
-    take 10 ns each.
-    """
+    """A row of layers, a loss that takes no time, and the layers back, on equal devices."""
     numbers = range(num_devices)
     rows = tuple(tuple(transfer_ns * (a != b) for b in numbers) for a in numbers)
     there, back = ([f"{way}{x}" for x in range(layers)] for way in "fb")
@@ -161,20 +130,12 @@ def training_step(layers: int, transfer_ns: int, num_devices: int = 2) -> Instan
     ops = [Op(name=name, time_ns={"gpu": 10}, colocation=f"layer{name[1:]}") for name in names]
     ops.append(Op(name="loss", time_ns={"gpu": 0}, colocation=f"layer{layers - 1}"))
     edges = tuple(Edge(producer=u, consumer=v, transfer_ns=rows) for u, v in pairs)
-    devices = tuple(Device(name=f"d{k}", kind="gpu") for k in numbers)
-    links = tuple(draw.links(num_devices, lambda a, b: (10**9, 0)))
-    graph = Graph(name="step", ops=tuple(ops), edges=edges)
-    cluster = Cluster(name="pair", devices=devices, links=links)
-    return Instance(name="step", graph=graph, cluster=cluster)
+    links = draw.links(num_devices, lambda a, b: (10**9, 0))
+    return draw.instance_of("step", ops, edges, draw.devices(["gpu"] * num_devices), links)
 
 
 def two_servers_instance(seed: int) -> Instance:
-    """A row of two to four layers, forward and often backward, on three or four devices.
-
-    Most backward ops are colocated with their forward op. By seed, an op beside a layer, an edge
-    that skips one, devices that are alike or not, and how much slower the links between servers
-    are. Capacities are the parts of a random partition of all bytes: they bind to the byte.
-    """
+    """A row of two to four layers, forward and often backward, on three or four devices."""
     rng = random.Random(f"two-servers-{seed}")
     layers, trains = rng.choice([2, 3, 3, 4]), rng.random() < 0.6
     num_ops = 2 * layers - 1 if trains else layers  # the innermost layer has one op
@@ -193,14 +154,12 @@ def two_servers_instance(seed: int) -> Instance:
     size = [rng.choice([0, 1, 3, 10]) for _ in range(num_ops)]
     edges = draw.edges(pairs, size, [rng.random() < 0.5] * num_ops, lambda: rng.randrange(6))
     held = [rng.randrange(1, 5) for _ in range(num_ops)]
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, sorted(set(kinds)), lambda: rng.randrange(10), chance=0.95),
-            resident_bytes=held[i],
-        )
-        for i in range(num_ops)
-    ]
+    sizes = iter(held)
+    ops = draw.ops(
+        num_ops,
+        lambda: draw.times(rng, sorted(set(kinds)), lambda: rng.randrange(10), chance=0.95),
+        lambda: next(sizes),
+    )
     if trains:
         for i in range(layers - 1):
             if rng.random() < 0.8:

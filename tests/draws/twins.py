@@ -6,7 +6,7 @@ import random
 
 from draws import draw
 
-from placegap.instances import Cluster, Edge, Instance, Op
+from placegap.instances import Cluster, Edge, Instance
 
 CLUSTERS = (
     ("gpu", "gpu"),
@@ -27,21 +27,14 @@ def gpus(kinds: list[str], memory_bytes: int | None = None) -> Cluster:
 
 
 def twin_instance(seed: int, *, num_ops: int, kinds: list[str], max_edges: int = 5) -> Instance:
-    """A random instance whose devices of one kind are identical; alike for the same arguments.
-
-    Drawn at random: times, also zero, unsupported kinds, shared tensors, memory that may be too
-    small, and a colocation group.
-    """
+    """A random instance whose devices of one kind are identical; alike for the same arguments."""
     rng = random.Random(f"twins-{seed}-{num_ops}-{kinds}")
     pool = sorted(set(kinds))
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, pool, lambda: rng.randrange(8), chance=0.8),
-            resident_bytes=rng.randrange(1, 4),
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(
+        num_ops,
+        lambda: draw.times(rng, pool, lambda: rng.randrange(8), chance=0.8),
+        lambda: rng.randrange(1, 4),
+    )
     shared = [kind for kind in pool if all(kind in op.time_ns for op in ops[1:3])]
     if shared and rng.random() < 0.4:
         ops = draw.together(ops, range(num_ops)[1:3], kinds, "pair")
@@ -58,25 +51,17 @@ def twin_instance(seed: int, *, num_ops: int, kinds: list[str], max_edges: int =
 
 
 def single_and_paired_instance(seed: int) -> Instance:
-    """A row of 3 to 5 ops, on devices that stand alone and on pairs with a fast link between them.
-
-    Kinds tell pairs from others, so devices that may be swapped are often in pools of their own,
-    and each has room for the bytes of one op, or two.
-    """
+    """A row of 3 to 5 ops, on devices that stand alone and on pairs with a fast link."""
     rng = random.Random(f"single-and-paired-{seed}")
     alone, num_ops = rng.choice([0, 1, 2, 2]), rng.choice([3, 4, 5])
     pool = [*range(alone), alone, alone] + [1, 1] * (alone == 0)
     num_devices = len(pool)
     kinds = ["single" if k < alone else "pair" for k in range(num_devices)]
-    times = [1, 1, 2, 5, 100]
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns={kind: rng.choice(times) for kind in sorted(set(kinds))},
-            resident_bytes=rng.choice([0, 1, 1, 2]),
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(
+        num_ops,
+        lambda: {kind: rng.choice([1, 1, 2, 5, 100]) for kind in sorted(set(kinds))},
+        lambda: rng.choice([0, 1, 1, 2]),
+    )
     pairs = [(i, i + 1) for i in range(num_ops - 1)] + [(0, num_ops - 1)] * (rng.random() < 0.3)
     edges = draw.edges(pairs, [], [False] * num_ops, lambda: rng.choice([1, 2, 3]))
     room = rng.choice([1, 2])

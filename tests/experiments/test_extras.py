@@ -20,13 +20,6 @@ path = {str(EXPERIMENTS / "ours" / "placers.yaml")!r}
 cells = list(plan_study(load_study(path), path, tell=lambda said: None))
 print(json.dumps(sorted({{cell.method for cell in cells if cell.is_missing}})))
 """
-BENCHMARKS = """
-from pathlib import Path
-from placegap.experiments.research.bench.placers import layered, measure
-from placegap.experiments.research.bench.measuring import workbooks
-print(measure(layered(200, 4), 'metis'))
-print(workbooks(Path('.')))
-"""
 
 STUDY = """
 name: partial
@@ -57,7 +50,6 @@ STEPS: dict[str, str | list[str]] = {
     "scip": [*PLACE, "moirai", "--param", "solver=scip"],
     "methods": ["methods", "--json"],
     "missing": MISSING_OF_A_STUDY,
-    "benchmarks": BENCHMARKS,
 }
 
 
@@ -69,8 +61,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "study.yaml").write_text(STUDY % "")
     (folder / "optional.yaml").write_text(STUDY % entry % (WORKBOOK, ", optional: true"))
     (folder / "asked.yaml").write_text(STUDY % entry % (WORKBOOK, ""))
-    (folder / "moirai").mkdir()
-    (folder / "moirai" / "a.xls").write_text("")
     return folder
 
 
@@ -87,6 +77,8 @@ def test_a_method_that_is_not_installed_is_a_cell_with_the_command_below(
     assert status == 0, err
     assert PIP_LINES in out
     assert out.count("not installed") == 4
+    line = "placegap: no plot: figures need matplotlib: pip install 'placegap[plots]'\n"
+    assert err.endswith(line)
     # what is installed has run, and nothing else stands in the log: it runs once it is there
     log = (folder / "results" / "partial" / "runs.jsonl").read_text().splitlines()
     assert {json.loads(line)["method"] for line in log} == {"single-device"}
@@ -124,11 +116,3 @@ def test_the_list_of_methods_says_what_to_install(done: dict[str, Done]) -> None
     assert missing["hrl"] == "needs torch: pip install 'placegap[torch]'"
     partitioners, learned = ["metis", "mt-kahypar", "scotch"], ["hrl", "placeto"]
     assert {name for name, what in missing.items() if what} == {*partitioners, *learned}
-
-
-def test_the_benchmarks_say_what_to_install(done: dict[str, Done]) -> None:
-    assert done["benchmarks"].out.splitlines() == [
-        "needs pymetis: pip install 'placegap[metis]'",
-        "left out, needs xlrd, pip install 'placegap[xls]': moirai/a.xls",
-        "[]",
-    ]

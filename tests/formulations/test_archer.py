@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import count
 
 import pyomo.environ as pyo
 import pytest
-from draws.chains import best_chain, chain_instance, wide_instance
-from references.brute_force import max_load_draws, oracle
+from draws import draw
+from draws.chains import best_chain, chain_instance
 
-from placegap.formulations import archer
 from placegap.formulations.archer import (
     build_bottleneck,
     build_exact,
     build_three_blocks,
-    build_units,
-    count_rows,
     extract,
     warm_start,
 )
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    Makespan,
-    MaxLoad,
-    MaxLoadFwdBwd,
-    Op,
-    Plan,
-    Semantics,
-    evaluate,
-    example,
-)
+from placegap.instances import Device, Edge, Instance, MaxLoad, Op, Plan, evaluate, example
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 
@@ -52,20 +36,14 @@ def optimum(model: pyo.ConcreteModel, *, relax: bool = False) -> float:
     return found.objective * float(pyo.value(model.unit_ns))
 
 
-def graph_on(devices: tuple[Device, ...], ops: tuple[Op, ...], edges: dict[str, int]) -> Instance:
+def graph_on(devices: Sequence[Device], ops: tuple[Op, ...], edges: dict[str, int]) -> Instance:
     """Edges by the names of their ends ("ab"), of so many ns between a device and host memory."""
-    parts = tuple(
-        Edge(producer=ends[0], consumer=ends[1], host_time_ns=cost) for ends, cost in edges.items()
-    )
-    return Instance(
-        name="by hand",
-        graph=Graph(name="by hand", ops=ops, edges=parts),
-        cluster=Cluster(name="by hand", devices=devices),
-    )
+    parts = (Edge(producer=a, consumer=b, host_time_ns=cost) for (a, b), cost in edges.items())
+    return draw.instance_of("by hand", ops, parts, devices)
 
 
-def gpus(number: int, memory: int | None = None) -> tuple[Device, ...]:
-    return tuple(Device(name=f"g{k}", kind="gpu", memory_bytes=memory) for k in range(number))
+def gpus(number: int, memory: int | None = None) -> list[Device]:
+    return draw.devices(["gpu"] * number, lambda k: memory)
 
 
 def op(name: str, time_ns: int, *, host_ns: int | None = None, **more: object) -> Op:
@@ -73,15 +51,14 @@ def op(name: str, time_ns: int, *, host_ns: int | None = None, **more: object) -
     return Op(name=name, time_ns=times, **more)  # type: ignore[arg-type]
 
 
-def row_of_three(memory: int | None = None) -> Instance:
+def row_of_three() -> Instance:
     """a -> b -> c, 4 ns each on three accelerators, 1 ns for each of the two tensors."""
-    ops = tuple(op(name, 4, resident_bytes=1) for name in "abc")
-    return graph_on(gpus(3, memory), ops, {"ab": 1, "bc": 1})
+    return graph_on(gpus(3), tuple(op(name, 4) for name in "abc"), {"ab": 1, "bc": 1})
 
 
 @cache
 def identical_draws() -> tuple[tuple[Instance, int | None, int | None], ...]:
-    """50 instances on accelerators of one kind with their optima (add, overlap); 5 infeasible."""
+    """12 instances on accelerators of one kind with their optima (add, overlap); 2 infeasible."""
     found: list[tuple[Instance, int | None, int | None]] = []
     infeasible = 0
     for seed in count():
@@ -90,9 +67,9 @@ def identical_draws() -> tuple[tuple[Instance, int | None, int | None], ...]:
             continue
         values = best_chain(instance), best_chain(instance, overlap=True)
         infeasible += values[0] is None
-        if values[0] is not None or infeasible <= 5:
+        if values[0] is not None or infeasible <= 2:
             found.append((instance, *values))
-        if len(found) == 50:
+        if len(found) == 12:
             break
     return tuple(found)
 
@@ -100,14 +77,12 @@ def identical_draws() -> tuple[tuple[Instance, int | None, int | None], ...]:
 # -------------------------------------------------------------------------------------- by hand
 
 
-def test_the_exact_model_places_each_op_of_a_row_apart() -> None:
-    # a | b | c: 4 + 1, 1 + 4 + 1, 1 + 4; a b | c: 8 + 1; all together 12
-    assert optimum(build_exact(row_of_three(), ADD)) == pytest.approx(6)
-
-
 def test_three_superblocks_let_the_ends_share_their_devices() -> None:
+    # exact: a | b | c is 4 + 1, 1 + 4 + 1, 1 + 4; a b | c: 8 + 1; all together 12
+    assert optimum(build_exact(row_of_three(), ADD)) == pytest.approx(6)
     # bottleneck {a}: 4 + 1, and the two others share {b, c}: 1 + 8 = 9 <= 2 T. So T = 5.
     assert optimum(build_three_blocks(row_of_three(), ADD)) == pytest.approx(5)
+    assert optimum(build_three_blocks(row_of_three(), ADD, at_least_ns=6)) == pytest.approx(6)
 
 
 @pytest.mark.parametrize(("index", "load"), [(1, 5), (2, 6), (3, 5)])
@@ -123,14 +98,6 @@ def test_overlapped_loads_count_work_and_tensors_apart() -> None:
     assert optimum(build_three_blocks(row_of_three(), OVERLAP)) == pytest.approx(4)
 
 
-def test_more_blocks_share_more() -> None:
-    # 12 ns of work; on 12 devices b still pays two tensors, alone 6 or with a, 9; the bottleneck
-    # {a}, 5, leaves 9 for 11 devices, and {} leaves 12: T = 12 / 11
-    assert optimum(build_three_blocks(row_of_three(), ADD, 12)) == pytest.approx(12 / 11)
-    assert optimum(build_exact(row_of_three(), ADD, 12)) == pytest.approx(6)
-    assert optimum(build_exact(row_of_three(), ADD, 1)) == pytest.approx(12)
-
-
 def test_hosts_take_work_and_pay_no_tensors() -> None:
     # One gpu and a host on which an op takes 7. b on the host: the gpu does 4 + 1 and 1 + 4 = 10,
     # which is no chain; c on the host: 8 + 1 = 9, and 7. All on the gpu: 12.
@@ -142,13 +109,6 @@ def test_hosts_take_work_and_pay_no_tensors() -> None:
     assert optimum(build_exact(instance, ADD)) == pytest.approx(8)
 
 
-def test_hosts_alone_are_the_blocks() -> None:
-    devices = tuple(Device(name=f"h{k}", kind="cpu", is_host=True) for k in range(3))
-    ops = tuple(op(name, 1, host_ns=4) for name in "abc")
-    instance = graph_on(devices, ops, {"ab": 9, "bc": 9})
-    assert optimum(build_bottleneck(instance, ADD, index=2)) == pytest.approx(4)
-
-
 def test_memory_is_shared_by_the_devices_of_a_superblock() -> None:
     # 2 bytes on each of two devices hold four ops of 1 byte, 1 byte on each does not
     ops = tuple(op(name, 1, resident_bytes=1) for name in "abcd")
@@ -156,17 +116,6 @@ def test_memory_is_shared_by_the_devices_of_a_superblock() -> None:
     for build in (build_exact, build_three_blocks, build_bottleneck):
         assert optimum(build(fits, ADD)) == pytest.approx(2)
         assert optimum(build(full, ADD)) == float("inf")
-
-
-def test_memory_can_force_a_cut() -> None:
-    # together 12 and no tensor; with 2 bytes on each of three devices, a b | c: 9; in three
-    # superblocks of two devices, the same
-    instance = row_of_three(memory=2)
-    two = Instance(
-        name="two", graph=instance.graph, cluster=Cluster(name="two", devices=gpus(2, 2))
-    )
-    for build in (build_exact, build_three_blocks, build_bottleneck):
-        assert optimum(build(two, ADD)) == pytest.approx(9)
 
 
 def test_a_group_stays_in_one_part() -> None:
@@ -183,11 +132,7 @@ def test_a_tensor_is_paid_once_at_each_border() -> None:
     # a with two consumers of one tensor of 3: a | b c is 4 + 3, 3 + 8 = 11; a b | c: 11, 7; 12
     ops = tuple(op(name, 4) for name in "abc")
     edges = tuple(Edge(producer="a", consumer=x, host_time_ns=3, tensor="t") for x in "bc")
-    instance = Instance(
-        name="fork",
-        graph=Graph(name="fork", ops=ops, edges=edges),
-        cluster=Cluster(name="two", devices=gpus(2)),
-    )
+    instance = draw.instance_of("fork", ops, edges, gpus(2))
     assert optimum(build_exact(instance, ADD)) == pytest.approx(11)
     assert optimum(build_bottleneck(instance, ADD, index=1)) == pytest.approx(11)
 
@@ -226,45 +171,17 @@ def test_three_blocks_are_below_every_bottleneck_and_that_below_the_exact_model(
                     assert three - EPSILON <= middle <= exact + EPSILON, instance.name
 
 
-def test_every_model_is_a_relaxation_on_unequal_devices_and_hosts() -> None:
-    for instance in max_load_draws()[::12]:
-        best = oracle(instance, ADD)
-        if best is not None:
-            models = [build_exact(instance, ADD), build_three_blocks(instance, ADD)]
-            blocks = build_units(instance).num_accelerators
-            models += [build_bottleneck(instance, ADD, index=b) for b in range(1, blocks + 1)]
-            assert all(optimum(model) <= best + EPSILON for model in models), instance.name
-
-
 def test_the_lp_relaxation_of_identical_accelerators_is_the_work_over_k() -> None:
     # an op in equal shares on all devices cuts nothing: 43 ns of the diamond
-    for k in (2, 3, 7):
-        for build in (build_exact, build_three_blocks, build_bottleneck):
-            assert optimum(build(example(), ADD, k), relax=True) == pytest.approx(43 / k)
-
-
-def test_the_lp_relaxations_are_recorded() -> None:
-    # fingerprints, not derived: rows of 82 and 75 ops with detours; a host, and 1 or 2
-    # accelerators taken for 5
-    for seed, recorded in (
-        (0, (221.4, 223.9054699946893, 223.9054699946893)),
-        (1, (207.0, 176.1896635634972, 176.2614197718109)),
-    ):
-        instance = wide_instance(seed)
-        models = (
-            build_exact(instance, ADD, 5),
-            build_three_blocks(instance, ADD, 5),
-            build_bottleneck(instance, ADD, 5, index=2),
-        )
-        values = tuple(optimum(model, relax=True) for model in models)
-        assert values == pytest.approx(recorded, rel=1e-6)
+    for build in (build_exact, build_three_blocks, build_bottleneck):
+        assert optimum(build(example(), ADD, 3), relax=True) == pytest.approx(43 / 3)
 
 
 # -------------------------------------------------------------------------------------- the model
 
 
 def test_the_exact_model_counts_a_plan_as_the_referee_does() -> None:
-    for instance, best, _ in identical_draws()[:25]:
+    for instance, best, _ in identical_draws()[:6]:
         if best is None:
             continue
         model = build_exact(instance, ADD)
@@ -282,60 +199,8 @@ def test_the_exact_model_counts_a_plan_as_the_referee_does() -> None:
         assert evaluate(instance, extract(model, instance), ADD).value_ns == verdict.value_ns
 
 
-def test_the_size_of_three_blocks_does_not_depend_on_their_number() -> None:
-    sizes = {
-        (model.nvariables(), model.nconstraints())
-        for model in (build_three_blocks(example(), ADD, k) for k in (2, 16, 1000))
-    }
-    assert len(sizes) == 1
-
-
-def test_rows_are_counted_without_building() -> None:
-    for instance, _, _ in identical_draws()[:20]:
-        assert count_rows(instance) >= build_exact(instance, ADD).nconstraints()
-    for instance in max_load_draws()[:20]:
-        rows = build_three_blocks(instance, OVERLAP).nconstraints()
-        assert count_rows(instance, "superblocks") >= rows
-    # 4 ops, 4 edges of 2 pins, 2 blocks: 4 + 4 prefix + 2 * 2 * 4 crossings + 2 loads
-    assert build_exact(example(), ADD).nconstraints() == 26
-
-
-def test_a_known_bound_can_be_given() -> None:
-    assert optimum(build_three_blocks(row_of_three(), ADD, at_least_ns=6)) == pytest.approx(6)
-
-
-def test_a_user_may_add_constraints() -> None:
-    # a and b together, on two of the three devices: 8 + 1
-    model = build_exact(row_of_three(), ADD)
-
-    @model.Constraint(range(3))
-    def together(model: pyo.ConcreteModel, b: int) -> object:
-        return model.x[0, b] == model.x[1, b]
-
-    assert optimum(model) == pytest.approx(9)
-
-
-@pytest.mark.parametrize(
-    "semantics",
-    [
-        Makespan(),
-        MaxLoad(),
-        MaxLoad(plans="convex"),
-        MaxLoad(plans="chain", replicas=True),
-        MaxLoad(plans="chain", levels=2),
-        MaxLoadFwdBwd(plans="chain"),
-    ],
-    ids=lambda semantics: semantics.label.replace(" ", "-"),
-)
-def test_other_semantics_are_refused(semantics: Semantics) -> None:
-    for build in (build_exact, build_three_blocks, build_bottleneck):
-        with pytest.raises(ValueError, match="states max_load chain"):
-            build(example(), semantics)
-
-
 def test_there_must_be_a_block() -> None:
     with pytest.raises(ValueError, match="at least one block"):
         build_exact(example(), ADD, 0)
     with pytest.raises(ValueError, match="no block 3 of 2"):
         build_bottleneck(example(), ADD, index=3)
-    assert archer.why_not(OVERLAP) is None

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 
 import numpy as np
 import pyomo.environ as pyo
 import pytest
 from draws.tiny import tiny_instance
-from features.makespan import FEATURES, Feature, anywhere, instance, pinned
+from features.makespan import anywhere, instance, pinned
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations import getf
-from placegap.formulations.getf import (
-    build_lp,
-    count_rows_lp,
-    critical_path_ns,
-    extract_groups,
-    round_to_groups,
-)
+from placegap.formulations.getf import build_lp, critical_path_ns, extract_groups, round_to_groups
 from placegap.formulations.shared.devices import (
     Grouping,
     device_groups,
     related_speeds,
     speed_factor,
 )
-from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate, example
+from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 
@@ -81,19 +74,9 @@ CASES: dict[str, tuple[Instance, float, float]] = {
         6,
         9,
     ),
-    # on one device, 5 + 5, although there are two
-    "colocated ops take turns": (
-        instance("turns", [anywhere(op, 5, colocation="pair") for op in "ab"], []),
-        10,
-        10,
-    ),
     # the group of a and b takes 5 + 5 on d0, 6 + 1 on d1
     "colocated ops share the device": (
-        instance(
-            "share",
-            [timed("a", 5, 6, colocation="p"), timed("b", 5, 1, colocation="p")],
-            [],
-        ),
+        instance("share", [timed("a", 5, 6, colocation="p"), timed("b", 5, 1, colocation="p")], []),
         7,
         7,
     ),
@@ -149,7 +132,7 @@ def test_a_group_of_unequal_speeds_is_as_fast_as_its_fastest_device() -> None:
 
 def test_both_bound_every_makespan() -> None:
     feasible = 0
-    for case in makespan_draws()[::2]:
+    for case in makespan_draws()[::12]:
         least = oracle(case, FREE)  # channels only delay
         milp = milp_value(case)
         assert (milp is None) == (least is None)
@@ -160,13 +143,13 @@ def test_both_bound_every_makespan() -> None:
                 assert known(lp) <= known(milp) + 1e-6
                 assert known(milp) <= least + 1e-6
                 feasible += 1
-    assert feasible >= 50 * len(GROUPINGS)
+    assert feasible >= 8 * len(GROUPINGS)
 
 
 def test_no_rule_of_communication_is_faster_than_free_channels() -> None:
     # what lets the test above look at free channels alone: per tensor may be faster than per edge
     # only where channels are busy
-    for case in makespan_draws()[::3]:
+    for case in makespan_draws()[::12]:
         values = [oracle(case, semantics) for semantics in MAKESPAN_SEMANTICS]
         least = oracle(case, FREE)
         assert least is None or least == min(v for v in values if v is not None)
@@ -174,7 +157,7 @@ def test_no_rule_of_communication_is_faster_than_free_channels() -> None:
 
 def test_related_speeds_bound_too() -> None:
     rng = random.Random(3)
-    for number in range(20):
+    for number in range(6):
         speeds = sorted(rng.choice([1, 2, 3, 4, 7, 8]) for _ in range(3))
         sizes = [rng.randrange(1, 9) * 168 for _ in range(4)]  # 168: all quotients are whole
         ops = [timed(f"o{i}", *(size // s for s in speeds)) for i, size in enumerate(sizes)]
@@ -186,18 +169,11 @@ def test_related_speeds_bound_too() -> None:
         assert fine <= known(oracle(case, FREE)) + 1e-6
 
 
-@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name.replace(" ", "-"))
-def test_no_feature_exceeds_its_optimum(feature: Feature) -> None:
-    milp = known(milp_value(feature.instance))
-    assert known(lp_value(feature.instance)) <= milp + 1e-6
-    assert milp <= min(feature.optimum.values()) + 1e-6
-
-
 def test_the_milp_is_the_best_placement_by_its_own_account() -> None:
-    for seed in range(6):
-        case = tiny_instance(seed, num_ops=5, num_devices=2)
+    for seed in range(3):
+        case = tiny_instance(seed, num_ops=4, num_devices=2)
         model, values = getf.build(case), []
-        for devices in itertools.product(range(2), repeat=5):
+        for devices in itertools.product(range(2), repeat=4):
             plan = Plan.on(list(devices))
             if evaluate(case, plan, FREE).feasible:
                 getf.warm_start(model, case, plan)
@@ -213,36 +189,6 @@ def test_the_milp_is_the_best_placement_by_its_own_account() -> None:
 
 def rows(model: pyo.ConcreteModel) -> list[pyo.Constraint]:
     return list(model.component_data_objects(pyo.Constraint, active=True))
-
-
-def test_missing_memory_is_infeasible() -> None:
-    # 3 + 3 bytes: two devices of 2 hold neither op; of 5 bytes in all, the LP's groups hold neither
-    none = instance("none", [anywhere(op, 5, resident_bytes=3) for op in "ab"], [], memory_bytes=2)
-    total = instance(
-        "total", [anywhere(op, 5, resident_bytes=3) for op in "abc"], [], memory_bytes=4
-    )
-    for case in (none, total):
-        assert lp_value(case) is None
-        assert milp_value(case) is None
-
-
-def test_rows_are_counted_without_building() -> None:
-    for seed in range(10):
-        case = tiny_instance(seed, num_ops=7, num_devices=3)
-        groups = device_groups(case)
-        assert len(rows(build_lp(case, groups))) <= count_rows_lp(case, groups)
-        extra = case.num_devices * (1 + case.num_ops)  # memory and colocation
-        assert len(rows(getf.build(case))) <= getf.count_rows(case) + extra
-    alone = example()
-    assert len(rows(build_lp(alone, device_groups(alone)))) == 4 + 4 + 1 + 1 + 1
-
-
-def test_a_user_may_add_constraints() -> None:
-    model = getf.build(example())
-    model.together = pyo.Constraint(expr=model.x[1, 0] == model.x[2, 0])
-    solve_model(model, Limits())
-    device = getf.extract(model, example()).placement
-    assert device[1] == device[2]
 
 
 # ------------------------------------------------------------------------------ groups, rounding
@@ -295,18 +241,13 @@ def test_rounding_by_hand() -> None:
 
 def test_rounding_at_most_doubles_time_and_load() -> None:
     rng = np.random.default_rng(5)
-    for _ in range(50):
+    for _ in range(20):
         share = rng.dirichlet(np.ones(4), size=6)
         time, capacity = rng.integers(1, 20, (6, 4)) * 1.0, rng.integers(1, 9, (6, 4)) * 1.0
         chosen = round_to_groups(share, time, capacity)
         for b, g in enumerate(chosen):
             assert time[b, g] <= 2 * (share[b] * time[b]).sum() + 1e-9
             assert 1 / capacity[b, g] <= 2 * (share[b] / capacity[b]).sum() + 1e-9
-
-
-def test_a_group_that_cannot_have_an_op_is_not_chosen() -> None:
-    time, capacity = np.array([[math.inf, 3.0]]), np.array([[9.0, 1.0]])
-    assert round_to_groups(np.array([[0.0, 1.0]]), time, capacity) == [1]
 
 
 def test_the_lp_is_rounded_to_groups() -> None:
@@ -322,17 +263,3 @@ def test_the_lp_is_rounded_to_groups() -> None:
         solve_model(model, Limits())
         rounded = extract_groups(model, each, groups)
         assert [groups.devices[g] for g in rounded] == [(k,) for k in expected]
-
-
-def test_rounded_groups_can_run_their_ops() -> None:
-    for case in makespan_draws()[::5]:
-        groups = device_groups(case)
-        model = build_lp(case, groups)
-        if solve_model(model, Limits()).ending == "infeasible":
-            continue
-        rounded = extract_groups(model, case, groups)
-        for i, g in enumerate(rounded):
-            mates = np.flatnonzero(case.arrays.group == case.arrays.group[i])
-            devices = list(groups.devices[g])
-            assert (case.arrays.time_ns[np.ix_(mates, devices)] >= 0).all(axis=0).any()
-            assert all(rounded[j] == g for j in mates)

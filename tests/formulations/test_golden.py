@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import partial
+from itertools import permutations
 from pathlib import Path
 
 import pyomo.environ as pyo
 import pytest
+from draws import draw
 
 from placegap.formulations import (
     archer,
@@ -26,7 +29,6 @@ from placegap.formulations import (
 from placegap.formulations.shared.devices import device_groups
 from placegap.formulations.shared.naming import names_of
 from placegap.instances import (
-    Cluster,
     Device,
     Edge,
     Graph,
@@ -69,17 +71,11 @@ def four_ops(*, host: bool = False) -> Instance:
     )
     if host:
         devices = (*devices, Device(name="h", kind="cpu", is_host=True, server="server0"))
-    links = tuple(
+    links = (
         Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a in devices
-        for b in devices
-        if a != b
+        for a, b in permutations(devices, 2)
     )
-    return Instance(
-        name="four",
-        graph=Graph(name="four", ops=ops, edges=edges),
-        cluster=Cluster(name="two", devices=devices, links=links),
-    )
+    return draw.instance_of("four", ops, edges, devices, links)
 
 
 PLAIN, HOST = four_ops(), four_ops(host=True)
@@ -93,51 +89,38 @@ def load(**fields: object) -> Semantics:
     return parse_semantics({"objective": "max_load", **fields})
 
 
-def latency(subgraphs: int) -> Semantics:
-    return LatencySubgraphs(subgraphs=subgraphs)
-
-
+CHAIN = load(plans="chain")
 MODELS: dict[str, Callable[..., pyo.ConcreteModel]] = {
-    "moirai-as-published": lambda **how: moirai.build(
-        PLAIN, makespan("port"), "as_published", **how
-    ),
+    "moirai-as-published": partial(moirai.build, PLAIN, makespan("port"), "as_published"),
     **{
-        f"moirai-{channels}": lambda c=channels, **how: moirai.build(  # type: ignore[misc]
-            PLAIN, makespan(c), symmetry=True, **how
-        )
+        f"moirai-{channels}": partial(moirai.build, PLAIN, makespan(channels), symmetry=True)
         for channels in ("free", "link", "port", "half_duplex")
     },
-    "pesto-as-published": lambda **how: pesto.build(PLAIN, makespan("link"), "as_published", **how),
-    "pesto-strengthened": lambda **how: pesto.build(PLAIN, makespan("link"), **how),
-    "getf-lp": lambda **how: getf.build_lp(PLAIN, device_groups(PLAIN), **how),
-    "getf-milp": lambda **how: getf.build(PLAIN, **how),
-    "m-sct": lambda **how: m_sct.build(PLAIN, **how),
-    "m-sct-truncated": lambda **how: m_sct.build(PLAIN, truncated=True, **how),
+    "pesto-as-published": partial(pesto.build, PLAIN, makespan("link"), "as_published"),
+    "pesto-strengthened": partial(pesto.build, PLAIN, makespan("link")),
+    "getf-lp": partial(getf.build_lp, PLAIN, device_groups(PLAIN)),
+    "getf-milp": partial(getf.build, PLAIN),
+    "m-sct": partial(m_sct.build, PLAIN),
+    "m-sct-truncated": partial(m_sct.build, PLAIN, truncated=True),
     **{
-        f"throughput-{plans}-{rule}": lambda p=plans, r=rule, **how: throughput_ip.build(  # type: ignore[misc]
-            HOST, load(plans=p, load=r), symmetry=True, **how
+        f"throughput-{name}": partial(throughput_ip.build, instance, semantics, symmetry=True)
+        for name, instance, semantics in (
+            ("any-add", HOST, load()),
+            ("convex-add", HOST, load(plans="convex")),
+            ("chain-overlap", HOST, load(plans="chain", load="overlap")),
+            ("replicas", PLAIN, load(replicas=True)),
+            ("servers", HOST, load(levels=2)),
+            ("fwd-bwd", HOST, MaxLoadFwdBwd()),
         )
-        for plans, rule in (("any", "add"), ("convex", "add"), ("chain", "overlap"))
     },
-    "throughput-replicas": lambda **how: throughput_ip.build(
-        PLAIN, load(replicas=True), symmetry=True, **how
+    "archer-exact": partial(archer.build_exact, PLAIN, CHAIN),
+    "archer-three-blocks": partial(archer.build_three_blocks, HOST, CHAIN),
+    "archer-bottleneck": partial(archer.build_bottleneck, PLAIN, CHAIN, index=2),
+    "latency-as-published": partial(latency_ip.build, HOST, LatencySubgraphs(), "as_published"),
+    "latency-strengthened": partial(
+        latency_ip.build, HOST, LatencySubgraphs(subgraphs=2), symmetry=True
     ),
-    "throughput-servers": lambda **how: throughput_ip.build(
-        HOST, load(levels=2), symmetry=True, **how
-    ),
-    "throughput-fwd-bwd": lambda **how: throughput_ip.build(
-        HOST, MaxLoadFwdBwd(), symmetry=True, **how
-    ),
-    "archer-exact": lambda **how: archer.build_exact(PLAIN, load(plans="chain"), **how),
-    "archer-three-blocks": lambda **how: archer.build_three_blocks(
-        HOST, load(plans="chain"), **how
-    ),
-    "archer-bottleneck": lambda **how: archer.build_bottleneck(
-        PLAIN, load(plans="chain"), index=2, **how
-    ),
-    "latency-as-published": lambda **how: latency_ip.build(HOST, latency(1), "as_published", **how),
-    "latency-strengthened": lambda **how: latency_ip.build(HOST, latency(2), symmetry=True, **how),
-    "sections": lambda **how: sections.build(PLAIN, Makespan(transfers="per_tensor"), 60, **how),
+    "sections": partial(sections.build, PLAIN, Makespan(transfers="per_tensor"), 60),
 }
 
 SOURCE = re.compile(
@@ -201,6 +184,40 @@ def test_no_op_and_no_device_of_a_model_with_names_is_a_number(name: str) -> Non
                     assert part in ops
                 if letter in ("k", "a", "b") and name != "getf-lp":
                     assert part in devices
+
+
+ROWS = {
+    "moirai-as-published": moirai.count_rows(PLAIN, "as_published", makespan("port"), False),
+    **{
+        f"moirai-{channels}": moirai.count_rows(PLAIN, "strengthened", makespan(channels), True)
+        for channels in ("free", "link", "port", "half_duplex")
+    },
+    "pesto-as-published": pesto.count_rows(PLAIN, "as_published"),
+    "pesto-strengthened": pesto.count_rows(PLAIN, "strengthened"),
+    "getf-lp": getf.count_rows_lp(PLAIN, device_groups(PLAIN)),
+    "getf-milp": getf.count_rows(PLAIN),
+    "m-sct": m_sct.count_rows(PLAIN),
+    "throughput-convex-add": throughput_ip.count_rows(HOST, load(plans="convex")),
+    "throughput-chain-overlap": throughput_ip.count_rows(HOST, load(plans="chain", load="overlap")),
+    "throughput-replicas": throughput_ip.count_rows(PLAIN, load(replicas=True)),
+    "throughput-servers": throughput_ip.count_rows(HOST, load(levels=2)),
+    "throughput-fwd-bwd": throughput_ip.count_rows(HOST, MaxLoadFwdBwd()),
+    "archer-exact": archer.count_rows(PLAIN),
+    "archer-three-blocks": archer.count_rows(HOST, "superblocks"),
+    "latency-as-published": latency_ip.count_rows(HOST, LatencySubgraphs(), "as_published"),
+    "latency-strengthened": latency_ip.count_rows(
+        HOST, LatencySubgraphs(subgraphs=2), "strengthened"
+    ),
+}
+"""Rows as they are counted without building, but for those of memory and colocation."""
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_counted_without_building(name: str) -> None:
+    beside = ("memory", "coloc")
+    families = MODELS[name]().component_objects(pyo.Constraint)
+    rows = sum(len(each) for each in families if not any(word in each.name for word in beside))
+    assert rows <= ROWS[name] <= 3 * rows
 
 
 def test_rows_are_written_with_the_names_of_ops_and_devices() -> None:

@@ -6,12 +6,12 @@ import random
 
 import pyomo.environ as pyo
 import pytest
-from features.makespan import FEATURES, Feature, anywhere, instance, pinned
+from features.makespan import anywhere, instance, pinned
 from references.brute_force import makespan_draws, oracle
 
 from placegap.formulations import m_sct
 from placegap.formulations.m_sct import SctTimes, truncate
-from placegap.instances import Instance, Makespan, example
+from placegap.instances import Instance, Makespan
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 
@@ -43,22 +43,6 @@ def test_a_fork_has_one_favourite() -> None:
     assert oracle(fork(), FREE) == 7
 
 
-def test_a_join_has_one_favourite() -> None:
-    # the mirror image: a takes 3, b 4; c, of 2, starts after 3 + 2 x_ac and after 4 + 2 x_bc
-    ops = [anywhere("a", 3), anywhere("b", 4), anywhere("c", 2)]
-    case = instance("join", ops, [("a", "c", 2), ("b", "c", 2)])
-    model, optimum = solved(case)
-    assert optimum == pytest.approx(6.5)
-    assert m_sct.extract(model, case) == [None, 2, None]
-
-
-def test_a_chain_moves_nothing() -> None:
-    case = instance("chain", [anywhere(op, 5) for op in "abc"], [("a", "b", 3), ("b", "c", 3)])
-    model, optimum = solved(case)
-    assert optimum == pytest.approx(15)
-    assert m_sct.extract(model, case) == [1, 2, None]
-
-
 def test_times_do_not_depend_on_devices() -> None:
     # a runs on d0 only: the cheapest pair from there is d0 -> d1, 7 + 3 ns; b takes 4 or 6
     fast = anywhere("b", 4).model_copy(update={"time_ns": {"kind0": 6, "kind1": 4}})
@@ -78,11 +62,6 @@ def test_transfers_are_cut_to_siblings_and_fellow_parents() -> None:
     assert truncate(times).move_ns == {(0, 2): 5, (0, 3): 1, (1, 3): 7}
 
 
-def test_small_communication_times_are_not_truncated() -> None:
-    times = m_sct.sct_times(fork())
-    assert truncate(times) == times
-
-
 def test_without_small_communication_the_published_value_bounds_nothing() -> None:
     # b and c after a on its device end at 2 + 3 + 4; with a transfer of 20, x_ab + x_ac >= 1 makes
     # the published LP wait. Cut to c's 4 and b's 3 ns, the LP ends at 5 + 4 x = 6 + 3 (1 - x),
@@ -96,7 +75,7 @@ def test_without_small_communication_the_published_value_bounds_nothing() -> Non
 def test_truncated_it_bounds_every_makespan() -> None:
     # free channels have the least optimum: other channels only delay
     tight = 0
-    for case in makespan_draws():
+    for case in makespan_draws()[::5]:
         best = oracle(case, FREE)
         if best is not None:
             value = solved(case, truncated=True)[1]
@@ -107,7 +86,7 @@ def test_truncated_it_bounds_every_makespan() -> None:
 
 def test_with_small_communication_times_the_published_model_bounds_every_makespan() -> None:
     rng = random.Random(11)
-    for number in range(25):
+    for number in range(8):
         ops = [anywhere(f"o{i}", rng.randrange(3, 9)) for i in range(5)]
         pairs = [(a, b) for a in range(5) for b in range(a + 1, 5) if rng.random() < 0.5]
         edges = [(f"o{a}", f"o{b}", rng.randrange(4)) for a, b in pairs]
@@ -116,12 +95,6 @@ def test_with_small_communication_times_the_published_model_bounds_every_makespa
         assert m_sct.is_sct(case)
         assert best is not None
         assert solved(case)[1] <= best + 1e-6
-
-
-@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name.replace(" ", "-"))
-def test_no_feature_exceeds_its_optimum(feature: Feature) -> None:
-    value = solved(feature.instance, truncated=True)[1]
-    assert value <= min(feature.optimum.values()) + 1e-6
 
 
 def test_later_edges_override_earlier_ones() -> None:
@@ -135,17 +108,3 @@ def test_later_edges_override_earlier_ones() -> None:
     assert m_sct.extract(model, case) == [None, 3, None, None]
     model.apart[1, 3].set_value(1)
     assert m_sct.extract(model, case) == [None, 2, None, None]
-
-
-def test_favourites_are_a_matching() -> None:
-    for case in makespan_draws()[::4]:
-        model, _ = solved(case)
-        chosen = [j for j in m_sct.extract(model, case) if j is not None]
-        assert len(chosen) == len(set(chosen))
-
-
-def test_rows_are_counted_without_building() -> None:
-    for case in (example(), *makespan_draws()[::10]):
-        model = m_sct.build(case)
-        rows = sum(1 for _ in model.component_data_objects(pyo.Constraint))
-        assert rows <= m_sct.count_rows(case)

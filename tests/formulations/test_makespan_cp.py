@@ -48,11 +48,9 @@ def stretched(instance: Instance, factor: int) -> Instance:
 
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
-def test_a_horizon_at_the_optimum_keeps_it_and_one_below_excludes_it(
-    semantics: Semantics,
-) -> None:
+def test_a_horizon_at_the_optimum_keeps_it_and_one_below_excludes_it(semantics: Semantics) -> None:
     feasible = [i for i in makespan_draws() if oracle(i, semantics) is not None]
-    for instance in feasible[::3]:
+    for instance in feasible[MAKESPAN_SEMANTICS.index(semantics) :: 16]:
         best = oracle(instance, semantics)
         assert best is not None
         assert optimum(build(instance, semantics, best)) == best
@@ -62,7 +60,7 @@ def test_a_horizon_at_the_optimum_keeps_it_and_one_below_excludes_it(
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
 def test_a_warm_start_states_every_variable_of_a_feasible_plan(semantics: Semantics) -> None:
-    for instance in makespan_draws()[::3]:
+    for instance in makespan_draws()[MAKESPAN_SEMANTICS.index(semantics) :: 16]:
         plan = run_method(instance, semantics, "heft").plan
         if plan is None:
             continue
@@ -79,27 +77,9 @@ def test_a_warm_start_states_every_variable_of_a_feasible_plan(semantics: Semant
         assert evaluate(instance, again, semantics).value_ns == schedule.makespan_ns
 
 
-def test_times_are_counted_in_their_greatest_common_divisor() -> None:
-    # example(): times 5, 20, 10, 8 and transfers 1, 20, 1, 10, each times 1000
-    base = example()
-    ops = tuple(
-        op.model_copy(update={"time_ns": {"gpu": op.time_ns["gpu"] * 1000}})
-        for op in base.graph.ops
-    )
-    edges = tuple(edge.model_copy(update={"bytes": edge.bytes * 1000}) for edge in base.graph.edges)
-    slow = Instance(
-        name="slow",
-        graph=base.graph.model_copy(update={"ops": ops, "edges": edges}),
-        cluster=base.cluster,
-    )
-    model = build(slow, PORT)
-    assert (model.unit_ns, model.exact) == (1000, True)
-    assert optimum(model) == 34_000
-
-
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS[::3], ids=lambda s: s.label)
 def test_huge_times_are_rounded_down_to_a_bound(semantics: Semantics) -> None:
-    for seed in range(8):
+    for seed in range(3):
         instance = stretched(tiny_instance(seed, num_ops=4, max_edges=4), 2**50)
         best = oracle(instance, semantics)
         model = build(instance, semantics)
@@ -123,24 +103,3 @@ def test_a_short_horizon_has_a_fine_unit_however_slow_a_device_is() -> None:
 def test_a_horizon_of_centuries_is_refused() -> None:
     with pytest.raises(ValueError, match="above 2"):
         build(example(), PORT, 2**60)
-
-
-def test_a_group_has_one_literal_per_device() -> None:
-    grouped = next(
-        instance
-        for instance in map(tiny_instance, range(50))
-        if any(op.colocation for op in instance.graph.ops)
-    )
-    a, b = (i for i, op in enumerate(grouped.graph.ops) if op.colocation)
-    model = build(grouped, PORT)
-    assert model.x[a] is model.x[b]
-
-
-def test_per_edge_and_per_tensor_differ_only_where_a_tensor_has_several_consumers() -> None:
-    # The two tensors of example() leave op1 and have names of their own: the same model.
-    tensors = Makespan(transfers="per_tensor")
-    sizes = [
-        (len(m.cp.proto.variables), len(m.cp.proto.constraints))
-        for m in (build(example(), PORT), build(example(), tensors))
-    ]
-    assert sizes[0] == sizes[1]

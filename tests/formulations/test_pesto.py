@@ -1,11 +1,11 @@
-"""Pesto's ILP: both forms are exact, and the strengthened one is the stronger."""
+"""Pesto's ILP: horizons, warm starts, windows, and the strengthened relaxation."""
 
 from __future__ import annotations
 
 import pyomo.environ as pyo
 import pytest
+from draws import draw
 from draws.tiny import tiny_instance
-from features.makespan import FEATURES, Feature
 from references.brute_force import makespan_draws, oracle, scattered_instance
 
 from placegap.formulations.pesto import (
@@ -13,27 +13,12 @@ from placegap.formulations.pesto import (
     Form,
     build,
     compete,
-    count_rows,
     extract,
     op_slots,
     warm_start,
 )
 from placegap.formulations.shared.times import windows
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    Link,
-    Makespan,
-    MaxLoad,
-    Op,
-    Plan,
-    Semantics,
-    evaluate,
-    example,
-)
+from placegap.instances import Edge, Instance, Op, evaluate, example
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.outcome import bound_ns
@@ -62,24 +47,11 @@ def lp_bound_ns(instance: Instance, form: Form) -> float:
     return found.objective * pyo.value(model.unit_ns)
 
 
-@both_forms
-@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name.replace(" ", "-"))
-def test_each_rule_has_its_optimum(feature: Feature, form: Form) -> None:
-    (expected,) = [value for semantics, value in feature.cases() if semantics == SEMANTICS]
-    assert optimum(feature.instance, form) == expected
-
-
-@both_forms
-def test_it_equals_brute_force(form: Form) -> None:
-    for instance in makespan_draws()[::5]:
-        assert optimum(instance, form) == oracle(instance, SEMANTICS), instance.name
-
-
 def test_the_optimum_stays_in_the_model_when_it_is_the_horizon() -> None:
     # FD-DPS, figure 3: op2 and op4 on the second device, 5 + 1 + 20 + 8 = 34; op3's 10 + 10 fit
     assert optimum(example(), "strengthened", 34) == 34
     assert optimum(example(), "strengthened", 33) is None
-    for instance in makespan_draws()[1::5]:
+    for instance in makespan_draws()[1::16]:
         best = oracle(instance, SEMANTICS)
         if best is not None:
             assert optimum(instance, "strengthened", best) == best, instance.name
@@ -87,7 +59,7 @@ def test_the_optimum_stays_in_the_model_when_it_is_the_horizon() -> None:
 
 @both_forms
 def test_a_warm_start_satisfies_every_row_and_is_read_back(form: Form) -> None:
-    for instance in makespan_draws()[::4]:
+    for instance in makespan_draws()[::12]:
         for name in ("heft", "brute-force"):
             result = run_method(instance, SEMANTICS, name)
             if result.plan is None:
@@ -103,70 +75,25 @@ def test_a_warm_start_satisfies_every_row_and_is_read_back(form: Form) -> None:
 
 # Linear relaxations in ns, as published and strengthened, and the optimum: fingerprints, which only
 # change when the models do.
-LP_BOUNDS = {
-    "tiny": (tiny_instance(24, num_ops=4, num_devices=2, max_edges=5), 9.0, 15.5, 16),
-    "scattered": (
-        scattered_instance(39, num_ops=5, num_devices=3, max_edges=5),
-        17.0,
-        19.6875,
-        26,
-    ),
-    "fd-dps": (example(), 33.0, 33.0, 34),
-}
+LP_BOUNDS = (
+    (tiny_instance(24, num_ops=4, num_devices=2, max_edges=5), 9.0, 15.5, 16),
+    (scattered_instance(39, num_ops=5, num_devices=3, max_edges=5), 17.0, 19.6875, 26),
+)
 
 
-@pytest.mark.parametrize("name", LP_BOUNDS)
-def test_linear_relaxations_are_ordered(name: str) -> None:
-    instance, *expected = LP_BOUNDS[name]
-    published, strengthened = (lp_bound_ns(instance, form) for form in FORMS)
-    assert published <= strengthened + 1e-6
-    best = oracle(instance, SEMANTICS)
-    assert [published, strengthened, best] == pytest.approx(expected, rel=1e-6)
-
-
-def test_the_strengthened_relaxation_is_never_weaker() -> None:
-    for instance in makespan_draws()[::3]:
-        if oracle(instance, SEMANTICS) is not None:
-            assert (
-                lp_bound_ns(instance, "as_published")
-                <= lp_bound_ns(instance, "strengthened") + 1e-6
-            )
-
-
-def test_rows_are_counted_without_building() -> None:
-    for seed in range(10):
-        instance = scattered_instance(seed, num_ops=6, num_devices=3, max_edges=7)
-        rows = [
-            sum(1 for _ in build(instance, SEMANTICS, form).component_data_objects(pyo.Constraint))
-            for form in FORMS
-        ]
-        assert count_rows(instance, "as_published") == rows[0]
-        assert count_rows(instance, "strengthened") >= rows[1]
+def test_linear_relaxations_are_ordered() -> None:
+    for instance, *expected in LP_BOUNDS:
+        bounds = [lp_bound_ns(instance, form) for form in FORMS]
+        assert [*bounds, oracle(instance, SEMANTICS)] == pytest.approx(expected, rel=1e-6)
 
 
 def test_windows_close_orders_device_by_device() -> None:
     # a, 5 ns, is on d0; b, 4 ns, starts there at 5, or on d1 at 5 + 6 = 11; c, 4 ns, is free to go
     # anywhere. By 16, c can be first on both devices, and second on d0 only: 11 + 4 + 4 > 16.
-    instance = Instance(
-        name="windows",
-        graph=Graph(
-            name="windows",
-            ops=(
-                Op(name="a", time_ns={"k0": 5}),
-                Op(name="b", time_ns={"k0": 4, "k1": 4}),
-                Op(name="c", time_ns={"k0": 4, "k1": 4}),
-            ),
-            edges=(Edge(producer="a", consumer="b", transfer_ns=((0, 6), (6, 0))),),
-        ),
-        cluster=Cluster(
-            name="two",
-            devices=(Device(name="d0", kind="k0"), Device(name="d1", kind="k1")),
-            links=tuple(
-                Link(source=a, target=b, bandwidth_bytes_per_s=1)
-                for a, b in (("d0", "d1"), ("d1", "d0"))
-            ),
-        ),
-    )
+    both = {"k0": 4, "k1": 4}
+    ops = (Op(name="a", time_ns={"k0": 5}), *(Op(name=x, time_ns=both) for x in "bc"))
+    edges = (Edge(producer="a", consumer="b", transfer_ns=((0, 6), (6, 0))),)
+    instance = draw.instance_of("windows", ops, edges, draw.devices(["k0", "k1"]))
     b, c = 1, 2
     pairs = compete(op_slots(instance, windows(instance, 16), 16), iter([(b, c)]))
     assert pairs.shared == [(b, c, 0), (b, c, 1)]
@@ -176,58 +103,3 @@ def test_windows_close_orders_device_by_device() -> None:
     assert pairs.open_at == {(b, c, 0), (c, b, 0)}
     # a and b on d0 from 0 to 9, c on d1
     assert optimum(instance, "strengthened", 16) == 9
-
-
-def test_a_user_may_add_constraints() -> None:
-    model = build(example(), SEMANTICS)
-    model.apart = pyo.Constraint(expr=model.x[1, 0] + model.x[0, 0] == 1)
-    model.pinned = pyo.Constraint(expr=model.x[2, 1] + model.x[3, 1] == 2)
-    assert solve_model(model, Limits()).ending == "optimal"
-    plan = extract(model, example())
-    assert plan.placement[2:] == ((1,), (1,))
-    assert plan.placement[0] != plan.placement[1]
-
-
-def loose_ops(*times_ns: int) -> Instance:
-    """Ops without edges on one device."""
-    ops = tuple(Op(name=f"op{i}", time_ns={"gpu": time}) for i, time in enumerate(times_ns))
-    return Instance(
-        name="loose",
-        graph=Graph(name="loose", ops=ops),
-        cluster=Cluster(name="one", devices=(Device(name="d", kind="gpu"),)),
-    )
-
-
-@both_forms
-def test_a_decided_order_counts_more_than_start_times_that_a_solver_rounded(form: Form) -> None:
-    instance = loose_ops(10, 0)
-    model = build(instance, SEMANTICS, form)
-    warm_start(model, instance, Plan.on([0, 0], [[1, 0]]))
-    model.op_start[1].set_value(1e-9)  # the op without duration, decided to be first
-    assert extract(model, instance).device_order == ((1, 0),)
-
-
-def test_orders_that_run_in_a_circle_give_way_to_start_times() -> None:
-    # without duration all three may start at once, whatever the pairs say
-    instance = loose_ops(0, 0, 0)
-    model = build(instance, SEMANTICS, "as_published", horizon_ns=10)
-    warm_start(model, instance, Plan.on([0, 0, 0], [[2, 0, 1]]))
-    for pair, before in {(0, 1): 1, (1, 2): 1, (0, 2): 0}.items():
-        model.op_before[pair].set_value(before)
-    for i, start in enumerate((3, 5, 4)):
-        model.op_start[i].set_value(start)
-    assert extract(model, instance).device_order == ((0, 2, 1),)
-
-
-@pytest.mark.parametrize(
-    "semantics",
-    [
-        Makespan(channels="port"),
-        Makespan(channels="link", transfers="per_tensor"),
-        MaxLoad(),
-    ],
-    ids=lambda semantics: semantics.label.replace(" ", "-"),
-)
-def test_other_semantics_are_refused(semantics: Semantics) -> None:
-    with pytest.raises(ValueError, match=semantics.label):
-        build(example(), semantics)

@@ -18,13 +18,13 @@ from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 
 by_label = pytest.mark.parametrize(
-    "semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-")
+    "semantics", MAKESPAN_SEMANTICS[::3], ids=lambda s: s.label.replace(" ", "-")
 )
 
 
 def pinned() -> Iterator[tuple[Instance, Section, int | None, int | None, Instance | None]]:
     """Sections of random graphs, ends pinned; no instance where an end cannot be there."""
-    for seed in range(0, 45, 3):
+    for seed in range(0, 45, 9):
         whole = bottleneck_instance(seed)
         maker, devices = SectionMaker(whole), range(whole.num_devices)
         for section in sections_between(whole, cuts(whole)):
@@ -51,8 +51,8 @@ def test_path_bounds_are_bounds_and_bare_lengths_are_exact(semantics: Semantics)
         if section.num_inner == 0:
             assert bare_lengths(whole, section, semantics)[a or 0, b or 0] == best
             bare += best < NO_WAY
-    assert bare > 50
-    assert tight > 20
+    assert bare > 15
+    assert tight > 6
 
 
 def lp_bound_ns(problem: Instance, semantics: Semantics, horizon_ns: int) -> float:
@@ -66,7 +66,7 @@ def lp_bound_ns(problem: Instance, semantics: Semantics, horizon_ns: int) -> flo
 @by_label
 def test_the_lp_is_a_relaxation(semantics: Semantics) -> None:
     tight = 0
-    draws = [*[made for *_, made in pinned() if made is not None][::12], *makespan_draws()[::11]]
+    draws = [*[made for *_, made in pinned() if made is not None][::12], *makespan_draws()[::22]]
     for problem in draws:
         best = oracle(problem, semantics)
         if best is not None:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from doubles import mutations
 
-QUICK = 12
-SLOW = 20
+QUICK = 8
+SLOW = 8
 """Inputs of importers that take a second each."""
 MANY = 2000
 
-NEEDS = {"onnx": ("onnx", "onnx"), "onnx-dim": ("onnx", "onnx"), "moirai": ("openpyxl", "xls")}
+NEEDS = {"onnx": ("onnx", "onnx"), "moirai": ("openpyxl", "xls")}
 """The package that an importer cannot do without, and its extra."""
 
 TORCH = [name for name, importer in mutations.IMPORTERS.items() if importer.needs_torch]

@@ -1,7 +1,4 @@
-"""Optimal values by brute force, and the standard random instances they are computed for.
-
-Every test file draws from here, so that an optimum is computed once per session.
-"""
+"""Optimal values, each computed once per session, and the standard draws they are of."""
 
 from __future__ import annotations
 
@@ -14,14 +11,11 @@ from draws import draw
 from draws.tiny import tiny_instance
 
 from placegap.instances import (
-    Cluster,
-    Graph,
     Instance,
     LatencySubgraphs,
     Makespan,
     MaxLoad,
     MaxLoadFwdBwd,
-    Op,
     Semantics,
 )
 from placegap.solvers import Task, brute_force
@@ -67,20 +61,10 @@ _VALUES: dict[tuple[str, Semantics], int | None] = {}
 
 
 def scattered_instance(seed: int, *, num_ops: int, num_devices: int, max_edges: int) -> Instance:
-    """A random instance whose ops must be spread, so that its channels are busy.
-
-    Every device is a kind of its own and every op runs on few of them; two or three producers
-    share their tensors among many consumers. Without memory limits, always feasible.
-    """
+    """A random instance whose ops must be spread, so that its channels are busy."""
     rng = random.Random(f"scattered-{seed}-{num_ops}-{num_devices}-{max_edges}")
     kinds = [f"gpu{k}" for k in range(num_devices)]
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, kinds, lambda: rng.randrange(6), chance=0.35),
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(num_ops, lambda: draw.times(rng, kinds, lambda: rng.randrange(6), chance=0.35))
     sources = sorted(rng.sample(range(num_ops - 2), min(num_ops - 2, rng.choice([2, 3]))))
     pairs = draw.some(rng, draw.pairs(rng, sources, num_ops, 0.8), max_edges)
     size = [rng.randrange(10) for _ in ops]
@@ -92,11 +76,8 @@ def scattered_instance(seed: int, *, num_ops: int, num_devices: int, max_edges: 
 
 @cache
 def makespan_draws() -> tuple[Instance, ...]:
-    """110 random instances of 4 to 6 ops, 2 or 3 devices, at most 6 edges; 5 are infeasible.
-
-    Half are `tiny_instance` (memory, colocation, equal devices), half `scattered_instance`.
-    """
-    return _some(more_makespan(0), 110, MAKESPAN_SEMANTICS[0])
+    """110 random instances of 4 to 6 ops, 2 or 3 devices, at most 6 edges; 5 are infeasible."""
+    return mostly_feasible(more_makespan(0), 110, MAKESPAN_SEMANTICS[0])
 
 
 def more_makespan(first_seed: int) -> Iterator[Instance]:
@@ -111,11 +92,8 @@ def more_makespan(first_seed: int) -> Iterator[Instance]:
 
 @cache
 def max_load_draws() -> tuple[Instance, ...]:
-    """110 random instances of 5 to 8 ops, 2 or 3 devices, some with a host and backward ops.
-
-    5 of them are infeasible for plans of any kind, a few more for chains.
-    """
-    return _some(more_max_load(0), 110, MAX_LOAD_SEMANTICS[0])
+    """110 random instances of 5 to 8 ops, 2 or 3 devices, some with a host and backward ops."""
+    return mostly_feasible(more_max_load(0), 110, MAX_LOAD_SEMANTICS[0])
 
 
 def more_max_load(first_seed: int) -> Iterator[Instance]:
@@ -129,10 +107,7 @@ def more_max_load(first_seed: int) -> Iterator[Instance]:
 
 @cache
 def stage_draws() -> tuple[Instance, ...]:
-    """100 random instances of 3 to 5 ops on 3 devices in two servers, ops with parameters.
-
-    In half of them two devices of one server are alike, and may share a stage.
-    """
+    """100 random instances of 3 to 5 ops on 3 devices in two servers, ops with parameters."""
     return tuple(islice(more_stages(1000), 100))
 
 
@@ -166,21 +141,14 @@ def _in_servers(instance: Instance, seed: int) -> Instance:
     )
     links = instance.cluster.links
     if seed % 2 == 0:
-        links = tuple(
-            link.model_copy(update={"bandwidth_bytes_per_s": 10**9, "latency_ns": 0})
-            for link in links
-        )
-    return Instance(
-        name=f"servers-{seed}",
-        graph=Graph(name=f"servers-{seed}", ops=ops, edges=instance.graph.edges),
-        cluster=Cluster(name="servers", devices=devices, links=links),
-    )
+        links = tuple(draw.links(3, lambda a, b: (10**9, 0)))
+    return draw.instance_of(f"servers-{seed}", ops, instance.graph.edges, devices, links)
 
 
 @cache
 def latency_draws() -> tuple[Instance, ...]:
     """110 random instances of 3 to 5 ops, 2 or 3 devices, with and without a host."""
-    return _some(more_latency(2000), 110, LATENCY_SEMANTICS[0])
+    return mostly_feasible(more_latency(2000), 110, LATENCY_SEMANTICS[0])
 
 
 def more_latency(first_seed: int) -> Iterator[Instance]:
@@ -192,16 +160,16 @@ def more_latency(first_seed: int) -> Iterator[Instance]:
     )
 
 
-def _some(
-    candidates: Iterator[Instance], number: int, semantics: Semantics
+def mostly_feasible(
+    candidates: Iterator[Instance], number: int, rules: Semantics, most: int = INFEASIBLE_DRAWS
 ) -> tuple[Instance, ...]:
-    """The first candidates, without the infeasible ones after the fifth."""
+    """The first candidates, without those that are infeasible after so many."""
     drawn: list[Instance] = []
     infeasible = 0
     while len(drawn) < number:
         instance = next(candidates)
-        if oracle(instance, semantics) is None:
-            infeasible += 1
-        if infeasible <= INFEASIBLE_DRAWS or oracle(instance, semantics) is not None:
+        is_infeasible = oracle(instance, rules) is None
+        infeasible += is_infeasible
+        if infeasible <= most or not is_infeasible:
             drawn.append(instance)
     return tuple(drawn)

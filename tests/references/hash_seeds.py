@@ -14,10 +14,7 @@ SEEDS = ("1", "2")
 
 
 def printed_here_and_there(program: str) -> tuple[str, str]:
-    """The output of a program in this process, and in one of another hash seed.
-
-    That of this process is random unless PYTHONHASHSEED says something; then it is another one.
-    """
+    """The output of a program in this process, and in one of another hash seed."""
     here = io.StringIO()
     with contextlib.redirect_stdout(here):
         exec(compile(program, "program", "exec"), {"__name__": "__main__"})

@@ -1,8 +1,4 @@
-"""The notebooks: run in a kernel, what they show, and their outputs made anew.
-
-nbclient runs them, as it does in nbmake; but nbmake only asks whether a cell fails, and these tests
-compare what the cells show with what is committed.
-"""
+"""The notebooks: run in a kernel, what they show, and their outputs made anew."""
 
 from __future__ import annotations
 
@@ -28,10 +24,7 @@ def committed(name: str) -> NotebookNode:
 
 
 def executed(name: str, kernel: KernelManager | None = None) -> NotebookNode:
-    """The notebook, run in its own folder: in a kernel of its own, or in one that is there.
-
-    A kernel that is there forgets the names of the notebook before; modules stay loaded.
-    """
+    """The notebook, run in its own folder: in a kernel of its own, or in one that is there."""
     notebook = committed(name)
     client = NotebookClient(
         notebook,

@@ -75,7 +75,7 @@ NAMED = {"hf:gpt2": "hf:./config.json", "hf:llama-7b": "hf:./config.json"} | {
 }
 """What is traced in place of the models whose trace takes long."""
 
-LIMIT_S = "0.5"
+LIMIT_S = "0.2"
 """What `place` gets where the page shows no output of it."""
 
 
@@ -248,7 +248,7 @@ def smallest(study: dict[str, Any]) -> dict[str, Any]:
     few = {
         "instances": [instance],
         "methods": table["methods"][:1],
-        "limits": {"time_limit_s": 1},
+        "limits": {"time_limit_s": 0.2},
     }
     if "clusters" in table:
         few["clusters"] = table["clusters"][:1]
@@ -256,7 +256,7 @@ def smallest(study: dict[str, Any]) -> dict[str, Any]:
     small = {**study, "tables": [{**table, **few}]}
     small.pop("published", None)
     if "smoke" in study:
-        small["smoke"] = {"instances": [name], "time_limit_s": 1}
+        small["smoke"] = {"instances": [name], "time_limit_s": 0.2}
     return small
 
 

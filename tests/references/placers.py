@@ -1,8 +1,4 @@
-"""List schedulers by their definitions, in plain Python: what the kernels are compared with.
-
-Each returns ``(device, start, end)`` per op, or None where an op fits on no device. Ranks are
-fractions, gaps are found by a walk over the device's ops, pairs by a walk over all pairs.
-"""
+"""List schedulers by their definitions, in plain Python: (device, start, end) per op, or None."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from draws import draw
 from draws.tiny import tiny_instance
 from references.brute_force import scattered_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan
+from placegap.instances import Device, Edge, Instance, Link, Op, Plan
 
 Number = int | Fraction
 Times = tuple[list[int], list[int], list[int]]
@@ -38,15 +34,12 @@ class Facts:
             for op in graph.ops
         ]
         tensors = arrays.index.tensor.tolist()
-        ends = [(where[e.producer], where[e.consumer]) for e in graph.edges]
-        self.inputs = [
-            [(a, u) for (a, b), u in zip(ends, tensors, strict=True) if b == i]
-            for i in range(self.n)
+        moves = [
+            (where[edge.producer], where[edge.consumer], tensor)
+            for edge, tensor in zip(graph.edges, tensors, strict=True)
         ]
-        self.outputs = [
-            [(b, u) for (a, b), u in zip(ends, tensors, strict=True) if a == i]
-            for i in range(self.n)
-        ]
+        self.inputs = [[(a, u) for a, b, u in moves if b == i] for i in range(self.n)]
+        self.outputs = [[(b, u) for a, b, u in moves if a == i] for i in range(self.n)]
         self._transfer, self._link_class = arrays.transfer_ns, arrays.link_class
         names = [op.name if op.colocation is None else op.colocation for op in graph.ops]
         self.group = [
@@ -245,9 +238,7 @@ def pressed_instance(seed: int, *, num_ops: int = 30, num_devices: int = 3) -> I
     """A random instance whose memory limits leave 0 to 30 % more room than its ops need."""
     drawn = tiny_instance(seed, num_ops=num_ops, num_devices=num_devices, density=3.5 / num_ops)
     limit = draw.share_of(drawn.graph.ops, 10 + seed % 4, 10 * num_devices)
-    devices = draw.devices([d.kind for d in drawn.cluster.devices], lambda k: limit)
-    graph, links = drawn.graph, drawn.cluster.links
-    return draw.instance_of(f"pressed-{seed}", graph.ops, graph.edges, devices, links)
+    return draw.with_memory(drawn, limit).model_copy(update={"name": f"pressed-{seed}"})
 
 
 def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
@@ -256,39 +247,24 @@ def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
 
 
 def table_instance(times: Sequence[Sequence[int]], edges: str) -> Instance:
-    """An instance as papers print it: a row of times per task T1, T2, ...; edges "1-2 18, ...".
-
-    Transfers take the edge's cost between any two processors.
-    """
+    """An instance as papers print it: a row of times per task T1, T2, ...; edges "1-2 18, ..."."""
     names = [f"p{k}" for k in range(1, len(times[0]) + 1)]
     ops = tuple(
         Op(name=f"T{i}", time_ns=dict(zip(names, row, strict=True)))
         for i, row in enumerate(times, start=1)
     )
     rows = [edge.replace("-", " ").split() for edge in edges.split(", ")] if edges else []
-    links = tuple(
-        Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in permutations(names, 2)
-    )
-    return Instance(
-        name="table",
-        graph=Graph(
-            name="table",
-            ops=ops,
-            edges=tuple(
-                Edge(producer=f"T{a}", consumer=f"T{b}", bytes=int(cost)) for a, b, cost in rows
-            ),
-        ),
-        cluster=Cluster(
-            name="table", devices=tuple(Device(name=p, kind=p) for p in names), links=links
-        ),
+    return draw.instance_of(
+        "table",
+        ops,
+        [Edge(producer=f"T{a}", consumer=f"T{b}", bytes=int(cost)) for a, b, cost in rows],
+        [Device(name=p, kind=p) for p in names],
+        [Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in permutations(names, 2)],
     )
 
 
 def with_room(instance: Instance, times: int) -> Instance:
     """The instance on devices of so many times the memory."""
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": times * (device.memory_bytes or 0)})
-        for device in instance.cluster.devices
+    return draw.with_memory(
+        instance, *(times * (device.memory_bytes or 0) for device in instance.cluster.devices)
     )
-    cluster = instance.cluster.model_copy(update={"devices": devices})
-    return instance.model_copy(update={"cluster": cluster})

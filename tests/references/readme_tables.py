@@ -39,27 +39,18 @@ def cells_of(text: str) -> list[GapCell]:
 
 def _cell(row: dict[str, str]) -> GapCell:
     rules = ("objective", "transfers", "channels", "plans", "load", "memory")
+    names = ("table", "instance", "cluster", "instance_hash", "method", "label")
+    sizes = ("num_ops", "num_devices", "seed")
     cell = Cell(
-        table=row["table"],
+        **{name: row[name] for name in names},
+        **{name: int(row[name]) for name in sizes},
         semantics=parse_semantics({name: row[name] for name in rules if row[name]}),
-        instance=row["instance"],
-        cluster=row["cluster"],
-        instance_hash=row["instance_hash"],
-        num_ops=int(row["num_ops"]),
-        num_devices=int(row["num_devices"]),
-        method=row["method"],
-        label=row["label"],
         params={},
-        seed=int(row["seed"]),
         run=None,
     )
-    number = {
-        name: float(row[name]) if row[name] else None for name in ("gap", "build_s", "solve_s")
-    }
-    whole = {
-        name: int(row[name]) if row[name] else None
-        for name in ("value_ns", "bound_ns", "best_bound_ns")
-    }
+    number = {n: float(row[n]) if row[n] else None for n in ("gap", "build_s", "solve_s")}
+    times = ("value_ns", "bound_ns", "best_bound_ns")
+    whole = {n: int(row[n]) if row[n] else None for n in times}
     return GapCell(cell, row["status"], **number, **whole)  # type: ignore[arg-type]
 
 

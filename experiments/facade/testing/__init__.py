@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from placegap.instances.corpus.corpus import load_corpus, read_best_known
+from placegap.instances.corpus.corpus import load_best_known, load_corpus
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
@@ -36,7 +36,7 @@ class KnownOptimum:
     instance: Instance
     semantics: Semantics
     optimum_ns: int
-    #: Whose word the proof is, if it is not one of placegap's own.
+    #: The solver that proved it, where placegap did not check the proof.
     rests_on: str = ""
 
 
@@ -51,7 +51,7 @@ def known_optima(semantics: Semantics, max_ops: int | None = None) -> Iterator[K
     max_ops : int, optional
         Leave out larger graphs.
     """
-    for entry in read_best_known():
+    for entry in load_best_known():
         if entry.semantics != semantics or entry.value_ns is None:
             continue
         if entry.value_ns != entry.bound_ns:

@@ -49,14 +49,14 @@ from placegap.experiments.running.pool import handled, held, is_stopped, stop_st
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.document import Document, load_document, save_document
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import run_method
 from placegap.solvers.local_search.disjunctive_search import Search
-from placegap.solvers.local_search.rolling_horizon import contended_lists
+from placegap.solvers.local_search.list_schedules import contended_lists
 
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 """A name, what is timed, and a remark read off its outcome."""
@@ -243,7 +243,7 @@ def _walks() -> Iterator[Bench]:
 def _models(inputs: Path) -> Iterator[Bench]:
     """The solvers on the smallest published workbook and on a corpus graph."""
     for workbook in workbooks(inputs, "example-1.xls"):
-        instance = read_model(workbook).instance()
+        instance = load_model(workbook).instance()
         for method, params in (
             ("moirai", {"form": "as_published"}),
             ("moirai", {"form": "strengthened"}),

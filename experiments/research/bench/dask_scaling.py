@@ -21,7 +21,7 @@ LIMIT_S = 600.0
 
 
 def compute(steps: int) -> int:
-    """Do so many steps of a fixed computation, and return what comes out."""
+    """The result of some steps of a fixed computation."""
     state = 1
     for _ in range(steps):
         state = (1103515245 * state + 12345) % 2**31

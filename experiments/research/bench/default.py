@@ -41,7 +41,7 @@ CHAIN, CHAIN_PEAK = MaxLoad(plans="chain"), MaxLoad(plans="chain", memory="peak"
 
 @dataclass(frozen=True)
 class DefaultCase:
-    """A graph of the corpus on a cluster, and what is asked."""
+    """A graph of the corpus on a cluster, and the objective."""
 
     model: str
     cluster: str | None

@@ -31,8 +31,8 @@ from placegap.instances.corpus.corpus import (
     ONNX_FAMILY,
     BestEntry,
     corpus_names,
+    load_best_known,
     load_corpus,
-    read_best_known,
 )
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
@@ -196,7 +196,7 @@ def exact_rows(inputs: Path, *, large: bool = False, only: str = "") -> Iterator
     """Run the cases whose names contain `only`."""
     cases = (growth_cases(large=large), like_cases(), wide_cases(), real_cases(inputs))
     yield from apart((case for part in cases for case in part if only in case.name), run)
-    recorded = recorded_cases(read_best_known())
+    recorded = recorded_cases(load_best_known())
     yield from apart((case for case in recorded if only in case.name), run_recorded)
 
 

@@ -23,7 +23,7 @@ from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.problem import Instance, LatencySubgraphs, Makespan, MaxLoad
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.highs import hand_over
@@ -59,7 +59,7 @@ def _instances(inputs: Path) -> Iterator[tuple[str, Instance]]:
     cluster = load_cluster("celeritas-4xV100-pcie")
     yield "inception_v1", load_corpus("inception_v1").instance(cluster)
     for workbook in workbooks(inputs, "GoogLeNet.xls"):
-        yield "GoogLeNet", read_model(workbook).instance()
+        yield "GoogLeNet", load_model(workbook).instance()
     # as many pairs as make about 450,000 rows of Moirai's published model
     graph = generate("layered", {"ops": 184, "width": 8, "density": 0.2}, seed=4)
     yield "layered-184", Document(name="layered-184", graph=graph).instance(cluster)

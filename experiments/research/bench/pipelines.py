@@ -27,7 +27,7 @@ from placegap.instances.torch_models.options import TraceOptions
 
 PASSES = 50
 ITERATIONS = 20
-"""Of so many the shortest counts, on a machine where other programs run as well."""
+"""Runs of which the shortest counts, as other programs run on the machine."""
 
 LIMIT_S = 600.0
 RULES = PipelineIteration(schedule="1f1b", microbatches=8)

@@ -165,7 +165,7 @@ def layered(num_ops: int, num_devices: int) -> Instance:
 
 
 def on_gpus(graph: Graph, count: int) -> Instance:
-    """A graph on so many equal GPUs with NVLink, which hold it one and a half times."""
+    """A graph on equal GPUs with NVLink, which hold it one and a half times."""
     share = 3 * sum(op.resident_bytes for op in graph.ops) // (2 * count)
     cluster = load_cluster("8xH100-nvlink")
     devices = tuple(

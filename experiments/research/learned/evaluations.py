@@ -57,15 +57,7 @@ class CurvePoint:
 
 
 class Evaluations:
-    """Placements of one instance, tried until a budget is spent.
-
-    Parameters
-    ----------
-    budget : int
-        How many placements may be tried.
-    by : str
-        Who tries them, for those who listen.
-    """
+    """Placements of one instance, tried until the budget, a number of placements, is spent."""
 
     def __init__(
         self, instance: Instance, semantics: Makespan, budget: int, by: str = "learned"
@@ -96,7 +88,7 @@ class Evaluations:
         return Trial(time_ns, excess)
 
     def end_update(self, mean_ns: float) -> None:
-        """Add a point to the curve, and tell of the best plan so far."""
+        """Add a point to the curve, and report the best plan so far."""
         self.curve.append(CurvePoint(self.done, mean_ns, self.best_ns))
         plan = self.plan() if self._plan is None else None
         if plan is not None:

@@ -16,27 +16,17 @@ MEMORY_PARTS = 8
 """Parts that fill the smallest memory."""
 
 SLACK = 1.02
-"""A part whose heaviest op is too much already may hold so many times what that op does."""
+"""A part whose heaviest op is already too much may hold this many times what that op does."""
 
 
 def merge_heavy_edges(instance: Instance, parts: int, num_ops: int | None = None) -> Merge:
-    """Merge ops along the dearest edges while no part gets too much work or memory.
+    """Merge ops along the most expensive edges while no part gets too much work or memory.
 
     A part has at most the work of all ops on one device (in mean times), divided by the number of
     devices and by `parts`; and an eighth of the smallest memory. A part of one op that is more may
-    take in a fiftieth more. What `pesto_merge` passes over is passed over here, too.
-
-    Parameters
-    ----------
-    parts : int
-        How many parts of full size make the mean work of a device, at least 1.
-    num_ops : int, optional
-        So many ops are enough; the limits are doubled until no more are left, or limit nothing.
-
-    Returns
-    -------
-    Merge
-        Merged ops are in the order of their first ops. As many operations as `merge_ops`.
+    take in a fiftieth more. What `pesto_merge` passes over is passed over here, too. `num_ops` are
+    enough; the limits are doubled until no more are left. Merged ops are in the order of their
+    first ops.
     """
     if parts < 1:
         raise ValueError(f"cannot make {parts} parts of a device's work")

@@ -30,7 +30,7 @@ MOST_KINDS = 32
 """Kinds of ops told apart: the most frequent ones; all others are one more."""
 
 NEIGHBOURS = 4
-"""So many producers and so many consumers of an op are among its features."""
+"""Producers, and consumers, of an op that are among its features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +92,7 @@ def op_features(instance: Instance) -> OpFeatures:
 
 
 def group_features(ops: OpFeatures, group: Ints, num_groups: int) -> Numbers:
-    """Features of groups, (G, kinds + 1 + G): kinds of ops, outputs, whom a group sends to.
-
-    Parameters
-    ----------
-    group : (U,) int64
-        Group of each unit.
-    """
+    """Features of groups, (G, kinds + 1 + G): kinds of ops, outputs, groups that read them."""
     of_op = group[ops.unit]
     kinds = np.zeros((num_groups, ops.num_kinds), np.float32)
     np.add.at(kinds, (of_op, ops.op_kind), np.float32(num_groups / len(of_op)))
@@ -163,7 +157,7 @@ class GroupPlacer(nn.Module):  # type: ignore[misc]
         self.out = nn.Linear(4 * half, num_devices)
 
     def forward(self, groups: Tensor, samples: int) -> Sample:
-        """Draw so many placements of G groups with features (G, F)."""
+        """Draw placements of G groups with features (G, F)."""
         memory, (hidden, cell) = self.read(groups.unsqueeze(0))
         memory = memory.squeeze(0)
         keys = self.key(memory)
@@ -207,15 +201,7 @@ class Draws(NamedTuple):
 
 
 class Hrl:
-    """Training of both policies on one instance.
-
-    Parameters
-    ----------
-    num_groups, width : int
-        Groups, and the width of the placer's LSTMs.
-    rate : float
-        Adam's.
-    """
+    """Training of both policies on one instance; `width` is that of the placer's LSTMs."""
 
     def __init__(
         self, ops: OpFeatures, tried: Evaluations, num_groups: int, width: int, rate: float
@@ -232,13 +218,13 @@ class Hrl:
         self.scale_ns = float(max(1.0, time_ns.min(axis=1).sum()))
         of_unit = np.zeros((len(ops.kind), instance.num_devices))
         arrays = instance.arrays
-        self.supported = arrays.group_runs[arrays.group]
+        self.supported = arrays.able
         np.add.at(of_unit, ops.unit, np.where(self.supported, time_ns, np.inf))
         self.fallback = of_unit.argmin(axis=1)[ops.unit]
         self.baseline: float | None = None
 
     def train(self, samples: int, clock: Clock) -> None:
-        """Update both policies until the budget is spent, with so many placements each time."""
+        """Update both policies until the budget is spent, with some placements each time."""
         while self.tried.left > 0:
             draws = self.draw(min(samples, self.tried.left))
             placements = draws.placements.choice.numpy()[:, draws.grouping.choice.numpy()]
@@ -262,7 +248,7 @@ class Hrl:
             self.tried.end_update(float(np.mean(times)))
 
     def draw(self, samples: int) -> Draws:
-        """Draw one grouping, and so many placements of its groups."""
+        """Draw one grouping, and some placements of its groups."""
         grouping = self.grouper(self.kind, self.numbers)
         rows = group_features(self.ops, grouping.choice.numpy(), self.num_groups)
         return Draws(grouping, self.placer(torch.from_numpy(rows), samples))
@@ -277,10 +263,7 @@ class Hrl:
 def hierarchical_loss(draws: Draws, advantage: Tensor) -> Tensor:
     """REINFORCE for both policies: minus the mean of advantage x log probability of both choices.
 
-    Parameters
-    ----------
-    advantage : (k,)
-        Reward minus baseline of each placement.
+    The advantage of a placement is its reward minus the baseline.
     """
     both = draws.grouping.log_probability + draws.placements.log_probability
     return -(advantage * both).mean()

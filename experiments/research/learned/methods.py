@@ -60,7 +60,7 @@ def run_hrl(task: Task[Makespan], params: HrlParams) -> Outcome:
 
 
 MOST_NODES = 1_000
-"""The network is dense: its matrices have so many rows and columns at most."""
+"""Most rows and columns of the network's matrices, which are dense."""
 
 
 class PlacetoParams(Params):
@@ -68,7 +68,7 @@ class PlacetoParams(Params):
 
     #: How many placements are simulated; by default 100 per op, at most 4,000.
     evaluations: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
-    #: Graphs are merged to so many nodes.
+    #: Nodes to which graphs are merged.
     nodes: int = Field(default=64, ge=1, le=MOST_NODES)
     #: Rounds of message passing.
     rounds: int = Field(default=8, ge=1, le=64)

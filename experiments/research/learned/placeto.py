@@ -45,7 +45,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
 
 GATHERED, FIRST_LOGITS = 0.3, 0.1
-"""Initial weights of what is summed over several nodes, and of logits, are so much smaller."""
+"""Factor of the initial weights of logits, and of what is summed over several nodes."""
 
 
 class GraphTensors(NamedTuple):
@@ -85,10 +85,7 @@ class Gather(nn.Module):  # type: ignore[misc]  # torch has no types here
 class PlacetoPolicy(nn.Module):  # type: ignore[misc]
     """Logits over the devices for the current node of each state.
 
-    Parameters
-    ----------
-    rounds : int
-        Of message passing, all with the same weights.
+    All rounds of message passing have the same weights.
     """
 
     def __init__(self, num_features: int, num_devices: int, rounds: int) -> None:
@@ -228,7 +225,7 @@ def _read(path: Path) -> PolicyFile:
 
 
 BASELINE_UPDATES = 10
-"""The baseline of a step is its mean return over so many updates."""
+"""Updates over which the mean return of a step is its baseline."""
 
 LAST_RATE_SHARE, LARGEST_NORM = 0.1, 1.25
 """Share of the learning rate that is left at the end, and what gradients are clipped at."""
@@ -257,13 +254,7 @@ class Episodes(NamedTuple):
 
 
 class Placeto:
-    """One instance that a policy plays episodes on.
-
-    Parameters
-    ----------
-    start : (N,) int64
-        Device of each node at the beginning of an episode.
-    """
+    """One instance that a policy plays episodes on, from the devices of the nodes in `start`."""
 
     def __init__(
         self, nodes: PlacetoNodes, tried: Evaluations, policy: PlacetoPolicy, start: Ints
@@ -287,7 +278,7 @@ class Placeto:
         return np.subtract(found, baseline)
 
     def play(self, workers: int, clock: Clock, *, greedy: bool = False) -> Episodes:
-        """Let the policy visit every node once, in so many episodes side by side."""
+        """Let the policy visit every node once, in several episodes side by side."""
         nodes = self.nodes
         device = np.tile(self.start, (workers, 1))
         start_ns = np.tile(self.start_times, (workers, 1))
@@ -355,12 +346,7 @@ def policy_loss(
 ) -> Tensor:
     """REINFORCE: minus the mean of advantage x log probability, and of the entropy.
 
-    Parameters
-    ----------
-    advantage : (V, W) float64
-        Return minus baseline of each step.
-    entropy : float
-        Coefficient of the entropy.
+    The advantage of a step is its return minus the baseline, (V, W); `entropy` is a coefficient.
     """
     steps, workers = advantage.shape
     current = torch.from_numpy(np.repeat(episodes.current, workers))

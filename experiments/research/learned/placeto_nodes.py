@@ -54,12 +54,8 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
     """Merge an instance to nodes of about equal work, and look at their graph. O(N^3 / 64 + n m).
 
     Placeto merges co-location groups and small neighbours. Without limits one node may take in most
-    of the network, and is then more than a device holds.
-
-    Parameters
-    ----------
-    most_nodes : int
-        At least 1; more are left where no pair can be merged any more.
+    of the network, and is then more than a device holds. More than `most_nodes` are left where no
+    pair can be merged.
     """
     parts = -(-most_nodes // instance.num_devices)
     merge = merge_heavy_edges(instance, parts, num_ops=most_nodes)
@@ -85,7 +81,7 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
     visits: dict[int, list[int]] = {}
     for v in index.topological_order.tolist():
         visits.setdefault(int(arrays.group[v]), []).append(v)
-    runs = arrays.group_runs[arrays.group]
+    runs = arrays.able
     return PlacetoNodes(
         merge.op,
         tuple(np.array(together, np.int64) for together in visits.values()),
@@ -108,15 +104,6 @@ def features(
 
     They are time, output, memory, start in the last schedule relative to that of the current node,
     whether the node is the current one, whether it was visited, and its device as a one-hot.
-
-    Parameters
-    ----------
-    device : (N,) int64
-    start_ns : (N,) int64
-        Start of the first op of each node in the last schedule.
-    current : int
-        The node that is placed next.
-    visited : (N,) bool
     """
     count, num_devices = nodes.time_ns.shape
     each = np.arange(count)

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from placegap.experiments.research.tables.hybrid import change, equal_devices
-from placegap.instances.importers.reader import read_model
+from placegap.experiments.research.tables.hybrid import change, equal_devices, pipeline_plan
+from placegap.instances.importers.reader import load_model
 from placegap.instances.problem import HybridPipeline, Instance, PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
+from placegap.instances.transforms.one_pipeline import one_pipeline
 from placegap.solvers import run_method
 
 HEADS = (
@@ -44,7 +44,7 @@ TIME_LIMIT_S = 20.0
 
 def row(folder: Path, count: int, microbatches: int, memory_gb: int) -> tuple[str, ...]:
     """The row of one setting."""
-    document = read_model(folder / "bert32a100.json")
+    document = load_model(folder / "bert32a100.json")
     instance = document.instance(equal_devices(count, memory_gb))
     rules = HybridPipeline(microbatches=microbatches, bubble=True)
     best, one, full = (

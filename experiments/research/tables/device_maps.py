@@ -38,15 +38,7 @@ Part = tuple[str, Any]
 
 
 def balanced_map(module: Any, memory_bytes: Sequence[int]) -> dict[str, int]:
-    """The number of the device of each module.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        On any device; ``_no_split_modules`` names the classes whose modules stay whole.
-    memory_bytes : sequence of int
-        What each device can hold.
-    """
+    """The device of each module; ``_no_split_modules`` names the classes that stay whole."""
     sizes, whole = _sizes(module), set(getattr(module, "_no_split_modules", None) or ())
     share = sizes[""] // len(memory_bytes) + _margin(module, sizes, whole)
     limits = [min(share, most) for most in memory_bytes[:-1]] + [memory_bytes[-1]]

@@ -36,11 +36,11 @@ from placegap.instances.costing.layer_modes import (
     tensor_choices,
 )
 from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.importers.piper import read_piper
+from placegap.instances.importers.piper import load_piper
 from placegap.instances.problem import Cluster, Graph, HybridPipeline, Instance, Plan, Sharding
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
+from placegap.instances.transforms.one_pipeline import one_pipeline
 from placegap.solvers import Result, run_method
 
 TIME_LIMIT_S = 120.0
@@ -221,7 +221,7 @@ def change(value_ns: int, best_ns: int) -> str:
 
 @dataclass(frozen=True)
 class Trained:
-    """A model on so many servers of 8 H100, and the degrees that it was published with."""
+    """A model on servers of 8 H100, and the degrees that it was published with."""
 
     shape: str
     servers: int
@@ -318,6 +318,13 @@ FILLED_HEADS = (
 )
 
 
+def pipeline_plan(plan: Plan) -> Plan:
+    """A hybrid plan as one of one of its pipelines."""
+    assert plan.stage is not None
+    stage = tuple(s for own in plan.stage for s in (own, own))
+    return Plan(tuple((s,) for s in stage), stage=stage)
+
+
 def filled_rows(runs: Sequence[Trained] = FILLED) -> Iterator[tuple[str, ...]]:
     """One row per model and cluster: the optimum with filling and draining, one t and d.
 
@@ -412,7 +419,7 @@ CHAINS = (("llama-70b", 4, 128), ("llama-70b", 16, 512), ("llama-405b", 64, 512)
 def restriction_rows(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """What is lost against free degrees and a mode for each layer, in % of the free optimum."""
     for path in files:
-        document = read_piper(path)
+        document = load_piper(path)
         assert document.semantics is not None
         assert isinstance(document.semantics, HybridPipeline)
         for count, memory in SETTINGS:
@@ -428,7 +435,7 @@ def restriction_rows(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def equal_devices(count: int, memory_gb: int) -> Cluster:
-    """So many accelerators at the 25 GB/s of Piper's authors."""
+    """Accelerators at the 25 GB/s of Piper's authors."""
     from placegap.instances.problem import Device
     from placegap.instances.problem.links import Group, Links
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from math import exp, log
 from pathlib import Path
 
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.problem import Cluster, Device, HybridPipeline
 from placegap.instances.problem.links import Group, Links
 from placegap.solvers import run_method
@@ -67,7 +67,7 @@ PIPER_S = {
 
 def rows(folder: Path, name: str, most: int | None = None) -> Iterator[tuple[str, ...]]:
     """The rows of one input, and last the geometric means of the ratios."""
-    document, ratios = read_model(folder / f"{name}.json"), dict[bool, list[float]]()
+    document, ratios = load_model(folder / f"{name}.json"), dict[bool, list[float]]()
     for count, microbatches, memory_gb, theirs_s in PIPER_S[name][:most]:
         names = tuple(f"gpu{k}" for k in range(count))
         devices = tuple(

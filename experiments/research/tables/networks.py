@@ -15,8 +15,8 @@ import numpy as np
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     corpus_names,
+    load_best_known,
     load_corpus,
-    read_best_known,
 )
 from placegap.instances.problem import (
     PLAN_CLASSES,
@@ -26,7 +26,6 @@ from placegap.instances.problem import (
     MaxLoad,
     Plan,
     Semantics,
-    memory_rule,
 )
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.integers import UNSUPPORTED
@@ -109,7 +108,7 @@ def known_semantics(instance: Instance) -> tuple[Semantics, ...]:
     """Chains, plans of any kind, and one pass, by the network's rule of memory."""
     own = own_semantics(instance)
     wide = own.model_copy(update={"plans": PLAN_CLASSES[-1]})
-    return own, wide, Makespan(memory=memory_rule(own))
+    return own, wide, Makespan(memory=own.memory_rule)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -145,7 +144,7 @@ def _figures_row(instance: Instance) -> tuple[str, ...]:
         str(instance.num_ops),
         str(len(instance.graph.edges)),
         str(figures.width),
-        memory_rule(semantics),
+        semantics.memory_rule,
         f"{100 * figures.share:.1f} %",
         f"{figures.ccr:.2f}",
         _ms(figures.one_device_ns),
@@ -166,7 +165,7 @@ def _known(instance: Instance, semantics: Semantics) -> BestKnown | None:
     return next(
         (
             entry
-            for entry in read_best_known()
+            for entry in load_best_known()
             if entry.content_hash == instance.content_hash and entry.semantics == semantics
         ),
         None,

@@ -15,7 +15,7 @@ from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     BestEntry,
     corpus_names,
-    read_best_known,
+    load_best_known,
 )
 from placegap.instances.reading.errors import InputError
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("usage: optima_table [BEST_KNOWN_FILE]", file=sys.stderr)
         return 2
     try:
-        entries = read_best_known(Path(words[0]) if words else None)
+        entries = load_best_known(Path(words[0]) if words else None)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

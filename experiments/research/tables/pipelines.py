@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from placegap.experiments.research.tables.named_rows import print_named_rows
 from placegap.instances.corpus.layer_chains import MODELS, SHAPES, layer_chain
-from placegap.instances.costing.costing import cost_graph, device_spec
+from placegap.instances.costing.costing import catalogue, cost_graph
 from placegap.instances.problem import Cluster, Device, Graph, Instance, Link, PipelineIteration
 from placegap.solvers import Result, run_method
 
@@ -23,12 +23,12 @@ TIME_LIMIT_S = 60.0
 
 
 def pipeline_of(graph: Graph, count: int, kind: str = "H200") -> Instance:
-    """The graph on so many equal devices, one in each of as many servers.
+    """The graph on equal devices, each in a server of its own.
 
     Their links carry 50 GB/s (InfiniBand NDR, 400 Gb/s) after 5 us.
     """
     names = [f"{kind.lower()}-{k}" for k in range(count)]
-    memory_bytes = device_spec(kind).memory_bytes
+    memory_bytes = catalogue()[kind].memory_bytes
     cluster = Cluster(
         name=f"{count}x{kind}",
         devices=tuple(Device(name=name, kind=kind, memory_bytes=memory_bytes) for name in names),

@@ -15,7 +15,7 @@ from placegap.instances.corpus.corpus import ONNX_FAMILY, corpus_names, load_cor
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.problem import Instance, Makespan, MaxLoad, Semantics
 
 CLUSTER = "celeritas-4xV100-pcie"
@@ -62,7 +62,7 @@ def main() -> None:
         Document(name=family, graph=generate(family, {**dict(params), "kinds": KINDS}, seed=1))
         for family, params in GENERATED.items()
     ]
-    files = [read_model(path).instance() for path in sys.argv[1:]]
+    files = [load_model(path).instance() for path in sys.argv[1:]]
     instances = [*corpus, *(document.instance(cluster) for document in drawn), *files]
     for semantics in SEMANTICS:
         print(f"**{semantics.label}**, ops / CCR, * = the optimum stays\n")

@@ -30,8 +30,8 @@ from placegap.instances.corpus.corpus import NETWORK_FAMILY, ONNX_FAMILY, PARTIT
 from placegap.instances.costing.costing import COSTS
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document, load_document, save_document
-from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
-from placegap.instances.importers.onnx_model import read_onnx
+from placegap.instances.importers.dnn_partitioning import load_dnn_partitioning
+from placegap.instances.importers.onnx_model import load_onnx
 from placegap.instances.problem import (
     InstancePart,
     LatencySubgraphs,
@@ -138,7 +138,7 @@ def onnx_light_folder() -> Path:
 def build_onnx_light(name: str) -> Document:
     """One of the nine architectures as a document of the corpus."""
     file = f"light_{name}.onnx"
-    graph = read_onnx(onnx_light_folder() / file).graph
+    graph = load_onnx(onnx_light_folder() / file).graph
     provenance = Provenance(
         source=f"onnx wheel, onnx/backend/test/data/light/{file}",
         licence="Apache-2.0",
@@ -166,7 +166,7 @@ def build_partitioning(path: Path) -> Document:
     Inputs for latency are stated for one call per accelerator, as the authors' program does by
     default; the others for chains of least maximum load.
     """
-    document, name = read_dnn_partitioning(path), partitioning_name(path)
+    document, name = load_dnn_partitioning(path), partitioning_name(path)
     graph, where = document.graph, "/".join(path.parts[-3:])
     provenance = graph.provenance.model_copy(
         update={

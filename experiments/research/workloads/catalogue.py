@@ -109,19 +109,9 @@ def find_workload(name: str) -> Workload:
 
 
 def build_workload(name: str, params: Mapping[str, Any] | None = None) -> Document:
-    """The graph of a workload, as a document without a cluster; the same call gives the same graph.
+    """The graph of a workload ``paper:network``, without a cluster and not costed yet.
 
-    Parameters
-    ----------
-    name : str
-        ``paper:network``, see `workloads`.
-    params : mapping of str to int, optional
-        Sizes other than the paper's: ``batch``, and ``steps`` where there are sentences; as
-        numbers or as text.
-
-    Notes
-    -----
-    O(ops). Times are costed when an instance is made of it.
+    `params` are sizes other than the paper's: ``batch``, and ``steps`` where there are sentences.
     """
     workload = find_workload(name)
     sizes = {**workload.sizes, **_read_sizes(name, workload, params or {})}

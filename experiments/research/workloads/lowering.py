@@ -523,7 +523,7 @@ OF_FORWARD = frozenset({"Shape", "ShapeN", "zeros_like"})
 """Helpers that look at the forward op's output; the others read the two helpers before them."""
 
 SHAPED = frozenset({"Reshape", "Tile", "Sum", "truediv", "Slice"})
-"""Kinds of gradient ops that are told a shape by the last helper."""
+"""Kinds of gradient ops that get a shape from the last helper."""
 
 NO_TIME = frozenset({"Reshape", "Identity", "ReshapeGradient", "ExpandDims", "PreventGradient"})
 """Kinds of gradient ops that only look at their input in another way."""

@@ -82,7 +82,7 @@ def translator(s: _Sketch, layers: int, apart: bool) -> None:
         dropped = s.op("dropout", 200, 6 * mb, [state])
         cell = s.op("lstm", 2600, 6 * mb, [dropped], weights=34 * mb, apart=apart)
         out = s.op("item 0", 0, 6 * mb, [cell])
-        s.op("item 1", 0, 1.3e5, [cell])  # the last state, for nobody
+        s.op("item 1", 0, 1.3e5, [cell])  # the last state, which no op reads
         state = s.op("add", 0, 6 * mb, [out, state]) if layer > 1 else out
     hidden = s.op("hidden", 0, 5e4, [lengths])
     first = [s.op(f"hidden {layer}", 0, 1e3, [hidden]) for layer in range(layers)]
@@ -198,14 +198,9 @@ def partitioning_graph(
 ) -> Graph:
     """A graph of one of `KINDS`; the same arguments always give the same graph.
 
-    Parameters
-    ----------
-    seed : int
-        Of the times and sizes, each 0.6 to 1.4 times what is usual.
-    apart : bool
-        Whether weights are ops of their own, of zero time, rather than held by the ops themselves.
-    training : bool
-        With the mirrored backward pass; an op and its mirror are a colour class.
+    Times and sizes are 0.6 to 1.4 times what is usual, by the seed. With `apart`, weights are ops
+    of their own, of zero time. A training graph has a mirrored backward pass; an op and its mirror
+    are a colour class.
     """
     draw, usual, light_or_heavy = KINDS[family]
     sketch = _Sketch(random.Random(f"{family} {seed}"), NS_PER_BYTE[transfers or light_or_heavy])

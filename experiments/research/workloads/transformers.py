@@ -29,7 +29,7 @@ from placegap.experiments.research.workloads.layers import (
 from placegap.experiments.research.workloads.tape import Dims, Tape, Tensor, Weight
 
 WORDS = 32_000
-"""Pieces of words that the translating transformer knows."""
+"""Size of the vocabulary of the translating transformer."""
 
 
 def transformer(

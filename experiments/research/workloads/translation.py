@@ -225,7 +225,7 @@ def _part(tape: Tape, x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _item(tape: Tape, x: Tensor, hidden: int) -> Tensor:
-    """The output of a layer; its last state is an item that nobody reads."""
+    """The output of a layer; its last state is an item that no op reads."""
     _part(tape, x, (x.shape[0], hidden))
     return _part(tape, x, x.shape)
 

@@ -62,18 +62,9 @@ def num_routes(problem: Terms, able: Able) -> int:
 class SectionLp:
     """The LP of some ops of a problem, solved again and again with other cases.
 
-    Parameters
-    ----------
-    problem : Terms
-        The checker's view of a makespan.
-    able : dict of int to set of int
-        Devices of the ops.
-    first : int or None
-        The op from whose end on time counts; None: the schedule begins with the section.
-    windows : sequence of (tuple of int or None)
-        Ops of each window: the one before, those between, the one after; None: all of the section.
-    clock : Clock, optional
-        `LimitReached` is raised if it is over before the LP is built.
+    `able` are the devices of the ops. Time counts from the end of op `first`, or from the start of
+    the schedule. A window has the op before, those between (None: all of the section) and the op
+    after. `LimitReached` is raised if the clock is over before the LP is built.
     """
 
     def __init__(
@@ -319,14 +310,8 @@ def grow_tree(
 ) -> tuple[Branch | Leaf, Any]:
     """Branch over devices, the lowest leaf first; the tree and the bound that it proves, in ns.
 
-    Parameters
-    ----------
-    able : dict of int to set of int
-        Devices of each op at the root.
-    target_ns : float
-        A bound that suffices.
-    clock : Clock, optional
-        When it is over, the tree so far is returned.
+    `able` are the devices of each op at the root. The tree so far is returned when it proves
+    `target_ns` or the clock is over.
     """
     root = _solved(lp, able, None, clock)
     number, heap = count(), list[tuple[Any, int, _Node]]()

@@ -1,4 +1,4 @@
-"""Write certificates: bounds that the stand-alone checker proves again, and says so beforehand.
+"""Write certificates: bounds that the stand-alone checker is sure to prove again.
 
 A makespan's are a chain of sections, of which the arcs of shortest paths are proven by trees of
 cases (`certificate_lp`), or one tree of the whole.
@@ -53,8 +53,7 @@ from placegap.solvers.bounds.certificates.section_lp import (
     grow_tree,
     num_routes,
 )
-from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.bounds.spread_bound import spread_weights
+from placegap.solvers.bounds.cheap_bounds import quick_bound, spread_weights
 from placegap.solvers.core.clock import Clock, LimitReached, stop_asked
 
 S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
@@ -84,17 +83,25 @@ def certify(
     time_limit_s: float | None = None,
     target_ns: float = math.inf,
 ) -> Certificate | None:
-    """The certificate with the highest bound that is found in some seconds; None where none is.
+    """The certificate with the highest bound that is found in time, or None.
 
-    There is none for latency_subgraphs and pipeline_iteration, and none where some op can be
-    nowhere.
+    There is none for latency_subgraphs, pipeline_iteration and max_context, for hybrid plans with a
+    bubble, and where no device can run or hold some op.
 
     Parameters
     ----------
+    instance, semantics
+        The problem, and what its numbers mean.
     time_limit_s : float, optional
         The cheapest certificate is written in any case.
     target_ns : float
         A bound that suffices, such as the best one known.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> certify(example(), Makespan()).bound_ns
+    34
     """
     if isinstance(semantics, LatencySubgraphs | PipelineIteration | MaxContext):
         return None
@@ -166,7 +173,7 @@ def _proofs(
     semantics: Semantics,
     target_ns: float,
 ) -> Iterator[Proved]:
-    """Proofs and what they prove, cheapest first; each is worked out when it is asked for."""
+    """Proofs and what they prove, cheapest first; each is computed when it is needed."""
     possible, together = colocated_times(instance)
     work = WorkProof(weights=tuple(spread_weights(together, possible)[1]))
     least = problem.work({"weights": list(work.weights)})
@@ -247,15 +254,7 @@ def prove_chain(
 ) -> tuple[Any, ChainProof] | None:
     """A chain through an instance, as far as it is proven when the time is over; None without one.
 
-    Parameters
-    ----------
-    problem : TimedTerms
-        The checker's view of it, under a makespan.
-
-    Returns
-    -------
-    tuple of (int, ChainProof), or None
-        The bound comes first; it is infinite where there is no plan.
+    The bound is infinite where there is no plan.
     """
     chain = choose_chain(instance, intervals(instance))
     if not chain:
@@ -335,7 +334,7 @@ def _refine(
 def _shortest(
     before: list[Any], after: list[Any], sections: list[_Section]
 ) -> tuple[list[int], Any]:
-    """Devices of the ops along a shortest path, the lowest of equal ones; and its length."""
+    """Devices of the ops along a shortest path, the lowest if several tie; and its length."""
     rest = [after]
     for section in reversed(sections):
         rest.append([min(map(sum, zip(row, rest[-1], strict=True))) for row in section.table])
@@ -360,12 +359,7 @@ def fits(instance: Instance, clock: Clock) -> bool:
 class TimedTerms(Terms):
     """The checker's view; what takes long raises `LimitReached` when the time is over.
 
-    Parameters
-    ----------
-    parts, rules : dict
-        As `Terms` reads them.
-    clock : Clock
-        It may be replaced by that of a part of the work.
+    The clock may be replaced by that of a part of the work.
     """
 
     def __init__(self, parts: dict[str, Any], rules: dict[str, Any], clock: Clock) -> None:

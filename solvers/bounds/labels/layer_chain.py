@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
@@ -71,7 +70,7 @@ def stops_of(instance: Instance) -> Stops | None:
     chain = choose_chain(instance, intervals(instance, MOST_INNER))
     if not chain or chain[0].entry is None:
         return None
-    possible, link = possible_placements(instance), arrays.link_class
+    possible, link = instance.arrays.possible, arrays.link_class
     time = np.where(possible, arrays.time_ns, NEVER)
     groups, times = [int(group[chain[0].entry])], [time[chain[0].entry].copy()]
     moves = [np.zeros(link.shape, np.int64)]

@@ -8,26 +8,44 @@ frame to the next, on the way forward and on the way back. Its groups are on no 
 layers may be placed one after the other, outermost first. What is inside the last frame may be one
 more layer, which has no way back.
 
-The chain has short sections, and none that a dearer tensor skips (`layer_chains`). Groups that no
-option places are nowhere, with their work. So a chain with short sections proves more, even where a
-long one counts more ops: its layers are smaller.
+The chain has short sections, and none that a more expensive tensor skips (`layer_chains`). Groups
+that no option places are nowhere, with their work. So a chain with short sections proves more, even
+where a long one counts more ops: its layers are smaller.
 
 A gate is often a small tensor, as the scale of a normalization, beside a large one that leads past
 it. At such a gate a chain would change devices for next to nothing. So sections that an edge skips
 become one, if something between its ends is sent sooner than the edge is.
+
+An *option* puts the largest groups of a layer on devices: every op of these is there, and every
+other op anywhere. Its sections then take at least what `work_windows` says. Work counts in whole
+steps of a grid, rounded down for each group, so that sums of layers that are alike are alike. Such
+layers share one table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
 
+from placegap.formulations.shared.devices import identical_devices
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem import Instance
+from placegap.instances.kernels.kernel import kernel
+from placegap.instances.problem import Instance, Makespan
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, Section, choose_chain, interval
+from placegap.solvers.bounds.work_windows import (
+    ChannelTable,
+    SectionEdges,
+    WorkWindows,
+    channel_table,
+    paths_through,
+    port_gap,
+    raise_by_all,
+    section_edges,
+)
 
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
 """With fewer layers, or where the groups of a smaller share of the work come back, there is
@@ -63,14 +81,8 @@ def nested_layers(
 ) -> NestedLayers | None:
     """The layers of a chain; None where nothing is met twice. O(n + m).
 
-    Parameters
-    ----------
-    chain : sequence of Section
-        Each begins with the op that ends the one before it.
-    time : (n, K) int64
-    with_core : bool
-        Whether what is inside the last frame is a layer: it adds options, and the bytes that they
-        hold.
+    Each section begins with the op that ends the one before it. `with_core` makes what is inside
+    the last frame a layer: it adds options, and the bytes that they hold.
     """
     ends = [(part.entry, part.exit) for part in chain]
     if len(chain) <= FEWEST_LAYERS or any(u is None or v is None for u, v in ends):
@@ -251,3 +263,481 @@ def _sections(instance: Instance, chain: Sequence[Section], one: Flags) -> tuple
         found.append(part)
         begin = end + 1
     return tuple(found)
+
+
+MOST_OPTIONS, MOST_TIGHT, MOST_WORK = 256, 16_384, 300_000_000
+"""Of one layer, more of them where memory binds; and edges of all layers' options times devices
+cubed, about two seconds' worth. The groups with the least work, or share of the memory, are
+anywhere."""
+
+MOST_CELLS, MOST_COMPARED = 20_000_000, 256
+"""Of the times of all options of a layer; and options with the same work that each is compared
+with."""
+
+MOST_ALIKE = 15
+"""Devices whose names are one number: K to the power of K is below 2**62."""
+
+FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
+"""Of the grid, for all work of a device; and widths that are tried for the one that loses
+least."""
+
+
+class LayerOptions(NamedTuple):
+    """The options of one layer."""
+
+    #: forward_ns, back_ns: (p, K, K) int64: From the start of the outer gate to that of the inner
+    #: one, and of the inner one to that of the outer one, by the devices of both; `NO_WAY` where an
+    #: option has one elsewhere.
+    forward_ns: Ints
+    back_ns: Ints
+    #: (p, K) int64: Of what the groups do after the core's first gate, on each device, in steps of
+    #: the grid.
+    work: Ints
+    #: (p, K) int64: The part of it that follows the layer's inner gate on the way back.
+    ready: Ints
+    #: (p, K) int64: Of the groups, on each device; (p, 0) where memory does not bind.
+    held_bytes: Ints
+    #: (p,) int64: The price of these bytes.
+    paid_ns: Ints
+    #: (p, groups) int64: Where each option has the groups.
+    devices: Ints
+
+    def only(self, rows: Ints) -> LayerOptions:
+        """Some of the options."""
+        return LayerOptions(*(part[rows] for part in self))
+
+
+class LayerTable(NamedTuple):
+    """All that is known of layers, outermost first."""
+
+    #: Layers that are alike have the same object.
+    options: list[LayerOptions]
+    #: Of each layer, what its options place.
+    groups: list[tuple[int, ...]]
+    #: (K,) int64: Of the grid.
+    step_ns: Ints
+    #: (K,) int64: The part of it, of groups further out, that need not be after the layer's inner
+    #: gate on the way back; at most. One row more: of all groups, what need not be after the core's
+    #: last gate.
+    unready_ns: list[Ints]
+    #: (K,) int64: What follows the start of that gate at least, by its device.
+    left_ns: list[Ints]
+    #: (K,) int64: When the inner gate of the way forward starts at the earliest.
+    head_ns: list[Ints]
+    #: (K,) int64: What that gate of the way back takes; one row more, of the core's first gate.
+    gate_ns: list[Ints]
+    #: The same of the outermost gates.
+    outer_ns: tuple[Ints, Ints]
+    #: (K, K) int64: From the start of the core's first gate to that of its last one.
+    core_ns: Ints
+    #: (K,) int64: Of the devices; (0,) where memory does not bind.
+    room_bytes: Ints
+    #: (K,) int64: Identical devices have the same one.
+    kind: Ints
+    #: (K,) int64: Of a byte there, in ns times 2 to the power of `shift`; (0,) where bytes cost
+    #: nothing.
+    price: Ints
+    shift: int = 0
+    #: Of all room, less the price of groups that no option places.
+    worth_ns: int = 0
+
+
+def layer_table(
+    instance: Instance,
+    semantics: Makespan,
+    chain: Sequence[Section],
+    nested: NestedLayers,
+    windows: WorkWindows,
+    stop: Callable[[], bool],
+) -> LayerTable | None:
+    """Options of all layers, and what surrounds them; None if it is stopped."""
+    time, gates = windows.time_ns, nested.gates
+    num_devices = time.shape[1]
+    ops_of = _members(instance.arrays.group)
+    after = nested.last_gate >= nested.core.start
+    times = SectionTimes(instance, semantics, chain, windows)
+    none, nowhere = np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
+    is_tight = not instance.arrays.memory_is_slack
+    table = LayerTable(
+        [],
+        [],
+        _grid([ops[after[ops]] for ops in ops_of], time),
+        [],
+        [],
+        [],
+        [],
+        (_heads(windows, gates[0]), _tails(windows, gates[-1])),
+        times.through(nested.core, (), none)[0],
+        # a copy, which may be written to, as `nowhere`: one kernel for both
+        instance.arrays.memory_bytes.copy() if is_tight else nowhere,
+        _kinds(instance),
+        nowhere,
+    )
+    facts = [
+        _facts(instance, layer, nested.last_gate, times, ops_of, after, table)
+        for layer in nested.layers
+    ]
+    share = MOST_WORK // (len({fact.key for fact in facts}) * num_devices**3)
+    most = MOST_TIGHT if is_tight else MOST_OPTIONS
+    outside = list[Ints]()
+    width = int(windows.weights.sum())
+    known: dict[object, LayerOptions] = {}
+    for layer, fact in zip(nested.layers, facts, strict=True):
+        if stop():
+            return None
+        inner = layer.backward.start
+        unready = _unready(outside, nested.last_gate, inner, time)
+        if fact.key not in known:
+            edges = times.num_edges((*layer.forward, *layer.backward))
+            count = _most_groups(fact.allowed, min(most, share // max(1, edges)))
+            known[fact.key] = _options(layer, times, fact, count)
+        options = known[fact.key]
+        groups = fact.groups[: options.devices.shape[1]]
+        late = [ops_of[g][after[ops_of[g]]] for g in groups]
+        outside = [ops for ops in outside + late if (nested.last_gate[ops] < inner).any()]
+        mass = int(windows.mass[nested.last_gate >= inner].sum())
+        left = np.maximum(_tails(windows, gates[inner]), -(-mass // width))
+        table.options.append(options)
+        table.groups.append(groups)
+        table.unready_ns.append(unready)
+        table.left_ns.append(left)
+        table.gate_ns.append(time[gates[inner]])
+        table.head_ns.append(_heads(windows, gates[layer.forward.stop]))
+    table.unready_ns.append(_unready(outside, nested.last_gate, nested.core.stop, time))
+    table.gate_ns.append(time[gates[nested.core.start]])
+    return table
+
+
+class PlacedSection(NamedTuple):
+    """A section with an entry, s inner ops and an exit, as a kernel reads it."""
+
+    #: enter_ns, leave_ns: (K,) int64: What the ends take; `NO_WAY` where they cannot be.
+    enter_ns: Ints
+    leave_ns: Ints
+    #: (s, K) int64: What the inner ops take.
+    own_ns: Ints
+    #: Of the inner ops together, as in `work_windows`.
+    mass: int
+    #: By consumers in topological order.
+    edges: SectionEdges
+    #: (s + 2,) int64: Colocation groups of the entry, the inner ops and the exit.
+    group: Ints
+
+    def key(self, names: dict[int, int]) -> tuple[object, ...]:
+        """What two sections agree in that take the same times, with the groups' own names."""
+        named = tuple(names.get(g, -1) for g in self.group.tolist())
+        parts = (self.enter_ns, self.leave_ns, self.own_ns, *self.edges)
+        return (named, self.mass, *(part.tobytes() for part in parts))
+
+
+class SectionTimes:
+    """Least times through the sections of a chain, with some groups on given devices."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        semantics: Makespan,
+        chain: Sequence[Section],
+        windows: WorkWindows,
+    ) -> None:
+        self.time, self.weights = windows.time_ns, windows.weights
+        self.parts = [_placed(instance, semantics, part, windows) for part in chain]
+        self.last = chain[-1].ops[-1]
+        self.last_group = int(instance.arrays.group[self.last])
+        self.channels = channel_table(semantics, instance.num_devices)
+
+    def num_edges(self, sections: Sequence[int]) -> int:
+        """Of all these sections."""
+        return sum(len(self.parts[s].edges.producer) for s in sections if s < len(self.parts))
+
+    def key(self, sections: range, names: dict[int, int]) -> tuple[object, ...]:
+        """What ranges of sections agree in that take the same times."""
+        inner = [self.parts[s].key(names) for s in sections if s < len(self.parts)]
+        if sections.stop > len(self.parts):
+            inner.append((names.get(self.last_group, -1), self.time[self.last].tobytes()))
+        return (*inner, sections.stop > len(self.parts))
+
+    def through(self, sections: range, groups: Sequence[int], devices: Ints) -> Ints:
+        """Time from the start of the first section's entry to the end of the last exit, (p, K, K).
+
+        It is by the devices of both ends, `NO_WAY` where they cannot be, for the p rows of
+        `devices`: ways to place the groups. The section one behind the last is the chain's last op.
+        The last exit can be on any device.
+        """
+        num_devices = self.time.shape[1]
+        stay = np.where(np.eye(num_devices, dtype=np.bool_), 0, NO_WAY)
+        least = np.repeat(stay[None], len(devices), axis=0)
+        place = {g: x for x, g in enumerate(groups)}
+        for s in sections:
+            if s == len(self.parts):  # the last op, which must be where it is
+                table, at = self._last_one(place.get(self.last_group, -1), devices)
+            else:
+                table, at = self._one(self.parts[s], s + 1 == sections.stop, place, devices)
+            least = _joined(least, table, at)
+        return least
+
+    def _one(
+        self, part: PlacedSection, is_last: bool, place: dict[int, int], devices: Ints
+    ) -> tuple[Ints, Ints]:
+        """A table for each way to place the section's own groups, and which one a row has."""
+        named = np.array([place.get(g, -1) for g in part.group.tolist()], np.int64)
+        if is_last:
+            named[-1] = -1
+        mine = np.unique(named[named >= 0])
+        rows, at = np.unique(devices[:, mine], axis=0, return_inverse=True)
+        column = np.append(np.searchsorted(mine, named), 0)[:-1]
+        column[named < 0] = -1
+        tables = _tables(np.ascontiguousarray(rows), column, part, self.weights, self.channels)
+        return tables, at.reshape(-1)
+
+    def _last_one(self, column: int, devices: Ints) -> tuple[Ints, Ints]:
+        num_devices = self.time.shape[1]
+        can = self.time[self.last] < NO_WAY
+        tables = np.full((num_devices + 1, num_devices, num_devices), NO_WAY)
+        for d in np.flatnonzero(can).tolist():
+            tables[d, d, d] = tables[-1, d, d] = 0
+        free = np.full(len(devices), num_devices)
+        return tables, free if column < 0 else devices[:, column]
+
+
+def ways_to_place(allowed: Sequence[Sequence[int]]) -> Ints:
+    """All ways to choose one device for each group, a row for each."""
+    rows = list(product(*allowed))
+    return np.array(rows, np.int64).reshape(len(rows), len(allowed))
+
+
+def _placed(
+    instance: Instance, semantics: Makespan, part: Section, windows: WorkWindows
+) -> PlacedSection:
+    inner = np.array(part.ops[1:-1], np.int64)
+    edges = section_edges(instance, part, semantics)
+    order = np.argsort(edges.consumer, kind="stable")
+    return PlacedSection(
+        windows.time_ns[part.ops[0]],
+        windows.time_ns[part.ops[-1]],
+        windows.time_ns[inner],
+        int(windows.mass[inner].sum()),
+        SectionEdges(*(np.ascontiguousarray(column[order]) for column in edges)),
+        instance.arrays.group[list(part.ops)],
+    )
+
+
+@kernel
+def _joined(least: Ints, table: Ints, at: Ints) -> Ints:
+    """The least sums of a way so far and one through the next section."""
+    num_devices = least.shape[1]
+    found = np.full(least.shape, NO_WAY)
+    for p in range(len(least)):
+        for a in range(num_devices):
+            for c in range(num_devices):
+                if least[p, a, c] >= NO_WAY:
+                    continue
+                for b in range(num_devices):
+                    way = least[p, a, c] + table[at[p], c, b]
+                    found[p, a, b] = min(found[p, a, b], way)
+    return found
+
+
+@kernel
+def _tables(
+    devices: Ints, column: Ints, part: PlacedSection, weights: Ints, channels: ChannelTable
+) -> Ints:
+    """From the start of the entry to that of the exit, (p, K, K), with the groups placed.
+
+    `column` has the group of the entry, of each inner op and of the exit; -1: anywhere.
+    """
+    size, num_devices = part.own_ns.shape
+    edges = part.edges
+    found = np.full((len(devices), num_devices, num_devices), NO_WAY)
+    every = np.empty((size + 2, num_devices), np.int64)
+    for p in range(len(devices)):
+        every[0], every[1 : size + 1], every[size + 1] = part.enter_ns, part.own_ns, part.leave_ns
+        is_free = False  # whether some inner op is in no placed group
+        for x in range(size + 2):
+            for d in range(num_devices):
+                if column[x] >= 0 and devices[p, column[x]] != d:
+                    every[x, d] = NO_WAY
+            is_free = is_free or (column[x] < 0 and 0 < x <= size)
+        own = every[1 : size + 1]
+        gap, head, tail = paths_through(
+            every[0], own, every[size + 1], edges.producer, edges.consumer, edges.move_ns
+        )
+        if is_free:
+            raise_by_all(gap, own, head, tail, part.mass, weights)
+        if size > 0:
+            gap = port_gap(gap, own, head, tail, edges, channels)
+        for a in range(num_devices):
+            for b in range(num_devices):
+                if gap[a, b] < NO_WAY:
+                    found[p, a, b] = min(NO_WAY, every[0, a] + gap[a, b])
+    return found
+
+
+def _kinds(instance: Instance) -> Ints:
+    """The first identical device of each; where there are many devices, each is its own."""
+    kind = np.arange(instance.num_devices)
+    if instance.num_devices <= MOST_ALIKE:
+        for alike in identical_devices(instance):
+            kind[list(alike)] = alike[0]
+    return kind
+
+
+def _unready(late: list[Ints], last_gate: Ints, gate: int, time: Ints) -> Ints:
+    """What ops take on each device that a gate does not precede."""
+    every = np.concatenate([np.zeros(0, np.int64), *late])
+    rows = time[every[last_gate[every] < gate]]
+    return np.asarray(np.where(rows < NO_WAY, rows, 0).sum(axis=0))
+
+
+def _heads(windows: WorkWindows, gate: int) -> Ints:
+    return np.asarray(np.minimum(windows.head_ns[gate], NO_WAY))
+
+
+def _tails(windows: WorkWindows, gate: int) -> Ints:
+    return np.asarray(np.minimum(windows.tail_ns[gate] + windows.time_ns[gate], NO_WAY))
+
+
+def _members(group: Ints) -> list[Ints]:
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(group))[:-1])
+
+
+class _Facts(NamedTuple):
+    """Groups of a layer, those first that matter most, and what layers agree in that are alike."""
+
+    groups: tuple[int, ...]
+    allowed: tuple[tuple[int, ...], ...]
+    work: Ints
+    ready: Ints
+    held_bytes: Ints
+    key: tuple[object, ...]
+
+
+def _facts(
+    instance: Instance,
+    layer: NestedLayer,
+    last_gate: Ints,
+    times: SectionTimes,
+    ops_of: list[Ints],
+    after: Flags,
+    table: LayerTable,
+) -> _Facts:
+    time, is_tight = times.time, len(table.room_bytes) > 0
+    groups, size = layer.groups, instance.arrays.group_bytes
+    if is_tight:
+        least = [int(time[ops_of[g]].min(axis=1).sum()) for g in groups]
+        whole = int(time.min(axis=1).sum()), int(size.sum())
+        worth = [
+            -ns / max(1, whole[0]) - int(size[g]) / max(1, whole[1])
+            for g, ns in zip(groups, least, strict=True)
+        ]
+        groups = tuple(groups[x] for x in np.argsort(worth, kind="stable").tolist())
+    allowed = list[tuple[int, ...]]()
+    work, ready = np.zeros((2, len(groups), time.shape[1]), np.int64)
+    for x, g in enumerate(groups):
+        ops = ops_of[g]
+        allowed.append(tuple(np.flatnonzero((time[ops] < NO_WAY).all(axis=0)).tolist()))
+        ops = ops[after[ops]]
+        known = np.where(time[ops] < NO_WAY, time[ops], 0)
+        work[x] = known.sum(axis=0) // table.step_ns
+        ready[x] = known[last_gate[ops] >= layer.backward.start].sum(axis=0) // table.step_ns
+    held = size[list(groups)] if is_tight else np.zeros(0, np.int64)
+    names = {g: x for x, g in enumerate(groups)}
+    key = (
+        times.key(layer.forward, names),
+        times.key(layer.backward, names),
+        tuple(allowed),
+        work.tobytes(),
+        ready.tobytes(),
+        held.tobytes(),
+    )
+    return _Facts(groups, tuple(allowed), work, ready, held, key)
+
+
+def _most_groups(allowed: Sequence[Sequence[int]], most: int) -> int:
+    """How many of the first groups have no more options than there may be."""
+    options = 1
+    for count, devices in enumerate(allowed):
+        options *= len(devices)
+        if options > most:
+            return count
+    return len(allowed)
+
+
+def _options(layer: NestedLayer, times: SectionTimes, fact: _Facts, count: int) -> LayerOptions:
+    """The options of a layer, without those that another one is no worse than."""
+    num_devices = times.time.shape[1]
+    count = min(count, _most_groups(fact.allowed, MOST_CELLS // num_devices**2))
+    devices = ways_to_place(fact.allowed[:count])
+    groups = fact.groups[:count]
+    work, ready = np.zeros((2, len(devices), num_devices), np.int64)
+    held = np.zeros((len(devices), num_devices if len(fact.held_bytes) else 0), np.int64)
+    for x in range(count):
+        for d in range(num_devices):
+            on = devices[:, x] == d
+            work[on, d] += fact.work[x, d]
+            ready[on, d] += fact.ready[x, d]
+            if held.shape[1]:
+                held[on, d] += fact.held_bytes[x]
+    every = LayerOptions(
+        times.through(layer.forward, groups, devices),
+        times.through(layer.backward, groups, devices),
+        work,
+        ready,
+        held,
+        np.zeros(len(devices), np.int64),
+        devices,
+    )
+    same = np.concatenate([work, ready, held], axis=1)
+    ways = np.concatenate(
+        [part.reshape(len(devices), num_devices**2) for part in every[:2]], axis=1
+    )
+    _, key = np.unique(same, axis=0, return_inverse=True)
+    order = np.argsort(key.reshape(-1), kind="stable")
+    return every.only(np.sort(order[_no_worse(key.reshape(-1)[order], ways[order])]))
+
+
+@kernel
+def _no_worse(key: Ints, ways: Ints) -> Ints:
+    """Rows, by key, that none of the first ones of their key is everywhere at most as long as; of
+    equal ones the first.
+    """
+    kept, count, begin, end = np.empty(len(key), np.int64), 0, 0, 0
+    for x in range(len(key)):
+        if x == end:
+            begin = x
+            while end < len(key) and key[end] == key[begin]:
+                end += 1
+        is_worse = (ways[x] >= NO_WAY).all()
+        for y in range(begin, min(end, begin + MOST_COMPARED)):
+            if is_worse or y == x:
+                continue
+            is_less = y < x
+            is_worse = True
+            for z in range(ways.shape[1]):
+                is_less = is_less or ways[y, z] < ways[x, z]
+                if ways[y, z] > ways[x, z]:
+                    is_worse = False
+                    break
+            is_worse = is_worse and is_less
+        if not is_worse:
+            kept[count] = x
+            count += 1
+    return kept[:count]
+
+
+def _grid(members: list[Ints], time: Ints) -> Ints:
+    """Widths of the grid, one for each device: of some, the one that loses least in rounding."""
+    known = np.where(time < NO_WAY, time, 0)
+    work = np.array([known[ops].sum(axis=0) for ops in members if len(ops)], np.int64)
+    steps = np.ones(time.shape[1], np.int64)
+    for d in range(time.shape[1] if len(work) else 0):
+        total = int(work[:, d].sum())
+        widths = np.unique(
+            np.linspace(max(1, total // MOST_STEPS), max(1, total // FEWEST_STEPS), TRIALS).astype(
+                np.int64
+            )
+        )
+        lost = [(int((work[:, d] % width).sum()), -int(width)) for width in widths]
+        steps[d] = -min(lost)[1] if total else 1
+    return steps

@@ -19,12 +19,11 @@ from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, ceil_div, to_w
 from placegap.solvers.core.clock import never
 
 PRICE_BITS, MOST_BITS = 20, 60
-"""A price is an integer of about so many bits over a power of two; with bytes it has at most so
-many."""
+"""Bits of a price, an integer over a power of two, and most bits of its product with bytes."""
 
 MOST_STEPS, STALL, HOPED = 120, 12, 0.5
-"""Steps of the subgradient method; after so many without progress its steps are halved. Where no
-plan is known, one is hoped for so much above the bound."""
+"""Steps of the subgradient method; steps without progress after which they are halved. Where no
+plan is known, its value is taken to be this share above the bound."""
 
 
 class RoomPrices(NamedTuple):
@@ -57,15 +56,8 @@ def climb_prices(
 ) -> RoomPrices:
     """The prices with the largest bound of those that are tried, until `stop`.
 
-    Parameters
-    ----------
-    room_bytes : (K,) int64
-    all_bytes : int
-        That there are at most on all devices together.
-    value_ns : int, optional
-        Of a plan.
-    most_shift : int
-        Of the prices: times so much shifted still fit.
+    There are at most `all_bytes` on all devices together; `value_ns` is that of a plan. Times
+    shifted by `most_shift` bits still fit.
     """
     best = trial(FREE)[0]
     if best >= NO_WAY:
@@ -76,7 +68,7 @@ def climb_prices(
         if stop():
             break
         total, used = trial(now)
-        if total >= NO_WAY:  # dearer than numbers reach: it says nothing
+        if total >= NO_WAY:  # beyond the range of numbers: it proves nothing
             break
         stalled += 1
         if total > best:

@@ -8,20 +8,12 @@ from placegap.solvers.core.back_ends.outcome import MipOutcome, Watch
 from placegap.solvers.core.method import Limits
 from placegap.solvers.core.result import solver_and_version
 
-if TYPE_CHECKING:  # Pyomo takes a second to load, and most who ask here build no model
+if TYPE_CHECKING:  # Pyomo takes a second to load, and most callers build no model
     import pyomo.environ as pyo
 
-SolverName = Literal["highs", "scip", "gurobi", "cplex"]
+SolverName = Literal["highs", "scip"]
 
-LABELS: dict[SolverName, str] = {
-    "highs": "HiGHS",
-    "scip": "SCIP",
-    "gurobi": "Gurobi",
-    "cplex": "CPLEX",
-}
-
-
-COMMERCIAL: tuple[SolverName, ...] = ("gurobi", "cplex")
+LABELS: dict[SolverName, str] = {"highs": "HiGHS", "scip": "SCIP"}
 
 
 def solve_model(
@@ -45,30 +37,39 @@ def solve_model(
         Linear, with one objective to minimize.
     limits : Limits
         The time limit covers hand-off and solver; the gap is relative.
-    solver : {"highs", "scip", "gurobi", "cplex"}
-        HiGHS is always there; SCIP comes with the extra ``scip``; the others need a licence.
+    solver : {"highs", "scip"}
+        HiGHS is always there; SCIP comes with the extra ``scip``.
     warm : bool
         Start from the values of the variables, all of which are set.
     relax : bool
         Solve the LP relaxation.
     watch : callable (objective, dual bound), optional
-        HiGHS calls it while it solves a MIP; the others do not.
+        HiGHS calls it while it solves a MIP; SCIP does not.
+
+    Examples
+    --------
+    >>> from placegap.formulations import moirai
+    >>> from placegap.instances import Makespan, example
+    >>> from placegap.solvers import Limits
+    >>> found = solve_model(moirai.build(example(), Makespan()), Limits())
+    >>> found.ending, round(found.objective)
+    ('optimal', 34)
     """
     if solver == "highs":
         from placegap.solvers.core.back_ends import highs
 
         return highs.solve_model(model, limits, warm=warm, relax=relax, watch=watch)
-    from placegap.solvers.core.back_ends import other_mips
+    from placegap.solvers.core.back_ends import scip
 
-    return other_mips.solve_model(model, limits, solver=solver, warm=warm, relax=relax)
+    return scip.solve_model(model, limits, warm=warm, relax=relax)
 
 
 def require(solver: SolverName) -> None:
     """Raise an InputError, with what to install, if a solver cannot run here."""
     if solver != "highs":
-        from placegap.solvers.core.back_ends import other_mips
+        from placegap.solvers.core.back_ends import scip
 
-        other_mips.require(solver)
+        scip.package()
 
 
 def word(solver: SolverName, solver_version: str = "") -> str:

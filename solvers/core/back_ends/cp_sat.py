@@ -1,8 +1,8 @@
-"""The one place where CP-SAT runs: safe parameters, checked rows, and a check of what it says.
+"""The one place where CP-SAT runs: safe parameters, checked rows, and a check of its claims.
 
 CP-SAT 9.15 has proven wrong optima (docs/trust.md). So the part of its presolve that did is off, a
-model with too large numbers is not run at all, and what is said against a known plan is a fault of
-the solver: it is reported, and nothing that was proven in that run is believed.
+model with too large numbers is not run at all, and a claim that contradicts a known plan is a fault
+of the solver: it is reported, and what was proven in that run is discarded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from placegap.formulations.shared.or_tools import cp_model
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
-from placegap.solvers.core.clock import now_s, run_stoppable
+from placegap.solvers.core.clock import Clock, run_stoppable
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.progress import is_heard, teller
 from placegap.solvers.core.result import Bound, Outcome, no_plan, solver_and_version
@@ -30,7 +30,7 @@ PORTFOLIO = (*BOUND_SEARCH, "no_lp")
 """Complete searches of 2 or 3 workers, and of more; CP-SAT fills up with neighbourhood searches."""
 
 CpEnding = Ending | Literal["refused", "fault"]
-"""``refused``: the model was not run; ``fault``: what CP-SAT says contradicts a known plan."""
+"""``refused``: the model was not run; ``fault``: CP-SAT's claim contradicts a known plan."""
 
 
 class CpModel(Protocol):
@@ -83,7 +83,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a run of CP-SAT has shown, as far as it may be believed."""
+    """What a run of CP-SAT has shown, as far as no known plan contradicts it."""
 
     #: ``optimal``: to the requested gap and the model's unit.
     ending: CpEnding
@@ -92,7 +92,7 @@ class Answer:
     #: plan, value_ns: The solution, which the referee finds feasible, and its value by the referee.
     plan: Plan | None = None
     value_ns: int | None = None
-    #: What CP-SAT says that the plan takes, where times are exact.
+    #: The plan's time by CP-SAT, where times are exact.
     claim_ns: int | None = None
     #: No plan within the horizon takes less. None where nothing is proven, or no such plan exists.
     bound_ns: int | None = None
@@ -116,23 +116,16 @@ def run_cp_sat(
     settings: Settings,
     known_ns: int | None = None,
 ) -> Answer:
-    """Run CP-SAT on a model, and believe what no known plan contradicts.
+    """Run CP-SAT on a model, and discard what a known plan contradicts.
 
-    Parameters
-    ----------
-    semantics : Semantics
-        By which the referee judges a solution.
-    read_plan : callable
-        The plan of a solution, given the values of its variables.
-    known_ns : int, optional
-        The value of a feasible plan. If it is within the horizon, the model has that plan.
+    If the value `known_ns` of a feasible plan is within the horizon, the model has that plan.
     """
     try:
         refuse_large_rows(model.cp)
     except RowTooLarge as error:
         return Answer("refused", reason=f"no CP-SAT: its model is not safe for {SOLVER}: {error}")
     solver = _new_solver(settings)
-    # An interrupt before the search begins is asked for until it is heard.
+    # An interrupt before the search begins is repeated until it takes effect.
     told = _told(model, semantics, solver)
     status, interrupted = run_stoppable(lambda: solver.solve(model.cp, *told), solver.stop_search)
     if status == cp_model.MODEL_INVALID:
@@ -158,38 +151,27 @@ def search(
     read_plan: Callable[[M, Values], Plan],
     own_proof: Callable[[M], tuple[int, str]],
     settings: Settings,
-    began: float,
+    clock: Clock,
 ) -> Outcome:
     """Solve a method's model from a start within the task's limits; the better plan comes back.
 
     The bound holds for all plans: the horizon excludes only those that are worse than the start.
     Where times had to be rounded and a far better plan was found, the model is built again for that
-    horizon, with a finer unit.
-
-    Parameters
-    ----------
-    prepare : callable
-        The model of all plans that are no worse than a start, with that start as its hint.
-    read_plan : callable
-        The plan of a solution.
-    own_proof : callable
-        A bound on all plans that needs no solver, and its origin; at least 0.
-    settings : Settings
-        But for its limit.
-    began : float
-        When the method began, by `clock.now_s`; its time limit counts from there.
+    horizon, with a finer unit. `prepare` builds the model of all plans that are no worse than a
+    start, with that start as its hint. `own_proof` is a bound of at least 0 that needs no solver,
+    and its origin. `clock` is that of the task's limits; the limit in `settings` is ignored.
     """
     best, build_s, faults = start, 0.0, tuple[str, ...]()
     bound, said_ns = Bound(0), 0
     claim: int | None = None
     unit_ns = 1
     while True:
-        started = now_s()
+        started_s = clock.spent_s
         try:
             model = prepare(best)
             unit_ns = model.unit_ns
-            build_s += now_s() - started
-            left = _with_limit(settings, task, began)
+            build_s += clock.spent_s - started_s
+            left = replace(settings, limit_s=clock.left_s)
             known = None if best is None else best.value_ns
             found = run_cp_sat(model, task.semantics, partial(read_plan, model), left, known)
         except KeyboardInterrupt:
@@ -216,7 +198,6 @@ def search(
         found, faults, said_ns = replace(found, ending="fault"), (*faults, fault), 0
     bound = max(bound, Bound(said_ns, "cp-sat", SOLVER), key=Bound.rank)
     better = value is not None and (start is None or value < start.value_ns)
-    seconds = now_s() - began
     if found.reason or found.ending == "refused":
         message = found.reason
     elif value is not None and value == bound.ns and not faults:
@@ -226,7 +207,7 @@ def search(
         message = say_rest(value, bound.ns, task.limits, rounded)
     else:
         message = say_ending(
-            found.ending, SOLVER, task.limits, seconds, start=start is not None, better=better
+            found.ending, SOLVER, task.limits, clock.spent_s, start=start is not None, better=better
         )
     return Outcome(
         plan=None if best is None else best.plan,
@@ -237,14 +218,6 @@ def search(
         build_s=build_s,
         details={**found.details, "ending": found.ending},
     )
-
-
-def _with_limit(settings: Settings, task: Task, began: float) -> Settings:
-    """The settings with the time that is left."""
-    limit_s = task.limits.time_limit_s
-    if limit_s is None:
-        return settings
-    return replace(settings, limit_s=max(0.0, limit_s - (now_s() - began)))
 
 
 def _checked(
@@ -261,7 +234,7 @@ def _checked(
     within = known_ns is not None and known_ns <= model.horizon_ns
     where = f"{SOLVER} on {model.instance.name}"
     if status == cp_model.INFEASIBLE:
-        said = f"{where}: says that no plan takes at most {model.horizon_ns} ns, but one of"
+        said = f"{where}: claims that no plan takes at most {model.horizon_ns} ns, but one of"
         fault = f"{said} {known_ns} ns is known"
         return replace(answer, ending="fault", faults=(fault,)) if within else answer
     known = [known_ns] if within and known_ns is not None else []
@@ -301,7 +274,7 @@ class _Told(cp_model.CpSolverSolutionCallback):
 
 
 def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> tuple[_Told, ...]:
-    """A callback to tell of values, where times are exact, and of bounds, if anyone listens."""
+    """A callback that reports values, where times are exact, and bounds, if there is a listener."""
     if not is_heard(model.instance, semantics):
         return ()
     on_news = teller(model.instance, semantics, "cp-sat")

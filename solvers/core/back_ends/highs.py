@@ -1,4 +1,4 @@
-"""HiGHS: solve a Pyomo model from its current values, and say honestly how it ended."""
+"""HiGHS: solve a Pyomo model from its current values, and report how it ended."""
 
 from __future__ import annotations
 
@@ -46,26 +46,11 @@ def solve_model(
     most: float | None = None,
     watch: Watch | None = None,
 ) -> MipOutcome:
-    """Minimize a linear Pyomo model, and leave the best solution in its variables.
+    """`back_ends.solve_model` by HiGHS.
 
-    Ctrl-C stops the solver, not the caller: the best solution so far is kept.
-
-    Parameters
-    ----------
-    model : ConcreteModel
-        Linear, with one objective to minimize.
-    limits : Limits
-        The time limit covers hand-off and solver; the gap is relative.
-    warm : bool
-        Start from the values of the variables, all of which are set.
-    relax : bool
-        Solve the LP relaxation.
-    most : float, optional
-        Of an LP: no variable of a solution that matters is beyond this. The bound is then what the
-        duals prove (`proven_bound`), and an LP is infeasible only where they prove that.
-    watch : callable (objective, dual bound), optional
-        Of a MIP: called now and then, from another thread, with what the solver has; infinite
-        where it has nothing.
+    Of an LP, `most` says that no variable of a solution that matters is beyond it. The bound is
+    then what the duals prove (`proven_bound`), and an LP is infeasible only where they prove that.
+    `watch` is called from another thread during a MIP; figures are infinite where there are none.
     """
     from pyomo.common.errors import InfeasibleConstraintException
 
@@ -83,7 +68,7 @@ def solve_model(
         solver.setOptionValue("time_limit", max(0.0, limits.time_limit_s - (handed_off - began)))
     try:
         interrupted = _run(solver, watch if form.is_mip else None)
-    except MemoryError:  # what the solver says now is not to be trusted
+    except MemoryError:  # results of the solver are not to be trusted now
         return MipOutcome(
             "memory_limit",
             hand_off_s=handed_off - began,

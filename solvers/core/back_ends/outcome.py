@@ -44,24 +44,15 @@ class MipOutcome:
     rows: int = 0
     columns: int = 0
     nodes: int = 0
-    #: Empty where the method's own packages tell it.
+    #: Empty where the method's own packages state it.
     solver_version: str = ""
 
 
 def bound_ns(dual_bound: float | None, unit_ns: float, granularity: int) -> int | None:
     """The dual bound of a minimization in ns, rounded up to a multiple of the granularity.
 
-    The optimum is a multiple of the granularity, so what lies above the bound less the margin is
-    at least the next multiple.
-
-    Parameters
-    ----------
-    dual_bound : float or None
-        In model units.
-    unit_ns : float
-        Nanoseconds per model unit.
-    granularity : int
-        In ns; divides the optimum.
+    The optimum is a multiple of the granularity, so what lies above the bound less the margin is at
+    least the next multiple. `unit_ns` are nanoseconds per model unit.
     """
     if dual_bound is None:
         return None
@@ -72,11 +63,11 @@ def bound_ns(dual_bound: float | None, unit_ns: float, granularity: int) -> int 
 ENDINGS: dict[Ending, str] = {
     "optimal": "",
     "infeasible": "{solver} proves that no plan exists",
-    "unbounded": "{solver} takes the model for unbounded",
+    "unbounded": "{solver} reports an unbounded model",
     "time_limit": "time limit reached",
     "interrupted": "interrupted",
     "memory_limit": "out of memory",
-    "unknown": "{solver} ended without saying why",
+    "unknown": "{solver} ended without a reason",
 }
 
 
@@ -91,21 +82,11 @@ def say_ending(
 ) -> str:
     """Which limit was hit, or why the search stopped, and what that means for the plan.
 
-    Parameters
-    ----------
-    ending : str
-        ``fault``: the solver contradicts a known plan.
-    limits : Limits
-        Of the method.
-    seconds : float
-        How long the method took.
-    start : bool
-        Whether it had a plan to start from.
-    better : bool
-        Whether the search found a plan that is better than that, or any at all.
+    ``fault``: the solver contradicts a known plan. `start` says whether there was a plan to start
+    from, and `better` whether the search found a better one, or any at all.
     """
     if ending == "fault":
-        why = f"{solver} contradicts a known plan, and is not believed"
+        why = f"{solver} contradicts a known plan; its result is discarded"
     elif ending == "time_limit":
         why = f"time limit of {limits.named_s:g} s reached"
     else:
@@ -117,7 +98,7 @@ def say_ending(
 
 
 def say_rest(value_ns: int | None, bound_ns: int | None, limits: Limits, otherwise: str) -> str:
-    """Why a search that ended by itself leaves a gap: it was asked for no less, or `otherwise`."""
+    """Why a search that ended by itself leaves a gap: the requested one is met, or `otherwise`."""
     gap = relative_gap(value_ns, bound_ns)
     if not gap:
         return ""

@@ -66,13 +66,7 @@ class StandardForm:
 
 
 def compile_model(model: pyo.ConcreteModel, *, relax: bool = False) -> StandardForm:
-    """The standard form of a linear model with one objective to minimize.
-
-    Parameters
-    ----------
-    relax : bool
-        Take integer variables for continuous ones.
-    """
+    """The standard form of a linear model; `relax` makes integer variables continuous."""
     with loading():
         from pyomo.common.dependencies import scipy_available
         from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
@@ -106,12 +100,8 @@ EPSILON = 2.0**-52
 def proven_bound(form: StandardForm, dual: Floats, most: float) -> float:
     """A lower bound on the LP's value over the solutions with no variable beyond `most`.
 
-    Parameters
-    ----------
-    dual : (rows,) float64
-        Of the rows, in any quality.
-    most : float
-        Where a variable has no bound of its own, no solution that matters is further from 0.
+    The duals of the rows may be of any quality. `most` stands in where a variable has no bound of
+    its own.
     """
     return _prove(form, form.cost, dual, most) + form.offset
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Device, Instance, Op
+from placegap.instances import Instance
 
 SIZES = ((5, 1, 1), (5, 2, 1), (6, 1, 1), (4, 2, 0), (6, 2, 0), (5, 2, 2), (6, 1, 0), (4, 3, 1))
 """Ops, accelerators, hosts: as large as brute force takes."""
@@ -17,11 +17,7 @@ BYTES = {"small": (0, 1, 2, 3), "real": (0, 1, 2 * 10**9 + 1, 24_579_416_992, 10
 
 
 def grouped_draw(seed: int, scale: str = "small") -> Instance:
-    """Four to six ops, most of them in one of two groups; constants, copies, unused outputs.
-
-    Memory is tight, to the byte for some. In half of them accelerators differ. In the scale "real"
-    times go from 1 ns to 1e12 ns, and memory from 1 byte to 1e12 bytes.
-    """
+    """Four to six ops, most of them in one of two groups; constants, copies, unused outputs."""
     rng = random.Random(f"grouped-{scale}-{seed}")
     num_ops, accelerators, hosts = SIZES[seed % len(SIZES)]
     alike = rng.random() < 0.5
@@ -37,9 +33,7 @@ def grouped_draw(seed: int, scale: str = "small") -> Instance:
         )
         time_ns = {kind: time * (3 if kind == "cpu" else 1) for kind, time in time_ns.items()}
         size = rng.choice(sizes) - (rng.choice([0, 0, 1]) if scale == "real" else 0)
-        ops.append(
-            Op(name=f"op{i}", time_ns=time_ns, resident_bytes=max(0, size), colocation=group)
-        )
+        ops.append(draw.op(i, time_ns, max(0, size), group))
     # a line through most ops, so that there are bottlenecks, and some edges beside it
     line = [i for i in range(num_ops) if rng.random() < 0.7]
     pairs = dict.fromkeys(pairwise(line))
@@ -56,13 +50,5 @@ def grouped_draw(seed: int, scale: str = "small") -> Instance:
     ]
     if alike:
         rooms = rooms[:1] * accelerators
-    devices = [
-        Device(
-            name=f"d{k}",
-            kind=kind,
-            is_host=kind == "cpu",
-            memory_bytes=None if kind == "cpu" else rooms[k],
-        )
-        for k, kind in enumerate(kinds)
-    ]
+    devices = draw.hosts_by_kind(kinds, rooms + [0] * hosts)
     return draw.instance_of(f"grouped-{scale}-{seed}", ops, edges, devices)

@@ -7,14 +7,11 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Instance, Op
+from placegap.instances import Instance
 
 
 def spine_instance(seed: int, num_ops: int, num_devices: int, hosts: int) -> Instance:
-    """Layers of one to three ops, edges between neighbours and a few beyond; tight memory.
-
-    Accelerators are alike. In half of the instances a colocation group of two or three ops.
-    """
+    """Layers of one to three ops, edges between neighbours and a few beyond; tight memory."""
     rng = random.Random(f"spine-{seed}")
     layers: list[list[int]] = []
     while (made := sum(map(len, layers))) < num_ops:
@@ -39,7 +36,7 @@ def spine_instance(seed: int, num_ops: int, num_devices: int, hosts: int) -> Ins
         }
         if rng.random() < 0.1 and len(time_ns) > 1:
             del time_ns["cpu"]
-        ops.append(Op(name=f"op{i}", time_ns=time_ns, resident_bytes=rng.choice([0, 1, 2, 3])))
+        ops.append(draw.op(i, time_ns, rng.choice([0, 1, 2, 3])))
     if rng.random() < 0.5 and num_ops > 3:
         ops = draw.together(ops, rng.sample(range(num_ops), rng.choice([2, 3])), kinds, "group")
     one_tensor = [rng.random() < 0.6 for _ in range(num_ops)]

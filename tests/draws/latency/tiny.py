@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import count, cycle
 
+from draws import draw
 from draws.tiny import tiny_instance
+from features.makespan import edges_of
+from references.brute_force import mostly_feasible
 
-from placegap.instances import Instance, LatencySubgraphs, Plan, Semantics
+from placegap.instances import Edge, Instance, LatencySubgraphs, Op, Plan, Semantics
 from placegap.instances.oracle.placements import best_calls
 
 ONCE, TWICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2))
@@ -17,24 +20,26 @@ SIZES = ((4, 2, 0), (5, 2, 1), (5, 3, 1), (4, 3, 2), (5, 3, 0), (6, 2, 1))
 """Ops, devices, hosts among them; with backward ops where the number is even."""
 
 
+def by_hand(
+    ops: Iterable[Op],
+    edges: str = "",
+    kinds: Sequence[str] = ("gpu", "gpu"),
+    room: int | None = None,
+) -> Instance:
+    """Edges "producer consumer ns, ..." in host time; devices of kind cpu are hosts."""
+    joined = [Edge(producer=a, consumer=b, host_time_ns=ns) for a, b, ns in edges_of(edges)]
+    devices = draw.hosts_by_kind(kinds, [room] * len(kinds))
+    return draw.instance_of("by hand", ops, joined, devices)
+
+
 @cache
 def latency_draws(number: int = 48) -> tuple[Instance, ...]:
-    """Random instances: zero times, memory pressure, colocation, hosts or none, equal devices.
-
-    A few of them are infeasible.
-    """
-    return tuple(instance for instance, _ in zip(_candidates(), range(number), strict=False))
-
-
-def _candidates() -> Iterator[Instance]:
-    infeasible = 0
-    for seed, (num_ops, num_devices, hosts) in zip(count(), cycle(SIZES), strict=False):
-        instance = tiny_instance(
-            seed, num_ops=num_ops, num_devices=num_devices, hosts=hosts, backward=num_ops % 2 == 0
-        )
-        infeasible += optimum(instance, ONCE) is None
-        if infeasible <= 3 or optimum(instance, ONCE) is not None:
-            yield instance
+    """Random instances: zero times, memory pressure, colocation, hosts or none, equal devices."""
+    drawn = (
+        tiny_instance(seed, num_ops=n, num_devices=k, hosts=hosts, backward=n % 2 == 0)
+        for seed, (n, k, hosts) in zip(count(), cycle(SIZES), strict=False)
+    )
+    return mostly_feasible(drawn, number, ONCE, most=3)
 
 
 def optimum(instance: Instance, semantics: Semantics) -> int | None:

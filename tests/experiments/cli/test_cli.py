@@ -10,30 +10,12 @@ from pathlib import Path
 
 import pytest
 from doubles.bad_files import good_document, write_bad_files
-from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
-from placegap.instances import Makespan, Plan, example
+from placegap.instances.corpus import corpus
 from placegap.instances.costing.costing import catalogue
-from placegap.instances.files.document import Document, load_document, save_document
-from placegap.instances.files.plan_file import save_plan
 
 Capture = pytest.CaptureFixture[str]
-MAKESPAN = Makespan()
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts run right here."""
-    monkeypatch.setattr(placing, "run_pool", run_here)
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """The diamond of four ops on its own two devices, as a file."""
-    save_document(Document.of(example()), tmp_path / "diamond.json")
-    return tmp_path / "diamond.json"
 
 
 def one_line(capsys: Capture) -> str:
@@ -47,67 +29,10 @@ def one_line(capsys: Capture) -> str:
     return err.removeprefix("placegap: ").rstrip("\n")
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--nonsense"], "No such option: --nonsense"),
-        (["plaice"], "No such command 'plaice'"),
-        (["place"], "Missing argument 'MODEL'"),
-        (["place", "vgg19", "--seed", "x"], "Invalid value for '--seed'"),
-        (["place", "vgg19", "--objective", "speed"], "Invalid value for '--objective'"),
-        (["study", "s.yaml", "--workers", "0"], "Invalid value for '--workers'"),
-        (
-            ["place", "nosuch"],
-            "'nosuch', and no such graph in the corpus; 'placegap instances' lists them",
-        ),
-        (["place", "nosuch.json"], "nosuch.json: No such file"),
-        (["place", "vgg19"], "brings no devices; choose a cluster (--cluster)"),
-        (["place", "vgg19", "--cluster", "nosuch"], "there is no cluster 'nosuch'"),
-        (["place", "vgg19", "--time-limit", "nan"], "--time-limit must be positive"),
-        (["place", "vgg19", "--gap", "1"], "--gap must be in [0, 1)"),
-        (["place", "vgg19", "-o", "no/such/plan.json"], "its folder does not exist"),
-        (["study", "nosuch.yaml"], "nosuch.yaml: No such file"),
-        (["show", "vgg19", "--time-unit", "ms"], "states its times in ns"),
-        (["convert", "vgg19", "vgg19.txt"], "the name must end in .json or .json.gz"),
-        (["convert", "vgg19", "no/such/vgg19.json"], "cannot be written"),
-        (["generate", "spiral", "x.json"], "there is no family 'spiral'"),
-        (["generate", "layered", "x.json", "--param", "ops"], "is not key=value"),
-        (["generate", "layered", "x.json", "--param", "ops=no"], "parameters of layered: ops"),
-        (["verify", "vgg19", "nosuch.json", "--cluster", "8xH100-nvlink"], "nosuch.json: No such"),
-    ],
-)
-def test_bad_usage_is_one_line_and_exit_status_2(
-    args: list[str], message: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(args) == 2
-    assert message in one_line(capsys)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_near_names_are_offered_for_whatever_is_chosen_by_name(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    place = ["place", "zfnet512", "--cluster", "8xH100-nvlink"]
-    for args, name in (
-        (["plac"], "place"),
-        (["place", "zfnet", "--cluster", "8xH100-nvlink"], "zfnet512"),
-        (["place", "zfnet512", "--cluster", "8xH10-nvlink"], "8xH100-nvlink"),
-        ([*place, "--method", "heff"], "heft"),
-        ([*place, "--objective", "maxload"], "max_load"),
-        ([*place, "--coarsen", "moirai"], "moirai-fusion"),
-        (["generate", "layerd", "x.json"], "layered"),
-    ):
-        assert main(args) == 2
-        assert f"did you mean '{name}'" in one_line(capsys).lower().replace("h100", "H100")
-
-
-@pytest.mark.parametrize("command", [[], ["place"], ["study"], ["instances"], ["verify"]])
-def test_h_is_help(command: list[str], capsys: Capture) -> None:
-    assert main([*command, "-h"]) == 0
+def test_h_is_help(capsys: Capture) -> None:
+    assert main(["place", "-h"]) == 0
     short = capsys.readouterr()
-    assert main([*command, "--help"]) == 0
+    assert main(["place", "--help"]) == 0
     assert capsys.readouterr() == short
     assert short.out.startswith("Usage: placegap")
 
@@ -115,34 +40,22 @@ def test_h_is_help(command: list[str], capsys: Capture) -> None:
 def test_every_malformed_file_is_one_line_and_exit_status_2(
     tmp_path: Path, capsys: Capture
 ) -> None:
-    files = write_bad_files(tmp_path)
-    assert len(files) >= 30
-    for name, path in files.items():
+    # test_bad_input says of each file what is told of it
+    for name, path in list(write_bad_files(tmp_path).items())[::8]:
         for command in (["place", str(path)], ["show", str(path), "--cluster", "8xH100-nvlink"]):
             assert main(command) == 2, name
-            line = one_line(capsys)
-            assert str(path) in line, name
+            assert str(path) in one_line(capsys), name
 
 
-def test_show_names_sizes_and_provenance(model: Path, capsys: Capture) -> None:
-    assert main(["show", str(model), "--json"]) == 0
+def test_show_names_sizes_and_provenance(model: str, capsys: Capture) -> None:
+    assert main(["show", model, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["ops"], summary["edges"], summary["cluster"]) == (4, 4, "two-gpus")
     assert summary["time_ns"] == {"gpu": 43}  # 5 + 20 + 10 + 8
-    assert main(["show", str(model)]) == 0
+    assert main(["show", model]) == 0
     out = capsys.readouterr().out
     assert "FD-DPS" in out
     assert "43 ns" in out
-
-
-def test_convert_binds_a_model_to_a_cluster(tmp_path: Path, capsys: Capture) -> None:
-    out = tmp_path / "bound.json.gz"
-    assert main(["convert", "zfnet512", str(out), "--cluster", "8xH100-nvlink"]) == 0
-    document = load_document(out)
-    assert document.cluster is not None
-    assert document.instance().num_devices == 8
-    assert all("H100-80GB" in op.time_ns for op in document.graph.ops)
-    assert capsys.readouterr() == ("", "")
 
 
 def test_convert_marks_weight_gradients_and_zero_bubble_asks_for_that(
@@ -171,49 +84,6 @@ def test_a_workload_is_generated_and_placed_by_its_name(tmp_path: Path, capsys: 
     assert values[0] == values[1] > 0
 
 
-def test_generate_gives_the_same_file_for_the_same_seed(tmp_path: Path) -> None:
-    command = ["generate", "layered", "--param", "ops=20", "--param", "width=3", "--seed"]
-    for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
-        assert main([*command, seed, str(tmp_path / f"{name}.json")]) == 0
-    a, b, c = ((tmp_path / f"{name}.json").read_bytes() for name in "abc")
-    assert a == b != c
-    assert len(load_document(tmp_path / "a.json").graph.ops) == 20
-
-
-def test_verify_lists_every_broken_rule_and_exits_with_1(
-    model: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    plan = tmp_path / "plan.json"
-    save_plan(example(), Plan.on([0, 1, 0, 0]), MAKESPAN, plan)
-    assert main(["verify", str(model), str(plan)]) == 0
-    out = capsys.readouterr().out
-    assert "35 ns" in out  # the example of `evaluate`
-    assert "feasible" in out
-    chain = ["--objective", "max_load", "--plans", "chain", "--json"]
-    assert main(["verify", str(model), str(plan), *chain]) == 1
-    verdict = json.loads(capsys.readouterr().out)
-    assert verdict["feasible"] is False
-    assert verdict["semantics"]["plans"] == "chain"
-    assert len(verdict["violations"]) >= 1
-    assert main(["verify", str(model), str(plan), *chain[:-1]]) == 1
-    assert "- " in capsys.readouterr().out
-
-
-def test_show_and_verify_tell_a_plan_from_a_model(
-    model: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    plan = tmp_path / "plan.json"
-    save_plan(example(), Plan.on([0, 1, 1, 0]), MAKESPAN, plan, "heft")
-    assert main(["show", str(plan), "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert summary["method"] == "heft"
-    assert summary["ops_per_device"] == {"gpu0": 2, "gpu1": 2}
-    assert main(["verify", str(model), str(model)]) == 2
-    assert "is a model; name a plan here" in one_line(capsys)
-    assert main(["place", str(plan)]) == 2
-    assert "is a plan" in one_line(capsys)
-
-
 def test_methods_states_names_claims_papers_and_parameters(capsys: Capture) -> None:
     assert main(["methods", "--json"]) == 0
     methods = {row["method"]: row for row in json.loads(capsys.readouterr().out)["methods"]}
@@ -228,7 +98,10 @@ def test_methods_states_names_claims_papers_and_parameters(capsys: Capture) -> N
     assert all(name in bounds and name not in plans for name in listed)
 
 
-def test_instances_lists_corpus_clusters_and_families(capsys: Capture) -> None:
+def test_instances_lists_corpus_clusters_and_families(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus, "corpus_names", lambda: ["zfnet512"])  # each file is read
     assert main(["instances", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert {"name": "zfnet512", "ops": 22, "edges": 21}.items() <= content["corpus"][-1].items()
@@ -237,8 +110,6 @@ def test_instances_lists_corpus_clusters_and_families(capsys: Capture) -> None:
     assert kinds["T4"]["memory"] == "16 GB"  # of the product brief
     assert set(kinds) == set(catalogue())
     assert {row["name"] for row in content["families_for_generate"]} >= {"layered", "training"}
-    assert main(["instances"]) == 0
-    assert "zfnet512" in capsys.readouterr().out
 
 
 def command_line(*args: str, **options: object) -> subprocess.CompletedProcess[bytes]:
@@ -251,23 +122,6 @@ def command_line(*args: str, **options: object) -> subprocess.CompletedProcess[b
             **options,
         },
     )
-
-
-PLACE = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--method", "heft"]
-
-
-@pytest.mark.parametrize("args", [["--help"], PLACE], ids=["help", "place"])
-def test_help_and_a_placer_come_without_the_solvers(args: list[str]) -> None:
-    code = (
-        "import sys\n"
-        "from placegap.experiments.cli import main\n"
-        f"assert main({args!r}) == 0\n"
-        "slow = {'pyomo', 'ortools', 'highspy', 'matplotlib', 'pandas', 'onnx'}\n"
-        "assert not slow & set(sys.modules), slow & set(sys.modules)\n"
-    )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=False)
-    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_letters_that_a_terminal_has_not_got_are_escapes(tmp_path: Path) -> None:

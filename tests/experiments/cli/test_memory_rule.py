@@ -6,11 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
-from placegap.experiments.studies.config import TableEntry
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
 from placegap.instances.files.document import Document, save_document
 
@@ -18,9 +15,8 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def model(tmp_path: Path) -> str:
     """Three ops whose resident bytes, 30 in all, fit on no device of 25; their peak does."""
-    monkeypatch.setattr(placing, "run_pool", run_here)
     ops = tuple(
         Op(name=name, time_ns={"x": 1}, resident_bytes=10, parameter_bytes=4) for name in "abc"
     )
@@ -54,31 +50,3 @@ def test_a_plan_that_fits_at_its_peak_is_found_shown_and_verified(
     capsys.readouterr()
     assert main(["verify", model, plan, "--memory", "sum"]) == 1
     assert "holds 30 bytes, 5 more than its 25" in capsys.readouterr().out
-
-
-def test_why_no_plan_fits_is_told_of_what_every_plan_holds(model: str, capsys: Capture) -> None:
-    document = json.loads(Path(model).read_text())
-    document["cluster"]["devices"][0]["memory_bytes"] = 20
-    Path(model).write_text(json.dumps(document))
-    assert main(["place", model, "--method", "heft", "--memory", "peak"]) == 1
-    # the state, and what is there when b runs
-    said = " ".join(capsys.readouterr().out.split())
-    assert "all 3 ops need 24 B on d0: 20 B together, 4 B per device are missing" in said
-
-
-def test_memory_alone_asks_for_a_makespan(model: str, capsys: Capture) -> None:
-    assert main(["place", model, "--method", "heft", "--memory", "peak", "--json"]) == 0
-    semantics = json.loads(capsys.readouterr().out)["semantics"]
-    assert (semantics["objective"], semantics["memory"]) == ("makespan", "peak")
-
-
-def test_a_table_of_a_study_names_the_rule() -> None:
-    entry = TableEntry.model_validate(
-        {
-            "name": "t",
-            "semantics": {"objective": "max_load", "memory": "peak"},
-            "instances": ["resnet50"],
-            "methods": ["m-topo"],
-        }
-    )
-    assert entry.semantics.label == "max_load any add peak"

@@ -12,15 +12,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.cli.app import load_app
 from placegap.experiments.cli.options import RULES
 from placegap.experiments.running.rules import Rules
-from placegap.instances.problem import (
-    DEFAULTS,
-    Channels,
-    LoadRule,
-    MemoryRule,
-    Objective,
-    PlanClass,
-    Transfers,
-)
+from placegap.instances.problem import DEFAULTS, MemoryRule, PlanClass
 
 COMMANDS: Any = typer.main.get_command(load_app())
 
@@ -35,17 +27,7 @@ def test_every_rule_of_the_semantics_is_an_option(command: str) -> None:
     assert "rules" not in options
 
 
-@pytest.mark.parametrize(
-    ("name", "choices"),
-    [
-        ("objective", Objective),
-        ("plans", PlanClass),
-        ("channels", Channels),
-        ("transfers", Transfers),
-        ("load", LoadRule),
-        ("memory", MemoryRule),
-    ],
-)
+@pytest.mark.parametrize(("name", "choices"), [("plans", PlanClass), ("memory", MemoryRule)])
 def test_what_can_be_chosen_is_what_the_semantics_knows(
     name: str, choices: object, capsys: pytest.CaptureFixture[str]
 ) -> None:

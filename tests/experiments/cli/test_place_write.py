@@ -9,21 +9,16 @@ from pathlib import Path
 import highspy
 import pytest
 from doubles import tiny_mip
-from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
-from placegap.experiments.running.sources import Source
 from placegap.instances.files.document import Document, save_document
-from placegap.solvers import run_method
 
 Capture = pytest.CaptureFixture[str]
 TINY = ["--objective", "max_load", "--method", tiny_mip.NAME]
 
 
 @pytest.fixture(autouse=True)
-def method(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(placing, "run_pool", run_here)
+def method() -> Iterator[None]:
     tiny_mip.ensure_registered()
     yield
     tiny_mip.forget()
@@ -47,6 +42,11 @@ def test_the_written_model_has_the_value_that_place_finds(
         f"{path}: {tiny_mip.NAME}, 7 rows, 11 columns; 1 unit of the objective is 1 ns\n"
     )
     assert err == ""
+    assert main(["place", model, *TINY, "--write", str(path), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content.pop("semantics")["objective"] == "max_load"
+    sizes = {"rows": 7, "columns": 11, "unit_ns": 1.0, "start_ns": 16}  # 16: the placers' plan
+    assert content == {"instance": "ops", "method": tiny_mip.NAME, "path": str(path), **sizes}
     assert main(["place", model, *TINY, "--json"]) == 0
     value_ns = json.loads(capsys.readouterr().out)["value_ns"]
     solver = highspy.Highs()
@@ -57,87 +57,11 @@ def test_the_written_model_has_the_value_that_place_finds(
     assert solver.getInfo().objective_function_value == pytest.approx(value_ns)
 
 
-def test_json_tells_the_size_and_the_unit(model: str, tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "model.lp"
-    assert main(["place", model, *TINY, "--write", str(path), "--json"]) == 0
-    content = json.loads(capsys.readouterr().out)
-    assert content["semantics"]["objective"] == "max_load"
-    del content["semantics"]
-    assert content == {
-        "instance": "ops",
-        "method": tiny_mip.NAME,
-        "path": str(path),
-        "rows": 7,
-        "columns": 11,
-        "unit_ns": 1.0,
-        "start_ns": 16,  # the placers' plan: 9 + 7 against 6 + 5 + 4
-    }
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([*TINY, "--write", "model.txt"], "model.txt: is no name for a model"),
-        ([*TINY, "--write", "no/such/model.lp"], "no/such/model.lp: cannot be written"),
-        ([*TINY, "--write", "a.lp", "-o", "plan.json"], "there is no plan for -o"),
-        (["--method", "heft", "--write", "a.lp"], "heft has no MIP model to write"),
-        (["--write", "a.lp"], "decomposition has no MIP model to write"),
-        ([*TINY, "--param", "form=x", "--write", "a.lp"], "form: unknown field"),
-        ([*TINY, "--objective", "makespan", "--write", "a.lp"], "does not do makespan"),
-    ],
-)
-def test_what_cannot_be_written_is_one_line(
-    model: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-    options: list[str],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["place", model, *options]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert err.count("\n") == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["ops.json"]
-
-
-def test_a_solver_that_is_missing_is_bad_input(
-    model: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pyscipopt", None)
-    assert main(["place", model, *TINY, "--param", "solver=scip"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err == "placegap: solver=scip needs pyscipopt: pip install 'placegap[scip]'\n"
-
-
-@pytest.mark.parametrize("options", [TINY, ["--method", "cp-sat"]])
-def test_an_infeasible_model_is_explained(
-    tmp_path: Path, capsys: Capture, options: list[str]
-) -> None:
+def test_an_infeasible_model_is_explained(tmp_path: Path, capsys: Capture) -> None:
     # op 0, ... take 2 bytes each, no device has more than 1
     save_document(Document.of(tiny_mip.ops_on(1, 2, memory=1, size=2)), tmp_path / "tight.json")
-    assert main(["place", str(tmp_path / "tight.json"), *options]) == 1
+    assert main(["place", str(tmp_path / "tight.json"), *TINY]) == 1
     out, err = capsys.readouterr()
     assert "infeasible" in out
     assert "op 0" in out
     assert err.endswith(": no feasible plan\n")
-
-
-def test_a_solver_that_is_stopped_says_so(model: str, capsys: Capture) -> None:
-    code = main(["place", model, *TINY, "--time-limit", "1e-9", "--json"])
-    content = json.loads(capsys.readouterr().out)
-    if content["status"] == "optimal":  # found before the first look at the clock
-        assert code == 0
-    else:
-        assert code == 1
-        assert "reached, no plan found" in content["message"]
-
-
-def test_the_worker_reads_the_model_and_solves_it_too(model: str) -> None:
-    # what `place` hands to its worker: a source by name, and text parameters
-    instance = placing.load_source(Source(model))
-    result = run_method(instance, tiny_mip.ANY, tiny_mip.NAME, {"solver": "highs"})
-    assert result.value_ns == 16

@@ -9,18 +9,10 @@ import pytest
 
 from placegap.experiments.cli import main
 from placegap.instances import Plan, example, load_cluster, load_corpus
-from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import save_plan
 from placegap.instances.problem import Instance, Makespan, MaxLoad
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    path = tmp_path / "net.json"
-    save_document(Document.of(example()), path)
-    return str(path)
 
 
 def saved(tmp_path: Path, name: str, devices: list[int], instance: Instance | None = None) -> str:
@@ -43,20 +35,10 @@ def test_a_plan_is_explained(model: str, tmp_path: Path, capsys: Capture) -> Non
     said = json.loads(capsys.readouterr().out)
     assert (said["value_ns"], said["bound_ns"]) == (53, 33)  # test_gantt; quick_bound's example
     assert [device["num_ops"] for device in said["devices"]] == [3, 1]
-    assert [part["name"] for part in said["critical_path"]] == [
-        "op1",
-        "op1 to op3",
-        "op3",
-        "op3 to op4",
-        "op4",
-    ]
-    assert said["transfers"][0] == {
-        "op": "op1",
-        "from": "gpu0",
-        "to": ["gpu1"],
-        "bytes": 20,
-        "time_ns": 20,
-    }
+    path = ["op1", "op1 to op3", "op3", "op3 to op4", "op4"]
+    assert [part["name"] for part in said["critical_path"]] == path
+    sent = {"op": "op1", "from": "gpu0", "to": ["gpu1"], "bytes": 20, "time_ns": 20}
+    assert said["transfers"][0] == sent
     assert said["moves"][0]["value_ns"] == 34
     assert main(["show", plan, "--model", model]) == 0
     out = capsys.readouterr().out
@@ -69,19 +51,6 @@ def test_a_plan_of_the_corpus_finds_its_model(tmp_path: Path, capsys: Capture) -
     plan = saved(tmp_path, "plan.json", [0] * instance.num_ops, instance)
     assert main(["show", plan, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["value_ns"] > 0
-
-
-def test_pictures_are_written(model: str, tmp_path: Path, capsys: Capture) -> None:
-    plan = saved(tmp_path, "plan.json", [0, 0, 1, 0])
-    pictures = [str(tmp_path / name) for name in ("a.png", "a.html")]
-    assert (
-        main(["show", plan, "--model", model, "--gantt", pictures[0], "--html", pictures[1]]) == 0
-    )
-    assert Path(pictures[0]).read_bytes().startswith(b"\x89PNG")
-    assert Path(pictures[1]).read_text().startswith("<!DOCTYPE html>")
-    capsys.readouterr()
-    assert main(["show", plan, "--model", model, "--gantt", str(tmp_path / "a.gif")]) == 2
-    assert ".png or .svg" in one_line(capsys)
 
 
 def test_a_plan_that_breaks_a_rule_is_shown_with_status_1(
@@ -103,21 +72,16 @@ def test_what_cannot_be_shown_is_one_line(model: str, tmp_path: Path, capsys: Ca
     broken.write_text(Path(plan).read_text().replace('"gpu1"', '"gpu9"'))
     stuck = tmp_path / "stuck.json"
     save_plan(example(), Plan.on([0] * 4, [[3, 2, 1, 0], []]), Makespan(), stuck)
-    half = tmp_path / "half.json"
-    half.write_text(Path(plan).read_text()[:-40])
     html = str(tmp_path / "a.html")
     for command, text in (
         (["show", foreign, "--model", model], "another content"),
         (["show", str(broken), "--model", model], "no device 'gpu9'"),
         (["show", str(stuck), "--model", model], "cannot be executed"),
-        (["show", str(half), "--model", model], "half.json"),
         (["show", plan, "--html", html], "--model"),
+        (["show", plan, "--model", model, "--gantt", f"{html}.gif"], ".png or .svg"),
         (["show", model, "--html", html], "--html is for plans"),
         (["show", plan, "--cluster", "8xH100-nvlink"], "--model"),
-        (["show", plan, "--model", model, "--method", "hefd"], "heft"),
-        (["compare", plan, foreign, "--model", model], "another content"),
         (["compare", plan, model], "is not a plan"),
-        (["compare", plan, str(tmp_path / "none.json")], "none.json"),
         (["compare", plan, plan], "--model"),
     ):
         assert main(command) == 2, command

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from placegap.experiments.cli import main
-from placegap.experiments.cli import measured as cli_measured
-from placegap.experiments.show.drawing import plot_deviations
 from placegap.instances import Document, Makespan, evaluate, example, load_plan, save_document
 from placegap.instances.files.document import load_document
-from placegap.instances.importers.measurements import Deviations
 
 Capture = pytest.CaptureFixture[str]
 
@@ -66,17 +60,6 @@ def test_the_estimate_is_an_instance_and_its_plan_fills_device_after_device(
     assert "warning  1 x tensor sizes of the model file, whatever its batch" in text
 
 
-def test_files_are_written_though_nobody_takes_the_report(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*args: object) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr(cli_measured, "print_report", fail)
-    assert main([*ARGS, "--cluster", "two.yaml", "--plan", "plan.json"]) == 141
-    assert (folder / "plan.json").exists()
-
-
 def test_the_report_gives_the_figures_of_table_5(folder: Path, capsys: Capture) -> None:
     assert main([*ARGS, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -89,15 +72,6 @@ def test_the_report_gives_the_figures_of_table_5(folder: Path, capsys: Capture) 
     assert report["measured_batches"] == [1, 2, 4]
 
 
-def test_the_picture_is_a_png_that_depends_on_the_deviations_alone(folder: Path) -> None:
-    assert main([*ARGS, "--plot", "cdf.png"]) == 0
-    image = Image.open(folder / "cdf.png")
-    assert image.format == "PNG"
-    found = {"time": Deviations(np.array([0.0, 0.2]), 0)}
-    assert plot_deviations(found, "x") == plot_deviations(found, "x")
-    assert Image.open(io.BytesIO(plot_deviations(found, "x"))).size == image.size
-
-
 def test_what_does_not_fit_has_no_plan_and_says_so(folder: Path, capsys: Capture) -> None:
     (folder / "two.yaml").write_text(
         "name: two\ndevices: [{name: gpu, count: 2, kind: gpu, memory_bytes: 170}]\n"
@@ -107,33 +81,3 @@ def test_what_does_not_fit_has_no_plan_and_says_so(folder: Path, capsys: Capture
     # 4 times 160 bytes of 2 times 170
     assert "no plan: all 4 ops need 640 B on gpu0, gpu1: 340 B together" in capsys.readouterr().err
     assert not (folder / "plan.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--batch", "0"], "Invalid value for '--batch'"),
-        (["--links", "m.csv"], "m.csv: row 1: unknown column 'op'; the header is source"),
-        (["--links", "none.csv"], "none.csv: No such file"),
-        (
-            ["--cluster", "8xH100-nvlink"],
-            "m.csv: row 2: no row is of a device kind of '8xH100-nvlink'",
-        ),
-        (["-o", "big.txt"], "the name must end in .json or .json.gz"),
-        (["-o", "no/such/big.json"], "its folder does not exist"),
-        (["--plan", "big.json"], "two outputs have this name"),
-        (["--plan", "folder.json"], "folder.json: is a folder; name a file in it"),
-        (["--plot", "cdf.svg"], "the name must end in .png"),
-        (["--batch", "8", "--plot", "cdf.png"], "no row is of batch 8: there is nothing to draw"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_status_2(
-    folder: Path, capsys: Capture, extra: list[str], message: str
-) -> None:
-    (folder / "folder.json").mkdir()
-    before = sorted(folder.iterdir())
-    assert main([*ARGS, *extra]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert message in err
-    assert sorted(folder.iterdir()) == before

@@ -7,20 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = (
-    "IPython",
-    "dask",
-    "highspy",
-    "matplotlib",
-    "networkx",
-    "numba",
-    "onnx",
-    "ortools",
-    "pandas",
-    "pyomo",
-    "scipy",
-    "torch",
-)
+HEAVY = "IPython dask highspy matplotlib networkx numba onnx ortools pandas pyomo scipy torch"
 """Each takes 0.1 s or more to load."""
 
 PLACE = f"""
@@ -35,7 +22,7 @@ def here(*given, **options):  # the worker's modules are to be seen
 
 pool.run_pool = here
 status = main("place inception_v1 --cluster celeritas-4xV100-pcie --method heft --json".split())
-print(status, *({{name.partition(".")[0] for name in sys.modules}} & {set(HEAVY)}))
+print(status, *({{name.partition(".")[0] for name in sys.modules}} & {set(HEAVY.split())}))
 """
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.cli import main
-from placegap.instances import Makespan, MaxLoad, load_document
+from placegap.instances import MaxLoad, load_document
 from placegap.instances.problem import parse_semantics
 
 pytestmark = pytest.mark.torch
@@ -30,19 +30,9 @@ def test_gpt2_on_four_gpus_gets_a_chain_that_is_proven_best(capsys: Capture) -> 
     assert "the objective is max_load chain add peak, as is usual for models that are" in shown.err
 
 
-def test_a_converted_model_is_read_like_any_other(tmp_path: Path) -> None:
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    out = tmp_path / "out.json.gz"
-    command = ["convert", f"hf:{tmp_path}/tiny.json", str(out), "--seq", "8", "--batch", "2"]
-    assert main([*command, "--dtype", "float16"]) == 0
-    document = load_document(out)
-    assert document.name == "tiny"
-    assert document.graph.ops[-1].dtype == "float16"
-    assert document.graph.provenance.parameters["seq"] == 8
-
-
-@pytest.mark.parametrize("train", [[], ["--train"]])
-@pytest.mark.parametrize("field", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
+@pytest.mark.parametrize(
+    ("field", "train"), [("num_nextn_predict_layers", []), ("mtp_num_hidden_layers", ["--train"])]
+)
 def test_layers_of_multi_token_prediction_are_said_to_be_left_out(
     field: str, train: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
@@ -68,9 +58,7 @@ def placed_label(capsys: Capture, *command: str) -> str:
     [
         ([], "max_load chain add peak"),
         (["--method", "heft"], "makespan port per_edge peak"),
-        (["--objective", "makespan", "--method", "etf"], "makespan port per_edge peak"),
         (["--method", "m-topo", "--memory", "sum"], "max_load chain add"),
-        (["--channels", "link", "--method", "heft"], "makespan link per_edge peak"),
     ],
 )
 def test_a_converted_model_is_placed_as_the_traced_one_is(
@@ -82,23 +70,6 @@ def test_a_converted_model_is_placed_as_the_traced_one_is(
     assert load_document(out).semantics == MaxLoad(plans="chain", memory="peak")
     assert placed_label(capsys, traced, "--seq", "8", *options) == label
     assert placed_label(capsys, out, *options) == label
-
-
-def test_a_decode_step_is_placed_for_the_time_of_one_token(tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    out, traced = str(tmp_path / "out.json.gz"), f"hf:{tmp_path}/tiny.json"
-    step = ["--decode", "--context", "8"]
-    assert main(["convert", traced, out, *step]) == 0
-    assert load_document(out).semantics == Makespan(memory="peak")
-    heft = ["--method", "heft", "--cluster", "4xV100-pcie"]
-    for command in ([traced, *step, *heft], [out, *heft]):
-        assert main(["place", *command, "--json"]) == 0
-        shown = capsys.readouterr()
-        assert json.loads(shown.out)["semantics"]["objective"] == "makespan"
-        assert "the time of one token, as is usual for decode steps; --objective max_load" in (
-            shown.err
-        )
-    assert placed_label(capsys, out, "--objective", "max_load") == "max_load chain add peak"
 
 
 def test_an_op_whose_flops_nobody_counts_is_named(
@@ -119,17 +90,6 @@ def test_an_op_whose_flops_nobody_counts_is_named(
     assert main(["convert", "py:centres:build", "out.json"]) == 0
     line = "FLOPs: no rule for _cdist_forward (_cdist_forward), which read weights; they count as 0"
     assert line in capsys.readouterr().err
-
-
-def test_an_objective_that_is_asked_for_is_not_commented_on(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    command = ["place", f"hf:{tmp_path}/tiny.json", "--cluster", "8xH100", "--seq", "8"]
-    assert main([*command, "--objective", "makespan", "--method", "heft", "--json"]) == 0
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["semantics"]["objective"] == "makespan"
-    assert "the objective" not in shown.err
 
 
 def test_what_was_assumed_is_printed(tmp_path: Path, capsys: Capture) -> None:

@@ -11,16 +11,16 @@ from doubles.gap_runs import CHAIN, Results, cells_of, plan
 
 from placegap.experiments.research import certificates
 from placegap.experiments.research.certificates import (
-    FILE_NAME,
     Key,
     Share,
     certified_column,
     certified_shares,
+    closing_row,
     known_shares,
 )
-from placegap.experiments.studies.gaps import GapCell
-from placegap.instances import InputError, Instance, Semantics, example
+from placegap.instances import Instance, Semantics, example
 from placegap.instances.certificates.certificate_file import Certificate, IdealsProof
+from placegap.solvers.core.result import PROOF
 
 RESULTS: Results = {
     ("chains", "easy", "dp"): plan(80, 80),
@@ -87,45 +87,13 @@ def test_an_interrupt_keeps_what_is_known_and_the_next_call_goes_on(
     assert asked == [80, 50]
 
 
-def test_more_seconds_try_again_what_was_not_proven_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = list[float]()
-    for seconds, proven_ns in ((1.0, 50), (2.0, 45), (2.0, 60)):
-        monkeypatch.setattr(certificates, "certify", certifying(asked, proven_ns))
-        certified_shares(CELLS, seconds, tmp_path, known_shares(tmp_path))
-    # 50 of 50 is whole, 50 of 80 is not; 45 proves less than is known, and 2 s have been spent
-    assert asked == [80, 50, 80]
-    assert [share.certified_ns for share in known_shares(tmp_path).values()] == [50, 50]
-
-
-def test_bounds_that_changed_are_certified_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = list[float]()
-    monkeypatch.setattr(certificates, "certify", certifying(asked, 40))
-    for bound_ns in (80, 81):
-        cells = [replace(CELLS[0], best_bound_ns=bound_ns)]
-        certified_shares(cells, 1.0, tmp_path, known_shares(tmp_path))
-    assert asked == [80, 81]
-
-
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="holds no shares"):
-        known_shares(tmp_path)
-
-
-def test_the_table_is_printed_after_an_interrupt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def logged(path: Path, out: Path | None) -> tuple[object, list[GapCell]]:
-        return None, CELLS
-
-    monkeypatch.setattr(certificates, "logged_cells", logged)
-    monkeypatch.setattr(certificates, "certify", certifying([], 40, stop_at=1))
-    arguments = ["study.yaml", "--out", str(tmp_path), "--certify", "1"]
-    assert certificates.main(arguments) == 130  # as every command that Ctrl-C stops
-    printed = capsys.readouterr()
-    assert "50.0 %" in printed.out  # of "easy", the one that was certified
-    assert "stopped; the same command goes on" in printed.err
+def test_a_line_tells_of_plans_gaps_and_who_vouches() -> None:
+    results: Results = {
+        ("chains", "easy", "dp"): plan(2_000_000, 2_000_000),
+        ("chains", "hard", "dp"): plan(5_000_000, 4_000_000),
+        ("chains", "lost", "dp"): {"status": "no_plan", "message": "memory"},
+    }
+    first, *others = cells_of(results, {"chains": CHAIN})
+    # gaps 0 and 1/5, so 10 % on the mean; sqrt(1 * 4/5) = 0.894
+    line = ("2", "3", "10.0 %", "20.0 %", "0.894", "1", "1")
+    assert closing_row([replace(first, best_rests_on=PROOF), *others]) == line

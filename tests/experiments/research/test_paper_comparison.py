@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
@@ -11,7 +9,7 @@ from placegap.experiments.research.paper_comparison import ComparedTable, compar
 from placegap.experiments.research.paper_table import UNREAD, markdown, notes, rank, table_text
 from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.studies.gaps import GapCell
-from placegap.instances import InputError, MaxLoad
+from placegap.instances import InputError
 
 S = 10**9
 
@@ -96,42 +94,6 @@ def test_rankings_that_change_places_are_counted_and_explained() -> None:
     assert unread.why == UNREAD
 
 
-def test_two_methods_without_a_plan_in_the_paper_are_not_ranked() -> None:
-    rows = [{"name": "Net", "instance": "net", "cells": ["OOM", "OOM", "4.0"]}]
-    assert rank(compare(table(rows=rows, claims=[]), runs(3 * S, 2 * S, 5 * S))).num_pairs == 2
-
-
-def test_inversions_are_told_by_cause_and_row() -> None:
-    # the paper: A 1 < B 2 < C 4; ours: C 2 < B 3 < A 6, so A takes 2 and 3 times as long
-    readings = [{"faster": ["B"], "slower": "C", "rows": ["Net"], "why": "rounding"}]
-    told = list(notes(compare(table(readings=readings), runs(6 * S, 3 * S, 2 * S))))
-    around = [note for note in told if note.startswith("other way round")]
-    assert around == [
-        f"other way round: Net: A before B (2 times), C (3 times). Why: {UNREAD}",
-        "other way round: Net: B before C (1.5 times). Why: rounding",
-    ]
-
-
-def test_what_fits_nowhere_comes_last_and_equal_numbers_are_not_ranked() -> None:
-    cells = cells_of(
-        {
-            ("t", "other", "a"): {"status": "no_plan"},
-            ("t", "other", "b"): plan(5 * S),
-            ("t", "other", "c"): plan(7 * S),
-        },
-        {"t": CHAIN},
-    )
-    compared = compare(table(), cells)
-    assert one_row(compared) == [math.inf, 5 * S, 7 * S]
-    ranking = rank(compared)
-    # A and B are equal in the paper; C, which fits nothing there, comes before A here
-    assert (ranking.agree, ranking.ties) == (1, 0)
-    ((row, faster, slower, ratio),) = [
-        (found.row, found.faster, found.slower, found.ours_ratio) for found in ranking.inversions
-    ]
-    assert (row, faster, slower, ratio) == ("Other", "A", "C", math.inf)
-
-
 def test_a_claim_is_the_largest_ratio_and_what_no_plan_exceeds() -> None:
     claims = [{"name": "up to 2", "source": "abstract", "slower": "C", "faster": "A", "ratio": 2}]
     compared = compare(table(claims=claims), runs(2 * S, 3 * S, 5 * S))
@@ -140,52 +102,6 @@ def test_a_claim_is_the_largest_ratio_and_what_no_plan_exceeds() -> None:
     assert (claim.ours, claim.row, claim.at_most) == (2.5, "Net", 5.0)
     (told,) = [note for note in notes(compared) if note.startswith("claim")]
     assert "the paper has 2, ours is 2.500 on Net; no plan has more than 5.000" in told
-
-
-def test_a_claim_lists_the_ratio_of_every_row() -> None:
-    claims = [{"name": "up to 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}]
-    cells = cells_of(
-        {
-            ("t", "net", "a"): plan(2 * S),
-            ("t", "net", "b"): plan(5 * S),
-            ("t", "other", "a"): plan(4 * S),
-            ("t", "other", "b"): plan(5 * S),
-        },
-        {"t": CHAIN},
-    )
-    (told,) = [note for note in notes(compare(table(claims=claims), cells)) if "claim" in note]
-    assert told.endswith("; row by row: Net 2.500, Other 1.250")
-
-
-def test_a_claim_may_be_a_mean_and_is_held_against_ours() -> None:
-    claim = {"name": "on average 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}
-    cells = cells_of(
-        {
-            ("t", "net", "a"): plan(2 * S),
-            ("t", "net", "b"): plan(5 * S, bound=1 * S),
-            ("t", "other", "a"): plan(4 * S),
-            ("t", "other", "b"): plan(5 * S, bound=2 * S),
-        },
-        {"t": CHAIN},
-    )
-    (mean,) = compare(table(claims=[{**claim, "statistic": "mean"}]), cells).claims
-    # (5 / 2 + 5 / 4) / 2; at the bounds of 1 and 2 s it would be (5 / 1 + 5 / 2) / 2
-    assert (mean.ours, mean.row, mean.at_most) == (1.875, "", 3.75)
-    (largest,) = compare(table(claims=[claim]), cells).claims
-    assert (largest.ours, largest.row, largest.at_most) == (2.5, "Net", 5.0)
-    told = list(notes(compare(table(claims=[{**claim, "statistic": "mean"}]), cells)))
-    mean_told = "ours is 1.875 on the mean of 2 rows; no plan has more than 3.750"
-    assert any(mean_told in note for note in told)
-
-
-def test_no_bound_limits_a_claim_of_a_method_that_splits_ops() -> None:
-    claims = [{"name": "up to 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}]
-    split = {"status": "split", "message": "", "details": {"split_value_ns": 1 * S}}
-    cells = cells_of(
-        {("t", "net", "a"): split, ("t", "net", "b"): plan(3 * S, bound=2 * S)}, {"t": CHAIN}
-    )
-    (claim,) = compare(table(claims=claims), cells).claims
-    assert (claim.ours, claim.at_most) == (3.0, None)  # 1.5 would hold for whole ops only
 
 
 def test_the_table_says_ours_the_gap_and_the_papers() -> None:
@@ -198,54 +114,6 @@ def test_the_table_says_ours_the_gap_and_the_papers() -> None:
     first, best, _ = table_text(compared).rows[0].cells
     assert (first.value, first.gap, first.time) == ("2", "50.0 %", "paper 1.0")
     assert best.tone == "optimal"
-
-
-def test_times_to_make_a_placement_have_no_gap_and_no_ranking() -> None:
-    compared = compare(table(quantity="time"), runs(2 * S, 3 * S, 4 * S))
-    assert [cell.gap for cell in compared.rows[0].cells] == [None] * 3
-    assert not any(note.startswith("rankings") for note in notes(compared))
-
-
-def test_runs_that_took_all_their_time_are_named() -> None:
-    # the runs of `gap_runs` take 1.25 s, of a limit of one second
-    told = list(notes(compare(table(), runs(2 * S, 3 * S, 4 * S))))
-    assert any(note.endswith("too: A (Net); B (Net); C (Net)") for note in told)
-
-
-@pytest.mark.parametrize(
-    ("method", "seconds", "message", "is_named"),
-    [
-        # of a limit of one second
-        ("b", 0.6, "the time limit of 1 s is over", True),
-        ("b", 0.6, "an LP of ops ended with time_limit", True),
-        ("b", 0.6, "stopped at the time limit", True),
-        ("b", 0.6, "", False),
-        ("b", 0.95, "", False),
-        ("b", 0.95, "m" * 160, True),  # cut off, so what ended it is not known
-        ("hrl", 0.6, "", True),  # goes on until its time is over
-        ("hrl", 0.1, "", False),
-    ],
-)
-def test_runs_that_a_share_of_their_time_ended_are_named(
-    method: str, seconds: float, message: str, is_named: bool
-) -> None:
-    run = {**plan(2 * S), "build_s": 0.0, "solve_s": seconds, "message": message}
-    cells = cells_of({("t", "net", method): run}, {"t": CHAIN})
-    columns = [{"name": "A"}, {"name": "B", "method": method}, {"name": "C"}]
-    told = list(notes(compare(table(columns=columns), cells)))
-    named = "ended by a share of the time limit, so the machine decides, too: B (Net)"
-    assert (named in told) == is_named
-    assert not any(note.startswith("stopped at the time limit") for note in told)
-
-
-def test_the_rule_of_memory_is_told_with_its_reason() -> None:
-    compared = compare(table(memory="the paper adds up"), runs(2 * S, 3 * S, 4 * S))
-    assert "memory: by the rule `sum`: the paper adds up" in list(notes(compared))
-    at_peak = cells_of({("t", "net", "a"): plan(1)}, {"t": MaxLoad(memory="peak")})
-    assert "memory: by the rule `peak`" in list(notes(compare(table(), at_peak)))
-    figures = [{"name": name, "figure": "ops"} for name in "ABC"]
-    compared = compare(table(columns=figures, quantity="figure"), at_peak, lambda cell, name: 1.0)
-    assert not any(note.startswith("memory") for note in notes(compared))
 
 
 def test_what_other_clocks_say_is_the_cause_of_an_inversion() -> None:
@@ -267,12 +135,3 @@ def test_what_other_clocks_say_is_the_cause_of_an_inversion() -> None:
     assert inversion((1 * S, 2 * S), (1 * S, 2 * S)).startswith("contention: with free channels a")
     assert inversion((2 * S, 2 * S), (1 * S, 1 * S)).startswith("transfers: without any")
     assert inversion((3 * S, 2 * S), (3 * S, 2 * S)).startswith("the plans themselves")
-
-
-def test_a_method_without_a_plan_is_the_cause_by_itself() -> None:
-    results = {
-        ("t", "net", "a"): {"status": "no_plan", "message": "out of memory"},
-        ("t", "net", "b"): plan(2 * S),
-    }
-    (found,) = rank(compare(table(), cells_of(results, {"t": CHAIN}))).inversions
-    assert found.why == "a has no plan here: out of memory"

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
+from placegap.experiments.research import published
 from placegap.experiments.research.paper_comparison import compare
 from placegap.experiments.research.paper_table import markdown
 from placegap.experiments.research.papers import (
     PAPERS,
     Recorded,
     all_studies,
-    compared_tables,
     inversions,
     lines_of,
+    load_recorded,
     page,
-    read_recorded,
-    results_file,
-    studies_of,
 )
 from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.studies.gaps import GapCell
-from placegap.instances import InputError
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "experiments" / "papers"
-MOST_BYTES = 600_000
 
 TABLE = PublishedTable.model_validate(
     {
@@ -44,11 +42,15 @@ TABLE = PublishedTable.model_validate(
 def kept(cells: list[GapCell], path: Path) -> Recorded:
     """Cells written to a file and read again."""
     path.write_text("\n".join(lines_of("small", cells, [TABLE])))
-    return read_recorded(path)
+    return load_recorded(path)
 
 
-def has_results(study: Path) -> bool:
-    return results_file(study).exists()
+@pytest.fixture(autouse=True, scope="module")
+def read_once() -> Iterator[None]:
+    """A page reads its paper's file sixteen times, which takes longer than all else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(published, "load_paper", cache(published.load_paper))
+        yield
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -56,21 +58,6 @@ def test_a_page_is_what_the_kept_results_print(name: str) -> None:
     # after a change of results or of published.yaml:
     # python -m placegap.experiments.research.papers --pages
     assert (ROOT / "docs" / "papers" / f"{name}.md").read_text() == page(FOLDER / name)
-
-
-@pytest.mark.parametrize("name", PAPERS)
-def test_every_table_that_has_a_row_is_on_the_page_of_its_paper(name: str) -> None:
-    text = (ROOT / "docs" / "papers" / f"{name}.md").read_text()
-    for study in filter(has_results, studies_of(FOLDER / name)):
-        for compared in compared_tables(study, read_recorded(results_file(study))):
-            assert (f"## {compared.table.title}" in text) == bool(compared.rows)
-
-
-def test_the_kept_results_are_small_and_name_what_made_them() -> None:
-    files = [results_file(study) for study in all_studies(FOLDER) if has_results(study)]
-    assert sum(file.stat().st_size for file in files) < MOST_BYTES
-    for file in files:
-        assert all(maker.startswith("placegap ") for maker in read_recorded(file).made_by)
 
 
 def test_no_inversion_of_the_kept_results_is_without_a_cause() -> None:
@@ -109,33 +96,3 @@ def test_the_class_of_plans_that_a_bound_is_for_stays_with_it(tmp_path: Path) ->
     )
     found = kept(cells, tmp_path / "small.jsonl")
     assert [cell.best_bound_ns for cell in found.cells] == [9 * 10**9, 10**9]
-
-
-def test_that_time_ended_a_run_is_kept_of_a_long_message(tmp_path: Path) -> None:
-    long = "a plan from a run with less room; " + "m" * 200
-    messages = (f"{long}; stopped at the time limit", "short; stopped at the time limit", long)
-    cells = cells_of(
-        {
-            ("t", "net", name): {**plan(1), "message": message}
-            for name, message in zip("abc", messages, strict=True)
-        },
-        {"t": CHAIN},
-    )
-    first, second, third = (cell.message for cell in kept(cells, tmp_path / "s.jsonl").cells)
-    assert first == ("stopped at the time limit; " + long)[:160]
-    assert second == messages[1]
-    assert third == long[:160]
-
-
-def test_a_figure_that_was_not_kept_is_one_line(tmp_path: Path) -> None:
-    found = kept(cells_of({("t", "net", "a"): plan(1)}, {"t": CHAIN}), tmp_path / "small.jsonl")
-    with pytest.raises(InputError, match="no figure 'ops' of net: record it anew"):
-        found.figure(found.cells[0], "ops")
-
-
-def test_what_is_no_file_of_results_is_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "bad.jsonl"
-    for text in ("", "{}", "no json", '{"study": "s", "made_by": [], "tables": {"t": {}}}\n{}'):
-        file.write_text(text)
-        with pytest.raises(InputError, match=r"bad\.jsonl.*is no file of results"):
-            read_recorded(file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -168,29 +167,10 @@ def is_printed(column: PublishedColumn, cell: float | str | None, text: str) -> 
     return any(re.search(rf"(?<![\d.,]){re.escape(one)}(?!\d)", text) for one in spelled)
 
 
-def test_a_mean_that_a_paper_claims_is_that_of_its_own_cells() -> None:
-    checked = 0
-    for file in FILES:
-        for table in load_paper(file).tables:
-            names = [column.name for column in table.columns]
-            for claim in table.claims:
-                if claim.statistic == "mean":
-                    over, under = names.index(claim.slower), names.index(claim.faster)
-                    times = [
-                        [parse_cell(cell, table.unit) for cell in row.cells] for row in table.rows
-                    ]
-                    ratios = [(row[over] or 0) / (row[under] or 1) for row in times]
-                    assert statistics.fmean(ratios) == pytest.approx(claim.ratio, abs=5e-4)
-                    checked += 1
-    assert checked == 2
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("5 hrs", "5 eons", "'5 eons' is neither a number nor OOM"),
-        (", 5 hrs", "", "row 'Net': 1 cells, 2 columns"),
-        ("unit: s", "unit: h", "unit"),
         ("text: arXiv", "test: arXiv", "test"),
     ],
 )
@@ -205,13 +185,6 @@ def test_a_bad_file_is_one_line_with_its_place(
         load_paper(path)
     assert "published.yaml" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_table_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
-    path = tmp_path / "published.yaml"
-    path.write_text(GOOD)
-    with pytest.raises(InputError, match="has no table 'two'; it has one"):
-        load_published(path, ["two"])
 
 
 def test_a_cell_may_have_a_unit_of_its_own_and_a_mark() -> None:

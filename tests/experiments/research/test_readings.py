@@ -1,4 +1,4 @@
-"""What the papers' pages say of plans beyond the cells of tables, found in the plans again."""
+"""What pages say of plans and graphs beyond the cells of tables, found again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import pytest
 
+from placegap.experiments.research.graph_figures import deviation_figure
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances import Instance, Makespan, MaxLoad, Plan
 from placegap.solvers.solving.run_method import run_method
@@ -33,7 +34,7 @@ def sent_bytes(instance: Instance, plan: Plan) -> tuple[int, int]:
     return sum(size for size, _ in sent), sum(size for size, is_back in sent if is_back)
 
 
-@pytest.mark.parametrize("memory", ["sum", "peak"])
+@pytest.mark.parametrize("memory", ["sum", pytest.param("peak", marks=pytest.mark.deep)])
 def test_metis_sends_little_and_hardly_any_activations_to_the_backward_pass(memory: str) -> None:
     # docs/papers/celeritas.md, table 3 by both rules, on Tensor Holography
     holography = ("celeritas:holography", "celeritas-4xV100-pcie")
@@ -45,6 +46,7 @@ def test_metis_sends_little_and_hardly_any_activations_to_the_backward_pass(memo
         assert sent > 2 * metis
 
 
+@pytest.mark.deep
 def test_mp_dps_sends_less_than_fd_dps_where_no_op_is_split() -> None:
     # docs/papers/fd-dps.md, table 5, on ResNet_50 with four GPUs
     resnet = ("fd-dps:resnet-50", "4xP100-pcie")
@@ -59,3 +61,13 @@ def test_pipedream_has_the_published_load_of_bert_24_with_blocks_for_layers() ->
     rules = MaxLoad(plans="chain")
     found = run_method(instance, rules, method="pipedream", params={"layers": "blocks"})
     assert found.value_ns == 17_789_906
+
+
+NET = Source("celeritas:holography", "celeritas-4xV100-pcie")
+
+
+def test_bytes_grow_by_a_line_and_rooflines_nearly_so() -> None:
+    # every tensor has a factor of the batch, or none; rounding up costs a ns per op at most
+    assert deviation_figure(NET, "memory") == 0
+    assert deviation_figure(NET, "time") < 0.1
+    assert deviation_figure(NET, "time, exact") > 99

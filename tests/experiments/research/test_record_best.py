@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.research.record_best import main, record_best, what_it_proves
-from placegap.experiments.studies.log import RunLog
-from placegap.instances.corpus.corpus import load_corpus, read_best_known
+from placegap.instances.corpus.corpus import load_best_known, load_corpus
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import BestKnown, MaxLoad
 
@@ -33,29 +32,11 @@ def proved(run: dict[str, object]) -> dict[str, tuple[int | None, int | None]]:
 
 
 def test_a_chain_optimum_is_a_value_for_all_plans_but_no_bound() -> None:
-    assert proved(record("chain", 7, 7)) == {
-        "chain": (7, 7),
-        "convex": (7, None),
-        "any": (7, None),
-    }
+    assert proved(record("chain", 7, 7)) == {"chain": (7, 7), "convex": (7, None), "any": (7, None)}
 
 
 def test_a_bound_for_any_plan_holds_for_chains_too() -> None:
-    assert proved(record("any", 6, 5)) == {
-        "chain": (None, 5),
-        "convex": (None, 5),
-        "any": (6, 5),
-    }
-
-
-def test_the_log_of_a_study_becomes_entries(tmp_path: Path) -> None:
-    with RunLog(tmp_path / "runs.jsonl") as log:
-        log.append(record("chain", 7, 7, "a"))
-        log.append(record("any", 6, 5, "b"))
-    target = tmp_path / "best.json"
-    assert main([str(tmp_path), str(target)]) == 0
-    found = {e.semantics.plans: (e.value_ns, e.bound_ns) for e in read_best_known(target)}
-    assert found == {"chain": (7, 7), "convex": (7, 5), "any": (6, 5)}
+    assert proved(record("any", 6, 5)) == {"chain": (None, 5), "convex": (None, 5), "any": (6, 5)}
 
 
 def test_the_portfolio_raises_what_is_behind_and_nothing_else(
@@ -72,24 +53,9 @@ def test_the_portfolio_raises_what_is_behind_and_nothing_else(
         )
     assert main(["--portfolio", "1", str(target)]) == 0
     assert "max_load any add: 1 -> " in capsys.readouterr().out
-    found = {e.semantics.plans: (e.bound_ns or 0, e.bound_origin) for e in read_best_known(target)}
+    found = {e.semantics.plans: (e.bound_ns or 0, e.bound_origin) for e in load_best_known(target)}
     # no device does the longest op in less, and the sum of all work is more
     longest = max(min(op.time_ns.values()) for op in instance.graph.ops)
     assert longest <= found["any"][0] < 9**9
     assert found["convex"] == found["any"]  # a bound holds for fewer plans, too
     assert found["chain"] == (9**9, "old")  # it is proven
-
-
-def test_a_bound_that_says_what_it_rests_on_replaces_an_equal_one(tmp_path: Path) -> None:
-    instance = load_corpus("squeezenet").instance(load_cluster("fd-dps-8xP100"))
-    for bound, rests_on in ((5, ""), (5, "proof"), (5, "HiGHS 1"), (4, "proof")):
-        known = BestKnown(semantics=MaxLoad(), bound_ns=bound, rests_on=rests_on)
-        found = record_best(instance, known, tmp_path / "best.json")
-    assert (found.bound_ns, found.rests_on) == (5, "proof")
-
-
-def test_a_folder_without_a_log_is_bad_input(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tmp_path), str(tmp_path / "best.json")]) == 2
-    assert "runs.jsonl" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,17 @@ from doubles.gap_runs import ANY, Results, cells_of, plan
 from placegap.experiments.research.paper_comparison import Figures, compare, live_figure
 from placegap.experiments.research.paper_table import markdown
 from placegap.experiments.research.papers import FOLDER, PAPERS, kept_cells, regimes_of
-from placegap.experiments.research.published import PublishedTable, load_published
+from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.research.regimes import (
     CauseRuns,
     Cells,
     Change,
     Regime,
     compared_regime,
-    load_regimes,
     score,
     told_score,
 )
-from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell
-from placegap.instances import InputError
 
 ROOT = Path(__file__).resolve().parents[3]
 S = 10**9
@@ -88,39 +84,6 @@ def test_a_column_may_have_its_runs_in_a_study_beside() -> None:
     assert [cell.ours_ns for cell in row.cells] == [3 * S, 4 * S, 9 * S]
 
 
-def test_bounds_of_the_first_study_hold_for_the_plans_of_those_beside() -> None:
-    first, trained = study({"regime": (5, 4, 9)}), study({"an hour": (4, 8, 8)})
-    bounded = [replace(cell, best_bound_ns=3 * S) for cell in first("study")[0]]
-    runs = CauseRuns(results="study", beside=("learned",))
-    cells, _ = runs.cells(
-        lambda name: trained("study") if name == "learned" else (bounded, live_figure)
-    )
-    gaps = {(c.cell.table, c.cell.method): c.gap for c in cells if c.cell.table == "an hour"}
-    assert gaps["an hour", "a"] == pytest.approx(1 / 4)  # of a plan of 4 s above a bound of 3 s
-
-
-def test_a_pair_that_nothing_turns_back_says_what_was_tried() -> None:
-    cells = study({"regime": (5, 4, 9), "other": (6, 3, 9)})
-    compared = compare(in_table("regime").of(TABLE), *cells("study"))
-    (turned,) = score(
-        compared, [Change(kind="units", changes="other units", runs=in_table("other"))], cells
-    ).turned
-    assert turned.cause is None
-    assert turned.told == "tested without it turning back: other units"
-    (untested,) = score(compared, [], cells).turned
-    assert untested.told == "not tested"
-
-
-def test_pairs_with_two_published_times_count_apart_and_claims_within_a_quarter() -> None:
-    # C is OOM in the paper: one pair has two times. B / A is 7 / 4 = 1.75, 12.5 % below 2.
-    cells = study({"regime": (4, 7, 9)})
-    found = score(compare(in_table("regime").of(TABLE), *cells("study")), [], cells)
-    assert found.timed == (1, 1)
-    assert found.claims == (1, 1)
-    far = study({"regime": (4, 5, 9)})
-    assert score(compare(in_table("regime").of(TABLE), *far("study")), [], far).claims == (0, 1)
-
-
 @pytest.mark.parametrize(("least_s", "shown"), [(2.1, True), (1.9, False)])
 def test_a_bound_that_leaves_no_room_for_the_papers_ratio_is_a_cause(
     least_s: float, shown: bool
@@ -136,32 +99,6 @@ def test_a_bound_that_leaves_no_room_for_the_papers_ratio_is_a_cause(
     (turned,) = score(compare(in_table("regime").of(TABLE), *cells("study")), [proof], of).turned
     assert turned.cause == (proof if shown else None)
     assert shown == ("no plan takes less than 2.1 s and B takes 4 s, 1.9 times" in turned.told)
-
-
-def test_a_cause_may_be_limited_to_pairs_that_are_near_in_the_paper() -> None:
-    cells = study({"regime": (5, 4, 9)})  # of a pair that are 2 times apart there
-    for up_to, told in ((1.9, "not tested"), (2.0, "its own spread")):
-        spread = Change(kind="the paper's own contradiction", changes="its own spread", up_to=up_to)
-        found = score(compare(in_table("regime").of(TABLE), *cells("study")), [spread], cells)
-        assert [turned.told for turned in found.turned] == [told]
-
-
-def test_a_contradiction_is_a_cause_of_the_pairs_that_it_names_alone() -> None:
-    cells = study({"regime": (5, 4, 3)})  # all three pairs turn
-    own = Change(
-        kind="the paper's own contradiction",
-        changes="line 1 says both",
-        faster=("A",),
-        slower=("B",),
-    )
-    found = score(compare(in_table("regime").of(TABLE), *cells("study")), [own], cells)
-    assert [turned.cause for turned in found.turned] == [own, None, None]
-
-
-def test_a_text_that_has_one_method_ahead_of_all_is_counted_by_pairs_with_it() -> None:
-    cells = study({"regime": (5, 4, 9)})
-    found = score(compare(in_table("regime").of(TABLE), *cells("study")), [], cells, ahead="A")
-    assert (found.agree, found.num_pairs, found.timed) == (1, 2, None)
 
 
 def overfilled(effort: tuple[str, ...]) -> tuple[str, list[str]]:
@@ -182,19 +119,6 @@ def test_a_plan_of_best_effort_has_its_time_and_says_by_how_much_it_overfills() 
     table, lines = overfilled(("A",))
     assert "2 (overfills by 3 GB; paper 1)" in table
     assert len(lines) == 1
-
-
-def test_without_best_effort_it_is_no_plan_and_the_score_names_the_cell() -> None:
-    table, lines = overfilled(())
-    assert "OOM (paper 1)" in table
-    assert "Net: A has no plan here, and the paper ran one: no contradiction is shown" in lines
-
-
-def test_a_regime_with_an_unknown_key_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "regimes.yaml").write_text("regimes: [{table: one, name: n, results: r, runs: []}]")
-    with pytest.raises(InputError, match=r"regimes\.yaml"):
-        load_regimes(tmp_path)
-    assert load_regimes(tmp_path / "nowhere").regimes == ()
 
 
 def all_regimes() -> list[tuple[str, Regime]]:
@@ -219,89 +143,3 @@ def test_every_cell_that_the_paper_ran_has_a_plan_or_a_contradiction() -> None:
             found = score(compared_regime(regime, folder, cells), (), cells, regime.ahead)
             known = {(misfit.row, misfit.column) for misfit in regime.misfits}
             assert set(found.misfits) <= known, (name, regime.table)
-
-
-def test_with_clones_every_method_takes_longer_on_more_gpus_as_in_fd_dps() -> None:
-    # its table 5: VGG-16 takes 1.272 s on two GPUs and 1.770 s on four with data parallelism, and
-    # so do all other columns; with batches divided ours fall (docs/papers/fd-dps.md, table 5)
-    cells, _ = kept_cells(ROOT / FOLDER / "fd-dps")("regime")
-    for network in ("fd-dps:vgg-16", "fd-dps:inception-v3"):
-        for method in ("data-parallel", "fastt", "mp-dps", "d-dps", "fd-dps"):
-            took = {
-                cell.cell.table: cell.value_ns or float(cell.details["split_value_ns"])
-                for cell in cells
-                if (cell.cell.instance, cell.cell.method) == (network, method)
-            }
-            assert took["2 GPUs"] < took["4 GPUs"], (network, method)
-
-
-def test_what_fd_dps_page_says_of_other_readings_is_in_its_results() -> None:
-    cells, _ = kept_cells(ROOT / FOLDER / "fd-dps")("regime")
-    told = " ".join(tried.what for tried in regimes_of(ROOT / FOLDER / "fd-dps")[0].tried)
-    vgg = [cell for cell in cells if cell.cell.instance == "fd-dps:vgg-16"]
-    free = [
-        float(cell.details["free_channels_ns"]) / 1e9
-        for cell in vgg
-        if cell.cell.table in ("2 GPUs", "4 GPUs")
-    ]
-    assert f"{min(free):.2f} to {max(free):.2f} s" in told
-    slow = {
-        (cell.cell.method, cell.cell.num_devices): (cell.value_ns or 0) / 1e9
-        for cell in vgg
-        if cell.cell.table.startswith("slower links")
-    }
-    two, four = slow["data-parallel", 2], slow["data-parallel", 4]
-    assert f"{two:.2f} s on two GPUs and {four:.2f} s on four" in told
-    assert f"FastT takes {slow['fastt', 2]:.1f} and {slow['fastt', 4]:.1f} s" in told
-    assert f"D-DPS {slow['d-dps', 2]:.1f} and {slow['d-dps', 4]:.1f} s" in told
-
-
-def test_the_hosts_work_that_fd_dps_data_parallelism_implies_is_in_its_own_tables() -> None:
-    # T = T_1 + clones (a GB + b ops); a and b from the two networks on four GPUs that it names
-    folder = ROOT / FOLDER / "fd-dps"
-    ops, times = load_published(folder / "published.yaml", ["table-3", "table-5"])
-    num_ops = {row.name: float(row.cells[0] or 0) for row in ops.rows}
-    took = {row.name: (float(row.cells[0]), float(row.cells[1])) for row in times.rows[:10]}
-    told = " ".join(stated.what for stated in regimes_of(folder)[0].implies)
-    gb = {"Vgg_16": 0.553, "InceptionV3": 0.109, "ResNet_50": 0.102, "PnasNet_mobile": 0.030}
-    beyond = {name: (took[f"{name} on 4"][1] - took[f"{name} on 4"][0]) / 4 for name in gb}
-    first, second = "Vgg_16", "PnasNet_mobile"
-    area = gb[first] * num_ops[second] - gb[second] * num_ops[first]
-    per_gb = (beyond[first] * num_ops[second] - beyond[second] * num_ops[first]) / area
-    per_op = (gb[first] * beyond[second] - gb[second] * beyond[first]) / area
-    assert f"{per_gb:.2f} s for each GB" in told
-    assert f"{1e6 * per_op:.1f} us for each op" in told
-
-    def law(row: str) -> float:
-        name, _, clones = row.partition(" on ")
-        return took[row][0] + int(clones) * (per_gb * gb[name] + per_op * num_ops[name])
-
-    named = ["Vgg_16 on 2", "InceptionV3 on 2", "InceptionV3 on 4", "PnasNet_mobile on 8"]
-    assert all(abs(law(row) / took[row][1] - 1) < 0.05 for row in named)
-    assert ", ".join(f"{law(row):.2f}" for row in named[:3]) + f" and {law(named[3]):.2f}" in told
-    assert f"{law('ResNet_50 on 4'):.2f} and {law('ResNet_50 on 8'):.2f} s" in told
-    for name in (first, second):  # variables come and gradients go
-        assert f"{2 * gb[name] / beyond[name]:.2g} GB/s on {name.replace('Vgg_', 'VGG-')}" in told
-    vgg = load_source(Source("fd-dps:vgg-16", "2xP100-pcie")).graph
-    assert sum(op.parameter_bytes for op in vgg.ops) / 1e9 == pytest.approx(gb[first], abs=0.001)
-
-
-def test_the_papers_own_spread_is_that_of_the_cell_that_fd_dps_prints_twice() -> None:
-    folder = ROOT / FOLDER / "fd-dps"
-    five, seven = load_published(folder / "published.yaml", ["table-5", "table-7"])
-    (twice,) = (float(r.cells[4] or 0) for r in five.rows if r.name == "PnasNet_mobile on 4")
-    (again,) = (float(r.cells[2] or 0) for r in seven.rows if r.name == "PnasNet_mobile")
-    for regime in regimes_of(folder):
-        (spread,) = (cause for cause in regime.causes if cause.up_to is not None)
-        assert spread.up_to == pytest.approx(twice / again, abs=1e-4)
-        assert f"{twice} and {again} s" in spread.changes
-
-
-def test_in_celeritas_table_3_the_steps_of_figure_6_take_half_of_its_time() -> None:
-    folder = ROOT / FOLDER / "celeritas"
-    steps, measured = load_published(folder / "published.yaml", ["table-3", "figure-6"])
-    at = [column.name for column in steps.columns].index("m-TOPO")
-    (step_s,) = (float(r.cells[at] or 0) for r in steps.rows if r.name == "Inception_V3")
-    minutes = measured.steps * step_s / 60
-    told = " ".join(cause.changes for regime in regimes_of(folder) for cause in regime.causes)
-    assert f"takes {step_s:.3f} s, so that 55 steps take {minutes:.2f} minutes" in told

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from placegap.experiments.research.record import main, read_results, record_lines
 from placegap.experiments.research.sweeps import (
-    SWEEPS,
     believed_and_true,
     blind_and_aware,
-    cost_of_size,
     run_sweep,
     with_wrong_costs,
 )
-from placegap.experiments.research.sweeps import main as sweep_command
 from placegap.instances import Edge, Graph, Instance, Op, example
 
 
@@ -39,52 +34,6 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert asked == [1, 2, 2, 3]
 
 
-def test_what_is_recorded_says_once_what_made_it_and_has_no_keys(tmp_path: Path) -> None:
-    records = [{"key": "k", "n": 1, "made_by": "me"}, {"key": "l", "n": 2, "made_by": "me"}]
-    record_lines("toy", False, records, tmp_path)
-    assert read_results("toy", tmp_path) == (
-        {"made_by": ["me"], "smoke": False},
-        [{"n": 1}, {"n": 2}],
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["corpus", "--smoke"], "run `placegap study experiments/ours/corpus.yaml --smoke` first"),
-        (["none"], "none.yaml"),
-    ],
-)
-def test_what_cannot_be_recorded_is_one_line_and_status_2(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as error:
-        main([*arguments, "--out", str(tmp_path)])
-    said = capsys.readouterr().err.strip()
-    assert error.value.code == 2
-    assert message in said
-    assert "\n" not in said
-
-
-def test_a_word_that_a_sweep_does_not_know_is_told_how_it_is_used(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit):
-        sweep_command(["scaling", "--fast"])
-    assert "sweeps [-h] [--smoke] [--record] {congestion,sensitivity,scaling}" in " ".join(
-        capsys.readouterr().err.split()
-    )
-
-
-@pytest.mark.parametrize("sweep", SWEEPS.values(), ids=SWEEPS)
-def test_the_tasks_of_a_sweep_differ_and_its_smallest_form_is_a_part_of_it(sweep: Any) -> None:
-    every = [json.dumps(task) for task in sweep.tasks(False)]
-    smallest = [json.dumps(task) for task in sweep.tasks(True)]
-    assert len(set(every)) == len(every)
-    assert 0 < len(smallest) < 60
-    assert set(smallest) <= set(every)
-
-
 def test_a_blind_plan_is_worth_no_more_under_ports_than_it_promises() -> None:
     # a transfer that waits for a port ends no earlier, and the plan's orders stay as they are
     task = {"instance": "inception_v1", "cluster": "celeritas-4xV100-pcie", "method": "heft"}
@@ -103,28 +52,13 @@ def test_a_plan_of_wrong_costs_is_judged_with_the_true_ones() -> None:
     assert abs(wrong["believed_ns"] / right["true_ns"] - 1) < 0.3
 
 
-def test_a_run_of_the_scaling_study_has_time_memory_and_value() -> None:
-    found = cost_of_size({"num_ops": 300, "method": "m-topo"})
-    assert found["value_ns"] > 0
-    assert found["bound_ns"] is None
-    assert 0 < found["cheap_bound_ns"] <= found["value_ns"]
-    assert 0 < found["cpu_s"] < 60
-    assert found["peak_bytes"] > 10**6
-
-
 def test_edges_of_one_tensor_share_its_error_and_zeros_stay() -> None:
     ops = tuple(Op(name=name, time_ns={"gpu": 1000 if name == "a" else 0}) for name in "abc")
     edges = (
         Edge(producer="a", consumer="b", bytes=10**6, tensor="t"),
         Edge(producer="a", consumer="c", bytes=10**6, tensor="t", host_time_ns=None),
     )
-    cluster = example().cluster.model_copy(
-        update={
-            "devices": tuple(
-                device.model_copy(update={"kind": "gpu"}) for device in example().cluster.devices
-            )
-        }
-    )
+    cluster = example().cluster
     graph = Graph(name="fan", ops=ops, edges=edges)
     wrong = with_wrong_costs(Instance(name="fan", graph=graph, cluster=cluster), 0.2, seed=3).graph
     assert wrong.edges[0].bytes == wrong.edges[1].bytes != 10**6

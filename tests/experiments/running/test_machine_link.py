@@ -22,11 +22,8 @@ def build():
 @pytest.mark.parametrize(
     ("small_ns", "large_ns", "rate"),
     [
-        (50_000, 4_240_208, 10**9),  # 4 MiB less 4 KiB in 4,190,208 ns more
         (50_000, 40_000, None),  # the small one was disturbed: 4e15 bytes/s at 1 ns more
-        (50_000, 50_000, None),
-        (50_000, 50_400, None),  # 10,475,520,000,000 bytes/s
-        (50_000, 50_420, 9_976_685_714_285),
+        (50_000, 50_420, 9_976_685_714_285),  # 4 MiB less 4 KiB in 420 ns more
     ],
 )
 def test_a_rate_that_no_link_has_is_refused(
@@ -44,17 +41,15 @@ def test_a_rate_that_no_link_has_is_refused(
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "here.yaml"
     command = ["profile", "py:link_net:build", "--runs", "1", "--cluster-out", str(out)]
-    done = main(command)
+    assert main(command) == (2 if rate is None else 0)
     shown = capsys.readouterr()
     assert "all ops" in shown.out
     if rate is not None:
-        assert done == 0
         cluster = load_cluster(out)
         assert cluster.links[0].bandwidth_bytes_per_s == rate
         assert cluster.kinds["cpu"].peak("float32") > 10**8  # any core that runs torch
         assert cluster.devices[0].memory_bytes is None  # processes share the machine's
         return
-    assert done == 2
     assert "--cluster-out: no link is so fast: 4194304 bytes took" in shown.err
     assert "measure again" in shown.err
     assert not out.exists()

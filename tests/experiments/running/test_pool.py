@@ -6,14 +6,14 @@ import os
 import signal
 import time
 from multiprocessing import Pipe
-from pathlib import Path
+from typing import Any
 
 import pytest
 from doubles.pool_jobs import job
 from doubles.processes import begin, children, is_alive, no_session, send
 
 from placegap.experiments.running import pool
-from placegap.experiments.running.pool import Ending, PoolError, run_here, run_pool, send_news
+from placegap.experiments.running.pool import Ending, PoolError, run_pool
 from placegap.solvers.core import worker_process
 
 
@@ -62,27 +62,6 @@ def test_news_of_a_task_arrive_before_its_ending_and_in_order() -> None:
     assert [ending.fate for ending in endings(tasks)] == ["done", "done"]  # nobody listens
 
 
-def test_without_processes_news_arrive_as_well() -> None:
-    heard: list[object] = []
-    (ending,) = run_here([("news", "ab")], job, on_news=heard.append)
-    assert ending.answer == os.getpid()
-    assert heard == ["a", "b"]
-    send_news("to nobody")
-
-
-def test_tasks_may_depend_on_endings_before() -> None:
-    seen: list[int] = []
-
-    def tasks():
-        yield ("sleep", 0)
-        assert len(seen) == 1
-        yield ("sleep", 0.01)
-
-    for ending in run_pool(tasks(), job, workers=1, hard_limit_s=lambda task: 20):
-        seen.append(ending.answer)
-    assert len(seen) == 2
-
-
 def test_closing_the_pool_kills_its_workers() -> None:
     running = run_pool([("sleep", 0), ("sleep", 60)], job, workers=1, hard_limit_s=lambda task: 99)
     pid = next(running).answer
@@ -103,40 +82,13 @@ def test_an_answer_behind_unread_news_is_not_lost_when_ctrl_c_comes() -> None:
     assert heard == [1, 2]
 
 
-def test_what_workers_print_reaches_nobody(capfd: pytest.CaptureFixture[str]) -> None:
-    assert endings([("print", None)])[0].fate == "done"
-    assert capfd.readouterr() == ("", "")
-
-
 def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    options: dict[str, Any] = {"workers": 1, "modules": ["no_such_module"]}
     with pytest.raises(PoolError, match="cannot start"):
-        list(
-            run_pool(
-                [("sleep", 0)],
-                job,
-                workers=1,
-                hard_limit_s=lambda task: 20,
-                modules=["no_such_module"],
-            )
-        )
+        list(run_pool([("sleep", 0)], job, hard_limit_s=lambda task: 20, **options))
     assert "no_such_module" in capfd.readouterr().err
-
-
-def test_a_worker_that_is_killed_while_it_starts_is_replaced_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FILE", str(tmp_path / "killed"))
-    found = run_pool(
-        [("sleep", 0)] * 2,
-        job,
-        workers=1,
-        hard_limit_s=lambda task: 20,
-        modules=["doubles.killed_at_start"],
-    )
-    assert [ending.fate for ending in found] == ["done", "done"]
-    assert (tmp_path / "killed").exists()
 
 
 PARENT = """
@@ -148,26 +100,14 @@ for ending in run_pool(tasks, job, workers=1, hard_limit_s=lambda task: 99):
 """
 
 
-def test_workers_die_with_a_parent_that_is_killed() -> None:
-    # the worker computes (sleeps) and does not read its pipe when the parent dies
-    parent = begin(PARENT)
+def test_a_signal_is_the_parents_business_alone_and_workers_die_with_one_that_is_killed() -> None:
+    parent = begin(PARENT, ignored=[signal.SIGHUP])  # it goes on, and so do its workers
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())
-    assert is_alive(worker)
-    parent.kill()
-    parent.communicate()
-    assert no_session(parent.pid)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_all_processes_is_the_parents_business_alone(number: int) -> None:
-    parent = begin(PARENT, ignored=[number])  # it goes on, and so do its workers
-    assert parent.stdout is not None
-    worker = int(parent.stdout.readline())
-    send(parent, number)
+    send(parent, signal.SIGHUP)
     time.sleep(0.2)
     assert is_alive(worker)
-    parent.kill()
+    parent.kill()  # the worker computes (sleeps) and does not read its pipe
     parent.communicate()
     assert no_session(parent.pid)
 

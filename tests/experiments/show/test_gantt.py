@@ -1,29 +1,14 @@
-"""A chart of plans has their ops and transfers as bars, where the referee put them."""
+"""Charts have ops and transfers where the referee put them."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 from matplotlib.patches import Rectangle
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
-from placegap.experiments.show.drawing import png
-from placegap.experiments.show.gantt import (
-    BAR_COLOURS,
-    IDLE,
-    INK,
-    MAKESPAN,
-    MOST_KINDS,
-    OTHER,
-    block_colours,
-    draw_gap,
-    draw_plans,
-    fold,
-    main,
-)
-from placegap.experiments.show.timeline import Block
+from placegap.experiments.show.gantt import BAR_COLOURS, INK, MAKESPAN, draw_gap, draw_plans
 from placegap.instances import Plan, example
 from placegap.solvers.core.result import Bound
 
@@ -64,25 +49,9 @@ def test_ops_are_bars_in_the_row_of_their_device() -> None:
     assert bars(axis, BAR_COLOURS[0]) == {0: [(0, 25), (45, 53)], 1: [(25, 35)]}
 
 
-def test_a_device_is_idle_up_to_the_makespan_where_no_op_is_drawn() -> None:
-    (axis,) = draw_plans([apart(TWO_DEVICES)]).axes
-    assert bars(axis, IDLE) == {0: [(0, 53)], 1: [(0, 53)]}
-
-
 def test_a_transfer_stands_under_its_sender_and_its_receiver() -> None:
     (axis,) = draw_plans([apart(TWO_DEVICES)]).axes
     assert bars(axis, INK) == {0: [(5, 25), (35, 45)], 1: [(5, 25), (35, 45)]}
-
-
-def test_devices_with_nothing_to_do_share_a_low_row() -> None:
-    one = apart(Plan.on([0, 0, 0, 0]))
-    found = fold(one)
-    assert found.names == ((0.0, "gpu0"), (0.73, "gpu1"))
-    (axis,) = draw_plans([one]).axes
-    assert [text.get_text() for text in axis.texts if "nothing" in text.get_text()] == [
-        "nothing to do"
-    ]
-    assert found.height < 2 == len(one.drawn.rows)
 
 
 def test_every_plan_says_its_value_and_its_gap_on_one_axis_of_time() -> None:
@@ -94,15 +63,6 @@ def test_every_plan_says_its_value_and_its_gap_on_one_axis_of_time() -> None:
     assert {axis.get_xlim() for axis in figure.axes} == {(0, 53 * 1.005)}
 
 
-def test_the_kinds_that_run_longest_have_colours_and_the_rest_share_one() -> None:
-    kinds = "abcdefghij"
-    shown = [Block(0, False, 0, time, k, k, "", 1, time) for time, k in enumerate(kinds, 1)]
-    colours, legend = block_colours(shown, by_layer=False)
-    assert legend == {**colours, "other": OTHER}
-    longest = reversed(kinds[-MOST_KINDS:])
-    assert colours == dict(zip(longest, BAR_COLOURS, strict=False))
-
-
 def test_the_gap_of_a_heuristic_is_drawn_against_the_proven_optimum() -> None:
     figure = draw_gap(example(), "single-device")
     said = [axis.get_title(loc="left").splitlines() for axis in figure.axes]
@@ -111,33 +71,12 @@ def test_the_gap_of_a_heuristic_is_drawn_against_the_proven_optimum() -> None:
     assert [lines[0].split(", ")[-1] for lines in said] == ["single-device", "decomposition"]
 
 
-def test_equal_plans_give_equal_pictures() -> None:
-    first, second = (png(draw_plans([apart(TWO_DEVICES)]), dpi=50) for _ in range(2))
-    assert first == second
-
-
-def test_the_command_writes_a_picture(tmp_path: Path) -> None:
-    out = tmp_path / "zfnet.png"
-    assert main(["zfnet512", "moirai-inter-server", "etf", str(out)]) == 0
-    assert out.read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_command_says_in_one_line_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_picture_that_is_asked_for_is_an_error_without_matplotlib(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out = str(tmp_path / "no.png")
-    assert main(["no-such-network", "moirai-inter-server", "etf", out]) == 2
-    line = capsys.readouterr().err
-    assert line.startswith("gantt: ")
-    assert line.count("\n") == 1
+    from placegap.experiments.show.drawing import new_figure
+    from placegap.instances.reading.errors import InputError
 
-
-def test_without_matplotlib_the_line_is_that_of_all_pictures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    out = tmp_path / "no.png"
-    assert main(["zfnet512", "moirai-inter-server", "etf", str(out)]) == 2
-    line = "gantt: figures need matplotlib: pip install 'placegap[plots]'\n"
-    assert capsys.readouterr().err == line
-    assert not out.exists()
+    with pytest.raises(InputError, match=r"pip install 'placegap\[plots\]'"):
+        new_figure(1, 1)

@@ -15,7 +15,6 @@ from placegap.instances import (
     Link,
     Makespan,
     MaxLoad,
-    MaxLoadFwdBwd,
     Op,
     Plan,
     Semantics,
@@ -73,22 +72,6 @@ def test_one_device_alone_is_optimal_for_one_pass() -> None:
     assert said.endswith("For throughput: --objective max_load")
 
 
-def test_it_says_how_much_of_the_pass_is_one_path() -> None:
-    # op0 and op1 before op2: 7 + 9 of 21 ns are one path; 2 bytes at 1 byte/ns, and a latency of
-    # 10 ns, cost more than the 5 ns of op0
-    pair = chain(2)
-    edges = tuple(Edge(producer=name, consumer="op2", bytes=2) for name in ("op0", "op1"))
-    links = tuple(link.model_copy(update={"latency_ns": 10}) for link in pair.cluster.links)
-    instance = pair.model_copy(
-        update={
-            "graph": pair.graph.model_copy(update={"edges": edges}),
-            "cluster": pair.cluster.model_copy(update={"links": links}),
-        }
-    )
-    said = note(instance, judged(instance, [0, 0, 0], MAKESPAN, 21))
-    assert "for one pass. 76% of its time is one path of ops" in said
-
-
 def test_what_is_not_proven_is_not_claimed() -> None:
     said = note(chain(3), judged(chain(3), [0, 0, 0], MAKESPAN))
     assert "optimal" not in said
@@ -108,7 +91,10 @@ def test_an_optimal_plan_of_whole_layers_is_not_said_to_be_the_best_of_all_plans
             }
         )
     )
-    for semantics, claim in ((MAKESPAN, "optimal"), (MaxLoad(plans="chain"), "no plan has less")):
+    for semantics, claim in (
+        (MAKESPAN, "optimal"),
+        (MaxLoad(plans="chain"), "no plan has a lower one"),
+    ):
         result = judged(whole, [0, 0, 0], semantics, 21)  # 5 + 7 + 9 ns on one device
         assert result.status == "optimal"
         assert claim in plan_notes(whole, result)[0]
@@ -133,24 +119,8 @@ def test_a_pipeline_is_offered_what_its_rules_leave_open(
     rules = parse_semantics({"objective": "max_load", **semantics})
     said = note(instance, judged(instance, placement, rules))
     assert "the heaviest stage decides" in said
-    assert "the search found no less" in said
+    assert "the search found no lower one" in said
     assert ending in said
-
-
-def test_after_a_heuristic_an_exact_method_comes_first() -> None:
-    rules = MaxLoad(plans="chain")
-    said = note(chain(5), judged(chain(5), [0, 0, 1], rules, method="m-topo"))
-    assert said.endswith("gpu0's. An exact method may find a better plan: leave --method out")
-    assert "found no" not in said
-    said = note(chain(3), judged(chain(3), [0, 0, 1], MAKESPAN, method="heft"))
-    assert "An exact method may find a better plan" in said
-
-
-def test_separate_backward_loads_have_no_single_heaviest_stage() -> None:
-    rules = MaxLoadFwdBwd(plans="chain")
-    said = note(chain(4), judged(chain(4), [0, 0, 1], rules))
-    assert "the heaviest forward and backward loads decide" in said
-    assert "--replicas" not in said  # not for this objective
 
 
 def test_hosts_and_devices_that_run_no_op_need_no_advice() -> None:
@@ -165,12 +135,6 @@ def test_hosts_and_devices_that_run_no_op_need_no_advice() -> None:
 def test_many_devices_are_counted() -> None:
     said = note(chain(12), judged(chain(12), [0, 0, 1], MAKESPAN))
     assert said.startswith("gpu2, gpu3, gpu4 and 7 more are unused")
-
-
-def test_a_plan_that_uses_all_devices_needs_no_note() -> None:
-    assert plan_notes(chain(2), judged(chain(2), [0, 1, 1], MAKESPAN)) == ()
-    none = finish(chain(2), MAKESPAN, "x", Outcome(message="none"), solve_s=0)
-    assert plan_notes(chain(2), none) == ()
 
 
 def test_peaks_of_ops_that_state_nothing_are_said_to_count_tensors_alone() -> None:

@@ -1,4 +1,4 @@
-"""Instances of a study that are changed on the way in, and plans that overfill a device."""
+"""Instances that a study changes on the way in: slower links, less memory, coarser graphs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
+from placegap.experiments.running.pool import Ending
 from placegap.experiments.studies.config import Study
-from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES
+from placegap.experiments.studies.gaps import (
+    OVERFILLED_NS,
+    OVERFILLS_BYTES,
+    disagreements,
+    gap_cells,
+)
 from placegap.experiments.studies.plan import plan_study
-from placegap.experiments.studies.run import run_task
-from placegap.instances import Document, example, save_document
+from placegap.experiments.studies.run import describe_ending, run_task
+from placegap.instances import Document, InputError, example, save_document
 
 
 @pytest.fixture
@@ -52,3 +58,43 @@ def test_a_plan_that_overfills_a_device_tells_its_time_and_by_how_much(path: Pat
     assert found["status"] == "no_plan"
     assert found["details"][OVERFILLS_BYTES] == 2
     assert found["details"][OVERFILLED_NS] >= 34
+
+
+def two_tables(coarsen: str) -> Study:
+    """The same method on the diamond as it is, and after a transform."""
+    table = {
+        "semantics": {"objective": "makespan"},
+        "instances": ["diamond.json"],
+        "methods": ["brute-force"],
+    }
+    tables = [{"name": "original", **table}, {"name": "coarse", **table, "coarsen": coarsen}]
+    return Study.model_validate({"name": "coarse", "tables": tables})
+
+
+@pytest.fixture
+def diamond(tmp_path: Path) -> Path:
+    save_document(Document.of(example()), tmp_path / "diamond.json")
+    return tmp_path / "study.yaml"
+
+
+def test_a_plan_of_the_coarse_graph_is_judged_on_the_original_one(diamond: Path) -> None:
+    cells = list(plan_study(two_tables("co-placement"), diamond))
+    records = {}
+    for cell in cells:
+        assert cell.run is not None
+        ending = Ending(cell.run, "done", run_task(cell.run), "", 0.1)
+        records[cell.run.key] = describe_ending(ending)
+    assert len(records) == 2  # the transform is part of a run's key
+    original, coarse = gap_cells(cells, records)
+    assert original.value_ns == 34  # the optimum of figure 3
+    assert coarse.value_ns is not None
+    assert coarse.value_ns >= 34
+    assert coarse.bound_ns is None  # what is proven on the coarse graph says nothing here
+    assert coarse.best_bound_ns == 34
+    assert coarse.message.startswith("co-placement: 4 ops to ")
+    assert disagreements([original, coarse]) == []
+
+
+def test_an_unknown_transform_is_one_line_with_the_table(diamond: Path) -> None:
+    with pytest.raises(InputError, match="table 'coarse': there is no transform 'moirai-fusoin'"):
+        list(plan_study(two_tables("moirai-fusoin"), diamond))

@@ -9,7 +9,7 @@ import pytest
 
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.plan import absent_models, plan_study
-from placegap.instances import InputError
+from placegap.instances import Document, InputError, example, save_document
 
 GOOD = """
 name: small
@@ -61,21 +61,9 @@ def test_each_share_of_memory_is_a_row_of_its_own(tmp_path: Path, fakes: list[st
     study = load_study(path)
     cells = list(plan_study(study, path))
     assert len(cells) == study.tables[0].num_runs == 4 * 2 * 2 * 3
-    first, other = (
-        cell
-        for cell in cells
-        if cell.label == "fake"
-        and cell.seed == 0
-        and cell.instance == "zfnet512"
-        and "H100" in cell.cluster
-    )
-    assert (first.cluster, other.cluster) == (
-        "8xH100-nvlink, memory 50%",
-        "8xH100-nvlink, memory 30%",
-    )
-    assert first.run is not None
-    assert other.run is not None
-    assert first.run.key != other.run.key
+    shares = {f"8xH100-nvlink, memory {share}%" for share in (50, 30)}
+    assert shares < {cell.cluster for cell in cells if cell.instance == "zfnet512"}
+    assert len({cell.run.key for cell in cells if cell.run}) == len(cells)
 
 
 def test_a_cell_says_why_a_method_does_not_apply(tmp_path: Path, fakes: list[str]) -> None:
@@ -98,9 +86,6 @@ def test_optional_files_that_are_absent_are_left_out_and_named(
 def test_paths_are_relative_to_the_study(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from placegap.instances import example
-    from placegap.instances.files.document import Document, save_document
-
     (tmp_path / "models").mkdir()
     save_document(Document.of(example()), tmp_path / "models" / "own.json")
     text = (
@@ -119,23 +104,14 @@ BAD = [
     ("name: small", "nam: small", r"study\.yaml: name: field is missing"),
     ("limits: {", "limit: {", r"tables\[0\] 'one'\.limit: unknown field"),
     ("gap: 0.01", "gap: 1.5", r"tables\[0\] 'one'\.limits\.gap"),
-    ("gap: 0.01", "gap: .nan", r"tables\[0\] 'one'\.limits\.gap"),
-    ("time_limit_s: 2", "time_limit_s: -2", r"limits\.time_limit_s.*greater than 0"),
-    ("channels: link", "channels: wire", r"tables\[0\] 'one'\.semantics\.channels"),
     ("channels: link", "plans: chain", r"plans does not apply to the objective makespan"),
     ("seeds: [0, 5]", "seeds: []", r"tables\[0\] 'one'\.seeds"),
-    ("seeds: [0, 5]", "seeds: [0, a]", r"tables\[0\] 'one'\.seeds\[1\]"),
     ("      - zfnet512", "      - {model: zfnet512, params: {}}", "params does not go with model"),
-    ("      - zfnet512", "      - {}", "give either model or generate"),
-    ("    methods:", "    methods: []\n    x:", r"tables\[0\] 'one'\.methods"),
-    ("name: small", "name: ../up", r"study\.yaml: name"),
     ("name: one", "name: one\n    name: two", "'name' appears twice"),
     ("tables:", "tables: [", "study.yaml: line"),
     ("zfnet512", "zfnet5120", r"table 'one'.*there is no file"),
-    ("8xH100-nvlink", "9xH100", r"table 'one'.*9xH100"),
     ("      - fake\n", "      - fakes\n", r"table 'one': there is no method 'fakes'"),
     ("{device: 1}", "{devise: 1}", r"table 'one': parameters of fake: devise: unknown field"),
-    ("generate: layered", "generate: spiral", r"table 'one': there is no family 'spiral'"),
 ]
 
 
@@ -151,16 +127,10 @@ def test_a_bad_study_is_one_line_with_file_and_place(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "[1, 2]", "just text", "a: !!python/object:os.system {}"])
+@pytest.mark.parametrize("text", ["[1, 2]", "a: !!python/object:os.system {}"])
 def test_what_is_no_study_at_all_is_one_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match=r"study\.yaml: "):
         load_study(written(tmp_path, text))
-
-
-def test_two_tables_of_one_name_are_an_error(tmp_path: Path) -> None:
-    table = "  - {name: t, semantics: {objective: makespan}, instances: [a], methods: [b]}\n"
-    with pytest.raises(InputError, match=r"tables\[1\]: 't' appears twice"):
-        load_study(written(tmp_path, f"name: s\ntables:\n{table}{table}"))
 
 
 SMOKE = """
@@ -177,24 +147,3 @@ def test_the_smallest_form_keeps_the_named_instances_and_shortens_the_runs(tmp_p
     assert (small.tables[0].limits.time_limit_s, small.tables[0].limits.gap) == (0.5, 0.01)
     plain = written(tmp_path, GOOD)  # a study that states no smaller form is its own
     assert load_study(plain, smoke=True) == load_study(plain)
-
-
-def test_a_smallest_form_of_unknown_instances_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, GOOD + SMOKE.replace("zfnet512", "zfnet"))
-    with pytest.raises(InputError, match=r"smoke.instances: no table has 'zfnet'"):
-        load_study(path)
-
-
-def test_the_path_of_a_parameter_starts_in_the_studys_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "studies"
-    folder.mkdir()
-    monkeypatch.chdir(tmp_path)
-    text = (
-        GOOD[: GOOD.index("    methods:")]
-        + "    methods: [{name: expert, params: {path: my/split.json}}]\n"
-    )
-    cells = list(plan_study(load_study(written(folder, text)), folder / "study.yaml"))
-    assert {cell.params["path"] for cell in cells} == {"studies/my/split.json"}
-    assert {cell.label for cell in cells} == {"expert path=my/split.json"}

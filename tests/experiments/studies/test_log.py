@@ -26,12 +26,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "runs.jsonl"
 
 
-def test_what_was_appended_is_read_again(path: Path) -> None:
-    with RunLog(path) as log:
-        assert list(log.records) == ["k0", "k1", "k2"]
-        assert log.records["k2"]["value_ns"] == 2
-
-
 def test_the_log_is_cut_at_every_byte_of_its_last_line_and_goes_on(path: Path) -> None:
     data = path.read_bytes()
     start = data[:-1].rindex(b"\n") + 1
@@ -61,31 +55,12 @@ def test_two_studies_cannot_write_to_one_log(path: Path) -> None:
     RunLog(path).__exit__(None, None, None)
 
 
-def test_a_full_disk_is_one_line_and_earlier_runs_are_intact(path: Path) -> None:
-    before = path.read_bytes()
-    with RunLog(path) as log:
-        with full_disk(len(before) + 10), pytest.raises(OutputError) as error:
-            log.append(record(3))
-        assert "cannot be written" in str(error.value)
-        assert "3 runs before are intact" in str(error.value)
-        assert path.read_bytes() == before
-        log.append(record(3))
-    with RunLog(path) as log:
-        assert list(log.records) == ["k0", "k1", "k2", "k3"]
-
-
 def test_a_full_disk_on_which_the_last_line_cannot_be_ended_is_named(path: Path) -> None:
     whole = path.read_bytes()[:-1]  # only its line end is missing
     path.write_bytes(whole)
     with full_disk(len(whole)), pytest.raises(OutputError, match=r"runs\.jsonl: cannot be"):
         RunLog(path)
     assert path.read_bytes() == whole
-
-
-def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be opened"):
-        RunLog(tmp_path / "file" / "runs.jsonl")
 
 
 def test_the_key_does_not_depend_on_the_order_of_fields() -> None:

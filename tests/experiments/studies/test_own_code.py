@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doubles import processes
 from references.own_methods import methods_restored
 
 from placegap.experiments.studies import own_code
@@ -62,20 +59,6 @@ def edit(file: Path) -> None:
     own_code._sources.clear()  # as in the next process
 
 
-def test_a_run_is_repeated_after_an_edit_of_the_placer_or_of_what_it_imports(folder: Path) -> None:
-    command = ["study", "study.yaml", "--module", "mine.py", "--workers", "1"]
-
-    def runs() -> list[str]:
-        processes.finish(processes.begin(processes.PLACEGAP, *command, cwd=folder))
-        log = folder / "results" / "mine" / "runs.jsonl"
-        return [json.loads(line)["method"] for line in log.read_text().splitlines()]
-
-    assert sorted(runs()) == ["mine", "single-device"]
-    assert len(runs()) == 2
-    (folder / "my_numbers.py").write_text("ONE = 0\n")
-    assert runs()[2:] == ["mine"]
-
-
 def test_the_code_is_that_of_the_module_and_of_what_it_imports_from_its_folder(
     folder: Path,
 ) -> None:
@@ -88,51 +71,6 @@ def test_the_code_is_that_of_the_module_and_of_what_it_imports_from_its_folder(
         edit(folder / name)
         codes.add(code_of(METHODS["mine"], "makespan"))
     assert len(codes) == 4
-
-
-def test_the_code_of_a_package_is_that_of_all_that_it_imports(folder: Path) -> None:
-    package = folder / "my_package"
-    (package / "parts").mkdir(parents=True)
-    own = {
-        "__init__.py": "",
-        "placer.py": PLACER.replace("from helper import", "from .parts.helper import"),
-        "parts/__init__.py": "",
-        "parts/helper.py": "from my_package import sums\ndevice = lambda task: sums.ONE\n",
-        "sums.py": "ONE = 1\n",
-    }
-    for name, text in own.items():
-        (package / name).write_text(text)
-    use_module("my_package.placer")
-    codes = {code_of(METHODS["mine"], "makespan")}
-    for name in own:
-        edit(package / name)
-        codes.add(code_of(METHODS["mine"], "makespan"))
-    assert len(codes) == 1 + len(own)
-
-
-def test_installed_libraries_are_no_part_of_the_code(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(own_code, "LIBRARIES", [folder])
-    use_module("mine.py")
-    code = code_of(METHODS["mine"], "makespan")
-    edit(folder / "helper.py")  # of another distribution there
-    assert code_of(METHODS["mine"], "makespan") == code
-    edit(folder / "mine.py")
-    assert code_of(METHODS["mine"], "makespan") != code
-
-
-def test_where_the_folder_lies_makes_no_difference(folder: Path) -> None:
-    use_module("mine.py")
-    before = code_of(METHODS["mine"], "makespan")
-    other = folder / "elsewhere"
-    other.mkdir()
-    for name in ("mine.py", "helper.py", "my_numbers.py"):
-        (folder / name).rename(other / name)
-    METHODS.pop("mine")
-    del sys.modules["mine"]
-    use_module(str(other / "mine.py"))
-    assert code_of(METHODS["mine"], "makespan") == before
 
 
 def test_the_code_of_placegap_s_own_methods_is_no_part_of_their_keys(folder: Path) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from doubles.pool_jobs import run_here
 from numba.extending import overload
@@ -25,13 +22,7 @@ from placegap.experiments.studies import progress as study_progress
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.own_code import code_of
 from placegap.experiments.studies.plan import Run
-from placegap.experiments.studies.progress import (
-    COMPILING,
-    RUNNING,
-    WARMING,
-    StudyProgress,
-    progress_shown,
-)
+from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, progress_shown
 from placegap.experiments.studies.run import run_study, run_task
 from placegap.instances import Makespan
 from placegap.instances.kernels import compiled_kernels
@@ -139,33 +130,6 @@ def test_a_piped_study_prints_a_line_every_few_seconds(
     assert any(line.endswith("4 of 5 runs, 0:00: other on zfnet512") for line in lines)
 
 
-def test_a_study_goes_on_where_nobody_reads_its_progress(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(study_progress, "LINE_S", 0.01)
-    tries = []
-
-    def broken(sentence: str) -> None:
-        tries.append(sentence)
-        if len(tries) > 1:
-            raise BrokenPipeError
-
-    monkeypatch.setattr(study_progress, "warn", broken)
-    with progress_shown(1) as told:
-        told.planned([fake_run()], 1)
-        told.started(fake_run())
-        patience = time.monotonic() + 20
-        while len(tries) < 4 and time.monotonic() < patience:
-            time.sleep(0.01)
-    assert len(tries) >= 4
-    assert "Traceback" not in capfd.readouterr().err
-
-
-def test_later_lines_come_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses = [study_progress.next_line_s(elapsed_s) for elapsed_s in (0.0, 300.0, 3600.0)]
-    assert pauses == [5.0, 5.0, 60.0]
-
-
 def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,22 +172,6 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     assert outcome["setup_s"] > 0.5 > outcome["solve_s"]
 
 
-def test_what_compiling_took_is_printed_apart(
-    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    def slow_machine(
-        tasks: Iterable[Run], function: Callable[[Run], Any], **options: Any
-    ) -> Iterator[Ending[Run]]:
-        for task in tasks:
-            yield Ending(task, "done", {**function(task), "setup_s": 2.0}, "", 0.0)
-
-    monkeypatch.setattr(study, "run_pool", slow_machine)
-    assert main(["study", str(study_file(tmp_path)), "--out", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert "loading modules and kernels: 12.0 s; no time above includes it\n" in out
-    assert set(pd.read_csv(tmp_path / "runs.csv").setup_s) == {2.0}
-
-
 def test_a_run_that_is_killed_while_it_compiles_stays_out_of_the_log(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,62 +193,3 @@ def test_a_run_that_is_killed_while_it_compiles_stays_out_of_the_log(
     monkeypatch.setattr(study, "run_pool", run_here)
     _, cells = run_study(path, tmp_path, workers=1, modules=fakes)
     assert [cell.status for cell in cells] == ["timeout", "feasible"] * 3
-
-
-def test_summaries_come_first_and_rows_only_when_asked_for(
-    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    monkeypatch.setattr(study, "run_pool", run_here)
-    command = ["study", str(study_file(tmp_path)), "--out", str(tmp_path)]
-    assert main(command) == 0
-    short = capsys.readouterr().out
-    assert short.startswith("t: makespan port per_edge")
-    assert "proved by it" in short
-    assert "zfnet512" not in short
-    assert f"written: {tmp_path / 'table.md'}" in short
-    assert main([*command, "--rows"]) == 0
-    long = capsys.readouterr().out
-    assert long.index("proved by it") < long.index("zfnet512")
-    assert "| zfnet512 |" in (tmp_path / "table.md").read_text().replace("(seed 0) ", "")
-
-
-def test_who_listens_to_nothing_is_told_everything() -> None:
-    told = StudyProgress()
-    told.reading("net")
-    told.planned([], 0)
-    told.started(fake_run())
-    told.doing((fake_run().key, COMPILING))
-    told.ended(fake_run())
-
-
-@pytest.mark.deep
-def test_with_an_empty_kernel_cache_compiling_is_told_and_in_no_time(tmp_path: Path) -> None:
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "placegap.experiments.cli"]
-    path = study_file(tmp_path, "single-device")
-    often = (  # a fast machine compiles this method's kernels between two lines of progress
-        "import sys; from placegap.experiments.studies import progress; progress.LINE_S = 0.2;"
-        "from placegap.experiments.cli import main; sys.exit(main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", often, "study", str(path), "--out", str(tmp_path), "--workers", "1"],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "compiling kernels for single-device on zfnet512" in done.stderr
-    first, *later = map(json.loads, (tmp_path / "runs.jsonl").read_text().splitlines())
-    assert first["setup_s"] > 1
-    assert max(line["solve_s"] for line in (first, *later)) < 1
-    env["NUMBA_CACHE_DIR"] = str(tmp_path / "other")
-    place = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--json"]
-    done = subprocess.run(
-        [*command, *place, "--method", "single-device"],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    answer = json.loads(done.stdout)
-    assert answer["setup_s"] > 1 > answer["solve_s"]

@@ -10,7 +10,6 @@ import yaml
 
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.plan import plan_study
-from placegap.instances.corpus.corpus import NETWORK_FAMILY, ONNX_FAMILY, corpus_names
 from placegap.solvers import METHODS
 
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
@@ -37,20 +36,6 @@ def test_the_studies_that_ship_run_every_method() -> None:
         for entry in table.methods
     ]
     assert set(METHODS) - set(entries) == set()
-
-
-def test_the_quickstart_has_six_networks_and_small_graphs_on_two_clusters() -> None:
-    path = EXPERIMENTS / "quickstart.yaml"
-    cells = list(plan_study(load_study(path), path))
-    assert all(cell.run is not None for cell in cells)
-    for table in ("makespan", "max_load", "max_load, any plan"):
-        new = {cell.instance for cell in cells if cell.table == f"networks, {table}"}
-        assert len(new) >= 6
-        assert new <= set(corpus_names(NETWORK_FAMILY))
-        rows = {(cell.instance, cell.cluster) for cell in cells if cell.table == table}
-        assert len({instance for instance, _ in rows}) >= 3
-        assert {instance for instance, _ in rows} <= set(corpus_names(ONNX_FAMILY))
-        assert len({cluster for _, cluster in rows}) == 2
 
 
 def test_the_example_in_the_readme_is_a_valid_study() -> None:

@@ -1,4 +1,4 @@
-"""Moirai's MILP: both forms are exact, and the strengthened one is the stronger."""
+"""Moirai's MILP: horizons, warm starts, decided orders, and the strengthened relaxation."""
 
 from __future__ import annotations
 
@@ -6,32 +6,17 @@ from dataclasses import replace
 
 import pyomo.environ as pyo
 import pytest
+from draws import draw
 from draws.tiny import tiny_instance
-from draws.twins import CLUSTERS, gpus, twin_instance
-from features.makespan import FEATURES, Feature
+from draws.twins import CLUSTERS, twin_instance
 from references.brute_force import makespan_draws, oracle, scattered_instance
 
-from placegap.formulations.moirai import SEMANTICS, Form, build, count_rows, extract, warm_start
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    Link,
-    Makespan,
-    MaxLoad,
-    Op,
-    Plan,
-    Semantics,
-    evaluate,
-    example,
-)
+from placegap.formulations.moirai import SEMANTICS, Form, build, extract, warm_start
+from placegap.instances import Edge, Instance, Makespan, Op, Plan, Semantics, evaluate, example
 from placegap.instances.problem import Channels, Transfer
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
-from placegap.solvers.core.back_ends.outcome import bound_ns
 
 FORMS: tuple[Form, ...] = ("as_published", "strengthened")
 both_forms = pytest.mark.parametrize("form", FORMS)
@@ -44,28 +29,12 @@ every_statement = pytest.mark.parametrize(
 )
 
 
-def lp_bound_ns(
-    instance: Instance, form: Form, semantics: Semantics = SEMANTICS, symmetry: bool = False
-) -> float:
-    model = build(instance, semantics, form, symmetry=symmetry)
+def lp_bound_ns(instance: Instance, form: Form) -> float:
+    model = build(instance, SEMANTICS, form)
     found = solve_model(model, Limits(), relax=True)
     assert found.ending == "optimal"
     assert found.objective is not None
     return found.objective * pyo.value(model.unit_ns)
-
-
-@pytest.mark.parametrize("symmetry", [True, False], ids=["symmetry", "all"])
-@every_statement
-@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name.replace(" ", "-"))
-def test_each_rule_has_its_optimum(
-    feature: Feature, form: Form, semantics: Semantics, symmetry: bool
-) -> None:
-    (optimum,) = [value for stated, value in feature.cases() if stated == semantics]
-    model = build(feature.instance, semantics, form, symmetry=symmetry)
-    found = solve_model(model, Limits())
-    plan = extract(model, feature.instance, semantics)
-    assert evaluate(feature.instance, plan, semantics).value_ns == optimum
-    assert bound_ns(found.dual_bound, pyo.value(model.unit_ns), 1) == optimum
 
 
 @every_statement
@@ -75,7 +44,7 @@ def test_a_warm_start_satisfies_every_row_and_is_read_back(
     twins = [
         twin_instance(seed, num_ops=5, kinds=list(kinds)) for seed, kinds in enumerate(CLUSTERS)
     ]
-    for instance in [*makespan_draws()[::16], *twins]:
+    for instance in [*makespan_draws()[::30], *twins[1:3]]:
         for name in ("heft", "brute-force"):
             result = run_method(instance, semantics, name)
             if result.plan is None:
@@ -98,23 +67,6 @@ def test_a_warm_start_takes_the_part_of_an_identical_device() -> None:
         assert extract(model, example(), SEMANTICS).devices.tolist() == devices
 
 
-def test_identical_devices_leave_fewer_placements_and_the_same_optimum() -> None:
-    symmetric = 0
-    for seed in range(8):
-        instance = twin_instance(seed, num_ops=5, kinds=list(CLUSTERS[seed % len(CLUSTERS)]))
-        for semantics in PER_EDGE:
-            optimum = oracle(instance, semantics)
-            for symmetry in (True, False):
-                model = build(instance, semantics, symmetry=symmetry)
-                found = solve_model(model, Limits())
-                assert bound_ns(found.dual_bound, pyo.value(model.unit_ns), 1) == optimum
-                if optimum is not None:
-                    plan = extract(model, instance, semantics)
-                    assert evaluate(instance, plan, semantics).value_ns == optimum
-                    symmetric += symmetry and model.component("symmetry_order") is not None
-    assert symmetric > 20
-
-
 def test_the_optimum_stays_in_the_model_when_it_is_the_horizon() -> None:
     # FD-DPS, figure 3: op2 and op4 on the second device, 5 + 1 + 20 + 8 = 34; op3's 10 + 10 fit
     model = build(example(), SEMANTICS, horizon_ns=34)
@@ -125,107 +77,22 @@ def test_the_optimum_stays_in_the_model_when_it_is_the_horizon() -> None:
 
 # Linear relaxations in ns, as published and strengthened, and the optimum: fingerprints, which only
 # change when the models do.
-LP_BOUNDS = {
-    "tiny": (tiny_instance(24, num_ops=4, num_devices=2, max_edges=5), 9.0, 15.5, 16),
-    "scattered": (
-        scattered_instance(39, num_ops=5, num_devices=3, max_edges=5),
-        17.0,
-        27.0,
-        33,
-    ),
-    "fd-dps": (example(), 33.0, 33.0, 34),
-}
+LP_BOUNDS = (
+    (tiny_instance(24, num_ops=4, num_devices=2, max_edges=5), 9.0, 15.5, 16),
+    (scattered_instance(39, num_ops=5, num_devices=3, max_edges=5), 17.0, 27.0, 33),
+)
 
 
-@pytest.mark.parametrize("name", LP_BOUNDS)
-def test_linear_relaxations_are_ordered(name: str) -> None:
-    instance, *expected = LP_BOUNDS[name]
-    published, strengthened = (lp_bound_ns(instance, form) for form in FORMS)
-    assert published <= strengthened + 1e-6
-    optimum = oracle(instance, SEMANTICS)
-    assert [published, strengthened, optimum] == pytest.approx(expected, rel=1e-6)
-
-
-def test_the_strengthened_relaxation_is_never_weaker() -> None:
-    for instance in makespan_draws()[::6]:
-        if oracle(instance, SEMANTICS) is not None:
-            assert (
-                lp_bound_ns(instance, "as_published")
-                <= lp_bound_ns(instance, "strengthened") + 1e-6
-            )
-
-
-@every_statement
-def test_rows_are_counted_without_building(form: Form, semantics: Semantics) -> None:
-    instances = [
-        scattered_instance(seed, num_ops=6, num_devices=3, max_edges=7) for seed in range(5)
-    ]
-    free = gpus(["gpu"] * 4)
-    instances += [
-        Instance(name="graph", graph=each.graph, cluster=free)
-        for each in (twin_instance(seed, num_ops=6, kinds=["gpu"] * 4) for seed in range(5))
-    ]
-    for instance in instances:
-        for symmetry in (True, False):
-            model = build(instance, semantics, form, symmetry=symmetry)
-            model.del_component("colocate_ops")
-            rows = sum(1 for _ in model.component_data_objects(pyo.Constraint))
-            at_most = count_rows(instance, form, semantics, symmetry)
-            assert rows == at_most if form == "as_published" else rows <= at_most
-
-
-def test_rows_of_every_channel_model() -> None:
-    # s sends to a and b, t to c; every op is anywhere on three devices. Pairs of flows: two share
-    # a producer, two do not. Ordering rows 2 each; sharing rows by the pair (same producer, other):
-    # port 1, 6; link 3 (a device that both enter), 6 (ordered pairs); half-duplex 1, 3; free none.
-    names = "stabc"
-    graph = Graph(
-        name="fan",
-        ops=tuple(Op(name=name, time_ns={"gpu": 1}) for name in names),
-        edges=tuple(
-            Edge(producer=a, consumer=b, bytes=1) for a, b in (("s", "a"), ("s", "b"), ("t", "c"))
-        ),
-    )
-    instance = Instance(name="fan", graph=graph, cluster=gpus(["gpu"] * 3))
-    found = {}
-    for semantics in PER_EDGE:
-        model = build(instance, semantics, symmetry=False)
-        found[semantics.channels] = tuple(
-            len(model.component(name))
-            for name in (
-                "channel_no_overlap",
-                "channel_shared_by_end",
-                "channel_shared_at_end",
-                "channel_shared",
-                "channel_work",
-            )
-        )
-    assert found == {
-        "free": (0, 0, 0, 0, 0),
-        "link": (6, 0, 3, 12, 6),
-        "port": (6, 1, 0, 12, 6),
-        "half_duplex": (6, 1, 0, 6, 3),
-    }
-
-
-def test_a_user_may_add_constraints() -> None:
-    model = build(example(), SEMANTICS)
-    model.apart = pyo.Constraint(expr=model.x[1, 0] + model.x[0, 0] == 1)
-    model.pinned = pyo.Constraint(expr=model.x[2, 1] + model.x[3, 1] == 2)
-    assert solve_model(model, Limits()).ending == "optimal"
-    plan = extract(model, example(), SEMANTICS)
-    assert plan.placement[2:] == ((1,), (1,))
-    assert plan.placement[0] != plan.placement[1]
+def test_linear_relaxations_are_ordered() -> None:
+    for instance, *expected in LP_BOUNDS:
+        bounds = [lp_bound_ns(instance, form) for form in FORMS]
+        assert [*bounds, oracle(instance, SEMANTICS)] == pytest.approx(expected, rel=1e-6)
 
 
 def loose_ops(*times_ns: int) -> Instance:
     """Ops without edges on one device."""
-    ops = tuple(Op(name=f"op{i}", time_ns={"gpu": time}) for i, time in enumerate(times_ns))
-    return Instance(
-        name="loose",
-        graph=Graph(name="loose", ops=ops),
-        cluster=Cluster(name="one", devices=(Device(name="d", kind="gpu"),)),
-    )
+    ops = (Op(name=f"op{i}", time_ns={"gpu": time}) for i, time in enumerate(times_ns))
+    return draw.instance_of("loose", ops, (), draw.devices(["gpu"]))
 
 
 @both_forms
@@ -242,16 +109,8 @@ def test_a_decided_order_of_transfers_counts_more_than_rounded_times(channels: C
     # both are ready at 0; the empty tensor, edge 1, goes first: it delays nothing, nor is it late
     ops = [Op(name=name, time_ns={kind: 0}) for name, kind in zip("abcd", "xxyy", strict=True)]
     edges = (Edge(producer="a", consumer="c", bytes=9), Edge(producer="b", consumer="d", bytes=0))
-    cluster = gpus(["x", "y"]).model_copy(
-        update={
-            "links": tuple(
-                Link(source=a, target=b, bandwidth_bytes_per_s=10**9, latency_ns=0)
-                for a, b in (("d0", "d1"), ("d1", "d0"))
-            )
-        }
-    )
-    graph = Graph(name="two", ops=tuple(ops), edges=edges)
-    instance = Instance(name="two", graph=graph, cluster=cluster)
+    links = draw.links(2, lambda a, b: (10**9, 0))
+    instance = draw.instance_of("two", ops, edges, draw.devices(["x", "y"]), links)
     semantics = Makespan(channels=channels)
     model = build(instance, semantics)
     order = (Transfer(1, 1), Transfer(0, 1))
@@ -272,20 +131,3 @@ def test_orders_that_run_in_a_circle_give_way_to_start_times() -> None:
     for i, start in enumerate((3, 5, 4)):
         model.op_start[i].set_value(start)
     assert extract(model, instance, SEMANTICS).device_order == ((0, 2, 1),)
-
-
-@pytest.mark.parametrize(
-    "semantics",
-    [Makespan(transfers="per_tensor"), MaxLoad()],
-    ids=lambda semantics: semantics.label.replace(" ", "-"),
-)
-def test_other_semantics_are_refused(semantics: Semantics) -> None:
-    with pytest.raises(ValueError, match=semantics.label):
-        build(example(), semantics)
-
-
-@pytest.mark.parametrize("channels", ["free", "link", "half_duplex"])
-def test_as_published_it_states_ports_only(channels: Channels) -> None:
-    semantics = Makespan(channels=channels)
-    with pytest.raises(ValueError, match=f"port per_edge as published, not makespan {channels}"):
-        build(example(), semantics, "as_published")

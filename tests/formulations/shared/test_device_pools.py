@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from draws import draw
 
 from placegap.formulations.shared.devices import device_pools
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    Link,
-    Op,
-    load_cluster,
-    load_corpus,
-)
+from placegap.instances import Device, Edge, Instance, Link, Op, load_cluster, load_corpus
 
 
 def two_ops(room: dict[str, int | None], width: dict[str, int]) -> Instance:
@@ -29,8 +20,7 @@ def two_ops(room: dict[str, int | None], width: dict[str, int]) -> Instance:
         for pair, wide in width.items()
         for x, y in (pair, pair[::-1])
     )
-    cluster = Cluster(name="c", devices=devices, links=links)
-    return Instance(name="two", graph=Graph(name="two", ops=ops, edges=edges), cluster=cluster)
+    return draw.instance_of("two", ops, edges, devices, links)
 
 
 @pytest.mark.parametrize(

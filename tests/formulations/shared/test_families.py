@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pyomo.environ as pyo
+from draws import draw
 
 from placegap.formulations.shared.families import (
     LARGEST_CAPACITY,
@@ -12,31 +13,18 @@ from placegap.formulations.shared.families import (
     exclude_overload,
     memory_capacity,
     place_ops,
-    possible_devices,
     set_placement,
 )
-from placegap.instances import Cluster, Device, Graph, Instance, Op, Plan
+from placegap.instances import Instance, Op, Plan
 
 
 def machines(memory_bytes: tuple[int, ...], sizes: tuple[int, ...]) -> Instance:
     """Ops of the given sizes, without edges, on devices of the given memory."""
-    return Instance(
-        name="sizes",
-        graph=Graph(
-            name="sizes",
-            ops=tuple(
-                Op(name=f"op{i}", time_ns={"gpu": 1}, resident_bytes=size)
-                for i, size in enumerate(sizes)
-            ),
-        ),
-        cluster=Cluster(
-            name="machines",
-            devices=tuple(
-                Device(name=f"d{k}", kind="gpu", memory_bytes=limit)
-                for k, limit in enumerate(memory_bytes)
-            ),
-        ),
+    ops = (
+        Op(name=f"op{i}", time_ns={"gpu": 1}, resident_bytes=size) for i, size in enumerate(sizes)
     )
+    devices = draw.devices(["gpu"] * len(memory_bytes), lambda k: memory_bytes[k])
+    return draw.instance_of("sizes", ops, (), devices)
 
 
 def admits(model: pyo.ConcreteModel, plan: Plan) -> bool:
@@ -50,7 +38,7 @@ def test_memory_rows_of_small_numbers_are_exact() -> None:
     # in units of gcd 6 the sizes are 1, 2 and the capacities floor(17 / 6) = 2 and 3
     instance = machines((17, 18), (6, 12))
     model = pyo.ConcreteModel()
-    place_ops(model, possible_devices(instance))
+    place_ops(model, instance.arrays.able)
     memory_capacity(model, instance)
     assert list(model.memory_capacity) == [0]  # the second device holds everything
     assert admits(model, Plan.on([1, 0]))
@@ -63,7 +51,7 @@ def test_memory_rows_of_large_numbers_are_a_millionth_wider_until_a_plan_is_excl
     sizes = (giant // 2, giant // 2 + 1, 5, 3)
     instance = machines((giant, giant, giant // 4), sizes)
     model = pyo.ConcreteModel()
-    place_ops(model, possible_devices(instance))
+    place_ops(model, instance.arrays.able)
     assign_once(model, instance)
     memory_capacity(model, instance)
     overloaded = Plan.on([0, 0, 1, 1])

@@ -28,23 +28,18 @@ SECOND = 10**9
 
 
 def row_of_three() -> Instance:
-    """Ops of 4, 3 and 5 s in a row, with an op of 1 s beside the middle one; two equal devices.
+    """Ops of 4, 3 and 5 s in a row, one of 1 s beside the middle one; two devices, 2 s between.
 
-    A transfer takes 2 s. All but the short op on one device is best: 12 s, on a path of 12 s.
+    All but the short op on one device is best: 12 s, on a path of 12 s.
     """
     times = {"a": 4, "b": 3, "c": 5, "side": 1}
-    edges = (("a", "b"), ("b", "c"), ("a", "side"), ("side", "c"))
     devices = tuple(Device(name=name, kind="gpu") for name in "xy")
-    links = tuple(
-        Link(source=p, target=q, bandwidth_bytes_per_s=1) for p, q in (("x", "y"), ("y", "x"))
-    )
+    links = tuple(Link(source=p, target=q, bandwidth_bytes_per_s=1) for p, q in ("xy", "yx"))
     ops = tuple(Op(name=name, time_ns={"gpu": time * SECOND}) for name, time in times.items())
-    graph = Graph(
-        name="row", ops=ops, edges=tuple(Edge(producer=a, consumer=b, bytes=2) for a, b in edges)
-    )
-    return Instance(
-        name="row", graph=graph, cluster=Cluster(name="xy", devices=devices, links=links)
-    )
+    pairs = (("a", "b"), ("b", "c"), ("a", "side"), ("side", "c"))
+    edges = tuple(Edge(producer=a, consumer=b, bytes=2) for a, b in pairs)
+    cluster = Cluster(name="xy", devices=devices, links=links)
+    return Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges), cluster=cluster)
 
 
 DOCUMENT: Content = json.loads(json.dumps(plain_document(row_of_three())))
@@ -105,6 +100,7 @@ def ops(*numbers: Any) -> Callable[[Content], None]:
 
 NODES = "proof", "tree", "nodes"
 ROW = "proof", "arcs", 0, "rows", 0
+SAID = {"start": 0, "end": 0, "of": "CP-SAT 9.15", "bound_ns": 9 * SECOND}
 WINDOW = *ROW, "tree", "windows", 0
 WRONG: dict[str, tuple[Content, Callable[[Content], None], str]] = {
     "path 1 ns too high": (PATH, put("bound_ns", value=12 * SECOND + 1), "claims 12000000001"),
@@ -113,74 +109,42 @@ WRONG: dict[str, tuple[Content, Callable[[Content], None], str]] = {
     "chain 1 ns too high": (CHAIN, put("bound_ns", value=12 * SECOND + 1), "it claims"),
     # 1e-9 less flow through c, of 5 s: 5 ns less in one leaf, and so in all
     "a dual off by 1e-9": (TREE, put(*NODES, 0, "flows", 1, 1, value=SECOND - 1), "it claims"),
-    "a dual above by 1e-9": (TREE, put(*NODES, 1, "flows", 0, 1, value=SECOND + 1), "it claims"),
-    "a price that helps nobody": (
-        TREE,
-        put(*NODES, 0, "prices", value=[[0, 0, 0, 10**30]]),
-        "it claims",
-    ),
-    "a window that proves less": (
-        TREE,
-        put(*NODES, 0, "windows", value=[{"devices": [9, 9]}]),
-        "it claims",
-    ),
+    "a price": (TREE, put(*NODES, 0, "prices", value=[[0, 0, 0, 10**30]]), "it claims"),
+    "a weak window": (TREE, put(*NODES, 0, "windows", value=[{"devices": [9, 9]}]), "it claims"),
     "no multipliers": (TREE, put(*NODES, 0, value={}), "it claims"),
     "another instance": (PATH, put("instance_hash", value="0" * 64), "another instance"),
     "no instance": (PATH, put("instance_hash", value=...), "malformed: KeyError"),
     "other semantics": (PATH, put("semantics", "objective", value="max_load"), "proves nothing"),
-    "latency": (PATH, put("semantics", value={"objective": "latency_subgraphs"}), "proves nothing"),
-    "no semantics": (PATH, put("semantics", value=None), "malformed"),
     "another format": (PATH, put("format", value="placegap-plan"), "no certificate"),
     "another version": (PATH, put("version", value=2), "version"),
-    "a version as text": (PATH, put("version", value="1"), "out of its range"),
     "NaN": (PATH, put("bound_ns", value=math.nan), "out of its range"),
-    "infinity": (PATH, put("bound_ns", value=math.inf), "out of its range"),
-    "a fraction": (PATH, put("bound_ns", value=1.5), "out of its range"),
     "true": (PATH, put("bound_ns", value=True), "out of its range"),
     "a negative bound": (PATH, put("bound_ns", value=-1), "out of its range"),
-    "a text": (PATH, put("bound_ns", value="12"), "out of its range"),
     "no proof": (PATH, put("proof", value=...), "malformed: KeyError"),
-    "an unknown proof": (PATH, put("proof", "kind", value="trust me"), "proves nothing"),
     "a method for a proof": (PATH, put("proof", "kind", value="__init__"), "proves nothing"),
     "a negative weight": (WORK, put("proof", "weights", value=[3, -1]), "out of its range"),
     "weights of 0": (WORK, put("proof", "weights", value=[0, 0]), "no weights"),
     "a weight too few": (WORK, put("proof", "weights", value=[1]), "2 numbers"),
-    "a weight of 1e308": (WORK, put("proof", "weights", value=[1e308, 1]), "out of its range"),
     "an op twice": (WORK, ops(0, 0, 1, 2), "counts twice"),
     "an op as another number": (WORK, ops(0, 1, 2, 3, 0.0), "counts twice"),
     "an op from the end": (WORK, ops(-1), "out of its range"),
-    "an op too many": (WORK, ops(0, 4), "out of its range"),
-    "no ops": (WORK, ops(), "counts twice"),
     "a negative flow": (TREE, put(*NODES, 0, "flows", 0, 1, value=-1), "out of its range"),
-    "a flow of NaN": (TREE, put(*NODES, 0, "flows", 0, 1, value=math.nan), "out of its range"),
-    "a missing edge": (TREE, put(*NODES, 0, "flows", 0, 0, value=4), "malformed: KeyError"),
     "an edge from the end": (TREE, put(*NODES, 0, "flows", 0, 0, value=-1), "malformed: KeyError"),
-    "a flow that is negative beside an op": (
-        TREE,
-        put(*NODES, 0, "alone", value=[[0, -SECOND]]),
-        "out of its range",
-    ),
+    "a flow beside": (TREE, put(*NODES, 0, "alone", value=[[0, -SECOND]]), "out of its range"),
     "a leaf missing": (TREE, put(*NODES, value=[FLOW]), "not leaves"),
-    "no leaves": (TREE, put(*NODES, value=[]), "not leaves"),
     "a case missing": (TREE, put("proof", "tree", "cases", value=[[0], []]), "leave out a device"),
-    "no cases": (TREE, put("proof", "tree", "cases", value=[]), "leave out a device"),
     "cases of no op": (TREE, put("proof", "tree", "op", value=9), "malformed: KeyError"),
-    "a node of null": (TREE, put(*NODES, 1, value=None), "malformed: TypeError"),
-    "a price of memory without limit": (
-        TREE,
-        put(*NODES, 0, "memory", value=[1, 0]),
-        "out of its range",
-    ),
-    "a price of half a byte": (TREE, put(*NODES, 0, "memory", value=[0.5, 0]), "out of its range"),
+    # of a memory without limit
+    "a price of memory": (TREE, put(*NODES, 0, "memory", value=[1, 0]), "out of its range"),
     "an op off the path": (CHAIN, put("proof", "ops", value=[1, 3]), "on no path"),
-    "a chain backwards": (CHAIN, put("proof", "ops", value=[2, 0]), "on no path"),
     "a chain that stands still": (CHAIN, put("proof", "ops", value=[0, 0]), "no path|twice"),
     "an arc missing": (CHAIN, put("proof", "arcs", value=[]), "one arc less"),
     "an op of the chain": (CHAIN, put("proof", "arcs", 0, "inside", value=[2]), "on no path"),
     "an op between twice": (CHAIN, put("proof", "arcs", 0, "inside", value=[1, 1]), "twice"),
     "an arc between unknown devices": (CHAIN, put(*ROW, "end", value=7), "out of its range"),
     "an arc without a tree": (CHAIN, put(*ROW, "tree", value=...), "malformed: KeyError"),
-    "a negative weight in a window": (CHAIN, put(*WINDOW, "devices", value=[2, -1]), "range"),
+    "what a solver is said to have proven": (CHAIN, put(*ROW, value=SAID), "malformed: KeyError"),
+    "a window below 0": (CHAIN, put(*WINDOW, "devices", value=[2, -1]), "range"),
 }
 
 
@@ -202,14 +166,6 @@ def test_a_certificate_is_worth_nothing_for_a_changed_instance() -> None:
         check(document, PATH)
 
 
-def test_what_a_solver_is_said_to_have_proven_proves_nothing() -> None:
-    content = copy.deepcopy(CHAIN)
-    row = {"start": 0, "end": 0, "of": "CP-SAT 9.15", "bound_ns": 9 * SECOND}
-    content["proof"]["arcs"][0]["rows"] = [row]
-    with pytest.raises(Rejected, match="malformed: KeyError"):
-        check(DOCUMENT, content)
-
-
 @pytest.mark.parametrize(("part", "field"), [("ops", "colocation"), ("edges", "tensor")])
 def test_what_the_digest_leaves_out_joins_nothing(part: str, field: str) -> None:
     # with all ops in one group the longest path takes 13 s, if the hash is that of the row
@@ -222,7 +178,7 @@ def test_what_the_digest_leaves_out_joins_nothing(part: str, field: str) -> None
 
 
 def test_the_digest_is_the_hash_of_the_instance() -> None:
-    for seed in range(20):
+    for seed in range(6):
         instance = tiny_instance(seed, hosts=seed % 2, backward=True)
         document = json.loads(json.dumps(plain_document(instance)))
         graph, cluster = document["graph"], document["cluster"]
@@ -242,37 +198,14 @@ def leaves_of(content: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]
     return [path]
 
 
-NASTY = (
-    0,
-    1,
-    -1,
-    2,
-    3,
-    10**30,
-    -(10**30),
-    1.0,
-    0.5,
-    math.nan,
-    math.inf,
-    True,
-    None,
-    "",
-    "0",
-    [],
-    {},
-    [0],
-    [[0, 1]],
-    SECOND - 1,
-    SECOND + 1,
-    12 * SECOND,
-)
+NASTY = [0, 1, -1, 10**30, 0.5, math.nan, True, None, "0", [], {}, [[0, 1]], 13 * SECOND]
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_damaged_certificates_prove_nothing_false(name: str) -> None:
     # 12 s is the optimum, also where another rule for channels or transfers comes in
     rng = random.Random(name)
-    for _ in range(150):
+    for _ in range(100):
         content = copy.deepcopy(GOOD[name])
         for _ in range(rng.choice([1, 1, 2, 3])):
             path = rng.choice([p for p in leaves_of(content) if p and p[0] != "semantics"])
@@ -284,11 +217,9 @@ def test_damaged_certificates_prove_nothing_false(name: str) -> None:
 
 BAD_FILES = {
     "truncated": json.dumps(TREE)[:-9],
-    "empty": "",
     "nested": "[" * 100_000,
     "digits": '{"bound_ns": ' + "9" * 10_000 + "}",
     "exponent": json.dumps(PATH).replace("12000000000", "12e999999999"),
-    "list": "[]",
     "binary": "\x00\x01",
 }
 
@@ -321,9 +252,6 @@ def test_it_is_short_and_imports_the_standard_library_alone() -> None:
     assert text.count("\n") <= 350
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names = (
-                [node.module or ""]
-                if isinstance(node, ast.ImportFrom)
-                else [alias.name for alias in node.names]
-            )
+            names = [alias.name for alias in node.names]
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
             assert all(name.split(".")[0] in sys.stdlib_module_names for name in names)

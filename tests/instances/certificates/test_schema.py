@@ -15,7 +15,7 @@ from placegap.instances.certificates.schema import SCHEMAS, json_schema, schema_
 from placegap.instances.corpus.generate import FAMILIES, generate
 from placegap.instances.files.document import Document, read_json, save_document, write_json
 from placegap.instances.files.plan_file import save_plan
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.reading.input_files import data_path
 
 
@@ -30,22 +30,25 @@ def test_the_published_schema_is_what_the_models_state(name: str) -> None:
     assert read_json(schema_path(name)) == json_schema(name)
 
 
-def test_documents_of_every_source_validate(tmp_path: Path) -> None:
+def test_plans_and_documents_of_every_source_validate(tmp_path: Path) -> None:
     write_json(good_dnn(), tmp_path / "dnn.json")
     (tmp_path / "moirai.xlsx").write_bytes(workbook(good_rows()))
     documents = [
         Document.of(example()),
-        *(Document.of(tiny_instance(seed)) for seed in range(5)),
+        *(Document.of(tiny_instance(seed)) for seed in range(3)),
         *(Document(name=family, graph=generate(family)) for family in FAMILIES),
-        *(read_model(tmp_path / file) for file in ("dnn.json", "moirai.xlsx")),
+        *(load_model(tmp_path / file) for file in ("dnn.json", "moirai.xlsx")),
     ]
+    path = tmp_path / "p.json"
+    save_plan(example(), Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]]), Makespan(channels="link"), path)
+    validator("placegap-plan-1").validate(read_json(path))
     check = validator("placegap-1")
     for document in documents:
         save_document(document, tmp_path / "d.json")
         check.validate(read_json(tmp_path / "d.json"))
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.deep), 20])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.deep), 60])
 def test_the_corpus_validates(every: int) -> None:
     check = validator("placegap-1")
     files = sorted(data_path("corpus").rglob("*.json.gz"))[::every]
@@ -54,30 +57,11 @@ def test_the_corpus_validates(every: int) -> None:
     assert files
 
 
-def test_plans_validate(tmp_path: Path) -> None:
-    check = validator("placegap-plan-1")
-    instance, semantics = example(), Makespan(channels="link")
-    for plan in (Plan.on([0, 1, 0, 0]), Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]])):
-        save_plan(instance, plan, semantics, tmp_path / "p.json")
-        check.validate(read_json(tmp_path / "p.json"))
-
-
 def test_the_schema_refuses_what_a_schema_can_see() -> None:
     check = validator("placegap-1")
     check.validate(good_document())
-    local = [
-        "wrong-version",
-        "wrong-format",
-        "missing-graph",
-        "unknown-field",
-        "no-ops",
-        "negative-time",
-        "fractional-time",
-        "time-as-text",
-        "backward-1",
-        "zero-bandwidth",
-        "unknown-objective",
-    ]
+    local = ["wrong-version", "missing-graph", "unknown-field", "no-ops", "negative-time"]
+    local += ["fractional-time", "time-as-text", "zero-bandwidth", "unknown-objective"]
     contents = {bad.file.removesuffix(".json"): bad.content for bad in bad_files().values()}
     for name in local:
         raw = json.loads(contents[name])
@@ -85,6 +69,6 @@ def test_the_schema_refuses_what_a_schema_can_see() -> None:
 
 
 def test_descriptions_come_from_the_docstrings() -> None:
-    op = json_schema("placegap-1")["$defs"]["Op"]
+    op = read_json(schema_path("placegap-1"))["$defs"]["Op"]
     assert op["description"] == "One operation of a computation graph."
     assert op["properties"]["kind"]["description"] == 'What it computes ("Conv"); a label.'

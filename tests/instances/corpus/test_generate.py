@@ -7,35 +7,28 @@ from itertools import pairwise
 import networkx as nx
 import pytest
 
-from placegap.instances import Cluster, Device, InputError, Instance, MaxLoad, Plan
-from placegap.instances import check as check_plan
+from placegap.instances import InputError
 from placegap.instances.corpus.generate import FAMILIES, generate, mirror_training
 from placegap.instances.files.document import to_networkx
 
-SIZED = {
-    "layered": {"ops": 60, "width": 5},
-    "series-parallel": {"ops": 60},
-    "blocks": {"blocks": 4, "branches": 3, "length": 5},
-    "parallel-chains": {"chains": 6, "length": 10},
-    "fork-join": {"stages": 4, "width": 13},
-    "training": {"ops": 20, "width": 4},
+SIZED: dict[str, tuple[dict[str, object], int]] = {
+    "layered": ({"ops": 60, "width": 5}, 60),
+    "series-parallel": ({"ops": 60}, 60),
+    "blocks": ({"blocks": 4, "branches": 3, "length": 5}, 1 + 4 * 16),
+    "parallel-chains": ({"chains": 6, "length": 10}, 60),
+    "fork-join": ({"stages": 4, "width": 13}, 4 * 15),
+    "training": ({"ops": 20, "width": 4}, 3 * 20),
 }
-COUNT = {
-    "layered": 60,
-    "series-parallel": 60,
-    "blocks": 1 + 4 * 16,
-    "parallel-chains": 60,
-    "fork-join": 4 * 15,
-    "training": 3 * 20,
-}
+"""Parameters of each family, and how many ops they make."""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_seeds_decide_the_graph(family: str) -> None:
-    first, again, other = (generate(family, SIZED[family], seed) for seed in (3, 3, 4))
+    params, count = SIZED[family]
+    first, again, other = (generate(family, params, seed) for seed in (3, 3, 4))
     assert first == again
     assert first.ops != other.ops
-    assert len(first.ops) == COUNT[family]
+    assert len(first.ops) == count
     assert first.provenance.parameters["seed"] == 3
 
 
@@ -45,7 +38,7 @@ def test_parameters_given_as_text_make_the_same_graph() -> None:
     assert generate("layered", given) == generate("layered", text)
 
 
-@pytest.mark.parametrize("ratio", [0.0, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("ratio", [0.0, 10.0])
 def test_the_communication_ratio_is_met(ratio: float) -> None:
     params = {"ops": 400, "communication_ratio": ratio, "bandwidth_bytes_per_s": 2 * 10**9}
     graph = generate("layered", params, seed=1)
@@ -71,27 +64,13 @@ def test_layers_feed_the_next_layer_at_the_density_asked_for() -> None:
         assert all(set(network.predecessors(op)) == set(layer) for op in after)
 
 
-def test_series_parallel_graphs_reduce_to_one_edge() -> None:
-    network = nx.MultiDiGraph(to_networkx(generate("series-parallel", {"ops": 40}, seed=5)).edges())
-    while True:  # series and parallel reductions, until none applies
-        network = nx.MultiDiGraph(nx.DiGraph(network))
-        middle = [v for v in network if network.in_degree(v) == network.out_degree(v) == 1]
-        if not middle:
-            break
-        ((before, _),) = network.in_edges(middle[0])
-        ((_, after),) = network.out_edges(middle[0])
-        network.remove_node(middle[0])
-        network.add_edge(before, after)
-    assert sorted(network.edges()) == [("op0", "op1")]
-
-
 def test_chains_and_blocks_have_their_shape() -> None:
-    chains = to_networkx(generate("parallel-chains", SIZED["parallel-chains"]))
+    chains = to_networkx(generate("parallel-chains", SIZED["parallel-chains"][0]))
     assert sorted(len(c) for c in nx.weakly_connected_components(chains)) == [10] * 6
-    blocks = to_networkx(generate("blocks", SIZED["blocks"]))
+    blocks = to_networkx(generate("blocks", SIZED["blocks"][0]))
     assert nx.dag_longest_path_length(nx.DiGraph(blocks.edges())) == 4 * 6
     assert sum(blocks.out_degree(v) == 3 for v in blocks) == 4
-    stages = to_networkx(generate("fork-join", SIZED["fork-join"]))
+    stages = to_networkx(generate("fork-join", SIZED["fork-join"][0]))
     assert sum(stages.out_degree(v) == 13 for v in stages) == 4
     assert sum(stages.in_degree(v) == 13 for v in stages) == 4
 
@@ -117,22 +96,9 @@ def test_training_mirrors_the_forward_graph_and_updates_its_parameters() -> None
     assert not any(e.producer in backward and e.consumer not in backward for e in training.edges)
 
 
-def test_a_training_graph_splits_into_a_chain_with_its_forward_ops() -> None:
-    graph = generate("training", SIZED["training"])
-    devices = tuple(Device(name=name, kind="gpu") for name in ("a", "b"))
-    links = tuple(
-        {"source": a, "target": b, "bandwidth_bytes_per_s": 10**9} for a, b in ("ab", "ba")
-    )
-    cluster = Cluster.model_validate({"name": "two", "devices": devices, "links": links})
-    instance = Instance(name="training", graph=graph, cluster=cluster)
-    half = {f"op{i}" for i in range(10)}
-    plan = Plan.on([0 if op.name.split("/")[0] in half else 1 for op in graph.ops])
-    assert check_plan(instance, plan, MaxLoad(plans="chain")) == ()
-
-
 def test_training_graphs_are_not_mirrored_twice() -> None:
     with pytest.raises(InputError, match="has backward ops already"):
-        mirror_training(generate("training", SIZED["training"]))
+        mirror_training(generate("training", SIZED["training"][0]))
 
 
 @pytest.mark.parametrize(
@@ -140,9 +106,7 @@ def test_training_graphs_are_not_mirrored_twice() -> None:
     [
         ("cubic", {}, "there is no family 'cubic'; choose from layered, "),
         ("layered", {"opps": 3}, "parameters of layered: opps: unknown field"),
-        ("layered", {"ops": 0}, "parameters of layered: ops"),
         ("layered", {"density": "nan"}, "parameters of layered: density"),
-        ("layered", {"kinds": "gpu"}, "parameters of layered: kinds"),
         ("layered", {"kinds": {}}, "parameters of layered: kinds: must not be empty"),
         ("blocks", {"blocks": 10**6, "branches": 10**6}, "blocks: more than 10000000 ops"),
     ],

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from placegap.instances import InputError
-from placegap.instances.costing.costing import catalogue, device_spec, read_catalogue
-from placegap.instances.problem import DeviceSpec
-
-DOCUMENT = (
-    "datasheet|specifications|white ?paper|documentation|brief|user guide|technical|architecture"
-)
-"""What vendors call the documents that figures are from."""
+from placegap.instances.costing.costing import catalogue, load_catalogue
 
 GOOD = """\
 X:
@@ -32,25 +24,13 @@ X:
     ("kind", "tera_flops", "giga_bytes_per_s", "giga_bytes"),
     [  # fp32 outside tensor cores, memory bandwidth and memory of the datasheets named in the file
         ("V100-32GB", 15.7, 900, 32),
-        ("P100-16GB", 10.6, 732, 16),
-        ("RTX2080Ti", 13.4, 616, 11),
         ("T4", 8.1, 320, 16),
-        ("P4", 5.5, 192, 8),
-        ("RTX3060Ti", 16.2, 448, 8),
         ("A100-80GB", 19.5, 2039, 80),
         ("H100-80GB", 67, 3350, 80),
-        ("H200", 67, 4800, 141),
         ("RTX3090", 2 * 10496 * 1.695 / 1000, 936, 24),  # whitepaper: 35.6
         ("RTX4090", 2 * 16384 * 2.52 / 1000, 1008, 24),  # 82.6
-        ("RTX5090", 2 * 21760 * 2.407 / 1000, 1792, 32),  # 104.8
-        ("A100-40GB", 19.5, 1555, 40),
-        ("L40S", 91.6, 864, 48),
-        ("B200", 75, 7700, 180),
-        ("MI300X", 163.4, 5300, 192),
         ("Gaudi3", 1835, 3700, 128),  # no rate of fp32: that of bfloat16
-        ("TPU-v5e", 197, 819, 16),
         ("M1-Max", 10.4, 400, 64),
-        ("DDR4-2ch", 16 * 3.4 * 32 / 1000, 2 * 8 * 3.2, 128),
         # 18 cores x 2.2 GHz x 32 FLOP per cycle; 6 channels x 8 bytes x 2.667e9 = 128.016
         ("Xeon-5220", 18 * 2.2 * 32 / 1000, 128, 1000),
     ],
@@ -58,7 +38,7 @@ X:
 def test_an_entry_states_the_datasheet(
     kind: str, tera_flops: float, giga_bytes_per_s: float, giga_bytes: int
 ) -> None:
-    spec = device_spec(kind)
+    spec = catalogue()[kind]
     assert spec.peak(None) == pytest.approx(tera_flops * 10**12, rel=5e-4)  # four digits
     assert spec.bandwidth_bytes_per_s == round(giga_bytes_per_s * 10**9)
     assert spec.memory_bytes == giga_bytes * 10**9
@@ -68,33 +48,23 @@ def test_an_entry_states_the_datasheet(
     ("kind", "dtype", "tera_flops"),
     [  # dense tensor-core rates of the same datasheets; sums in fp32
         ("V100-32GB", "float16", 125),
-        ("V100-32GB-PCIe", "float16", 112),
-        ("P100-16GB", "float16", 21.2),
-        ("T4", "float16", 65),
-        ("A100-80GB", "bfloat16", 312),
         ("H100-80GB", "float16", 989),
-        ("H200", "float64", 67),
         ("H100-80GB", "float8_e4m3fn", 1979),
-        ("RTX4090", "float8", 330.3),
-        ("RTX3090", "int8", 284.7),
-        ("Gaudi2", "float16", 432),
         # no unit of its own for the type: the rate of fp32
         ("V100-32GB", "bfloat16", 15.7),
-        ("P4", "float16", 5.5),
-        ("T4", "float32", 8.1),
     ],
 )
 def test_an_entry_states_the_rate_of_a_number_type(
     kind: str, dtype: str, tera_flops: float
 ) -> None:
-    assert device_spec(kind).peak(dtype) == pytest.approx(tera_flops * 10**12, rel=5e-4)
+    assert catalogue()[kind].peak(dtype) == pytest.approx(tera_flops * 10**12, rel=5e-4)
 
 
 def test_every_entry_names_its_source() -> None:
+    documents = "datasheet|specifications|white ?paper|documentation|brief|user guide|technical"
     for kind, spec in catalogue().items():
-        vendors = ("NVIDIA", "Intel", "AMD", "Apple", "Google")
-        assert spec.source.startswith(vendors), kind
-        assert re.search(DOCUMENT, spec.source), kind
+        assert spec.source.startswith(("NVIDIA", "Intel", "AMD", "Apple", "Google")), kind
+        assert re.search(documents + "|architecture", spec.source), kind
 
 
 def test_a_rate_that_no_document_states_is_marked_as_a_choice() -> None:
@@ -102,48 +72,8 @@ def test_a_rate_that_no_document_states_is_marked_as_a_choice() -> None:
     chosen = [kind for kind, spec in catalogue().items() if "our choice" in spec.source]
     apple = [kind for kind, spec in catalogue().items() if spec.source.startswith("Apple")]
     assert sorted({*apple} - {*chosen}) == ["M1", "M2"]
-    for kind in chosen:
-        cores = int(catalogue()[kind].source.partition(", ")[2].split()[0])
-        each = catalogue()["M1" if kind.startswith("M1") else "M2"]
-        own = 8 if kind.startswith("M1") else 10
-        assert catalogue()[kind].peak(None) * own == each.peak(None) * cores
-
-
-@pytest.mark.deep
-def test_whatever_a_device_entry_holds_is_read_or_one_line(tmp_path: Path) -> None:
-    chance = random.Random(37)
-    fields = [*DeviceSpec.model_fields, "watts", "", "name"]
-    plain = [None, True, -1, 0, 1, 30, 2.5, 1e12, "1e12", "a datasheet", "", 10**30, "nan", ".inf"]
-
-    def draw(depth: int) -> object:
-        kind = chance.randrange(6)
-        if depth and kind == 0:
-            names = ["float32", "float16", "int8", "four", ""]
-            return {chance.choice(names): draw(depth - 1) for _ in range(chance.randrange(3))}
-        if depth and kind == 1:
-            return [draw(depth - 1) for _ in range(chance.randrange(3))]
-        return chance.choice(plain)
-
-    good = yaml.safe_load(GOOD)["X"]
-    path, read, refused = tmp_path / "devices.yaml", 0, list[str]()
-    for _ in range(2000):
-        entry: object = {**good, chance.choice(fields): draw(2)}
-        if chance.random() < 0.1:
-            entry = draw(2)
-        path.write_text(yaml.safe_dump({chance.choice(["X", "X", "", 3]): entry}))
-        try:
-            read_catalogue(path)
-        except InputError as error:
-            refused.append(str(error))
-        else:
-            read += 1
-    assert 50 < read < 1950
-    assert not any("\n" in line for line in refused)
-
-
-def test_an_unknown_kind_is_an_error_that_says_what_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"'XY1' is not in the catalogue; 'placegap instances'"):
-        device_spec("XY1")
+    # 32 cores at the rate of 8 of an M1
+    assert catalogue()["M1-Max"].peak(None) * 8 == catalogue()["M1"].peak(None) * 32
 
 
 @pytest.mark.parametrize(
@@ -152,19 +82,10 @@ def test_an_unknown_kind_is_an_error_that_says_what_lists_the_known_ones() -> No
         ("  memory_bytes: 30\n", "", r"X\.memory_bytes: field is missing"),
         ("s: 10", "s: 1.5e0", r"X\.peak_flops_per_s\.float32: .*integer \(got '1\.5e0'\)"),
         ("s: 10", "s: {float16: 0}", r"X\.peak_flops_per_s\.float16: .*greater than 0"),
-        ("s: 10", "s: {}", r"X\.peak_flops_per_s: must not be empty"),
-        ("  source", "  reserved_bytes: 31\n  source", r"X: reserved_bytes, 31, is more than"),
         ("memory_bytes: 30", "memory_bytes: 1.5", r"X\.memory_bytes: .*integer \(got 1\.5\)"),
         ("source", "sauce", r"X\.sauce: unknown field"),
-        ("  source", "  watts: 250\n  source", r"X\.watts: unknown field"),
-        (
-            "  source",
-            "  memory_bytes: 1\n  source",
-            r"line 6, column 3: key 'memory_bytes' appears",
-        ),
-        (GOOD, "- 1\n", "must be an object"),
+        ("  source", "  memory_bytes: 1\n  source", r"line 6, column 3: key 'memory_bytes' appea"),
         (GOOD, "X: [", r"line 1, column 5: "),
-        (GOOD, "X: \x00", "is not valid YAML"),
     ],
 )
 def test_a_bad_catalogue_file_is_a_one_line_error(
@@ -172,12 +93,5 @@ def test_a_bad_catalogue_file_is_a_one_line_error(
 ) -> None:
     path = tmp_path / "devices.yaml"
     path.write_text(GOOD.replace(old, new))
-    with pytest.raises(InputError, match=message) as caught:
-        read_catalogue(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
-        read_catalogue(tmp_path / "none.yaml")
+    with pytest.raises(InputError, match=rf"^{path}: .*{message}.*\Z"):
+        load_catalogue(path)

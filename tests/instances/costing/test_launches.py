@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from itertools import product as product_of
 from pathlib import Path
 
 import pytest
+from doubles.configs import config, fields
 
 from placegap.instances import (
     Cluster,
@@ -21,7 +21,7 @@ from placegap.instances import (
     evaluate,
     load_cluster,
 )
-from placegap.instances.costing.costing import catalogue, cost_graph, costed, kernel_ns, with_costs
+from placegap.instances.costing.costing import catalogue, costed, kernel_ns, with_costs
 from placegap.instances.costing.launches import launch_of
 from placegap.instances.files.document import Document
 from placegap.instances.problem.modules import layer_of
@@ -43,9 +43,8 @@ def light(name: str, module: str | None = None, **more: object) -> Op:
 
 
 def product(name: str, module: str | None = None, weight: int = 1000) -> Op:
-    return Op(
-        name=name, module=module, flops=2000, bytes_moved=200 + weight, parameter_bytes=weight
-    )
+    size = {"bytes_moved": 200 + weight, "parameter_bytes": weight}
+    return Op(name=name, module=module, flops=2000, **size)
 
 
 def kernels(of: Graph) -> list[str]:
@@ -56,79 +55,57 @@ def kernels(of: Graph) -> list[str]:
     return [" ".join(names) for names in found.values()]
 
 
-def test_a_norm_is_one_kernel_and_the_sum_before_it_another() -> None:
-    # the norm's module has weights, so that it is not fused with what the layer around it does
-    norm = [light(name, "h.0.norm") for name in ("square", "mean", "scale")]
-    weigh = light("weigh", "h.0.norm", parameter_bytes=50)
-    of = graph(
-        light("add", "h.0"),
-        *norm,
-        weigh,
-        wires="add>square square>mean mean>scale add>scale scale>weigh",
-    )
-    assert kernels(of) == ["add", "square mean scale weigh"]
+ONNX = [("conv", "Conv", 10**6, 100), ("relu", "Relu", 25, 0), ("add", "Add", 25, 0)]
 
 
-def test_an_activation_is_fused_with_the_product_of_elements_after_it() -> None:
-    ops = (
-        product("gate", "h.0.mlp.gate"),
-        light("silu", "h.0.mlp.act"),
-        product("up", "h.0.mlp.up"),
-        light("mul", "h.0.mlp"),
-        product("down", "h.0.mlp.down"),
-    )
-    assert kernels(graph(*ops, wires="gate>silu silu>mul up>mul mul>down")) == [
-        "gate",
-        "silu mul",
-        "up",
-        "down",
-    ]
+def op_of(name: str, kind: str, flops: int, weight: int) -> Op:
+    return Op(name=name, kind=kind, flops=flops, bytes_moved=200 + weight, parameter_bytes=weight)
 
 
-def test_attention_that_is_written_out_is_one_kernel() -> None:
-    ops = (
-        product("q", "h.0.attn.q"),
-        light("rotate", "h.0.attn"),
-        product("scores", "h.0.attn", weight=0),
-        light("mask", "h.0.attn"),
-        light("softmax", "h.0.attn", kind="_softmax"),
-        product("values", "h.0.attn", weight=0),
-        product("out", "h.0.attn.out"),
-    )
-    wires = "q>rotate rotate>scores scores>mask mask>softmax softmax>values values>out"
-    assert kernels(graph(*ops, wires=wires)) == ["q", "rotate", "scores mask softmax values", "out"]
+# before -> mm -> after, and before -> after: as one kernel they would wait for themselves
+AROUND = [light("before", "m"), product("mm", "m.mm"), light("after", "m")]
+# the norm's module has weights, so that it is not fused with what the layer around it does
+NORM = [light("add", "h.0"), *(light(x, "h.0.norm") for x in ("square", "mean", "scale"))]
+NORM.append(light("weigh", "h.0.norm", parameter_bytes=50))
+GATED = [product("gate", "mlp.gate"), light("silu", "mlp.act"), product("up", "mlp.up")]
+GATED += [light("mul", "mlp"), product("down", "mlp.down")]
+ATTENTION = [product("q", "attn.q"), light("rotate", "attn"), product("scores", "attn", weight=0)]
+ATTENTION += [light("mask", "attn"), light("softmax", "attn", kind="_softmax")]
+ATTENTION += [product("values", "attn", weight=0), product("out", "attn.out")]
+# decay reads the state and waits for key, which is no part of the step, nor is the gate
+STEP = [light("gate", "m"), light("decay", "m", state_bytes=100), product("mm", "m.mm")]
+STEP += [light(name, "m") for name in ("key", "add", "read")] + [light("copy", "m", kind="copy")]
 
 
-def test_nothing_is_fused_across_a_product_between_two_ops_of_a_module() -> None:
-    # before -> mm -> after, and before -> after: as one kernel it would wait for itself
-    ops = (light("before", "m"), product("mm", "m.mm"), light("after", "m"))
-    of = graph(*ops, wires="before>mm mm>after before>after")
-    assert kernels(of) == ["before", "mm", "after"]
-
-
-def test_a_step_of_a_recurrence_is_one_kernel_and_the_copy_to_its_state_another() -> None:
-    # decay reads the state and waits for key, which is no part of the step, nor is the gate
-    ops = (
-        light("gate", "m"),
-        light("decay", "m", state_bytes=100),
-        product("mm", "m.mm"),
-        light("key", "m"),
-        light("add", "m"),
-        light("read", "m"),
-        light("copy", "m", kind="copy"),
-    )
-    wires = "gate>decay decay>add mm>key key>add add>read add>copy"
-    assert kernels(graph(*ops, wires=wires)) == ["gate", "decay add read", "mm", "key", "copy"]
-
-
-def test_nothing_is_fused_across_layers() -> None:
-    of = graph(
-        light("last", "h.0"),
-        light("root", None),
-        light("first", "h.1"),
-        wires="last>root root>first last>first",
-    )
-    assert kernels(of) == ["last", "root", "first"]
+@pytest.mark.parametrize(
+    ("ops", "wires", "expected"),
+    [
+        (AROUND, "before>mm mm>after before>after", "before|mm|after"),
+        (NORM, "add>square square>mean mean>scale scale>weigh", "add|square mean scale weigh"),
+        (GATED, "gate>silu silu>mul up>mul mul>down", "gate|silu mul|up|down"),
+        (
+            ATTENTION,
+            "q>rotate rotate>scores scores>mask mask>softmax softmax>values values>out",
+            "q|rotate|scores mask softmax values|out",
+        ),
+        (
+            STEP,
+            "gate>decay decay>add mm>key key>add add>read add>copy",
+            "gate|decay add read|mm|key|copy",
+        ),
+        # an ONNX op with FLOP may be no product
+        ([op_of(*x) for x in ONNX], "conv>relu relu>add", "conv|relu add"),
+        # layers, and what belongs to none
+        (
+            [light("last", "h.0"), light("root"), light("first", "h.1")],
+            "last>root root>first last>first",
+            "last|root|first",
+        ),
+    ],
+    ids=["around a product", "norm", "gated", "attention", "recurrence", "onnx", "layers"],
+)
+def test_what_one_kernel_does(ops: list[Op], wires: str, expected: str) -> None:
+    assert kernels(graph(*ops, wires=wires)) == expected.split("|")
 
 
 @pytest.mark.parametrize(
@@ -138,31 +115,12 @@ def test_nothing_is_fused_across_layers() -> None:
         light("b", "m", backward=True),
         light("b", "m.experts"),
         light("b", "m", time_ns={"T4": 7}),
-        Op(name="b", module="m", time_ns={"T4": 7}),
     ],
-    ids=["group", "backward", "experts", "timed", "measured alone"],
+    ids=["group", "backward", "experts", "timed"],
 )
 def test_ops_that_belong_elsewhere_are_kernels_of_their_own(other: Op) -> None:
-    assert kernels(graph(light("a", "m"), other, light("c", "m"), wires="a>b b>c")) == [
-        "a",
-        "b",
-        "c",
-    ]
-
-
-def test_ops_of_one_group_are_fused_and_keep_it() -> None:
-    ops = [light(name, "m", colocation="mine") for name in "ab"]
-    found = costed(graph(*ops, wires="a>b"), T4)
-    assert [op.colocation for op in found.ops] == ["mine", "mine"]
-
-
-def test_an_onnx_op_with_flops_may_be_no_product() -> None:
-    ops = (
-        Op(name="conv", kind="Conv", flops=10**6, bytes_moved=300, parameter_bytes=100),
-        Op(name="relu", kind="Relu", flops=25, bytes_moved=200),
-        Op(name="add", kind="Add", flops=25, bytes_moved=300),
-    )
-    assert kernels(graph(*ops, wires="conv>relu relu>add")) == ["conv", "relu add"]
+    ops = light("a", "m"), other, light("c", "m")
+    assert kernels(graph(*ops, wires="a>b b>c")) == ["a", "b", "c"]
 
 
 def test_a_kernel_is_launched_once_and_moves_what_goes_in_and_out() -> None:
@@ -173,14 +131,15 @@ def test_a_kernel_is_launched_once_and_moves_what_goes_in_and_out() -> None:
     assert sum(op.time_ns["T4"] for op in found.ops) == kernel_ns(0, 200, catalogue()["T4"]) == 5001
     assert [op.time_ns["T4"] for op in found.ops] == [1667, 1667, 1667]  # in thirds of 5001
     assert len({op.colocation for op in found.ops}) == 1
-
-
-def test_a_tensor_that_another_kernel_reads_is_written() -> None:
+    grouped = [light(name, "m", colocation="mine") for name in "ab"]
+    of = costed(graph(*grouped, wires="a>b"), T4)
+    assert [op.colocation for op in of.ops] == ["mine", "mine"]
     # a -> b inside, and a -> mm outside: only the reading by b is saved, 400 - 100 bytes
-    ops = (light("a", "m"), light("b", "m"), product("mm", "m.mm"))
-    of = graph(*ops, wires="a>b a>mm")
-    times = [op.time_ns["T4"] for op in costed(of, T4).ops]
+    read = graph(light("a", "m"), light("b", "m"), product("mm", "m.mm"), wires="a>b a>mm")
+    times = [op.time_ns["T4"] for op in costed(read, T4).ops]
     assert sum(times[:2]) == kernel_ns(0, 300, catalogue()["T4"])
+    view = Op(name="a", flops=0, bytes_moved=0)  # takes no time
+    assert costed(graph(view, wires=""), T4).ops[0].time_ns == {"T4": 0}
 
 
 def test_a_host_wakes_its_threads_for_each_kernel() -> None:
@@ -190,14 +149,12 @@ def test_a_host_wakes_its_threads_for_each_kernel() -> None:
 
 def row_of_layers(count: int) -> Graph:
     """Layers of a decode step: ten sums, a product that reads 20 MB, nine sums."""
-    ops, wires = [], []
-    for layer in range(count):
-        names = [f"{layer}.{k}" for k in range(20)]
-        module = f"h.{layer}"
-        ops += [light(name, module) for name in names]
-        ops[-10] = Op(name=names[10], module=module, flops=4 * 10**7, bytes_moved=2 * 10**7)
-        wires += names
-    return graph(*ops, wires=" ".join(f"{a}>{b}" for a, b in pairwise(wires)))
+    names = [(f"{layer}.{k}", f"h.{layer}") for layer in range(count) for k in range(20)]
+    ops = [light(*name) for name in names]
+    for at in range(10, len(ops), 20):
+        name, module = names[at]
+        ops[at] = Op(name=name, module=module, flops=4 * 10**7, bytes_moved=2 * 10**7)
+    return graph(*ops, wires=" ".join(f"{a.name}>{b.name}" for a, b in pairwise(ops)))
 
 
 def taken(instance: Instance, layers: tuple[int, ...]) -> int:
@@ -222,121 +179,42 @@ def test_no_layer_that_fits_a_card_belongs_on_the_host() -> None:
     assert taken(eager, (1, 1, 1)) < taken(eager, (0, 0, 0))
 
 
-def test_a_host_kind_of_a_file_takes_the_overhead_of_hosts(tmp_path: Path) -> None:
-    # as if it had stated the 1000 ns that the page names, in calibrated costs and in rooflines
-    kinds = tmp_path / "kinds.yaml"
-    rates = "peak_flops_per_s: 4.3e12, bandwidth_bytes_per_s: 6.144e11, memory_bytes: 768e9"
-    for costs in ("calibrated", "roofline"):
-        found = []
-        for more in ("", ", launch_overhead_ns: 1000"):
-            kinds.write_text(f"cpu12: {{{rates}, is_cpu: true{more}}}\n")
-            of = Document(name="g", graph=with_costs(row_of_layers(2), costs))
-            instance = of.instance(load_cluster("RTX4090+cpu12, pcie5", kinds))
-            found.append(taken(instance, (1, 1)))
-        assert found[0] == found[1]
-
-
-def test_a_view_takes_no_time() -> None:
-    view = Op(name="a", flops=0, bytes_moved=0)
-    assert costed(graph(view, wires=""), T4).ops[0].time_ns == {"T4": 0}
-
-
-def test_costs_that_are_noted_as_rooflines_are_those() -> None:
-    of = with_costs(graph(light("a", "m"), light("b", "m"), wires="a>b"), "roofline")
-    assert costed(of, T4).ops == cost_graph(of, T4).ops
-
-
 def test_what_was_done_is_noted() -> None:
     of = costed(graph(light("a", "m"), light("b", "m"), wires="a>b"), T4)
     assert of.provenance.changes == ("times on T4 are calibrated estimates (kernels: 1)",)
-    assert of.provenance.parameters["costs"] == "calibrated"
-    assert of.provenance.parameters["costing.T4.compute_percent"] == 79
-    assert of.provenance.parameters["costing.T4.bandwidth_percent"] == 80
-
-
-def test_what_is_noted_of_a_host_is_a_host_s() -> None:
     host = Cluster(name="c", devices=(Device(name="h", kind="DDR4-2ch"),))
-    known = costed(graph(light("a"), wires=""), host).provenance.parameters
+    known = {**of.provenance.parameters, **costed(of, host).provenance.parameters}
+    assert known["costs"] == "calibrated"
+    assert (known["costing.T4.compute_percent"], known["costing.T4.bandwidth_percent"]) == (79, 80)
     assert known["costing.DDR4-2ch.bandwidth_percent"] == 70
     assert known["costing.DDR4-2ch.threads_ns"] == 30_000
 
 
-SMALL = {
-    "hidden_size": 64,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 128,
-    "vocab_size": 256,
-    "head_dim": 16,
-    "max_position_embeddings": 128,
-}
-EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+SMALL = fields("head_dim=16 max_position_embeddings=128")
 LINEAR = {
-    **EXPERTS,
+    **fields("num_experts=8 num_experts_per_tok=2 moe_intermediate_size=32"),
+    **fields("linear_key_head_dim=8 linear_value_head_dim=8 linear_num_key_heads=2"),
+    **fields("linear_num_value_heads=4 shared_expert_intermediate_size=32"),
     "layer_types": [*["linear_attention"] * 3, "full_attention"],
-    "shared_expert_intermediate_size": 32,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-}
-LATENT = {
-    "head_dim": 8,
-    "num_key_value_heads": 4,
-    "q_lora_rank": 32,
-    "kv_lora_rank": 16,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 16,
-    "first_k_dense_replace": 1,
-    "n_routed_experts": 8,
-    "num_experts_per_tok": 2,
-    "n_group": 1,
-    "topk_group": 1,
-    "moe_intermediate_size": 32,
 }
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(
-    ("kind", "more", "tools"),
-    [
-        # Nodes that llama.cpp's CUDA back end launches for one token, of src/models and
-        # llama-graph.cpp; a norm with its weight, a router's softmax with top-k (its pull request
-        # 16130) and the sum over experts (15631) are one each.
-        # qwen3: norm, q, k, v, two norms of heads, two rotations, two writes to the cache,
-        # attention, o, add, norm, gate, up, swiglu, down, add
-        ("qwen3", {}, 19),
-        # qwen3moe: in place of the last four but one: router, top-k, gate, up, swiglu, down of the
-        # experts, their weights, their sum
-        ("qwen3_moe", EXPERTS, 23),
-        # deepseek2: norm, q_a, norm, q_b, kv_a, norm, two rotations, absorbed q, two
-        # concatenations, a write to the cache, attention, v_b, o, add, norm; router, top-k, gate,
-        # up, swiglu, down, weights, sum; gate, up, swiglu, down of the shared expert; two adds
-        ("deepseek_v3", LATENT, 31),
-        # qwen3next, of delta-net-base.cpp, too: norm, qkv, z, beta and alpha; copy and sigmoid of
-        # beta; copy of alpha, bias, softplus with its product; the convolution's state: read,
-        # joined, written; convolution with silu; two norms of heads, two repeats; the recurrence's
-        # state read, its step, state written; norm, silu with its product, out, add, norm; router,
-        # top-k, gate, up, swiglu, down, weights, sum; gate, up, swiglu, down of the shared expert;
-        # its own gate, sigmoid, product; two adds
-        ("qwen3_next", LINEAR, 42),
-    ],
-)
-def test_a_decode_layer_has_about_as_many_kernels_as_a_tool_launches(
-    kind: str, more: dict[str, int], tools: int, tmp_path: Path
-) -> None:
+def test_a_decode_layer_has_about_as_many_kernels_as_a_tool_launches(tmp_path: Path) -> None:
+    # Nodes that llama.cpp's CUDA back end launches for one token, of src/models, llama-graph.cpp
+    # and delta-net-base.cpp; a norm with its weight, a router's softmax with top-k (its pull
+    # request 16130) and the sum over experts (15631) are one each. qwen3next: norm, qkv, z, beta
+    # and alpha; copy and sigmoid of beta; copy of alpha, bias, softplus with its product; the
+    # convolution's state: read, joined, written; convolution with silu; two norms of heads, two
+    # repeats; the recurrence's state read, its step, state written; norm, silu with its product,
+    # out, add, norm; router, top-k, gate, up, swiglu, down, weights, sum; gate, up, swiglu, down
+    # of the shared expert; its own gate, sigmoid, product; two adds
+    tools = 42
     from placegap.instances.torch_models.model import read_traced_model
 
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": kind, **SMALL, **more}))
+    name = config(tmp_path, "qwen3_next", "64 4 4 2 128 256", **SMALL, **LINEAR)
     options = TraceOptions(dtype="float16", decode=True, kv_tokens=64)
-    of = read_traced_model(f"hf:{path}", options).graph
-    layer = layer_of(of)
-    mine = {
-        number
-        for number, whole, op in zip(launch_of(of).tolist(), layer, of.ops, strict=True)
-        if whole == "model.layers.2" and op.bytes_moved
-    }
+    of = read_traced_model(name, options).graph
+    rows = zip(launch_of(of).tolist(), layer_of(of), of.ops, strict=True)
+    mine = {number for number, own, op in rows if own == "model.layers.2" and op.bytes_moved}
     assert 0.75 * tools <= len(mine) <= 1.25 * tools

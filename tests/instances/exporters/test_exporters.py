@@ -7,6 +7,7 @@ import json
 import re
 from collections import defaultdict
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ from placegap.instances import (
     example,
     load_cluster,
     load_corpus,
-    read_split,
+    load_split,
 )
 from placegap.instances.exporters.stages import layout
-from placegap.instances.exporters.table import EXPORTERS, export_plan
+from placegap.instances.exporters.table import export_plan
 from placegap.instances.problem import WITHOUT_OPS
 from placegap.instances.problem.modules import layer_of, with_granularity
 
@@ -59,47 +60,16 @@ def export(kind: str, instance: Instance, semantics: Semantics = CHAIN) -> str:
     return export_plan(kind, instance, llama_plan(instance), semantics)
 
 
-def parse_megatron(text: str) -> list[str]:
-    """The stages of a layout: ``(x)*n`` and ``x*n`` repeat, commas mean nothing, ``|`` splits."""
-    text = text.strip().replace(",", "")
-    text = re.sub(r"\(([^()]*)\)\*(\d+)", lambda found: found[1] * int(found[2]), text)
-    text = re.sub(r"(\w)\*(\d+)", lambda found: found[1] * int(found[2]), text)
-    assert set(text) <= set("EtmL|")
-    return text.split("|")
-
-
-def test_the_parser_of_layouts_reads_the_example_of_megatrons_page() -> None:
-    # 61 decoder layers and one MTP layer on 16 x 2 stages: 3, then 29 times 2, then m, then L
-    stages = parse_megatron("Et*3|(tt|)*29,m|L")
-    assert stages == ["Ettt", *["tt"] * 29, "m", "L"]
-
-
-def test_a_layout_has_the_layers_of_each_stage(llama: Instance) -> None:
+def test_every_format_has_the_layers_of_each_stage(llama: Instance) -> None:
     # 5 + 15 + 11 + 1 = 32 layers
-    expected = ["E" + "t" * 5, "t" * 15, "t" * 11, "tL"]
-    assert parse_megatron(export("megatron", llama)) == expected
-
-
-@pytest.mark.parametrize("counts", [[1], [0, 2, 0], [12, 1, 1, 7], [3, 0, 0, 1]])
-def test_a_layout_reads_back_as_the_counts_it_was_made_of(counts: list[int]) -> None:
-    stages = parse_megatron(layout(counts))
-    assert [stage.count("t") for stage in stages] == counts
-    assert (stages[0][0], stages[-1][-1]) == ("E", "L")
-
-
-def test_a_vllm_partition_has_one_number_per_stage_and_all_layers(llama: Instance) -> None:
-    name, _, value = export("vllm", llama).strip().partition("=")
-    assert (name, [int(n) for n in value.split(",")]) == ("VLLM_PP_LAYER_PARTITION", [5, 15, 11, 1])
-
-
-def test_torchtitan_parts_hold_every_module_once_by_torchtitans_names(llama: Instance) -> None:
+    assert export("megatron", llama) == "Et*5|t*15|t*11|tL\n"
+    assert layout([0, 2, 0]) == "E|t*2|L"
+    assert layout([12, 1, 1, 7]) == "Et*12|t|t|t*7,L"
+    assert export("vllm", llama).strip() == "VLLM_PP_LAYER_PARTITION=5,15,11,1"
     parts = json.loads(export("torchtitan", llama))
     assert parts[0] == ["tok_embeddings", *(f"layers.{k}" for k in range(5))]
     assert parts[3] == ["layers.31", "norm", "output"]
     assert [module for part in parts for module in part][1:-2] == [f"layers.{k}" for k in range(32)]
-
-
-def test_split_points_are_the_first_modules_of_all_stages_but_the_first(llama: Instance) -> None:
     spec = json.loads(export("pipelining", llama))["split_spec"]
     assert spec == {f"model.layers.{k}": "BEGINNING" for k in (5, 20, 31)}
 
@@ -128,13 +98,7 @@ def test_a_module_that_no_op_names_is_with_the_first_layer_beside_it(llama: Inst
     assert "model.layers.6.mlp.bias" not in found  # its layer covers it
 
 
-NAME_THE_NEAREST = ("llamacpp", "exllama", "ollama")  # tests/instances/exporters/test_home_tools.py
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [kind for kind, row in EXPORTERS.items() if row.whole_layers and kind not in NAME_THE_NEAREST],
-)
+@pytest.mark.parametrize("kind", ["device_map", "megatron", "pipelining"])
 def test_a_plan_that_divides_a_layer_is_refused(kind: str, llama: Instance) -> None:
     placement = list(llama_plan(llama).devices)
     inside = next(i for i, op in enumerate(llama.graph.ops) if op.module == "model.layers.7")
@@ -155,64 +119,51 @@ def test_an_embedding_in_a_later_stage_is_refused_where_the_format_has_it_in_the
     llama: Instance,
 ) -> None:
     layers = [numbered(layer) for layer in layer_of(llama.graph)]
-    head_apart = Plan.on(
-        0 if n < 16 else 2 if op.module == "lm_head" else 1
-        for n, op in zip(layers, llama.graph.ops, strict=True)
-    )
+    heads = [op.module == "lm_head" for op in llama.graph.ops]
+    head_apart = Plan.on((n >= 16) + head for n, head in zip(layers, heads, strict=True))
     with pytest.raises(InputError, match=r"'model\.norm' is in stage 1, but megatron has it"):
         export_plan("megatron", llama, head_apart, CHAIN)
 
 
 def test_a_split_file_reads_back_by_its_importer(tmp_path: Path) -> None:
-    ops = [op.model_copy(update={"name": str(i)}) for i, op in enumerate(example().graph.ops)]
-    names = {op.name: new.name for op, new in zip(example().graph.ops, ops, strict=True)}
-    edges = [
-        edge.model_copy(update={"producer": names[edge.producer], "consumer": names[edge.consumer]})
-        for edge in example().graph.edges
-    ]
-    graph = example().graph.model_copy(update={"ops": tuple(ops), "edges": tuple(edges)})
-    instance = example().model_copy(update={"graph": graph, "best_known": ()})
-    plan = Plan.on([0, 1, 0, 0])
+    numbers = {op.name: str(i) for i, op in enumerate(example().graph.ops)}  # its names are numbers
+    content = example().graph.model_dump_json()
+    for name, number in numbers.items():
+        content = content.replace(f'"{name}"', f'"{number}"')
+    changes = {"graph": Graph.model_validate_json(content), "best_known": ()}
+    instance, plan = example().model_copy(update=changes), Plan.on([0, 1, 0, 0])
     path = tmp_path / "split.json"
     path.write_text(export_plan("dnn-partitioning", instance, plan, MaxLoad()))
-    assert read_split(instance, path) == plan
+    assert load_split(instance, path) == plan
 
 
 def trace(semantics: Semantics, plan: Plan) -> dict[str, list[dict[str, Any]]]:
     """The events by their phase; all have what the format demands of their phase."""
     content = json.loads(export_plan("chrome-trace", example(), plan, semantics))
     found = defaultdict(list)
-    needed = {
-        "X": {"ts", "dur"},
-        "s": {"ts", "id"},
-        "f": {"ts", "id", "bp"},
-        "C": {"ts", "args"},
-        "M": {"args"},
-    }
+    needed = {"X": "ts dur", "s": "ts id", "f": "ts id bp", "C": "ts args", "M": "args"}
     for event in content["traceEvents"]:
-        assert {"ph", "name", "pid", "tid"} | needed[event["ph"]] <= set(event)
+        assert {"ph", "name", "pid", "tid", *needed[event["ph"]].split()} <= set(event)
         found[event["ph"]].append(event)
     return found
 
 
-def test_a_trace_of_a_makespan_has_all_ops_when_they_run() -> None:
+def test_a_trace_of_a_makespan_has_all_ops_when_they_run_and_arrows_to_what_reads() -> None:
     plan = Plan.on([0, 1, 0, 0])
     events, schedule = trace(Makespan(), plan), evaluate(example(), plan, Makespan()).schedule
     assert schedule is not None
     spans = [event for event in events["X"] if event["cat"] == "op"]
     assert [event["ts"] for event in spans] == [ns / 1000 for ns in schedule.start_ns]
     assert [event["pid"] for event in spans] == [0, 1, 0, 0]
-
-
-def test_arrows_of_a_trace_lead_from_a_transfer_to_the_op_that_reads_it() -> None:
+    table = export_plan("csv", example(), plan, Makespan())
+    starts = [int(row["start_ns"]) for row in csv.DictReader(StringIO(table))]
+    assert starts == schedule.start_ns.tolist()
     # two edges cross: op1 -> op2 and op2 -> op4
-    events = trace(Makespan(), Plan.on([0, 1, 0, 0]))
     tails, heads = ({event["id"]: event for event in events[ph]} for ph in "sf")
     assert len(tails) == 2
     assert tails.keys() == heads.keys()
-    starts = {(event["pid"], event["ts"]) for event in events["X"] if event["cat"] == "op"}
     for number, head in heads.items():
-        assert (head["pid"], head["ts"]) in starts
+        assert (head["pid"], head["ts"]) in {(event["pid"], event["ts"]) for event in spans}
         assert float(str(tails[number]["ts"])) <= float(str(head["ts"]))
 
 
@@ -231,32 +182,19 @@ def test_a_trace_of_an_iteration_has_each_microbatch_in_each_stage() -> None:
     assert len(events["s"]) == len(events["f"]) == 3
 
 
-def test_a_table_has_a_row_per_op_with_its_times() -> None:
-    text = export_plan("csv", example(), Plan.on([0, 1, 0, 0]), Makespan())
-    rows = list(csv.DictReader(StringIO(text)))
-    assert [row["device"] for row in rows] == ["gpu0", "gpu1", "gpu0", "gpu0"]
-    assert [int(row["end_ns"]) - int(row["start_ns"]) for row in rows] == [5, 20, 10, 8]
-
-
 def test_a_module_that_only_a_backward_op_names_is_in_the_stage_of_that_op() -> None:
     # a position table: its lookup is a part of the op that reads it, its gradient is an op
     names = [("a", "h.0", False), ("b", "h.1", False), ("b'", "h.1", True), ("a'", "wpe", True)]
-    ops = tuple(
-        Op(name=name, module=module, backward=back, time_ns={"gpu": 1})
-        for name, module, back in names
-    )
-    edges = tuple(
-        Edge(producer=a, consumer=b, bytes=1) for a, b in (("a", "b"), ("b", "b'"), ("b'", "a'"))
-    )
-    cluster = example().cluster
-    instance = Instance(name="net", graph=Graph(name="net", ops=ops, edges=edges), cluster=cluster)
+    ops = tuple(Op(name=x, module=m, backward=b, time_ns={"gpu": 1}) for x, m, b in names)
+    edges = tuple(Edge(producer=a[0], consumer=b[0], bytes=1) for a, b in pairwise(names))
+    graph = Graph(name="net", ops=ops, edges=edges)
+    instance = Instance(name="net", graph=graph, cluster=example().cluster)
     plan = Plan.on([0, 1, 1, 0])
     rules = PipelineIteration(microbatches=2)
     parts = json.loads(export_plan("torchtitan", instance, plan, rules))
     assert parts == [["h.0", "wpe"], ["h.1"]]
-    assert json.loads(export_plan("pipelining", instance, plan, rules)) == {
-        "split_spec": {"h.1": "BEGINNING"}
-    }
+    split = json.loads(export_plan("pipelining", instance, plan, rules))
+    assert split == {"split_spec": {"h.1": "BEGINNING"}}
     # its gradient comes after those of the layers: it is one of the embeddings before them
     assert export_plan("megatron", instance, plan, rules) == "Et|tL\n"
     assert export_plan("vllm", instance, plan, rules) == "VLLM_PP_LAYER_PARTITION=1,1\n"

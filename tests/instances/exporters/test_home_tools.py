@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
 
@@ -29,29 +29,19 @@ def model(*, gpus: int = 1, experts: bool = False) -> Instance:
     """An embedding, four layers and a head of 1 GiB each; with experts, of 2 GiB, half of them
     experts. A GPU takes 1 us for an op, and the host 3.
     """
-    names = ["embed"]
-    for n in range(4):
-        names += [f"layers.{n}.attn", *([f"layers.{n}.mlp.experts"] if experts else [])]
-    names.append("head")
-    ops = tuple(
-        Op(name=x, module=x, time_ns={"gpu": 1000, "cpu": 3000}, resident_bytes=GIB) for x in names
-    )
-    devices = (
-        *(Device(name=f"g{k}", kind="gpu", memory_bytes=6 * GIB) for k in range(gpus)),
-        Device(name="host", kind="cpu", memory_bytes=64 * GIB, is_host=True),
-    )
+    parts = ["attn", "mlp.experts"] if experts else ["attn"]
+    names = ["embed", *(f"layers.{n}.{part}" for n in range(4) for part in parts), "head"]
+    time_ns = {"gpu": 1000, "cpu": 3000}
+    ops = tuple(Op(name=x, module=x, time_ns=time_ns, resident_bytes=GIB) for x in names)
+    cards = (Device(name=f"g{k}", kind="gpu", memory_bytes=6 * GIB) for k in range(gpus))
+    devices = (*cards, Device(name="host", kind="cpu", memory_bytes=64 * GIB, is_host=True))
     links = tuple(
         Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a in devices
-        for b in devices
-        if a is not b
+        for a, b in permutations(devices, 2)
     )
     edges = tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names))
-    return Instance(
-        name="model",
-        graph=Graph(name="model", ops=ops, edges=edges),
-        cluster=Cluster(name="home", devices=devices, links=links),
-    )
+    cluster = Cluster(name="home", devices=devices, links=links)
+    return Instance(name="m", graph=Graph(name="m", ops=ops, edges=edges), cluster=cluster)
 
 
 def line(kind: str, instance: Instance, *home: int) -> str:
@@ -88,11 +78,9 @@ def test_another_order_is_refused_with_the_nearest_plan_and_its_price() -> None:
 
 def test_the_nearest_plan_has_more_layers_on_the_host_where_else_it_would_not_fit() -> None:
     net = model()
-    ops = tuple(
-        op.model_copy(update={"resident_bytes": 6 * GIB}) if op.name == "layers.2.attn" else op
-        for op in net.graph.ops
-    )
-    net = net.with_graph(net.graph.model_copy(update={"ops": ops}), "model")
+    ops = list(net.graph.ops)
+    ops[3] = ops[3].model_copy(update={"resident_bytes": 6 * GIB})
+    net = net.with_graph(net.graph.model_copy(update={"ops": tuple(ops)}), "model")
     # layers 0 and 3 on the GPU; 2 and 3 are 7 GiB, so that 3 alone is nearest: one op more on the
     # host, (1 + 5 * 3) / (2 + 4 * 3), and transfers take no time
     with pytest.raises(InputError, match=r"nearest is -ngl 1, which takes \+14.3 %"):
@@ -102,7 +90,6 @@ def test_the_nearest_plan_has_more_layers_on_the_host_where_else_it_would_not_fi
 def test_layers_may_be_divided_for_llama_cpp_alone_and_only_by_their_experts() -> None:
     moe = with_granularity(model(experts=True), "experts")
     check_formats(["llamacpp"], moe, Makespan())
-    with pytest.raises(InputError, match="may divide layer"):
-        check_formats(["ollama"], moe, Makespan())
-    with pytest.raises(InputError, match="may divide layer"):
-        check_formats(["ollama"], model(experts=True), Makespan())
+    for divided in (moe, model(experts=True)):
+        with pytest.raises(InputError, match="may divide layer"):
+            check_formats(["ollama"], divided, Makespan())

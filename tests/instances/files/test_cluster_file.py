@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -20,35 +21,12 @@ links:
   - {all_to_all: all, bandwidth_bytes_per_s: 1000, latency_ns: 5}
 """
 
-TABLE_III = {  # Moirai, Table III, Gbit/s times 100
-    "moirai-inter-server": {
-        "AB": 4426,
-        "AC": 3292,
-        "AD": 4428,
-        "BA": 4239,
-        "BC": 3532,
-        "BD": 4451,
-        "CA": 3320,
-        "CB": 3531,
-        "CD": 3295,
-        "DA": 4208,
-        "DB": 4322,
-        "DC": 3328,
-    },
-    "moirai-intra-server": {
-        "AB": 117004,
-        "AC": 62610,
-        "AD": 61056,
-        "BA": 114816,
-        "BC": 61898,
-        "BD": 58109,
-        "CA": 63043,
-        "CB": 60982,
-        "CD": 57196,
-        "DA": 62267,
-        "DB": 57508,
-        "DC": 58135,
-    },
+# Moirai, Table III, Gbit/s times 100, of AB, AC, AD, BA, BC, BD, CA, CB, CD, DA, DB and DC
+TABLE_III = {
+    "moirai-inter-server": "4426 3292 4428 4239 3532 4451 3320 3531 3295 4208 4322 3328",
+    "moirai-intra-server": (
+        "117004 62610 61056 114816 61898 58109 63043 60982 57196 62267 57508 58135"
+    ),
 }
 
 
@@ -76,33 +54,17 @@ def test_a_shipped_cluster_joins_every_pair_and_states_its_source(name: str) -> 
 @pytest.mark.parametrize("name", TABLE_III)
 def test_moirai_bandwidths_are_those_of_table_iii(name: str) -> None:
     # x / 100 Gbit/s = x * 1e7 / 8 bytes/s
-    expected = {pair: (x * 10**7 // 8, 0) for pair, x in TABLE_III[name].items()}
-    assert all(x * 10**7 % 8 == 0 for x in TABLE_III[name].values())
-    assert paths(load_cluster(name)) == expected
-
-
-def test_moirai_memories_are_those_of_table_iii() -> None:
-    giga = [[d.memory_bytes for d in load_cluster(name).devices] for name in TABLE_III]
-    assert giga == [[m * 10**9 for m in row] for row in ([11, 16, 8, 8], [32, 32, 16, 16])]
-
-
-@pytest.mark.parametrize(
-    ("name", "kinds"),
-    [
-        ("celeritas-4xV100-pcie", ["V100-32GB-PCIe"] * 4),
-        ("fd-dps-8xP100", ["P100-16GB-PCIe"] * 8),
-        ("8xH100-nvlink", ["H100-80GB"] * 8),
-        ("2x4-gpu-slow-link", ["V100-32GB-PCIe"] * 8),
-    ],
-)
-def test_a_cluster_has_the_devices_of_its_name(name: str, kinds: list[str]) -> None:
-    assert [device.kind for device in load_cluster(name).devices] == kinds
+    pairs = ["".join(pair) for pair in permutations("ABCD", 2)]
+    rates = [int(x) * 10**7 // 8 for x in TABLE_III[name].split()]
+    found = load_cluster(name)
+    assert paths(found) == {pair: (rate, 0) for pair, rate in zip(pairs, rates, strict=True)}
+    giga = [11, 16, 8, 8] if "inter" in name else [32, 32, 16, 16]
+    assert [device.memory_bytes for device in found.devices] == [m * 10**9 for m in giga]
 
 
 def test_pairs_across_two_hosts_go_along_the_slow_link() -> None:
     between = paths(load_cluster("2x4-gpu-slow-link"))
-    assert between["a1a2"] == (15_750_000_000, 10_000)
-    assert between["a0b0"] == (1_250_000_000, 50_000)
+    assert (between["a1a2"], between["a0b0"]) == ((15_750_000_000, 10_000), (1_250_000_000, 50_000))
     assert between["a3b0"] == (1_250_000_000, 60_000)  # PCIe to a0, then the slow link
     assert between["b2a3"] == (1_250_000_000, 70_000)  # b2 -> b0 -> a0 -> a3
 
@@ -116,13 +78,10 @@ devices:
   - {names: [x, y], kind: mine, memory_bytes: null}
 """
     devices = load_cluster(write(tmp_path, text)).devices
-    assert [(d.name, d.memory_bytes, d.is_host) for d in devices] == [
-        ("cpu", 5, True),
-        ("gpu0", 16 * 10**9, False),
-        ("gpu1", 16 * 10**9, False),
-        ("x", None, False),
-        ("y", None, False),
-    ]
+    assert [device.name for device in devices] == ["cpu", "gpu0", "gpu1", "x", "y"]
+    sizes = [5, 16 * 10**9, 16 * 10**9, None, None]
+    assert [device.memory_bytes for device in devices] == sizes
+    assert [device.is_host for device in devices] == [True, *[False] * 4]
 
 
 @pytest.mark.parametrize(
@@ -135,9 +94,8 @@ devices:
     ],
 )
 def test_a_link_entry_joins_what_it_names(tmp_path: Path, entry: str, expected: set[str]) -> None:
-    text = f"name: c\ndevices: [{{name: d, count: 3, kind: T4}}]\nlinks: [{{{entry}, " + (
-        "bandwidth_bytes_per_s: 7, latency_ns: 3}]\n"
-    )
+    link = f"{{{entry}, bandwidth_bytes_per_s: 7, latency_ns: 3}}"
+    text = f"name: c\ndevices: [{{name: d, count: 3, kind: T4}}]\nlinks: [{link}]\n"
     links = load_cluster(write(tmp_path, text)).links
     assert {link.source + link.target for link in links} == expected
     assert {(link.bandwidth_bytes_per_s, link.latency_ns) for link in links} == {(7, 3)}
@@ -149,10 +107,7 @@ def test_a_matrix_is_read_as_sender_then_receiver(tmp_path: Path) -> None:
     assert paths(load_cluster(write(tmp_path, text))) == {"d0d1": (7, 2), "d1d0": (9, 2)}
 
 
-def test_a_cluster_written_as_json_is_a_cluster_file(tmp_path: Path) -> None:
-    cluster = load_cluster(write(tmp_path, TWO))
-    path = write(tmp_path, json.dumps(cluster.model_dump(mode="json")), "c.json")
-    assert load_cluster(path) == cluster
+RATE = "bandwidth_bytes_per_s: 1"
 
 
 @pytest.mark.parametrize(
@@ -160,33 +115,17 @@ def test_a_cluster_written_as_json_is_a_cluster_file(tmp_path: Path) -> None:
     [
         ("count: 2", "cuont: 2", r"devices\[0\] 'd'\.cuont: unknown field"),
         ("kind: T4", "kind: T5", r"devices\[0\] 'd': kind 'T5' is not in the catalogue"),
-        ("kind: T4", "kind: 4", r"devices\[0\] 'd'\.kind: .*string \(got 4\)"),
-        ("count: 2", "count: 0", r"devices\[0\] 'd'\.count: .*\(got 0\)"),
         ("count: 2", "names: [a]", r"devices\[0\] 'd': give either name or names"),
-        ("name: d, count", "count", r"devices\[0\]: give either name or names"),
         ("T4}", "T4}\n  - {name: d1, kind: P4}", "'d1' appears twice"),
-        ("s: 1000", "s: 1e-9", r"links\[0\]\.bandwidth_bytes_per_s: .*\(got '1e-9'\)"),
-        ("s: 1000", "s: 0", r"links\[0\]\.bandwidth_bytes_per_s: .*greater than 0"),
-        ("s: 1000", "s: .inf", r"links\[0\]\.bandwidth_bytes_per_s: .*integer"),
-        ("s: 1000", "s: 12.5", r"links\[0\]\.bandwidth_bytes_per_s: .*integer"),
         ("bandwidth_bytes_per_s: 1000, ", "", r"links\[0\]: bandwidth_bytes_per_s is needed"),
         ("ns: 5", "ns: -5", r"links\[0\]\.latency_ns: .*\(got -5\)"),
         ("all_to_all: all, ", "", r"links\[0\]: give one of source"),
-        ("all_to_all: all", "all_to_all: all, between: [d0, d1]", r"links\[0\]: give one of"),
         ("all_to_all: all", "source: d0", r"links\[0\]: source and target go together"),
         ("all_to_all: all", "between: [d0, e]", r"links\[0\]: there is no device 'e'"),
         ("all_to_all: all", "between: [d0, d0]", r"links\[0\]: joins 'd0' with itself"),
-        (
-            "ns: 5}",
-            "ns: 5}\n  - {source: d0, target: d1, bandwidth_bytes_per_s: 1}",
-            r"links\[1\]: 'd0' -> 'd1' appears twice",
-        ),
-        ("name: two\n", "", "name: field is missing"),
-        ("name: two\n", "name: two\nname: three\n", "line 2, column 1: key 'name' appears twice"),
-        ("name: two\n", "name: two\nvlan: 3\n", "vlan: unknown field"),
-        (TWO, "", "is empty"),
+        ("5}", f"5}}\n  - {{source: d0, target: d1, {RATE}}}", r"links\[1\]: 'd0' -> 'd1' appears"),
         (TWO, "a: [1, 2", r"line 1, column 9: "),
-        (TWO, "[" * 5000, "nested too deeply"),
+        (TWO, "[" * 1000, "nested too deeply"),
     ],
 )
 def test_a_bad_cluster_file_is_a_one_line_error_that_names_file_and_place(
@@ -194,119 +133,66 @@ def test_a_bad_cluster_file_is_a_one_line_error_that_names_file_and_place(
 ) -> None:
     assert old in TWO
     path = write(tmp_path, TWO.replace(old, new))
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"^{path}: .*{message}.*\Z"):
         load_cluster(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_name_is_an_error_that_says_what_lists_the_clusters() -> None:
-    # there are too many of them for one line
-    with pytest.raises(InputError, match=r"no cluster 'mine'.*; 'placegap instances' lists them"):
-        load_cluster("mine")
 
 
 @pytest.mark.parametrize(
-    ("part", "name"),
+    ("part", "name", "kinds"),
     [
-        ("4xV100-pcie", "celeritas-4xV100-pcie"),
-        ("8xH100", "8xH100-nvlink"),
-        ("P100", "fd-dps-8xP100"),
+        ("4xV100-pcie", "celeritas-4xV100-pcie", ["V100-32GB-PCIe"] * 4),
+        ("8xH100", "8xH100-nvlink", ["H100-80GB"] * 8),
+        ("P100", "fd-dps-8xP100", ["P100-16GB-PCIe"] * 8),
     ],
 )
-def test_a_part_of_a_name_is_the_one_cluster_that_has_it(part: str, name: str) -> None:
-    assert load_cluster(part).name == name
+def test_a_part_of_a_name_is_the_one_cluster_that_has_it(
+    part: str, name: str, kinds: list[str]
+) -> None:
+    cluster = load_cluster(part)
+    assert (cluster.name, [device.kind for device in cluster.devices]) == (name, kinds)
 
 
-@pytest.mark.parametrize("part", ["100-nvlink", "8xH10", "4xV10", "16GB", "slow-lin", "xT4-pcie"])
+@pytest.mark.parametrize("part", ["100-nvlink", "8xH10", "16GB", "xT4-pcie"])
 def test_a_part_that_begins_or_ends_inside_a_word_is_no_name(part: str) -> None:
     with pytest.raises(InputError, match=f"there is no cluster '{part}'"):
         load_cluster(part)
-
-
-def test_a_part_of_several_names_offers_them() -> None:
     with pytest.raises(InputError, match="mean 'moirai-inter-server' or 'moirai-intra-server'"):
         load_cluster("moirai")
 
 
-def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
-        load_cluster(tmp_path / "none.yaml")
+TWO_YAML = TWO.replace("1000, latency_ns: 5", "RATE, latency_ns: 5e3")
+TWO_YAML = TWO_YAML.replace("T4", "T4, memory_bytes: 1.6e10")
 
 
-@pytest.mark.parametrize(
-    "rate",
-    [
-        "25e9",
-        "2.5e10",
-        "2.5e+10",
-        "25E9",
-        "25_000_000_000",
-        "25000000000.0",
-        '"25e9"',
-        '"25_000_000_000"',
-        "250_000_000e2",
-    ],
-)
-@pytest.mark.parametrize("suffix", [".yaml", ".json"])
-def test_an_integer_may_be_written_with_an_exponent(tmp_path: Path, rate: str, suffix: str) -> None:
-    if suffix == ".json":
-        number = rate if "_" not in rate or '"' in rate else f'"{rate}"'
-        path = write(tmp_path, TWO_JSON.replace("RATE", number), "c.json")
-    else:
-        link = f"bandwidth_bytes_per_s: {rate}, latency_ns: 5e3"
-        text = TWO.replace("bandwidth_bytes_per_s: 1000, latency_ns: 5", link)
-        path = write(tmp_path, text.replace("kind: T4", "kind: T4, memory_bytes: 1.6e10"))
-    cluster = load_cluster(path)
+@pytest.mark.parametrize("rate", ["25e9", "2.5E+10", "25_000_000_000", "25000000000.0", '"25e9"'])
+def test_an_integer_may_be_written_with_an_exponent(tmp_path: Path, rate: str) -> None:
+    cluster = load_cluster(write(tmp_path, TWO_YAML.replace("RATE", rate)))
     assert cluster.links[0].bandwidth_bytes_per_s == 25_000_000_000
     assert cluster.links[0].latency_ns == 5000
     assert cluster.devices[0].memory_bytes == 16_000_000_000
+    own = cluster.model_dump_json().replace("25000000000", rate.replace("_", "").strip('"'))
+    assert load_cluster(write(tmp_path, own, "c.json")) == cluster
 
 
-TWO_JSON = """{"name": "two", "devices": [{"name": "d", "count": 2, "kind": "T4",
-"memory_bytes": 1.6e10}], "links": [{"all_to_all": "all", "bandwidth_bytes_per_s": RATE,
-"latency_ns": 5e3}]}"""
+def test_no_digit_is_lost_of_a_large_integer(tmp_path: Path) -> None:
+    # 2**53 + 1, which no float is, and 2**62
+    for rate, read in (("9007199254740993e0", 2**53 + 1), ("4.611686018427387904e18", 2**62)):
+        cluster = load_cluster(write(tmp_path, TWO.replace("1000", rate)))
+        assert cluster.links[0].bandwidth_bytes_per_s == read
 
 
-@pytest.mark.parametrize(
-    ("rate", "read"),
-    [
-        ("9007199254740993e0", 2**53 + 1),  # which no float is
-        ("4611686018427387904", 2**62),
-        ("4.611686018427387904e18", 2**62),
-        ("4611686018427387905.0", None),  # too large
-        ("2.5e-1", None),
-        ("1e999", None),
-        ("1e", None),
-        ("fast", None),
-        ("2.5", None),
-        ("-1e9", None),
-        ("0e9", None),
-        ("yes", None),
-        ("1.5e400", None),
-        ("25e9.5", None),
-    ],
-)
-def test_what_is_no_integer_is_refused_and_no_digit_is_lost(
-    tmp_path: Path, rate: str, read: int | None
-) -> None:
-    path = write(tmp_path, TWO.replace("1000", rate))
-    if read is not None:
-        assert load_cluster(path).links[0].bandwidth_bytes_per_s == read
-        return
-    with pytest.raises(InputError, match="bandwidth_bytes_per_s") as caught:
-        load_cluster(path)
-    assert str(caught.value).startswith(str(path))
+@pytest.mark.parametrize("rate", ["4611686018427387905.0", "1e999", "fast", "2.5", "yes"])
+def test_what_is_no_integer_or_above_2_to_the_62_is_refused(tmp_path: Path, rate: str) -> None:
+    with pytest.raises(InputError, match=r"c.yaml: .*bandwidth_bytes_per_s"):
+        load_cluster(write(tmp_path, TWO.replace("1000", rate)))
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_clusters_of_the_page_are_read(tmp_path: Path, number: int) -> None:
+def test_the_clusters_of_the_page_are_read(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
     blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    cluster = load_cluster(write(tmp_path, blocks[number]))
-    names = [["big", "own", "cpu"], ["a0", "a1", "x", "y"]][number]
-    assert [device.name for device in cluster.devices] == names
-    assert specs_of(cluster).keys() == {device.kind for device in cluster.devices}
+    for block, names in zip(blocks, ("big own cpu", "a0 a1 x y"), strict=False):
+        cluster = load_cluster(write(tmp_path, block))
+        assert [device.name for device in cluster.devices] == names.split()
 
 
 def one(tmp_path: Path, entry: str, head: str = "") -> Cluster:
@@ -336,21 +222,6 @@ def test_rates_by_number_type_stand_before_those_of_the_kind(tmp_path: Path) -> 
     assert one(tmp_path, "{name: d, kind: T4}").kinds == {}
 
 
-def test_what_a_desktop_takes_is_no_memory_of_the_card(tmp_path: Path) -> None:
-    entry = "{name: a, kind: T4, reserved_bytes: 1.5e9};{name: b, kind: T4}"
-    cluster = one(tmp_path, entry)
-    assert [device.memory_bytes for device in cluster.devices] == [14_500_000_000, 16 * 10**9]
-    assert cluster.kinds == {}
-    measured = one(tmp_path, "{name: a, kind: own, memory_bytes: 9, reserved_bytes: 2}")
-    assert measured.devices[0].memory_bytes == 7
-
-
-def test_a_host_of_its_own_rates_is_a_cpu_that_dispatches_in_a_microsecond(tmp_path: Path) -> None:
-    cluster = one(tmp_path, f"{{name: h, is_host: true, memory_bytes: 64e9, {RATES}}}")
-    assert cluster.kinds["h"].launch_overhead_ns == 1_000
-    assert cluster.kinds["h"].is_cpu
-
-
 @pytest.mark.parametrize("word", ["is_host", "is_cpu"])
 def test_a_kind_may_be_one_of_hosts(tmp_path: Path, word: str) -> None:
     slow = f"slow: {{{RATES}, memory_bytes: 64e9, {word}: true}}\n"
@@ -362,6 +233,9 @@ def test_a_kind_may_be_one_of_hosts(tmp_path: Path, word: str) -> None:
         assert [device.is_host for device in cluster.devices] == [False, True]
         assert cluster.kinds["slow"].is_cpu
         assert cluster.kinds["slow"].launch_overhead_ns == 1_000
+    both = slow.replace(f"{word}: true", "is_host: true, is_cpu: false")
+    with pytest.raises(InputError, match=r"kinds.yaml: .*is_cpu and is_host say the same"):
+        load_cluster("T4+slow, pcie4", write(tmp_path, both, "kinds.yaml"))
     stated = write(tmp_path, slow.replace(word, f"launch_overhead_ns: 5000, {word}"), "kinds.yaml")
     assert load_cluster("T4+slow, pcie4", stated).kinds["slow"].launch_overhead_ns == 5_000
 
@@ -372,6 +246,10 @@ def test_a_device_is_a_host_as_its_kind_is_where_its_entry_does_not_say(tmp_path
     kinds = f"kinds:\n  own: {{{RATES}, memory_bytes: 8e9}}\n"
     host = one(tmp_path, "{name: a, kind: own, is_host: true}", kinds)  # the kind states no launch
     assert (host.devices[0].is_host, host.kinds["own"].launch_overhead_ns) == (True, 1_000)
+    unnamed = one(tmp_path, f"{{name: h, is_host: true, memory_bytes: 64e9, {RATES}}}").kinds["h"]
+    assert (unnamed.launch_overhead_ns, unnamed.is_cpu) == (1_000, True)
+    # a card of the catalogue that holds what hosts hold stays as fast
+    assert one(tmp_path, "{name: a, kind: T4, is_host: true}").kinds == {}
     # costed as one: 350 bytes at 0.7 of 5e11 bytes/s take 1 ns, and threads 30 us
     assert kernel_ns(0, 350, host.kinds["own"]) == 1_000 + 1 + 30_000
     stated = kinds.replace("memory", "launch_overhead_ns: 7000, memory")
@@ -379,34 +257,16 @@ def test_a_device_is_a_host_as_its_kind_is_where_its_entry_does_not_say(tmp_path
     assert kernel_ns(0, 350, host.kinds["own"]) == 7_000 + 1 + 30_000
 
 
-def test_a_card_of_the_catalogue_that_holds_what_hosts_hold_stays_as_fast(tmp_path: Path) -> None:
-    # is_host of a device is about max_load; the rates are those of the catalogue
-    assert one(tmp_path, "{name: a, kind: T4, is_host: true}").kinds == {}
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ("is_host: true, is_cpu: false", "is_cpu and is_host say the same; leave out is_cpu"),
-        ("is_hots: true", "unknown field 'is_hots'|is_hots"),
-        ("is_host: 5", "is_cpu"),
-    ],
-)
-def test_a_kind_that_says_wrongly_whether_it_is_a_host_is_one_line(
-    tmp_path: Path, fields: str, message: str
-) -> None:
-    kinds = write(tmp_path, f"slow: {{{RATES}, memory_bytes: 64e9, {fields}}}\n", "kinds.yaml")
-    with pytest.raises(InputError, match=message) as caught:
-        load_cluster("T4+slow, pcie4", kinds)
-    assert "kinds.yaml" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_kinds_of_a_file_stand_beside_the_catalogue(tmp_path: Path) -> None:
     kinds = f"kinds:\n  mine: {{{RATES}, memory_bytes: 8e9, reserved_bytes: 1e9}}\n"
     cluster = one(tmp_path, "{name: d, count: 2, kind: mine};{name: t, kind: T4}", kinds)
     assert [device.memory_bytes for device in cluster.devices] == [7 * 10**9] * 2 + [16 * 10**9]
     assert list(specs_of(cluster)) == ["T4", "mine"]
+    # what a desktop takes is no memory of the card
+    desktop = one(tmp_path, "{name: a, kind: T4, reserved_bytes: 1.5e9}")
+    assert (desktop.devices[0].memory_bytes, desktop.kinds) == (14_500_000_000, {})
+    measured = one(tmp_path, "{name: a, kind: own, memory_bytes: 9, reserved_bytes: 2}")
+    assert measured.devices[0].memory_bytes == 7
     path = write(tmp_path, f"mine: {{{RATES}, memory_bytes: 8e9}}\n", "kinds.yaml")
     assert load_cluster("2xMINE+T4, pcie3", path).devices[0].memory_bytes == 8 * 10**9
     own = json.dumps(cluster.model_dump(mode="json"))
@@ -416,31 +276,23 @@ def test_kinds_of_a_file_stand_beside_the_catalogue(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("{name: d}", r"'d': has no kind \(to use it all the same, state its peak_flops"),
         ("{name: d, memory_bytes: 5}", "'d': has no kind; state its peak_flops_per_s and band"),
         ("{name: d, kind: own, peak_flops_per_s: 1}", "state its bandwidth_bytes_per_s and mem"),
-        ("{name: d, kind: T4, peak_flops_per_s: {}}", r"peak_flops_per_s: must not be empty"),
-        (
-            "{name: d, kind: T4, peak_flops_per_s: {fp16: 5}}",
-            "no number type 'fp16'; choose from float64",
-        ),
+        ("{name: d, kind: T4, peak_flops_per_s: {fp16: 5}}", "no number type 'fp16'; choose from"),
         ("{name: d, kind: T4, peak_flops_per_s: {1: 5}}", "there is no number type 1; choose from"),
-        ("{name: d, kind: T4, peak_flops_per_s: fast}", r"peak_flops_per_s.*\(got 'fast'\)"),
         ("{name: d, kind: T4, reserved_bytes: 17e9}", "reserved_bytes, 17000000000, is more than"),
         ("{name: d, kind: T4, memory_bytes: null, reserved_bytes: 1}", "is a part of memory_bytes"),
         (
             "{name: a, kind: T4};{name: b, kind: T4, launch_overhead_ns: 0}",
-            r"devices\[1\] 'b': its kind 'T4' has other rates in devices\[0\]; give one of them",
+            r"'b': its kind 'T4' has other rates in devices\[0\]; give one of them",
         ),
     ],
 )
 def test_an_entry_that_states_too_little_or_too_much_is_one_line(
     tmp_path: Path, entry: str, message: str
 ) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"devices\[.*{message}.*\Z"):
         one(tmp_path, entry)
-    assert "devices[" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_times_of_another_card_of_that_name_are_refused(tmp_path: Path) -> None:

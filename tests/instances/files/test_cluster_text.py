@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import random
 import re
 from pathlib import Path
 
 import pytest
 
 from placegap.instances import Cluster, InputError, load_cluster
-from placegap.instances.costing.costing import catalogue, device_spec
+from placegap.instances.costing.costing import catalogue
 from placegap.instances.files.cluster_text import find_kind
-from placegap.instances.reading.errors import plain_name
 
 PCIE4 = 31_500_000_000  # 16 GT/s x 16 lanes x 128/130 / 8 bits, rounded as PCIe 3.0's 15.75 GB/s
 
@@ -24,25 +22,20 @@ def paths(cluster: Cluster) -> dict[tuple[str, str], tuple[int, int]]:
 def test_cards_of_two_kinds_on_one_bus() -> None:
     cluster = load_cluster("2xRTX3090+1xRTX3070, pcie4")
     assert cluster.name == "2xRTX3090+RTX3070, pcie4"
-    assert [(d.name, d.kind, d.memory_bytes) for d in cluster.devices] == [
-        ("RTX3090-0", "RTX3090", 24 * 10**9),
-        ("RTX3090-1", "RTX3090", 24 * 10**9),
-        ("RTX3070", "RTX3070", 8 * 10**9),
-    ]
+    assert [device.name for device in cluster.devices] == ["RTX3090-0", "RTX3090-1", "RTX3070"]
+    giga = [(device.kind, device.memory_bytes // 10**9) for device in cluster.devices]
+    assert giga == [("RTX3090", 24), ("RTX3090", 24), ("RTX3070", 8)]
     assert set(paths(cluster).values()) == {(PCIE4, 10_000)}
     assert len(paths(cluster)) == 3 * 2
-    assert load_cluster(cluster.name) == cluster.model_copy(
-        update={"provenance": load_cluster(cluster.name).provenance}
-    )
+    assert load_cluster(cluster.name).devices == cluster.devices
+    assert paths(load_cluster(cluster.name)) == paths(cluster)
 
 
-@pytest.mark.parametrize(
-    "text", ["2 x rtx-3090,PCIe 4", "2XRtx_3090, pcie-4x16", "1*3090+3090,pcie4"]
-)
-def test_case_dashes_and_spaces_do_not_count(text: str) -> None:
-    cluster = load_cluster(text)
-    assert [device.kind for device in cluster.devices] == ["RTX3090", "RTX3090"]
-    assert paths(cluster)["RTX3090-0", "RTX3090-1"] == (PCIE4, 10_000)
+def test_case_dashes_and_spaces_do_not_count() -> None:
+    for text in ("2 x rtx-3090,PCIe 4", "2XRtx_3090, pcie-4x16", "1*3090+3090,pcie4"):
+        cluster = load_cluster(text)
+        assert [device.kind for device in cluster.devices] == ["RTX3090", "RTX3090"]
+        assert paths(cluster)["RTX3090-0", "RTX3090-1"] == (PCIE4, 10_000)
 
 
 def test_a_host_is_a_cpu_with_a_memory_of_its_own() -> None:
@@ -51,7 +44,7 @@ def test_a_host_is_a_cpu_with_a_memory_of_its_own() -> None:
     assert (host.name, host.kind, host.is_host) == ("host", "DDR5-2ch", True)
     assert host.memory_bytes == 64 * 10**9
     assert server.is_host
-    assert server.memory_bytes == device_spec("Xeon-5220").memory_bytes
+    assert server.memory_bytes == catalogue()["Xeon-5220"].memory_bytes
 
 
 def test_nvlink_joins_the_cards_that_have_it_and_pcie_the_others() -> None:
@@ -77,11 +70,8 @@ def test_ethernet_joins_the_hosts_of_servers_that_have_some() -> None:
     between = paths(load_cluster("1x(2xT4+host)+1x1xRTX3090, pcie3, ethernet-10g"))
     assert between["s0.host", "s1.RTX3090"] == (1_250_000_000, 50_000)
     assert between["s0.T4-1", "s1.RTX3090"] == (1_250_000_000, 60_000)  # PCIe to the host first
-
-
-def test_two_machines_of_a_card_each_are_joined_by_a_network_alone() -> None:
-    cluster = load_cluster("RTX3090+T4, ethernet-1g")
-    assert paths(cluster)["RTX3090", "T4"] == (125_000_000, 50_000)
+    # two machines of a card each
+    assert paths(load_cluster("RTX3090+T4, ethernet-1g"))["RTX3090", "T4"] == (125_000_000, 50_000)
 
 
 def test_every_line_of_the_page_is_a_cluster() -> None:
@@ -95,77 +85,45 @@ def test_every_line_of_the_page_is_a_cluster() -> None:
     ("text", "message"),
     [
         ("2xRTX3091, pcie4", "no device kind 'RTX3091'; did you mean 'RTX3090'"),
-        ("2xV100, pcie3", "no device kind 'V100'; did you mean 'V100-16GB', 'V100-32GB' or"),
         ("2xT4, pcie9", "no kind of link 'pcie9'; did you mean 'pcie3'"),
-        ("2xT4, pcie3, pcie4", "pcie3 and pcie4 are two of a kind"),
         ("3xT4", "what joins its devices"),
         ("2x2xT4, pcie3", "what joins the servers.*ethernet-1g"),
-        ("2x2xT4, infiniband", "what joins the devices of a server"),
         ("2xT4, pcie3, infiniband", "infiniband joins servers, and it names none"),
         ("2xT4+RTX3090, nvlink", "T4 has no NVLink: add pcie3"),
         ("2xT4+2x2xT4, pcie3, infiniband", "2xT4 stands beside servers; write 1x"),
-        ("0xT4, pcie3", "0 devices are none"),
-        ("2xT4++host, pcie3", "a part of it is empty"),
         ("2x(T4+(host)), pcie3", "is not a number of devices and their kind"),
         ("2xT4:big, pcie3", "'big' is no size of a memory"),
-        ("2xT4:0.5TX, pcie3", "is no size of a memory"),
-        ("2x, pcie3", "there is no device kind '2x'"),
-        ("RTX3091+T4, pcie3", "no device kind 'RTX3091'; did you mean 'RTX3090'"),
         ("99999x9xT4, pcie3, infiniband", "899991 devices, above the limit of 100000"),
     ],
 )
 def test_a_text_that_is_no_cluster_is_one_line_with_the_mend(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"{re.escape(repr(text))}.*{message}.*\Z"):
         load_cluster(text)
-    assert repr(text) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("text", "alike"),
-    [  # cards of other memory and speed than those that the catalogue has
-        ("8xH20", "H200"),
-        ("RTX4060, pcie4", "RTX4060Ti-16GB"),
-        ("RTX5070, pcie4", "RTX5070Ti"),
-        ("RX7900XT", "RX7900XTX"),
-        ("RTX2080", "RTX2080Ti"),
-        ("RTX4070Ti", "RTX4070TiSuper"),
-        ("2xRTX6000, pcie4", "RTX6000Ada"),
-        ("Ada", "RTX6000Ada"),
-        ("2xMI300, pcie5", "MI300X"),
-        ("DGX", "DGX-Spark"),
-        ("64GB", "Jetson-AGX-Orin-64GB"),
-    ],
+    # cards of other memory and speed than those that the catalogue has
+    [("8xH20", "H200"), ("2xRTX6000, pcie4", "RTX6000Ada"), ("DGX", "DGX-Spark")],
 )
 def test_the_name_of_another_card_is_refused_with_the_kinds_alike(text: str, alike: str) -> None:
-    with pytest.raises(InputError, match="--devices FILE states other kinds") as caught:
+    with pytest.raises(InputError, match=rf"{alike}.*--devices FILE states other kinds"):
         load_cluster(text)
-    assert alike in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", catalogue())
-def test_a_name_that_ends_inside_a_word_of_a_kind_is_no_name_of_it(kind: str) -> None:
-    own = {plain_name(each) for each in catalogue()}
-    boards = r"-(\d+GB|PCIe|GCD)"  # what may be left out, from the end on
-    ends = {at for at in range(len(kind)) if re.fullmatch(f"({boards})+", kind[at:])}
-    for at in range(1, len(kind)):
-        begin, end = kind[:at], kind[at:]
-        if begin.endswith("-"):
-            continue
-        if plain_name(begin) not in own and at not in ends:
-            with pytest.raises(ValueError, match="there is no device kind"):
-                find_kind(begin, catalogue())
-        if plain_name(end) not in own and not re.fullmatch("RTX|RX", begin):
-            with pytest.raises(ValueError, match="there is no device kind"):
-                find_kind(end, catalogue())
-        if at in ends:  # H100-80GB or H100-80GB-PCIe, and which of V100-16GB and V100-32GB?
-            shorter = [each for each in catalogue() if re.fullmatch(f"{begin}({boards})*", each)]
-            if all(each.startswith(shorter[0]) for each in shorter):
-                assert find_kind(begin, catalogue()) == shorter[0]
+@pytest.mark.parametrize("name", ["H10", "100-80GB", "RTX309", "TX3090", "4070TiSupe", "80GB-PCIe"])
+def test_a_name_that_ends_inside_a_word_of_a_kind_is_no_name_of_it(name: str) -> None:
+    with pytest.raises(ValueError, match="there is no device kind"):
+        find_kind(name, catalogue())
+    assert find_kind("3090", catalogue()) == "RTX3090"
+    # H100-80GB or H100-80GB-PCIe; of V100-16GB and V100-32GB neither
+    assert find_kind("H100", catalogue()) == "H100-80GB"
+    with pytest.raises(ValueError, match="there is no device kind 'V100'"):
+        find_kind("V100", catalogue())
 
 
 def test_the_name_of_a_kind_is_one_device_and_part_of_no_cluster_s_name(tmp_path: Path) -> None:
-    for kind in catalogue():  # 2xT4-pcie and 4xRTX2080Ti-pcie ship
+    for kind in ("T4", "RTX2080Ti"):  # 2xT4-pcie and 4xRTX2080Ti-pcie ship
         assert [device.kind for device in load_cluster(kind).devices] == [kind]
     path = tmp_path / "kinds.yaml"
     path.write_text("P100: {peak_flops_per_s: 1e13, bandwidth_bytes_per_s: 7e11, memory_bytes: 9}")
@@ -178,33 +136,3 @@ def test_servers_of_cards_with_nvlink_need_no_kinds_of_links() -> None:
     assert load_cluster("1x8xH100").links == load_cluster("1x8xH100, nvlink").links
     with pytest.raises(InputError, match="what joins the devices of a server"):
         load_cluster("2x8xT4")
-
-
-@pytest.mark.deep
-def test_whatever_a_line_says_is_a_cluster_or_one_line(tmp_path: Path) -> None:
-    chance = random.Random(37)
-    words = ["2", "x", "X", "*", "+", ",", " ", ":", "(", ")", "RTX3090", "t4", "host", "H100"]
-    words += ["64GB", "0.5TiB", "pcie4", "pcie4x8", "nvlink", "ethernet-10g", "infiniband", "-", ""]
-    words += ["99999999999", "0", "gb", "M2-Ultra", "3090", "\u00d7", "\u0661", "\n", "/", "."]
-    kinds, links = ["RTX3090", "T4", "host", "host:64GB", "M1", "P4:4GB"], words[16:21]
-    read, refused = 0, list[str]()
-    for number in range(2000):
-        parts = [f"{chance.choice(['', '2x', '2x2x', '3 x '])}{chance.choice(kinds)}"]
-        parts += chance.choices(kinds, k=chance.randrange(3))
-        text = "+".join(parts) + "".join(
-            f", {each}" for each in chance.sample(links, chance.randrange(1, 3))
-        )
-        if number % 2:
-            text = "".join(chance.choices(words, k=chance.randrange(1, 9)))
-        for _ in range(chance.randrange(3)):  # a word more, or a letter less
-            at = chance.randrange(len(text) + 1)
-            text = text[:at] + chance.choice(words) + text[at + chance.randrange(2) :]
-        try:
-            cluster = load_cluster(text)
-        except InputError as error:
-            refused.append(str(error))
-        else:
-            read += 1
-            assert cluster.devices
-    assert 50 < read < 1950
-    assert not any("\n" in line for line in refused)

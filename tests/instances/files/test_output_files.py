@@ -39,17 +39,12 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_on_a_full_disk_the_old_file_stays_whole(here: Path) -> None:
+def test_on_a_full_disk_the_old_file_stays_whole_and_there_is_no_new_one(here: Path) -> None:
     Path("plan.json").write_text("old")
-    with full_disk(100), pytest.raises(OutputError, match=r"plan\.json: cannot be written: File"):
-        write_bytes(b"x" * 1000, "plan.json")
+    for name in ("plan.json", "new.json"):
+        with full_disk(100), pytest.raises(OutputError, match=f"{name}: cannot be written: File"):
+            write_bytes(b"x" * 1000, name)
     assert (Path("plan.json").read_text(), names(here)) == ("old", ["plan.json"])
-
-
-def test_on_a_full_disk_there_is_no_new_file(here: Path) -> None:
-    with full_disk(100), pytest.raises(OutputError):
-        write_text("x" * 1000, "plan.json")
-    assert names(here) == []
 
 
 def test_a_file_takes_its_place_at_once_and_can_grow_there(here: Path) -> None:
@@ -63,44 +58,35 @@ def test_a_file_takes_its_place_at_once_and_can_grow_there(here: Path) -> None:
         with full_disk(5), pytest.raises(OutputError):  # room for one byte more
             file.write(b"33\n")
     assert Path("run.jsonl").read_text() == "1\n2\n"  # no half line
-
-
-def test_an_interrupt_before_it_has_its_place_leaves_the_old_file(here: Path) -> None:
-    Path("plan.json").write_text("old")
-    with suppress(KeyboardInterrupt), OutputFile("plan.json") as file:
+    # an interrupt before it has its place leaves the old file
+    with suppress(KeyboardInterrupt), OutputFile("run.jsonl") as file:
         file.write(b"new")
         raise KeyboardInterrupt
-    assert (Path("plan.json").read_text(), names(here)) == ("old", ["plan.json"])
+    assert (Path("run.jsonl").read_text(), names(here)) == ("1\n2\n", ["run.jsonl"])
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_link_stays_a_link_and_its_target_is_written(here: Path, there: bool) -> None:
+def test_a_link_stays_a_link_and_its_target_is_written(here: Path) -> None:
     Path("far").mkdir()
-    if there:
-        Path("far/plan.json").write_text("old")
     Path("plan.json").symlink_to("far/plan.json")
-    reserve_outputs(Path("plan.json"))
-    write_text("new", "plan.json")
-    assert Path("plan.json").is_symlink()
-    assert (Path("far/plan.json").read_text(), names(here / "far")) == ("new", ["plan.json"])
+    for content in ("first", "second"):  # the target is not there, and then it is
+        reserve_outputs(Path("plan.json"))
+        write_text(content, "plan.json")
+        assert Path("plan.json").is_symlink()
+        assert (Path("far/plan.json").read_text(), names(here / "far")) == (content, ["plan.json"])
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
-def test_the_permissions_of_a_file_stay(mode: int) -> None:
-    Path("plan.json").write_text("old")
-    Path("plan.json").chmod(mode)
-    reserve_outputs(Path("plan.json"))
-    write_text("new", "plan.json")
-    assert stat.S_IMODE(Path("plan.json").stat().st_mode) == mode
-
-
-def test_a_new_file_has_the_usual_permissions() -> None:
+def test_the_permissions_of_a_file_stay_and_a_new_one_has_the_usual() -> None:
+    Path("old.json").write_text("old")
+    Path("old.json").chmod(0o604)
     before = os.umask(0o027)
     try:
-        write_text("new", "plan.json")
+        for name in ("old.json", "new.json"):
+            reserve_outputs(Path(name))
+            write_text("new", name)
     finally:
         os.umask(before)
-    assert stat.S_IMODE(Path("plan.json").stat().st_mode) == 0o640  # 666 without 027
+    modes = [stat.S_IMODE(Path(name).stat().st_mode) for name in ("old.json", "new.json")]
+    assert modes == [0o604, 0o640]  # 666 without 027
 
 
 def test_temporary_files_are_there_from_the_start_to_the_end(here: Path) -> None:
@@ -121,11 +107,8 @@ def test_what_cannot_be_written_is_refused_at_once(
     Path("loop").symlink_to("loop")
     for name, words in (
         ("folder", "folder: is a folder; name a file in it"),
-        (".", "is a folder"),
         ("none/a.json", "none/a.json: cannot be written: its folder does not exist"),
-        ("file/a.json", "file/a.json: cannot be written: Not a directory"),
         ("loop", "loop: cannot be written: Too many levels of symbolic links"),
-        ("x" * 300, "cannot be written: File name too long"),
         ("/proc/a.json", "/proc/a.json: cannot be written"),
     ):
         with pytest.raises(InputError, match=words) as error:
@@ -139,13 +122,6 @@ def test_what_cannot_be_written_is_refused_at_once(
     assert Path("file").read_text() == "old"
 
 
-def test_two_outputs_of_one_file_are_refused() -> None:
-    Path("b.json").symlink_to("a.json")
-    for other in ("a.json", "./a.json", "b.json"):
-        with pytest.raises(InputError, match=r"two outputs have this name; choose another"):
-            reserve_outputs(Path("a.json"), Path(other))
-
-
 def test_an_output_that_is_an_input_is_refused_by_whatever_name(here: Path) -> None:
     Path("m.json").write_text("model")
     Path("link.json").symlink_to("m.json")
@@ -155,6 +131,9 @@ def test_an_output_that_is_an_input_is_refused_by_whatever_name(here: Path) -> N
             with pytest.raises(InputError, match=f"is read as '{given}'; choose another output"):
                 reserve_outputs(Path(name), inputs=["2xT4, pcie3", "\0", "z" * 300, given])
     assert Path("m.json").read_text() == "model"
+    for other in ("./m.json", "link.json"):
+        with pytest.raises(InputError, match=r"two outputs have this name; choose another"):
+            reserve_outputs(Path("m.json"), Path(other))
     reserve_outputs(Path("n.json"), inputs=["m.json", "n.json"])  # none of that name is read
 
 
@@ -169,7 +148,6 @@ def test_devices_and_pipes_are_written_to_as_they_are() -> None:
     write_bytes(b"plan", "/dev/null")
     assert read == [b"plan"]
     assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
 STDOUT = """
@@ -183,7 +161,7 @@ print(release_outputs(), Path("/dev/stdout").is_symlink())
 """
 
 
-@pytest.mark.parametrize("redirection", ["> out.txt", ">> out.txt", "| cat > out.txt"])
+@pytest.mark.parametrize("redirection", ["> out.txt", "| cat > out.txt"])
 def test_stdout_keeps_what_is_printed_before_and_after(redirection: str) -> None:
     # opened anew, the file would be cut off; replaced, what is printed later would be lost
     Path("program.py").write_text(STDOUT)

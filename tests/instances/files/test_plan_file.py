@@ -29,38 +29,26 @@ from placegap.instances.problem import Instance, Transfer
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.referee.channels import plan_from_times
 
-CHANNELS = ("free", "link", "port", "half_duplex")
-
 
 def ordered_plan(instance: Instance, semantics: Semantics, devices: list[int]) -> Plan:
     """The plan with all orders that the simulation of a placement chooses."""
     schedule = simulate(instance, Plan.on(devices), semantics)
     table = schedule.transfers
-    rows = zip(
-        *(x.tolist() for x in (table.item, table.destination, table.start_ns, table.end_ns)),
-        strict=True,
-    )
-    return plan_from_times(
-        instance,
-        semantics,
-        devices,
-        list(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)),
-        [(Transfer(item, to), start, end) for item, to, start, end in rows],
-    )
+    columns = (table.item, table.destination, table.start_ns, table.end_ns)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    spans = zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)
+    moves = [(Transfer(item, to), start, end) for item, to, start, end in rows]
+    return plan_from_times(instance, semantics, devices, list(spans), moves)
 
 
-@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize("channels", ["free", "link", "port", "half_duplex"])
 @pytest.mark.parametrize("transfers", ["per_edge", "per_tensor"])
 def test_the_round_trip_is_exact(tmp_path: Path, channels: Any, transfers: Any) -> None:
     semantics = Makespan(channels=channels, transfers=transfers)
     ordered = 0
-    for seed in range(10):
+    for seed in range(3):
         instance = tiny_instance(seed, num_ops=7, num_devices=3)
-        times = instance.arrays.time_ns
-        devices = [
-            (seed + i) % 3 if times[i, (seed + i) % 3] >= 0 else int(times[i].argmax())
-            for i in range(7)
-        ]
+        devices = [int(times.argmax()) for times in instance.arrays.time_ns]
         plan = ordered_plan(instance, semantics, devices)
         ordered += plan.channel_order is not None
         save_plan(instance, plan, semantics, tmp_path / "p.json", method="by hand")
@@ -80,61 +68,51 @@ def test_a_placement_alone_and_partial_orders_come_back_as_they_were(tmp_path: P
 
 
 def test_the_file_names_ops_devices_and_channels(tmp_path: Path) -> None:
-    semantics = Makespan(channels="port")
-    save_plan(
-        example(), ordered_plan(example(), semantics, [0, 1, 0, 0]), semantics, tmp_path / "p.json"
-    )
-    raw = read_json(tmp_path / "p.json")
+    semantics, path = Makespan(channels="port"), tmp_path / "p.json"
+    save_plan(example(), ordered_plan(example(), semantics, [0, 1, 0, 0]), semantics, path)
+    raw = read_json(path)
     assert is_plan(raw)
     assert raw["placement"] == {"op1": "gpu0", "op2": "gpu1", "op3": "gpu0", "op4": "gpu0"}
-    assert raw["channel_order"]["out of gpu0"] == [
-        {"producer": "op1", "consumer": "op2", "to": "gpu1"}
-    ]
+    sent = {"producer": "op1", "consumer": "op2", "to": "gpu1"}
+    assert raw["channel_order"]["out of gpu0"] == [sent]
 
 
-def test_stages_are_written_by_op_name_and_come_back(tmp_path: Path) -> None:
-    semantics = PipelineIteration(microbatches=4)
-    plan = Plan(((0,), (0,), (1,), (1,)), stage=(0, 0, 1, 1))
+@pytest.mark.parametrize(
+    ("field", "semantics", "plan"),
+    [
+        (
+            "stage",
+            PipelineIteration(microbatches=4),
+            Plan(((0,), (0,), (1,), (1,)), stage=(0, 0, 1, 1)),
+        ),
+        ("call", LatencySubgraphs(subgraphs=2), Plan(((0,), (1,), (0,), (0,)), call=(0, 1, 1, 1))),
+        ("call", LatencySubgraphs(subgraphs=2), Plan.on([0, 1, 0, 0])),
+    ],
+)
+def test_stages_and_calls_are_written_by_op_name_and_come_back(
+    tmp_path: Path, field: str, semantics: Semantics, plan: Plan
+) -> None:
     save_plan(example(), plan, semantics, tmp_path / "p.json")
-    assert read_json(tmp_path / "p.json")["stage"] == {"op1": 0, "op2": 0, "op3": 1, "op4": 1}
+    raw, stated = read_json(tmp_path / "p.json"), getattr(plan, field)
+    named = None if stated is None else {f"op{i + 1}": n for i, n in enumerate(stated)}
+    assert raw.get(field) == named
     assert load_plan(example(), tmp_path / "p.json") == (plan, semantics)
 
 
-def test_calls_are_written_by_op_name_and_come_back(tmp_path: Path) -> None:
-    semantics = LatencySubgraphs(subgraphs=2)
-    plan = Plan(((0,), (1,), (0,), (0,)), call=(0, 1, 1, 1))
-    save_plan(example(), plan, semantics, tmp_path / "p.json")
-    raw = read_json(tmp_path / "p.json")
-    assert raw["call"] == {"op1": 0, "op2": 1, "op3": 1, "op4": 1}
-    assert load_plan(example(), tmp_path / "p.json") == (plan, semantics)
-    save_plan(example(), Plan.on([0, 1, 0, 0]), semantics, tmp_path / "q.json")
-    assert "call" not in read_json(tmp_path / "q.json")
-    assert load_plan(example(), tmp_path / "q.json")[0].call is None
+BACK = [{"producer": "op2", "consumer": "op1", "to": "gpu1"}]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"call": {"op1": 0}}, "call: op 'op2' has none"),
-        ({"call": {"op9": 0}}, "there is no op 'op9'"),
-        ({"call": dict.fromkeys(["op1", "op2", "op3", "op4"], -1)}, "call.op1"),
         ({"format": "placegap"}, "is not a plan"),
-        ({"version": 2}, "version: must be 1"),
         ({"placement": {"op1": "gpu0"}}, "placement: op 'op2' is not placed"),
-        ({"placement": {"op9": "gpu0"}}, "there is no op 'op9'"),
         ({"placement": dict.fromkeys(["op1", "op2", "op3", "op4"], "gpu7")}, "no device 'gpu7'"),
         ({"device_order": {"gpu0": ["op1", "op7"]}}, "no op 'op7'"),
         ({"channel_order": {"into gpu9": []}}, "no channel 'into gpu9'"),
-        (
-            {
-                "channel_order": {
-                    "into gpu1": [{"producer": "op2", "consumer": "op1", "to": "gpu1"}]
-                }
-            },
-            "no transfer",
-        ),
+        ({"channel_order": {"into gpu1": BACK}}, "no transfer"),
         ({"speed": 3}, "speed: unknown field"),
-        ({"semantics": {"objective": "max"}}, "semantics.objective"),
     ],
 )
 def test_a_plan_that_does_not_fit_the_instance_is_an_error(
@@ -143,10 +121,8 @@ def test_a_plan_that_does_not_fit_the_instance_is_an_error(
     path = tmp_path / "p.json"
     save_plan(example(), Plan.on([0, 1, 0, 0]), Makespan(), path)
     write_json({**read_json(path), **change}, path)
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"^{path}: .*{message}.*\Z"):
         load_plan(example(), path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_batch_that_takes_longer_than_64_bits_hold_is_kept_exactly(tmp_path: Path) -> None:

@@ -1,19 +1,23 @@
-"""Measured times: what files say, what takes their place in a graph, and what is told about it."""
+"""Measured times: what tables and traces say, what takes their place in a graph, and notes."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from placegap.instances import Cluster, Device, Graph, InputError, Op
-from placegap.instances.importers.measured_times import read_times, with_times
+from placegap.instances.importers.measured_times import load_times, trace_times, with_times
 
 HEAD = "name,device_kind,time_ns\n"
 
 
-def written(folder: Path, text: str) -> Path:
-    path = folder / "times.csv"
+def written(folder: Path, text: str, name: str = "times.csv") -> Path:
+    path = folder / name
     path.write_text(text)
     return path
 
@@ -26,29 +30,24 @@ def cluster(*kinds: str) -> Cluster:
 GRAPH = Graph(name="net", ops=(Op(name="a", time_ns={"T4": 9}), Op(name="b", flops=10**9)))
 
 
-def test_columns_may_come_in_any_order_and_times_in_other_units(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, "time_us, name,device_kind\n\n1.5,a,T4\n"))
-    assert dict(times.samples_ns) == {("a", "T4"): [1500.0]}
-
-
 def test_an_op_that_is_measured_several_times_gets_the_median(tmp_path: Path) -> None:
-    rows = "".join(f"a,T4,{time}\n" for time in (900, 20, 22, 21, 24))
-    measured = with_times(GRAPH, read_times(written(tmp_path, HEAD + rows)), cluster("T4"))
+    rows = "".join(f"a,T4,{time}\n" for time in (0.9, 0.02, 0.022, 0.021, 0.024))
+    head = HEAD.replace("time_ns", "time_us")
+    measured = with_times(GRAPH, load_times(written(tmp_path, head + rows)), cluster("T4"))
     assert measured.graph.ops[0].time_ns == {"T4": 22}
-
-
-def test_a_median_between_two_times_is_rounded_half_to_even(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, HEAD + "a,T4,2\na,T4,3\n"))  # 2.5
+    times = load_times(written(tmp_path, HEAD + "a,T4,2\na,T4,3\n"))  # 2.5, half to even
     assert with_times(GRAPH, times, cluster("T4")).graph.ops[0].time_ns == {"T4": 2}
 
 
 def test_measured_times_stand_in_place_of_stated_and_of_modelled_ones(tmp_path: Path) -> None:
     from placegap.instances.files.document import Document
 
-    times = read_times(written(tmp_path, HEAD + "a,T4,5\na,P4,6\nb,P4,7\n"))
+    times = load_times(written(tmp_path, HEAD + "a,T4,5\na,P4,6\nb,P4,7\n"))
     both = cluster("T4", "P4")
     measured = with_times(GRAPH, times, both)
     assert [op.time_ns for op in measured.graph.ops] == [{"T4": 5, "P4": 6}, {"P4": 7}]
+    # a kind that the cluster has not is left aside
+    assert with_times(GRAPH, times, cluster("P4")).graph.ops[0].time_ns == {"T4": 9, "P4": 6}
     assert measured.num_ops == 2
     costed = Document(name="net", graph=measured.graph).instance(both).graph.ops[1].time_ns
     assert costed["P4"] == 7
@@ -59,7 +58,7 @@ def test_measured_times_stand_in_place_of_stated_and_of_modelled_ones(tmp_path: 
 
 def test_names_that_no_op_has_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
     rows = "".join(f"{name},T4,1\n" for name in ("z", "a", "y", "x", "w", "v", "u"))
-    measured = with_times(GRAPH, read_times(written(tmp_path, HEAD + rows)), cluster("T4"))
+    measured = with_times(GRAPH, load_times(written(tmp_path, HEAD + rows)), cluster("T4"))
     assert measured.unmatched == ("z", "y", "x", "w", "v", "u")
     assert measured.graph.provenance.parameters["measured_times"] == (
         f"{tmp_path / 'times.csv'}: measured times for 1 of 2 ops;"
@@ -67,39 +66,67 @@ def test_names_that_no_op_has_are_counted_and_the_first_are_named(tmp_path: Path
     )
 
 
-def test_kinds_that_the_cluster_has_not_are_left_aside(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, HEAD + "a,T4,5\na,P4,6\n"))
-    assert with_times(GRAPH, times, cluster("P4")).graph.ops[0].time_ns == {"T4": 9, "P4": 6}
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is empty"),
-        (HEAD, "has a header but no rows; add the measurements"),
         ("name,time_ns\n", "row 1: column 'device_kind' is missing; the header is name,device_k"),
-        (HEAD.replace("time_ns", "time"), "row 1: unknown column 'time'"),
-        (HEAD + "a,T4\n", "row 2: has 2 fields, the header 3; write one per column"),
-        (HEAD + ",T4,1\n", "row 2: name is empty; name it"),
         (HEAD + "a,,1\n", "row 2: device_kind is empty; name it"),
         (HEAD + "a,T4,-1\n", "row 2: time_ns must be a number from 0 to 2**53"),
-        (HEAD + "a,T4,soon\n", "row 2: time_ns must be a number (got 'soon')"),
     ],
 )
 def test_a_bad_file_is_one_line_with_the_row(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(InputError) as error:
-        read_times(path)
-    assert str(error.value).startswith(f"{path}: {message}")
+    with pytest.raises(InputError, match=rf"^{path}: {re.escape(message)}"):
+        load_times(path)
 
 
-def test_times_of_other_devices_are_refused(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, HEAD + "a,P4,1\n"))
+def test_times_of_other_devices_and_models_are_refused(tmp_path: Path) -> None:
+    times = load_times(written(tmp_path, HEAD + "a,P4,1\n"))
     with pytest.raises(InputError, match=r"has times on P4, none on the cluster's T4"):
         with_times(GRAPH, times, cluster("T4"))
-
-
-def test_times_of_another_model_are_refused(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, HEAD + "conv,T4,1\n"))
+    times = load_times(written(tmp_path, HEAD + "conv,T4,1\n"))
     with pytest.raises(InputError, match="none of its names is an op of 'net'"):
         with_times(GRAPH, times, cluster("T4"))
+
+
+def event(name: str, dur_us: Any, category: str = "user_annotation") -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "ts": 1, "dur": dur_us, "pid": 1, "tid": 1}
+
+
+def trace(folder: Path, content: Any) -> Path:
+    return written(folder, json.dumps(content), "trace.json")
+
+
+def test_annotated_ops_have_their_times_and_other_events_none(tmp_path: Path) -> None:
+    events = [{"ph": "M", "name": "process_name"}, event("aten::conv2d", 2, "cpu_op")]
+    events += [event("op:conv", 2.5), event("op:conv", 3), event("relu", 1)]
+    path = trace(tmp_path, {"traceEvents": events, "schemaVersion": 1})
+    assert trace_times(path) == {"conv": [2500.0, 3000.0], "relu": [1000.0]}
+    # a bare list is a trace, also zipped, and on a GPU the times of the GPU count
+    events = [event("op:a", 5), event("op:a", 900, "gpu_user_annotation")]
+    (tmp_path / "trace.json.gz").write_bytes(gzip.compress(json.dumps(events).encode()))
+    assert trace_times(tmp_path / "trace.json.gz") == {"a": [900_000.0]}
+
+
+def test_a_trace_counts_for_the_only_device_kind_of_the_cluster(tmp_path: Path) -> None:
+    times = load_times(trace(tmp_path, [event("op:a", 4)]))
+    assert with_times(GRAPH, times, cluster("T4")).graph.ops[0].time_ns == {"T4": 4000}
+    with pytest.raises(InputError, match="does not say on which of P4, T4 it was made"):
+        with_times(GRAPH, times, cluster("T4", "P4"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"events": []}, "is no trace: it has no list 'traceEvents'"),
+        ([], "holds no annotated op; run each op under record_function('op:' + its name)"),
+        ([event("op:a", None)], "traceEvents[0]: dur must be a number of microseconds"),
+        ([event("op:a", -1)], "traceEvents[0]: dur must be from 0 to 2**53 ns"),
+    ],
+)
+def test_what_is_no_trace_is_refused_in_one_line(
+    tmp_path: Path, content: Any, message: str
+) -> None:
+    path = trace(tmp_path, content)
+    with pytest.raises(InputError, match=rf"^{path}: {re.escape(message)}\Z"):
+        load_times(path)

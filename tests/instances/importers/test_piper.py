@@ -10,7 +10,7 @@ import pytest
 from doubles.bad_files import good_piper
 from draws.tiny import SHARED, needs_inputs
 
-from placegap.instances import HybridPipeline, InputError, read_model
+from placegap.instances import HybridPipeline, InputError, load_model
 from placegap.instances.files.document import Document, load_document, save_document, write_json
 
 INPUTS = SHARED / "instances" / "piper"
@@ -19,7 +19,7 @@ needs_piper = needs_inputs("piper", "it holds the inputs of github.com/msr-fiddl
 
 def read(folder: Path, content: dict[str, Any], **options: Any) -> Document:
     write_json(content, folder / "input.json")
-    return read_model(folder / "input.json", **options)
+    return load_model(folder / "input.json", **options)
 
 
 def test_every_field_has_its_place(tmp_path: Path) -> None:
@@ -27,11 +27,8 @@ def test_every_field_has_its_place(tmp_path: Path) -> None:
     first, second = document.graph.ops
     assert (first.name, second.name, second.kind) == ("embed#0", "block#1", "block")
     keep, again, wide = second.modes
-    assert [(mode.name, mode.tensor) for mode in second.modes] == [
-        ("keep", 1),
-        ("again", 1),
-        ("keep", 2),
-    ]
+    modes = [(mode.name, mode.tensor) for mode in second.modes]
+    assert modes == [("keep", 1), ("again", 1), ("keep", 2)]
     # 0.25 s; twice the weights; 6.5 bytes are rounded up
     assert keep.time_ns == {"accelerator": 250_000_000}
     assert (keep.parameter_bytes, keep.state_bytes, keep.held_bytes) == (20, 20, 7)
@@ -43,76 +40,42 @@ def test_every_field_has_its_place(tmp_path: Path) -> None:
     assert instance.cluster.least_bandwidth_bytes_per_s == 1000
     assert document.semantics == HybridPipeline(microbatches=8, degrees="free")
     assert "3 sizes rounded up to whole bytes" in document.graph.provenance.changes[-1]
-
-
-def test_a_document_with_modes_is_written_and_read_back(tmp_path: Path) -> None:
-    document = read(tmp_path, good_piper())
+    # and modes are written and read back
     save_document(document, tmp_path / "own.json")
     assert load_document(tmp_path / "own.json").graph == document.graph
-
-
-def test_the_time_unit_is_applied_and_recorded(tmp_path: Path) -> None:
-    document = read(tmp_path, good_piper(), time_unit="ms")
-    assert document.graph.ops[0].time_ns == {"accelerator": 250_000}
-    assert document.graph.provenance.parameters["time_unit"] == "ms"
 
 
 @needs_piper
 def test_published_times_in_milliseconds_are_read_as_they_are_and_noted() -> None:
     noted = {
-        name: "likely" in " ".join(read_model(INPUTS / f"{name}.json").graph.provenance.changes)
+        name: "likely" in " ".join(load_model(INPUTS / f"{name}.json").graph.provenance.changes)
         for name in ("bert32a100", "resnet", "gnmt")
     }
     assert noted == {"bert32a100": False, "resnet": True, "gnmt": True}
 
 
-def no_options(content: dict[str, Any]) -> None:
-    content["nodes"][0]["TMPCs"] = {}
-
-
-def half_a_device(content: dict[str, Any]) -> None:
-    content["nodes"][0]["TMPCs"]["1.5"] = []
-
-
-def twice(content: dict[str, Any]) -> None:
-    content["nodes"][1]["id"] = 0
-
-
-def nowhere(content: dict[str, Any]) -> None:
-    content["edges"][0]["destId"] = 7
-
-
-def no_time(content: dict[str, Any]) -> None:
-    del content["nodes"][0]["TMPCs"]["1"][0]["timePerSample"]
-
-
-def backwards(content: dict[str, Any]) -> None:
-    content["edges"].append({"sourceId": 1, "destId": 0, "communicationCost": 1})
-
-
-def no_microbatch(content: dict[str, Any]) -> None:
-    content["mbsInBatch"] = 0
-
-
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (no_options, "nodes of id 0: TMPCs has no option"),
-        (half_a_device, "nodes of id 0: TMPCs has '1.5'; a number of devices is 1, 2, .."),
-        (twice, "id 0 appears twice"),
-        (nowhere, "there is no node of id 7"),
-        (no_time, "timePerSample"),
-        (backwards, "cycle"),
-        (no_microbatch, "mbsInBatch is 0"),
+        (lambda c: c["nodes"][0].update(TMPCs={}), "nodes of id 0: TMPCs has no option"),
+        (
+            lambda c: c["nodes"][0]["TMPCs"].update({"1.5": []}),
+            "nodes of id 0: TMPCs has '1.5'; a number of devices is 1, 2, ..",
+        ),
+        (lambda c: c["nodes"][1].update(id=0), "id 0 appears twice"),
+        (lambda c: c["edges"][0].update(destId=7), "there is no node of id 7"),
+        (lambda c: c["nodes"][0]["TMPCs"]["1"][0].pop("timePerSample"), "timePerSample"),
+        (
+            lambda c: c["edges"].append({"sourceId": 1, "destId": 0, "communicationCost": 1}),
+            "cycle",
+        ),
+        (lambda c: c.update(mbsInBatch=0), "mbsInBatch is 0"),
     ],
 )
 def test_bad_files_are_refused_in_one_line(
-    damage: Callable[[dict[str, Any]], None], words: str, tmp_path: Path
+    damage: Callable[[dict[str, Any]], object], words: str, tmp_path: Path
 ) -> None:
     content = good_piper()
     damage(content)
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(InputError, match=rf"input\.json: .*{words}.*\Z"):
         read(tmp_path, content)
-    assert words in str(raised.value)
-    assert "input.json" in str(raised.value)
-    assert "\n" not in str(raised.value)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from placegap.instances import Document, InputError, example
-from placegap.instances.importers.measurements import (
-    Table,
-    deviations,
-    fit_lines,
-    fit_links,
-    with_links,
-)
+from placegap.instances.importers.measurements import Table, deviations, fit_links, with_links
 from placegap.instances.importers.standard_evaluation import Estimate, standard_evaluation
 
 DIAMOND = Document.of(example())
@@ -26,26 +18,23 @@ OPS = [op.name for op in example().graph.ops]
 Row = tuple[str, str, int, float, float]
 
 
+def places(file: str, rows: int) -> tuple[str, ...]:
+    return tuple(f"{file}: row {number}" for number in range(2, 2 + rows))
+
+
 def ops_table(rows: Sequence[Row]) -> Table:
     """Rows of (op, kind, batch, time, memory)."""
-    return Table(
-        tuple((op, kind) for op, kind, *_ in rows),
-        np.array([row[2] for row in rows], np.int64),
-        {
-            "time_ns": np.array([row[3] for row in rows], np.float64),
-            "memory_bytes": np.array([row[4] for row in rows], np.float64),
-        },
-        tuple(f"m.csv: row {number}" for number in range(2, 2 + len(rows))),
-    )
+    ops, kinds, batches, times, memory = zip(*rows, strict=True)
+    figures = {"time_ns": np.array(times, float), "memory_bytes": np.array(memory, float)}
+    keys = tuple(zip(ops, kinds, strict=True))
+    return Table(keys, np.array(batches, np.int64), figures, places("m.csv", len(rows)))
 
 
 def pairs_table(
     keys: Sequence[tuple[str, str]], sizes: Sequence[int], figure: str, values: Sequence[float]
 ) -> Table:
-    places = tuple(f"p.csv: row {number}" for number in range(2, 2 + len(keys)))
-    return Table(
-        tuple(keys), np.array(sizes, np.int64), {figure: np.array(values, np.float64)}, places
-    )
+    figures = {figure: np.array(values, float)}
+    return Table(tuple(keys), np.array(sizes, np.int64), figures, places("p.csv", len(keys)))
 
 
 def straight(batches: Sequence[int], ops: Sequence[str] = OPS) -> list[Row]:
@@ -69,73 +58,48 @@ def test_exact_lines_are_extrapolated_exactly() -> None:
     assert list(about(found)) == ["tensor sizes of the model file, whatever its batch"]
 
 
-def test_lines_are_those_of_scipy() -> None:
-    rng = random.Random(3)
-    points = [
-        (g, rng.randrange(1, 40), rng.random() * 10 ** rng.randrange(1, 9))
-        for g in range(60)
-        for _ in range(rng.randrange(3, 9))
-    ]
-    group, x, y = (np.array(column) for column in zip(*points, strict=True))
-    lines = fit_lines(group, x, y, 60)
-    compared = 0
-    for g in range(60):
-        if len(set(x[group == g].tolist())) < 2:
-            continue
-        expected = stats.linregress(x[group == g], y[group == g])
-        assert lines.slope[g] == pytest.approx(expected.slope, rel=1e-9)
-        assert lines.intercept[g] == pytest.approx(expected.intercept, rel=1e-9)
-        assert lines.r2[g] == pytest.approx(expected.rvalue**2, abs=1e-9)
-        compared += 1
-    assert compared > 50
-
-
 def test_iterations_of_one_batch_weigh_alike() -> None:
     # batch 1: 10 and 14; batch 2: 20. Mean x 4/3, mean y 44/3; slope 8: at 4 it is 12 + 3 * 8
     rows: list[Row] = [("op1", "gpu", 1, 10, 0), ("op1", "gpu", 1, 14, 0), ("op1", "gpu", 2, 20, 0)]
     found = standard_evaluation(DIAMOND, CLUSTER, ops_table([*straight([1, 2], OPS[1:]), *rows]), 4)
-    assert OPS[0] == "op1"
     assert found.document.graph.ops[0].time_ns["gpu"] == 36
 
 
-def test_one_batch_is_not_extrapolated() -> None:
-    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([8])), 64)
-    assert {op.time_ns["gpu"] for op in found.document.graph.ops} == {34}
-    notes = [key for key in about(found) if key.startswith("measured at one size only")]
-    assert len(about(found)[notes[0]]) == 8  # time and memory of four ops
+@pytest.mark.parametrize(
+    ("batches", "time_ns", "doubt"),
+    [([8], 34, "measured at one size only"), ([2, 8], 202, "nothing shows whether a line fits")],
+)
+def test_one_batch_is_not_extrapolated_and_two_leave_the_line_unchecked(
+    batches: list[int], time_ns: int, doubt: str
+) -> None:
+    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight(batches)), 64)
+    assert {op.time_ns["gpu"] for op in found.document.graph.ops} == {time_ns}
+    (key,) = (key for key in about(found) if doubt in key)
+    assert len(about(found)[key]) == 8  # time and memory of four ops
 
 
-def test_two_batches_leave_the_line_unchecked() -> None:
-    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([2, 8])), 64)
-    assert found.document.graph.ops[0].time_ns["gpu"] == 202
-    assert any("nothing shows whether a line fits" in key for key in about(found))
-
-
-def test_a_falling_line_is_replaced_by_the_largest_measurement() -> None:
-    rows = [("op1", "gpu", b, 50 - b, 100) for b in (1, 2, 4)]
-    table = ops_table([*straight([1, 2, 4], OPS[1:]), *rows])
-    found = standard_evaluation(DIAMOND, CLUSTER, table, 1000)
-    assert found.document.graph.ops[0].time_ns["gpu"] == 49
-    key = next(key for key in about(found) if key.startswith("falls"))
-    assert about(found)[key] == ("time of op1 on gpu",)
-
-
-def test_a_poor_fit_is_named_with_its_r2() -> None:
-    rows = [("op1", "gpu", b, t, 100) for b, t in ((1, 10), (2, 90), (3, 10), (4, 70))]
-    table = ops_table([*straight([1, 2, 4], OPS[1:]), *rows])
-    key = "a line fits badly (R2)"
-    # slope 50 / 5, which explains 500 of the 5100: 0.098
-    found = standard_evaluation(DIAMOND, CLUSTER, table, 8)
-    assert about(found)[key] == ("time of op1 on gpu (R2 0.098)",)
-    assert key not in about(standard_evaluation(DIAMOND, CLUSTER, table, 8, min_r2=0.0))
-
-
-def test_a_line_below_zero_is_cut_off() -> None:
-    rows = [("op1", "gpu", b, 10 * b - 50, 0) for b in (6, 8, 10)]
-    table = ops_table([*straight([6, 8, 10], OPS[1:]), *rows])
-    found = standard_evaluation(DIAMOND, CLUSTER, table, 1)
-    assert found.document.graph.ops[0].time_ns["gpu"] == 0
-    assert any(key.startswith("the line is below zero") for key in about(found))
+@pytest.mark.parametrize(
+    ("times", "batch", "time_ns", "doubt", "item"),
+    [
+        # the largest measurement takes the place of a line that falls
+        ({1: 49, 2: 48, 4: 46}, 1000, 49, "falls", "time of op1 on gpu"),
+        # 10 x batch - 50
+        ({6: 10, 8: 30, 10: 50}, 1, 0, "the line is below zero", "time of op1 on gpu"),
+        # slope 50 / 5, which explains 500 of the 5100: 0.098
+        ({1: 10, 2: 90, 3: 10, 4: 70}, 8, 100, "a line fits badly (R2)", "on gpu (R2 0.098)"),
+    ],
+)
+def test_a_line_that_does_not_fit_says_so(
+    times: dict[int, int], batch: int, time_ns: int, doubt: str, item: str
+) -> None:
+    rows = [("op1", "gpu", b, t, 100) for b, t in times.items()]
+    table = ops_table([*straight([*times], OPS[1:]), *rows])
+    found = standard_evaluation(DIAMOND, CLUSTER, table, batch)
+    assert found.document.graph.ops[0].time_ns["gpu"] == time_ns
+    (key,) = (key for key in about(found) if key.startswith(doubt))
+    assert item in about(found)[key][0]
+    trusting = about(standard_evaluation(DIAMOND, CLUSTER, table, batch, min_r2=0.0))
+    assert (key in trusting) == ("R2" not in key)
 
 
 def test_rows_of_the_batch_itself_are_held_out_and_compared() -> None:
@@ -157,23 +121,16 @@ def test_the_second_step_takes_what_was_measured() -> None:
     only = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([16])), 16, use_measured=True)
     assert [op.time_ns["gpu"] for op in only.document.graph.ops] == [58] * 4
     assert only.measured_batches == ()
-
-
-def test_what_was_not_measured_stays_with_a_warning() -> None:
+    # what was not measured at all stays, with a warning
     found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2, 4], OPS[1:])), 8)
-    before = DIAMOND.graph.ops[0]
-    assert found.document.graph.ops[0].time_ns == before.time_ns
+    assert found.document.graph.ops[0].time_ns == DIAMOND.graph.ops[0].time_ns
     assert about(found)["not measured: the time of the model file stays"] == ("op1 on gpu",)
-    assert about(found)["not measured: the memory of the model file stays"] == ("op1",)
 
 
 def test_tensors_grow_with_the_batch_and_share_one_size() -> None:
     keys = [(edge.producer, edge.consumer) for edge in DIAMOND.graph.edges]
     table = pairs_table(
-        [key for key in keys for _ in range(3)],
-        [1, 2, 3] * len(keys),
-        "bytes",
-        [100 * b for _ in keys for b in (1, 2, 3)],
+        [key for key in keys for _ in "123"], [1, 2, 3] * 4, "bytes", [100, 200, 300] * 4
     )
     found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2, 4])), 10, tensors=table)
     assert {edge.bytes for edge in found.document.graph.edges} == {1000}
@@ -181,9 +138,8 @@ def test_tensors_grow_with_the_batch_and_share_one_size() -> None:
 
 
 def test_measured_links_take_the_place_of_explicit_transfer_times() -> None:
-    edges = tuple(
-        edge.model_copy(update={"transfer_ns": ((0, 7), (7, 0))}) for edge in DIAMOND.graph.edges
-    )
+    times = {"transfer_ns": ((0, 7), (7, 0))}
+    edges = tuple(edge.model_copy(update=times) for edge in DIAMOND.graph.edges)
     graph = DIAMOND.graph.model_copy(update={"edges": edges})
     explicit = DIAMOND.model_copy(update={"graph": graph})
     ops = ops_table(straight([1, 2, 4]))
@@ -215,7 +171,6 @@ def test_links_replace_those_of_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("sizes", "times", "bandwidth", "latency", "doubt"),
     [
-        ([100], [50], 2_000_000_000, 0, "no rising line"),
         ([100, 200, 300], [50, 40, 30], 10_000_000_000, 0, "no rising line"),
         ([100, 200], [50, 90], 2_500_000_000, 10, "measured at two sizes only"),
         ([100, 200, 300], [10, 110, 210], 1_000_000_000, 0, "begins below zero"),
@@ -234,32 +189,33 @@ def test_a_link_without_a_good_line_says_so(
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("rows", "batch", "message"),
     [
-        (ops_table([("nosuch", "gpu", 1, 1, 1)]), "m.csv: row 2: the model has no op 'nosuch'"),
-        (ops_table([("op1", "tpu", 1, 1, 1)]), "m.csv: row 2: the cluster has no device of kind"),
-        (ops_table(straight([64])), "all rows of the time are of batch 64"),
-        (ops_table([("op1", "gpu", 1, 1, 1), ("op1", "gpu", 2, 2.0**53, 1)]), "above 2**62"),
+        ([("nosuch", "gpu", 1, 1, 1)], 64, "m.csv: row 2: the model has no op 'nosuch'"),
+        ([("op1", "tpu", 1, 1, 1)], 64, "m.csv: row 2: the cluster has no device of kind"),
+        (straight([64]), 64, "all rows of the time are of batch 64"),
+        ([("op1", "gpu", 1, 1, 1), ("op1", "gpu", 2, 2.0**53, 1)], 10**6, r"above 2\*\*62"),
     ],
 )
-def test_rows_that_do_not_fit_the_model_are_named(table: Table, message: str) -> None:
-    batch = 10**6 if "above" in message else 64
-    with pytest.raises(InputError) as error:
-        standard_evaluation(DIAMOND, CLUSTER, table, batch)
-    assert message in str(error.value)
+def test_rows_that_do_not_fit_the_model_are_named(rows: list, batch: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        standard_evaluation(DIAMOND, CLUSTER, ops_table(rows), batch)
 
 
-def test_rows_of_links_and_tensors_that_do_not_fit_are_named() -> None:
-    ops = ops_table(straight([1, 2]))
-    bad = pairs_table([("gpu0", "gpu9")], [1], "time_ns", [1])
-    with pytest.raises(InputError, match=r"p.csv: row 2: the cluster has no device 'gpu9'"):
-        standard_evaluation(DIAMOND, CLUSTER, ops, 8, links=bad)
-    idle = pairs_table([("gpu0", "gpu1")], [0], "time_ns", [5])
-    with pytest.raises(InputError, match="shows no bandwidth: measure two or more sizes"):
-        standard_evaluation(DIAMOND, CLUSTER, ops, 8, links=idle)
-    missing = pairs_table([("op4", "op1")], [1], "bytes", [1])
-    with pytest.raises(InputError, match=r"p.csv: row 2: the model has no edge 'op4' -> 'op1'"):
-        standard_evaluation(DIAMOND, CLUSTER, ops, 8, tensors=missing)
+@pytest.mark.parametrize(
+    ("part", "key", "size", "message"),
+    [
+        ("links", ("gpu0", "gpu9"), 1, "p.csv: row 2: the cluster has no device 'gpu9'"),
+        ("links", ("gpu0", "gpu1"), 0, "shows no bandwidth: measure two or more sizes"),
+        ("tensors", ("op4", "op1"), 1, "p.csv: row 2: the model has no edge 'op4' -> 'op1'"),
+    ],
+)
+def test_rows_of_links_and_tensors_that_do_not_fit_are_named(
+    part: str, key: tuple[str, str], size: int, message: str
+) -> None:
+    table = pairs_table([key], [size], "bytes" if part == "tensors" else "time_ns", [1])
+    with pytest.raises(InputError, match=message):
+        standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2])), 8, **{part: table})
 
 
 def test_deviations_without_a_base_are_counted_apart() -> None:

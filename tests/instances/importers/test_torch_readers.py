@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.configs import GPT2, fields, write_config
 
 from placegap.instances import Instance, MaxLoad, Plan, load_cluster
 from placegap.instances.exporters.modules import layer_devices
@@ -20,52 +21,17 @@ pytestmark = pytest.mark.torch
 
 OPTIONS = TraceOptions(seq=8, batch=2)
 CHAIN = MaxLoad(plans="chain")
-GPT2 = {
-    "model_type": "gpt2",
-    "n_layer": 6,
-    "n_embd": 8,
-    "n_head": 2,
-    "n_positions": 16,
-    "vocab_size": 11,
-    "resid_pdrop": 0,
-    "embd_pdrop": 0,
-    "attn_pdrop": 0,
+SIXTEEN = "intermediate_size=16 hidden_size=8 num_attention_heads=2 vocab_size=11"
+TINY = {
+    "gpt2": {**GPT2, "n_layer": 6, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0},
+    "llama": fields(f"{SIXTEEN} num_hidden_layers=6 num_key_value_heads=2"),
+    "bert": fields(f"{SIXTEEN} num_hidden_layers=4 max_position_embeddings=16"),
+    "t5": fields("num_layers=2 d_model=8 d_kv=4 d_ff=16 num_heads=2 vocab_size=11 dropout_rate=0"),
 }
-LLAMA = {
-    "model_type": "llama",
-    "num_hidden_layers": 6,
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "vocab_size": 11,
-}
-BERT = {
-    "model_type": "bert",
-    "num_hidden_layers": 4,
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_attention_heads": 2,
-    "vocab_size": 11,
-    "max_position_embeddings": 16,
-}
-T5 = {
-    "model_type": "t5",
-    "num_layers": 2,
-    "d_model": 8,
-    "d_kv": 4,
-    "d_ff": 16,
-    "num_heads": 2,
-    "vocab_size": 11,
-    "dropout_rate": 0,
-}
-TINY = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": T5}
 
 
 def config(folder: Path, name: str) -> Path:
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(TINY[name]))
-    return path
+    return Path(write_config(folder, name, **TINY[name]).removeprefix("hf:"))
 
 
 def quarters(path: Path) -> tuple[Instance, Plan]:
@@ -136,33 +102,22 @@ def test_torch_builds_the_stages_and_the_outputs_stay_the_same(name: str, tmp_pa
 
 def test_onnxruntime_runs_the_copy_with_the_outputs_of_the_model(tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
-    helper = pytest.importorskip("onnx.helper", reason="needs onnx")
     import numpy as np
+    from doubles.onnx_nets import nodes, save, tensor
 
     from placegap.instances.exporters.onnx import annotate
-    from placegap.instances.importers.onnx_model import inlined_model, read_onnx
+    from placegap.instances.importers.onnx_model import inlined_model, load_onnx
 
-    shape = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [
-            helper.make_node("Exp", ["x"], ["a"], name="e"),
-            helper.make_node("Neg", ["a"], ["b"], name="n"),
-            helper.make_node("Add", ["a", "b"], ["y"], name="sum"),
-        ],
-        "net",
-        [shape("x", 1, (2, 3))],
-        [shape("y", 1, (2, 3)), shape("b", 1, (2, 3))],
-    )
-    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    path = tmp_path / "net.onnx"
-    path.write_bytes(made.SerializeToString())
-    instance = read_onnx(path).instance(load_cluster("celeritas-4xV100-pcie"))
+    x, y, b = (tensor(name, 2, 3) for name in "xyb")
+    made = nodes("e: Exp x > a; n: Neg a > b; sum: Add a b > y")
+    path = save(tmp_path, made, [x], ends=[y, b], ir_version=8)
+    instance = load_onnx(path).instance(load_cluster("celeritas-4xV100-pcie"))
     model = inlined_model(path)
     annotate(model, instance, Plan.on([0, 1, 2]), CHAIN)
     feed = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
     outputs = [
         runtime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, feed)
-        for data in (made.SerializeToString(), model.SerializeToString())
+        for data in (path.read_bytes(), model.SerializeToString())
     ]
     for one, other in zip(*outputs, strict=True):
         assert (one == other).all()

@@ -8,13 +8,13 @@ import re
 import subprocess
 import sys
 from collections import namedtuple
-from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numba.core import config
 from numba.core.errors import NumbaError
 
 import placegap.instances
@@ -27,23 +27,25 @@ from placegap.instances.kernels import kernel as kernels_module
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.compiled_kernels import fingerprint
 from placegap.instances.kernels.kernel import Kernel, kernel
+from placegap.instances.kernels.kernel_folder import UNCACHED, cache_folder
 from placegap.solvers import run_method
 
 FOLDERS = [Path(str(where.__file__)).parent for where in (placegap.instances, placegap.solvers)]
 
 
-def kernels() -> Iterator[tuple[Path, ast.FunctionDef, str]]:
+def kernels() -> list[tuple[Path, ast.FunctionDef, str]]:
     """Every kernel of the package: its file, its function and how it is decorated."""
-    for folder in FOLDERS:
-        for path in sorted(folder.rglob("*.py")):
-            text = path.read_text(encoding="utf-8")
-            if "kernel" not in text:
-                continue
-            for node in ast.walk(ast.parse(text)):
-                if isinstance(node, ast.FunctionDef):
-                    for decorator in node.decorator_list:
-                        if re.match(r"kernel\b", ast.unparse(decorator)):
-                            yield path, node, ast.unparse(decorator)
+    paths = [path for folder in FOLDERS for path in sorted(folder.rglob("*.py"))]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    return [
+        (path, node, ast.unparse(decorator))
+        for path, text in texts.items()
+        if "@kernel" in text
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+        if re.match(r"kernel\b", ast.unparse(decorator))
+    ]
 
 
 def returns_numbers(node: ast.FunctionDef) -> bool:
@@ -51,84 +53,82 @@ def returns_numbers(node: ast.FunctionDef) -> bool:
     return bool(said) and set(re.findall(r"\w+", said)) <= {"tuple", "int", "float", "bool", "None"}
 
 
-USE = (
-    "import numpy as np; from placegap.instances.kernels.kernel import sizes_of;"
-    " sizes_of.dispatcher(np.array([0, 2, 5])); print(sizes_of(np.array([0, 2, 5])).tolist())"
-)
-USE_TWICE = f"{USE}; import subprocess, sys; subprocess.run([sys.executable, '-c', {USE!r}])"
-"""In a process, and in one that it starts."""
-
-
-def output_of(program: str, tmp_path: Path, **settings: str) -> tuple[str, list[str]]:
-    """What a program prints, and its lines on stderr; where it finds no folder but the temporary
-    one.
-    """
-    (tmp_path / "file").touch()
-    (tmp_path / "tmp").mkdir(exist_ok=True)
-    usual = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    env = {
-        **usual,
-        "XDG_CACHE_HOME": str(tmp_path / "file" / "cache"),
-        "TMPDIR": str(tmp_path / "tmp"),
-        **settings,
-    }
-    done = subprocess.run(
-        [sys.executable, "-u", "-c", program], env=env, capture_output=True, text=True, check=True
-    )
-    return done.stdout, done.stderr.splitlines()
-
-
 def entries_in(folder: Path) -> list[Path]:
     return list(folder.rglob("*.kernel"))
 
 
-def test_without_any_other_folder_kernels_are_kept_in_a_temporary_one(tmp_path: Path) -> None:
-    out, lines = output_of(USE_TWICE, tmp_path)
-    assert out == "[2, 3]\n" * 2
-    folder = tmp_path / "tmp" / f"placegap-{os.getuid()}"
-    (line,) = lines  # the second process says nothing
-    assert line == (
-        f"placegap: the user's cache {tmp_path}/file/cache/placegap cannot be written, and so"
-        f" compiled kernels are kept in {folder}/placegap-kernels; set NUMBA_CACHE_DIR to a folder"
-        " that can"
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user whose cache cannot be written, and an empty folder for temporary files."""
+    (tmp_path / "file").touch()
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    return tmp_path
+
+
+def folder_and_lines(capsys: pytest.CaptureFixture[str]) -> tuple[Path | None, list[str]]:
+    """Where kernels are kept, and what a process and one that it starts say of that."""
+    found = cache_folder.__wrapped__()
+    assert cache_folder.__wrapped__() == found
+    return found, capsys.readouterr().err.splitlines()
+
+
+def test_without_any_other_folder_kernels_are_kept_in_a_temporary_one(
+    nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = nowhere / "tmp" / f"placegap-{os.getuid()}"
+    assert folder_and_lines(capsys) == (
+        folder / "placegap-kernels",
+        [
+            f"placegap: the user's cache {nowhere}/file/cache/placegap cannot be written, and so"
+            f" compiled kernels are kept in {folder}/placegap-kernels; set NUMBA_CACHE_DIR to a"
+            " folder that can"
+        ],
     )
-    assert len(entries_in(folder)) == 1
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_stated_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    stated = str(tmp_path / "file" / "kernels")
-    out, (line,) = output_of(USE_TWICE, tmp_path, NUMBA_CACHE_DIR=stated)
-    assert out == "[2, 3]\n" * 2
+def test_a_stated_folder_that_cannot_be_written_is_named(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stated = str(nowhere / "file" / "kernels")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", stated)
+    _, (line,) = folder_and_lines(capsys)
     assert line.startswith(f"placegap: the folder NUMBA_CACHE_DIR={stated} cannot be written")
 
 
-def test_with_no_folder_at_all_every_process_compiles(tmp_path: Path) -> None:
-    no_folder = f"import tempfile; tempfile.tempdir = {str(tmp_path / 'file' / 'tmp')!r}; "
-    out, (line,) = output_of(no_folder + USE_TWICE, tmp_path)
-    assert out == "[2, 3]\n" * 2
+def test_with_no_folder_at_all_every_process_compiles(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(nowhere / "file" / "tmp"))
+    monkeypatch.setenv(UNCACHED, "restored afterwards")
+    monkeypatch.delenv(UNCACHED)
+    found, (line,) = folder_and_lines(capsys)
+    assert found is None
     assert "and so every process compiles its kernels anew; set NUMBA_CACHE_DIR" in line
 
 
-def test_a_temporary_folder_that_others_may_write_is_not_used(tmp_path: Path) -> None:
+def test_a_temporary_folder_that_others_may_write_is_not_used(
+    nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What is in it would be run."""
-    theirs = tmp_path / "tmp" / f"placegap-{os.getuid()}"
-    make = f"import os; os.mkdir({str(theirs)!r}); os.chmod({str(theirs)!r}, 0o777); "
-    out, (line,) = output_of(make + USE, tmp_path)
-    assert out == "[2, 3]\n"
-    assert f"{theirs}/" not in line
+    theirs = nowhere / "tmp" / f"placegap-{os.getuid()}"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    found, _ = folder_and_lines(capsys)
+    assert found is not None
+    assert theirs not in found.parents
     assert list(theirs.iterdir()) == []
 
 
-def test_the_users_cache_is_enough_and_a_broken_entry_is_compiled_anew(tmp_path: Path) -> None:
-    cache = str(tmp_path / "cache")
-    assert output_of(USE, tmp_path, XDG_CACHE_HOME=cache) == ("[2, 3]\n", [])
-    (entry,) = entries_in(Path(cache))
-    whole = entry.read_bytes()
-    entry.write_bytes(whole[: len(whole) // 2])
-    assert output_of(USE, tmp_path, XDG_CACHE_HOME=cache) == ("[2, 3]\n", [])
-    assert entries_in(Path(cache)) == [entry]
-    assert entry.stat().st_size > len(whole) // 2
+def test_the_users_cache_is_enough(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(nowhere / "cache"))
+    folder = nowhere / "cache" / "placegap" / "placegap-kernels"
+    assert folder_and_lines(capsys) == (folder, [])
 
 
 def double(x: int) -> int:
@@ -142,23 +142,32 @@ def calls(other: Kernel) -> FunctionType:
     return outer
 
 
-def test_kernels_that_check_bounds_are_kept_apart_from_those_that_do_not(tmp_path: Path) -> None:
-    # five numbers of an array of three, which lie in one of ten
-    program = (
-        "import numpy as np; from placegap.instances.kernels.kernel import copy_to;"
-        " copy_to.dispatcher(np.zeros(5), np.ones(10)[:3])"
-    )
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    for checks in ("0", "1"):
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env={**env, "NUMBA_BOUNDSCHECK": checks},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ("IndexError: index is out of bounds" in done.stderr) == (checks == "1"), done.stderr
-    assert len(list(tmp_path.rglob("*.kernel"))) == 2
+def test_a_broken_entry_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: tmp_path)
+    assert kernel(double)(2) == 4
+    (entry,) = entries_in(tmp_path)
+    whole = entry.read_bytes()
+    entry.write_bytes(whole[: len(whole) // 2])
+    assert kernel(double)(2) == 4
+    assert entries_in(tmp_path) == [entry]
+    assert entry.stat().st_size > len(whole) // 2
+
+
+def test_kernels_that_check_bounds_are_kept_apart_from_those_that_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: tmp_path)
+
+    def fourth(values: Ints) -> int:
+        return values[3]
+
+    three = np.arange(10)[:3]  # of an array that has a fourth number
+    monkeypatch.setattr(config, "BOUNDSCHECK", 0)
+    assert kernel(fourth)(three) == 3
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+    with pytest.raises(IndexError, match="index is out of bounds"):
+        kernel(fourth)(three)
+    assert len(entries_in(tmp_path)) == 2
 
 
 def test_an_entry_is_of_what_a_kernel_and_those_that_it_calls_do() -> None:
@@ -233,17 +242,7 @@ def test_a_lock_of_a_process_that_was_killed_holds_nobody_up(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.deep
-def test_a_command_says_once_where_its_kernels_are(tmp_path: Path) -> None:
-    """Its workers do not say it again."""
-    stated = str(tmp_path / "file" / "kernels")
-    command = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--method", "ideal-dp"]
-    program = f"from placegap.experiments.cli import main; assert main({command}) == 0"
-    _, lines = output_of(program, tmp_path, NUMBA_CACHE_DIR=stated)
-    assert sum("NUMBA_CACHE_DIR" in line for line in lines) == 1
-
-
-@pytest.mark.parametrize("method", ["heft", "etf", "dsc-glb", "celeritas", "d-dps", "m-topo"])
+@pytest.mark.parametrize("method", ["etf", "dsc-glb", "celeritas", "d-dps", "m-topo"])
 def test_a_heuristic_makes_the_same_plan_compiled_and_as_plain_python(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,26 +275,20 @@ def test_a_kernel_of_small_arrays_is_not_compiled_and_returns_the_same_types(
 
 
 def test_what_counts_no_references_returns_numbers_and_calls_nothing_that_returns_arrays() -> None:
-    found = list(kernels())
+    found = kernels()
     arrays = {(path, node.name) for path, node, _ in found if not returns_numbers(node)}
-    looked = 0
-    for path, node, decorator in found:
-        if "allocates=False" in decorator:
-            looked += 1
-            assert returns_numbers(node), f"{path}: {node.name}"
-            for call in ast.walk(node):
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-                    assert (path, call.func.id) not in arrays, f"{path}: {node.name}"
-    assert looked > 100
-
-
-def test_nor_does_it_call_methods_of_arrays() -> None:
-    # `max` of an array makes one of no dimension; it compiles only if another kernel came first
-    for path, node, decorator in kernels():
-        if "allocates=False" in decorator:
-            for call in ast.walk(node):
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-                    assert ast.unparse(call.func.value) in ("np", "rng"), f"{path}: {node.name}"
+    silent = [(path, node) for path, node, decorator in found if "allocates=False" in decorator]
+    assert len(silent) > 100
+    for path, node in silent:
+        where = f"{path}: {node.name}"
+        assert returns_numbers(node), where
+        for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+            if isinstance(call.func, ast.Name):
+                assert (path, call.func.id) not in arrays, where
+            # `max` of an array makes one of no dimension; it compiles only if another kernel came
+            # first
+            if isinstance(call.func, ast.Attribute):
+                assert ast.unparse(call.func.value) in ("np", "rng"), where
 
 
 def test_a_kernel_that_says_so_and_makes_an_array_does_not_compile() -> None:

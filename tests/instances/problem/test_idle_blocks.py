@@ -5,20 +5,17 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from placegap.instances import Edge, Instance, Op
 from placegap.instances.problem.blocks import Blocks, Bytes, IdleRule, contract, roomy_devices
 
 
 def row(*ops: Op, memory: tuple[int | None, ...], kinds: str = "") -> Instance:
     """Ops in a row, on devices of one kind unless `kinds` has a letter for each."""
     edges = tuple(Edge(producer=a.name, consumer=b.name, host_time_ns=1) for a, b in pairwise(ops))
-    devices = tuple(
-        Device(name=f"d{k}", kind=(kinds or "g" * len(memory))[k], memory_bytes=size)
-        for k, size in enumerate(memory)
-    )
-    graph = Graph(name="row", ops=ops, edges=edges)
-    return Instance(name="row", graph=graph, cluster=Cluster(name="c", devices=devices))
+    devices = draw.devices(kinds or "g" * len(memory), lambda k: memory[k])
+    return draw.instance_of("row", ops, edges, devices)
 
 
 def op(name: str, size: int, *, time_ns: int = 0, kinds: str = "g", parameters: int = 0) -> Op:
@@ -70,12 +67,6 @@ def test_dropped_bytes_are_gone_and_moved_ones_are_not() -> None:
     assert not moved.exact
 
 
-def test_what_joined_before_is_dropped_as_well() -> None:
-    # v joins w, and both join a
-    blocks = joined(row(op("v", 2), op("w", 0), USER, memory=(5, 5)), "drop")
-    assert blocks.resident_bytes.tolist() == [4]
-
-
 def test_bytes_are_not_dropped_where_that_makes_no_difference() -> None:
     blocks = joined(row(WEIGHT, USER, memory=(7, 7)), "drop")
     assert (blocks.resident_bytes.tolist(), blocks.exact) == ([7], True)
@@ -96,10 +87,6 @@ def test_devices_that_are_known_to_be_roomy_count_as_such() -> None:
 @pytest.mark.parametrize("rule", ["count", "drop", "move"])
 def test_weights_without_a_user_join_any_block_where_they_may(rule: Bytes) -> None:
     ops = (op("v", 3), op("w", 3), op("a", 4, time_ns=5))
-    instance = row(*ops, memory=(10,))
-    alone = instance.model_copy(update={"graph": Graph(name="g", ops=ops, edges=())})
-    assert joined(alone, rule).num_blocks == 1
-    tight = alone.model_copy(
-        update={"cluster": Cluster(name="c", devices=(Device(name="d", kind="g", memory_bytes=9),))}
-    )
-    assert joined(tight, rule).num_blocks == (3 if rule == "count" else 1)
+    for memory, blocks in ((10, 1), (9, 3 if rule == "count" else 1)):
+        instance = draw.instance_of("loose", ops, (), draw.devices("g", lambda k, m=memory: m))  # type: ignore[misc]
+        assert joined(instance, rule).num_blocks == blocks

@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from placegap.instances import Cluster, Device, InputError, Instance, Link, load_corpus
+from placegap.instances import (
+    Cluster,
+    Device,
+    Graph,
+    InputError,
+    Instance,
+    Link,
+    Op,
+    example,
+    load_corpus,
+)
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.oracle.facts import Facts
 from placegap.instances.problem.links import Group, Links, all_joined
@@ -38,7 +48,7 @@ def drawn(seed: int) -> tuple[Cluster, Cluster]:
     return grouped, Cluster(name="c", devices=devices, links=tuple(grouped.links))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_group_is_worth_its_links_written_out(seed: int) -> None:
     grouped, written = drawn(seed)
     assert grouped == written
@@ -47,20 +57,17 @@ def test_a_group_is_worth_its_links_written_out(seed: int) -> None:
     for a, b in permutations(grouped.device_index, 2):
         assert grouped.all_links.find(a, b) == written.all_links.find(a, b)
     assert Cluster.model_validate(grouped.model_dump(mode="json")) == grouped
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_the_two_referees_find_the_same_paths(seed: int) -> None:
-    cluster, _ = drawn(seed)
-    alone = load_corpus("squeezenet").instance(cluster_of_one())
-    facts = Facts(Instance.model_construct(name="i", graph=alone.graph, cluster=cluster))
-    paths = cluster.widest_paths
-    for a, b in permutations(range(len(cluster.devices)), 2):
-        assert facts.path(a, b) == paths.get((a, b))
-
-
-def cluster_of_one() -> Cluster:
-    return Cluster(name="one", devices=(Device(name="g", kind="T4"),))
+    # the second referee finds the same paths
+    facts = Facts(Instance.model_construct(name="i", graph=example().graph, cluster=grouped))
+    for a, b in permutations(range(len(grouped.devices)), 2):
+        assert facts.path(a, b) == grouped.widest_paths.get((a, b))
+    # the least bandwidth needs no table of pairs; a pair without a path has none
+    least = min((bandwidth for bandwidth, _ in grouped.widest_paths.values()), default=None)
+    assert grouped.least_bandwidth_bytes_per_s == least
+    count = len(grouped.devices)
+    assert all_joined(list(grouped.device_index), grouped.all_links) == (
+        len(grouped.widest_paths) == count * (count - 1)
+    )
 
 
 @pytest.mark.parametrize("name", ["8xH100-nvlink", "2x4-gpu-slow-link"])
@@ -84,10 +91,6 @@ def test_the_content_hash_is_what_it_was_when_all_links_were_written() -> None:
     [
         ((Group(("a", "b"), 1), Group(("b", "c", "a"), 1)), r"links\[1\]: 'b' -> 'a' appears"),
         (
-            (Link(source="a", target="b", bandwidth_bytes_per_s=1), Group(("b", "c", "a"), 1)),
-            r"links\[1\]: 'a' -> 'b' appears twice",
-        ),
-        (
             (Group(("b", "c", "a"), 1), Link(source="a", target="b", bandwidth_bytes_per_s=1)),
             r"links\[1\]: 'a' -> 'b' appears twice",
         ),
@@ -109,9 +112,10 @@ def test_a_thousand_devices_all_to_all_are_cheap(tmp_path: Path) -> None:
         "name: many\ndevices: [{name: g, count: 1024, kind: T4}]\n"
         "links: [{all_to_all: all, bandwidth_bytes_per_s: 1000, latency_ns: 5}]\n"
     )
+    op = Op(name="a", time_ns={"T4": 1})
     tracemalloc.start()
     try:
-        instance = load_corpus("squeezenet").instance(load_cluster(path))
+        instance = Instance(name="i", graph=Graph(name="g", ops=(op,)), cluster=load_cluster(path))
         arrays = instance.arrays
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -134,16 +138,3 @@ def test_twenty_thousand_devices_have_no_table_of_pairs(tmp_path: Path) -> None:
     # the cluster is at fault, not the model
     assert str(caught.value).startswith(f"{path}: devices: 20480 make 419430400 pairs, above the")
     assert "PLACEGAP_MAX_DEVICE_PAIRS=" in str(caught.value)
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_the_least_bandwidth_needs_no_table_of_pairs(seed: int) -> None:
-    cluster, _ = drawn(seed)
-    paths = cluster.widest_paths
-    count = len(cluster.devices)
-    assert all_joined(list(cluster.device_index), cluster.all_links) == (
-        len(paths) == count * (count - 1)
-    )
-    # a pair without a path has no bandwidth
-    least = min((bandwidth for bandwidth, _ in paths.values()), default=None)
-    assert cluster.least_bandwidth_bytes_per_s == least

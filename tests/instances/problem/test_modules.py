@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, Op, Plan
+from placegap.instances import Edge, InputError, Instance, Op, Plan
 from placegap.instances.exporters.modules import layer_devices
 from placegap.instances.problem.modules import (
     homes_by_layer,
@@ -21,15 +22,8 @@ def chain(*modules: str | None) -> Instance:
     ops = tuple(Op(name=f"op{i}", time_ns={"gpu": 1}, module=m) for i, m in enumerate(modules))
     names = [op.name for op in ops]
     edges = tuple(Edge(producer=a, consumer=b, bytes=8) for a, b in pairwise(names))
-    devices = tuple(Device(name=f"g{k}", kind="gpu") for k in range(2))
-    links = tuple(
-        Link(source=f"g{k}", target=f"g{1 - k}", bandwidth_bytes_per_s=10**9) for k in range(2)
-    )
-    return Instance(
-        name="net",
-        graph=Graph(name="net", ops=ops, edges=edges),
-        cluster=Cluster(name="pair", devices=devices, links=links),
-    )
+    links = draw.links(2, lambda a, b: (10**9, 0))
+    return draw.instance_of("net", ops, edges, draw.devices(["gpu"] * 2), links)
 
 
 def groups(instance: Instance) -> list[str | None]:

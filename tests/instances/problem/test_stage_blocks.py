@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from draws import draw
 from draws.pipelines import layer_row, shared_weight_row
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from placegap.instances import Edge, Instance, Op
 from placegap.instances.problem.nets import gradient_tie, stage_blocks
 
 
-def instance(edges: list[tuple[str, str]], groups: dict[str, str]) -> Instance:
+def instance(edges: list[tuple[str, str]], groups: dict[str, str], devices: int = 1) -> Instance:
     """Forward ops a, b, c and backward ops x, y, z."""
-    ops = tuple(
+    ops = (
         Op(name=name, time_ns={"gpu": 1}, backward=name in "xyz", colocation=groups.get(name))
         for name in "abcxyz"
     )
-    graph = Graph(name="g", ops=ops, edges=tuple(Edge(producer=a, consumer=b) for a, b in edges))
-    one = Cluster(name="c", devices=(Device(name="d", kind="gpu"),))
-    return Instance(name="i", graph=graph, cluster=one)
+    arcs = (Edge(producer=a, consumer=b) for a, b in edges)
+    links = draw.links(devices, lambda a, b: (1, 0))
+    return draw.instance_of("i", ops, arcs, draw.devices(["gpu"] * devices), links)
 
 
 def test_layers_with_their_backward_ops_are_blocks_in_a_row() -> None:
@@ -51,14 +52,9 @@ def test_an_exchange_of_gradients_ties_no_blocks_together() -> None:
 
 def test_gradients_that_run_with_the_layers_are_named_where_they_leave_too_few_stages() -> None:
     groups = {"a": "1", "x": "1", "b": "2", "y": "2", "c": "3", "z": "3"}
-    wrong = instance([("a", "b"), ("b", "c"), ("x", "y"), ("y", "z")], groups)
-    devices = tuple(Device(name=f"d{k}", kind="gpu") for k in range(2))
-    links = tuple(
-        Link(source=a, target=b, bandwidth_bytes_per_s=1) for a, b in (("d0", "d1"), ("d1", "d0"))
-    )
-    pair = Cluster(name="c", devices=devices, links=links)
-    assert gradient_tie(wrong) is None  # one device
-    tie = gradient_tie(Instance(name="i", graph=wrong.graph, cluster=pair))
+    edges = [("a", "b"), ("b", "c"), ("x", "y"), ("y", "z")]
+    assert gradient_tie(instance(edges, groups)) is None  # one device
+    tie = gradient_tie(instance(edges, groups, devices=2))
     assert tie is not None
     assert tie.startswith("1 of its parts may be a stage")
     assert "'x' feeds 'y' of a later layer" in tie

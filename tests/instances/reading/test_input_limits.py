@@ -6,7 +6,6 @@ import gzip
 import io
 import os
 import re
-import socket
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -17,15 +16,12 @@ from doubles.bad_files import good_document, good_rows, workbook
 
 from placegap.instances import InputError
 from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.files.document import load_document, parse_json, write_json
-from placegap.instances.importers.measurements import read_ops
-from placegap.instances.importers.reader import read_model
+from placegap.instances.files.document import load_document, write_json
+from placegap.instances.importers.measurements import load_ops
+from placegap.instances.importers.reader import load_model
 from placegap.instances.reading.errors import LONGEST_LINE, shorten
 from placegap.instances.reading.input_files import read_content
 from placegap.instances.reading.yaml_file import read_yaml
-
-PEAK_BYTES = 250_000_000
-"""What a refusal may hold; the limit of text files and some room."""
 
 
 def refusal(read: Callable[[Path], object], path: Path) -> str:
@@ -34,7 +30,8 @@ def refusal(read: Callable[[Path], object], path: Path) -> str:
     try:
         with pytest.raises(InputError) as caught:
             read(path)
-        assert tracemalloc.get_traced_memory()[1] < PEAK_BYTES
+        # the limit of text files and some room
+        assert tracemalloc.get_traced_memory()[1] < 250_000_000
     finally:
         tracemalloc.stop()
     line = str(caught.value)
@@ -64,10 +61,9 @@ def far_cell(folder: Path, reference: str, dimension: bool) -> Path:
 
 
 def test_a_gzip_file_is_unzipped_up_to_the_limit(tmp_path: Path) -> None:
-    # 120 MB of zeros in 117 kB; what a file may unfold to is 100 MB
-    bomb = gzip.compress(bytes(120_000_000), compresslevel=9)
-    assert len(bomb) < 200_000
-    line = refusal(read_model, written(tmp_path / "bomb.json.gz", bomb))
+    # zeros in 440 kB; what a file may unfold to is 100 MB
+    bomb = gzip.compress(bytes(100_000_001), compresslevel=1)
+    line = refusal(load_model, written(tmp_path / "bomb.json.gz", bomb))
     assert "above the limit of 100000000; PLACEGAP_MAX_INPUT_BYTES=... raises it" in line
 
 
@@ -76,16 +72,12 @@ def test_members_of_a_gzip_file_count_together(
 ) -> None:
     path = written(tmp_path / "two.gz", gzip.compress(b"a" * 60) + gzip.compress(b"b" * 60))
     assert read_content(path) == b"a" * 60 + b"b" * 60
+    cut = written(tmp_path / "cut.gz", path.read_bytes()[:-1])
+    assert "is not a whole gzip file" in refusal(read_content, cut)
     monkeypatch.setenv("PLACEGAP_MAX_INPUT_BYTES", "119")
     assert "above the limit of 119" in refusal(read_content, path)
     monkeypatch.setenv("PLACEGAP_MAX_INPUT_BYTES", "120")
     assert len(read_content(path)) == 120
-
-
-@pytest.mark.parametrize("cut", [1, 8, 15])
-def test_a_cut_gzip_file_is_not_whole(tmp_path: Path, cut: int) -> None:
-    data = gzip.compress(b"text that is there")[:-cut]
-    assert "is not a whole gzip file" in refusal(read_content, written(tmp_path / "a.gz", data))
 
 
 def test_the_variable_raises_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,82 +94,68 @@ def test_the_variable_raises_the_limit(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_is_no_regular_file_is_refused_unread(tmp_path: Path) -> None:
-    pipe, socket_path = tmp_path / "pipe.json", tmp_path / "s.json"
+    pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     zero = tmp_path / "zero.yaml"
     zero.symlink_to("/dev/zero")
-    for read in (read_model, load_cluster, load_document, lambda path: read_ops([path])):
+    for read in (load_model, load_cluster, load_document, lambda path: load_ops([path])):
         assert "is a pipe" in refusal(read, pipe)  # type: ignore[arg-type]
     assert "is a device" in refusal(load_cluster, zero)
-    assert "is a device" in refusal(read_model, Path("/dev/zero"))
-    assert "is a directory" in refusal(read_model, tmp_path)
-    with socket.socket(socket.AF_UNIX) as made:
-        folder = os.open(tmp_path, os.O_RDONLY)
-        try:
-            made.bind(f"/proc/self/fd/{folder}/s.json")  # names of sockets are short
-        finally:
-            os.close(folder)
-        assert "is a socket" in refusal(read_model, socket_path)
+    assert "is a device" in refusal(load_model, Path("/dev/zero"))
+    assert "is a directory" in refusal(load_model, tmp_path)
     with pytest.raises(InputError, match="is no name of a file"):
-        read_model("a\0b.json")
+        load_model("a\0b.json")
 
 
-def test_a_sparse_file_of_a_terabyte_is_refused_by_its_size(tmp_path: Path) -> None:
-    path = tmp_path / "sparse.json"
-    with path.open("wb") as file:
-        file.truncate(10**12)
-    assert "has 1000000000000 bytes, above the limit" in refusal(read_model, path)
-
-
-@pytest.mark.parametrize("dimension", [True, False])
-@pytest.mark.parametrize("reference", ["XFD1048576", "A1048576", "C99999999999"])
+@pytest.mark.parametrize(("reference", "dimension"), [("XFD1048576", True), ("A1048576", False)])
 def test_a_cell_far_off_is_refused(
     tmp_path: Path, reference: str, dimension: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLACEGAP_MAX_CELLS", "20000")  # the default takes a second
     path = far_cell(tmp_path, reference, dimension)
     assert path.stat().st_size < 10_000
-    assert "above the limit of 20000; PLACEGAP_MAX_CELLS=" in refusal(read_model, path)
+    assert "above the limit of 20000; PLACEGAP_MAX_CELLS=" in refusal(load_model, path)
 
 
 def test_a_workbook_that_unfolds_is_refused(tmp_path: Path) -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
         target.writestr("xl/sheet1.xml", bytes(30_000_000))
-    line = refusal(read_model, written(tmp_path / "bomb.xlsx", out.getvalue()))
+    line = refusal(load_model, written(tmp_path / "bomb.xlsx", out.getvalue()))
     assert "unzipped, has 30000000 bytes, above the limit of 20000000" in line
 
 
+def test_csv_of_too_many_cells_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACEGAP_MAX_CELLS", "20000")
+    path = written(tmp_path / "many.csv", b"op,device,batch\n" + b"a,b,1\n" * 7_000)
+    line = refusal(lambda path: load_ops([path]), path)
+    assert "above the limit of 20000; PLACEGAP_MAX_CELLS=" in line
+
+
 def test_json_of_too_many_values_is_refused_unparsed(tmp_path: Path) -> None:
-    # 36 MB of empty objects would take 800 MB
-    path = written(tmp_path / "many.json", b"[" + b"{}," * 12_000_000 + b"{}]")
-    assert "has 24000002 values, above the limit of 10000000" in refusal(read_model, path)
+    # 15 MB of empty objects would take 330 MB
+    path = written(tmp_path / "many.json", b"[" + b"{}," * 5_000_000 + b"{}]")
+    assert "has 10000002 values, above the limit of 10000000" in refusal(load_model, path)
 
 
-def test_csv_of_too_many_cells_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path / "many.csv", b"op,device,batch\n" + b"a,b,1\n" * 700_000)
-    line = refusal(lambda path: read_ops([path]), path)
-    assert "above the limit of 2000000; PLACEGAP_MAX_CELLS=" in line
+TEN = [", ".join([f"*a{k}"] * 10) for k in range(9)]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (  # 10 ** 9 values from nine lines
-            "a0: &a0 [x, x]\n"
-            + "".join(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 10)}]\n" for k in range(1, 10)),
+        # 10 ** 9 values from nine lines
+        (
+            "a0: &a0 [x, x]\n" + "".join(f"a{k}: &a{k} [{TEN[k - 1]}]\n" for k in range(1, 10)),
             "values, above the limit of 10000000; PLACEGAP_MAX_VALUES",
         ),
         (
             "a0: &a0 {x: 1}\n"
-            + "".join(
-                f"a{k}: &a{k} {{<<: [{', '.join([f'*a{k - 1}'] * 10)}]}}\n" for k in range(1, 9)
-            ),
+            + "".join(f"a{k}: &a{k} {{<<: [{TEN[k - 1]}]}}\n" for k in range(1, 9)),
             "values, above the limit of 10000000; PLACEGAP_MAX_VALUES",
         ),
         ("a: &a [*a]\n", "an alias of itself"),
         ("a: 1" + ":59" * 9_000, "a number of 27001 characters"),
-        ("a: " + "9" * 5000, "a number of 5000 characters"),
         ("x" * 400_000, "has 400000 bytes, above the limit of 300000; PLACEGAP_MAX_YAML_BYTES"),
     ],
 )
@@ -194,7 +172,7 @@ def test_an_onnx_file_of_too_many_nodes_is_refused_unparsed(
     nodes = b"\x0a\x00" * 10_001
     length = bytes([len(nodes) & 127 | 128, len(nodes) >> 7 & 127 | 128, len(nodes) >> 14])
     path = written(tmp_path / "many.onnx", b"\x08\x07\x3a" + length + nodes)
-    assert "above the limit of 10000; PLACEGAP_MAX_ONNX_NODES=" in refusal(read_model, path)
+    assert "above the limit of 10000; PLACEGAP_MAX_ONNX_NODES=" in refusal(load_model, path)
 
 
 def test_a_cluster_of_too_many_devices_is_refused_before_they_are_made(tmp_path: Path) -> None:
@@ -208,29 +186,17 @@ def test_integers_of_thousands_of_digits_are_refused_without_being_written(tmp_p
     line = refusal(load_document, written(tmp_path / "digits.json", raw))
     assert "version: " in line
     assert "(got an integer of hundreds of digits)" in line
-    with pytest.raises(InputError, match="out of range"):
-        parse_json("1e99999999999999999999", "x", parse_float=__import__("decimal").Decimal)
 
 
-@pytest.mark.parametrize("name", ["n" * 900, "two words " * 90, "n" * 999_999])
-def test_messages_have_at_most_300_characters_however_long_a_name_is(
-    tmp_path: Path, name: str
-) -> None:
+def test_messages_have_at_most_300_characters_however_long_a_name_is(tmp_path: Path) -> None:
+    name = "two words " * 90 + "n" * 999_999
     document = good_document()
     document["graph"]["ops"][1]["name"] = name
     document["graph"]["ops"][1]["time_ns"] = {"gpu": -1, name: -1}
     document["graph"]["edges"][0][name] = name
     path = tmp_path / "own.json"
     write_json(document, path)
-    line = refusal(read_model, path)
+    line = refusal(load_model, path)
     assert len(line) <= LONGEST_LINE
     assert "graph.ops[1]" in line
     assert len(shorten(f"placegap: {name}", 300)) <= 300
-
-
-def test_a_special_file_is_written_to_and_never_replaced(tmp_path: Path) -> None:
-    null = tmp_path / "null.json"
-    null.symlink_to("/dev/null")
-    write_json({"a": 1}, null)
-    assert null.is_char_device()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["null.json"]

@@ -7,18 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from draws import draw
 
 from placegap.experiments.running.placing import choose_semantics
 from placegap.experiments.running.rules import Rules
 from placegap.instances import (
-    Cluster,
     Device,
     Edge,
     Graph,
     HybridPipeline,
     InputError,
     Instance,
-    Link,
     MaxLoad,
     Mode,
     Op,
@@ -31,12 +30,7 @@ from placegap.instances.referee.hybrid import why_no_degrees
 KEEP = Mode(name="keep", time_ns={"gpu": 10}, parameter_bytes=6, state_bytes=8, held_bytes=5)
 AGAIN = Mode(name="again", time_ns={"gpu": 14}, parameter_bytes=6, state_bytes=9, held_bytes=1)
 WIDE = Mode(
-    name="keep",
-    tensor=2,
-    time_ns={"gpu": 7},
-    state_bytes=4,
-    held_bytes=3,
-    enter_bytes={"a": 2},
+    name="keep", tensor=2, time_ns={"gpu": 7}, state_bytes=4, held_bytes=3, enter_bytes={"a": 2}
 )
 PLAN = Plan(((0, 1), (2, 3)), stage=(0, 1), tensor=(1, 2), mode=("keep", "keep"))
 
@@ -45,19 +39,12 @@ def two_layers(memory: int | None = None, servers: str = "", **fields: Any) -> I
     """Layers a -> b with 3 bytes between, on four devices at 1 byte/ns."""
     ops = tuple(Op(name=n, time_ns={"gpu": 1}, modes=(KEEP, AGAIN)) for n in "ab")
     ops = (ops[0], ops[1].model_copy(update={"modes": (KEEP, AGAIN, WIDE), **fields}))
-    devices = tuple(
+    devices = [
         Device(name=f"d{k}", kind="gpu", memory_bytes=memory, server=servers[k : k + 1] or None)
         for k in range(4)
-    )
-    links = tuple(
-        Link(source=x.name, target=y.name, bandwidth_bytes_per_s=10**9)
-        for x in devices
-        for y in devices
-        if x != y
-    )
-    graph = Graph(name="ab", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=3),))
-    cluster = Cluster(name="four", devices=devices, links=links)
-    return Instance(name="ab", graph=graph, cluster=cluster)
+    ]
+    edges = (Edge(producer="a", consumer="b", bytes=3),)
+    return draw.instance_of("ab", ops, edges, devices, draw.links(4, lambda a, b: (10**9, 0)))
 
 
 def judged(instance: Instance, plan: Plan, **rules: Any) -> tuple[int | None, set[str]]:
@@ -142,34 +129,35 @@ def test_workspace_is_shared_and_sharded_state_divided() -> None:
         assert judged(instance, both)[1] == broken
 
 
-@pytest.mark.parametrize(
-    ("plan", "rules", "broken"),
-    [
-        (PLAN, {"degrees": "one_t"}, "degrees"),
-        (replace(PLAN, tensor=(1, 1), placement=((0,), (1, 2))), {"degrees": "one"}, "degrees"),
-        (PLAN, {"microbatches": 3}, "degrees"),  # 2 replicas do not divide 3
-        (replace(PLAN, tensor=(1, 1)), {"microbatches": 2}, "degrees"),  # 4 replicas of 2
-        (replace(PLAN, stage=(1, 0), tensor=(1, 1)), {}, "chain"),
-        (replace(PLAN, stage=(0, 0), tensor=(1,)), {}, "shape"),  # on two sets of devices
-        (replace(PLAN, placement=((0, 1), (1, 2))), {}, "shape"),  # device 1 twice
-        (replace(PLAN, placement=((0, 1), (2,))), {}, "shape"),  # one device for t = 2
-        (replace(PLAN, mode=("keep", "again")), {}, "shape"),  # no such mode for t = 2
-        (replace(PLAN, mode=None), {}, "shape"),
-        (replace(PLAN, call=(0, 0)), {}, "fields"),
-        (
-            replace(PLAN, mode=("again", "keep"), tensor=(1, 1)),
-            {"recompute": "all_or_none"},
-            "recompute",
-        ),
-        (
-            Plan(((0,), (0,)), stage=(0, 0), tensor=(1,), mode=("again", "keep")),
-            {"recompute": "per_stage"},
-            "recompute",
-        ),
-    ],
-)
-def test_broken_rules_are_named(plan: Plan, rules: dict[str, Any], broken: str) -> None:
+ALONE = Plan(((0,), (0,)), stage=(0, 0), tensor=(1,), mode=("again", "keep"))
+BROKEN: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
+    ({}, {"degrees": "one_t"}, "degrees", "--degrees free"),
+    ({"tensor": (1, 1), "placement": ((0,), (1, 2))}, {"degrees": "one"}, "degrees", "--degrees"),
+    # 2 replicas do not divide 3; 4 replicas of 2
+    ({}, {"microbatches": 3}, "degrees", "choose a divisor, or other --microbatches"),
+    ({"tensor": (1, 1)}, {"microbatches": 2}, "degrees", "ask for more --microbatches"),
+    ({"stage": (1, 0), "tensor": (1, 1)}, {}, "chain", ""),
+    ({"stage": (0, 0), "tensor": (1,)}, {}, "shape", ""),  # on two sets of devices
+    ({"placement": ((0, 1), (1, 2))}, {}, "shape", ""),  # device 1 twice
+    ({"placement": ((0, 1), (2,))}, {}, "shape", ""),  # one device for t = 2
+    ({"mode": ("keep", "again")}, {}, "shape", ""),  # no such mode for t = 2
+    ({"mode": None}, {}, "shape", ""),
+    ({"call": (0, 0)}, {}, "fields", ""),
+    ({"mode": ("again", "keep"), "tensor": (1, 1)}, {"recompute": "all_or_none"}, "recompute", "p"),
+    (vars(ALONE), {"recompute": "per_stage"}, "recompute", ""),
+]
+"""What a plan says in place of `PLAN`, rules, the rule that it breaks, and what mends it."""
+
+
+@pytest.mark.parametrize(("change", "rules", "broken", "mend"), BROKEN)
+def test_broken_rules_are_named_with_what_mends_them(
+    change: dict[str, Any], rules: dict[str, Any], broken: str, mend: str
+) -> None:
+    plan = replace(PLAN, **change)
     assert judged(two_layers(), plan, **rules)[1] == {broken}
+    semantics = HybridPipeline(**{"microbatches": 4, "degrees": "free", **rules})
+    found = evaluate(two_layers(), plan, semantics).violations
+    assert any(mend in violation.message for violation in found), found
 
 
 def test_layers_that_have_one_mode_follow_any_choice() -> None:
@@ -212,16 +200,14 @@ def test_instances_without_hybrid_plans_are_refused(change: dict[str, Any], word
 
 
 @pytest.mark.parametrize(
-    ("modes", "group", "words"),
+    ("modes", "words"),
     [
-        ((KEEP, KEEP), None, "'keep' for tensor 1 appears twice"),
-        ((KEEP.model_copy(update={"sharded_bytes": 9}),), None, "more sharded_bytes"),
-        ((KEEP.model_copy(update={"leave_bytes": {"a": 1}}),), None, "leave_bytes for 'a', with"),
+        ((KEEP, KEEP), "'keep' for tensor 1 appears twice"),
+        ((KEEP.model_copy(update={"sharded_bytes": 9}),), "more sharded_bytes"),
+        ((KEEP.model_copy(update={"leave_bytes": {"a": 1}}),), "leave_bytes for 'a', with"),
     ],
 )
-def test_modes_that_contradict_each_other_are_refused(
-    modes: tuple[Mode, ...], group: str | None, words: str
-) -> None:
+def test_modes_that_contradict_each_other_are_refused(modes: tuple[Mode, ...], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         two_layers(modes=modes)
 
@@ -256,16 +242,3 @@ def test_tensor_degrees_that_no_plan_can_have_are_refused(
     assert re.search(message, why_no_degrees(instance, semantics) or "")
     with pytest.raises(InputError, match=message):
         choose_semantics(Rules(**semantics.model_dump()), instance, None)
-
-
-def test_every_broken_rule_says_what_mends_it() -> None:
-    broken = [
-        (PLAN, {"degrees": "one"}, "--degrees free"),
-        (PLAN, {"microbatches": 3}, "choose a divisor, or other --microbatches"),
-        (replace(PLAN, tensor=(1, 1)), {"microbatches": 2}, "ask for more --microbatches"),
-        (replace(PLAN, mode=("again", "keep"), tensor=(1, 1)), {"recompute": "all_or_none"}, "per"),
-    ]
-    for plan, rules, mend in broken:
-        semantics = HybridPipeline(**{"microbatches": 4, "degrees": "free", **rules})
-        found = evaluate(two_layers(), plan, semantics).violations
-        assert any(mend in violation.message for violation in found), found

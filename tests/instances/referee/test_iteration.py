@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import pytest
 from draws.peak import add_state
@@ -20,7 +19,6 @@ from placegap.instances import (
     Edge,
     InputError,
     Instance,
-    MaxLoad,
     Op,
     PipelineIteration,
     Plan,
@@ -29,7 +27,6 @@ from placegap.instances import (
     example,
     recheck,
 )
-from placegap.instances.referee.evaluate import check_and_run
 from placegap.instances.referee.iteration import simulate_iteration
 from placegap.instances.referee.simulate import PlanError
 
@@ -38,7 +35,7 @@ PLAN = Plan.on([0, 0, 1, 1])
 
 def test_gpipe_without_transfers_is_a_sum_and_the_heaviest_stage_of_each_pass() -> None:
     # sum f + (m - 1) max f + sum b + (m - 1) max b
-    for seed in range(100):
+    for seed in range(20):
         rng = random.Random(f"gpipe-{seed}")
         p, m = rng.randrange(1, 6), rng.randrange(1, 9)
         forward = [rng.randrange(20) for _ in range(p)]
@@ -123,16 +120,8 @@ def test_stages_hold_what_is_in_flight() -> None:
     # a stash of 4 bytes per layer: 1f1b keeps min(m, S - s), gpipe all 8
     row = layer_row([1, 1, 1], [1, 1, 1], stash_bytes=4, resident_bytes=10)
     plan = Plan.on([0, 1, 2, 0, 1, 2])
-    held = {
-        schedule: [
-            use.memory_bytes
-            for use in evaluate(
-                row, plan, PipelineIteration(schedule=schedule, microbatches=8)
-            ).uses
-        ]
-        for schedule in ("1f1b", "gpipe")
-    }
-    assert held == {"1f1b": [18, 14, 10], "gpipe": [38, 38, 38]}
+    assert held(row, plan, PipelineIteration(schedule="1f1b", microbatches=8)) == [18, 14, 10]
+    assert held(row, plan, PipelineIteration(schedule="gpipe", microbatches=8)) == [38, 38, 38]
 
 
 def held(instance: Instance, plan: Plan, semantics: Semantics) -> list[int]:
@@ -182,23 +171,9 @@ def test_at_its_peak_a_device_with_two_stages_keeps_the_stash_of_the_other() -> 
     assert peak == [12 + 8 + each for each in further]
 
 
-def test_one_microbatch_holds_at_its_peak_what_it_holds_under_max_load() -> None:
-    for seed in range(150):
-        rng = random.Random(f"one-{seed}")
-        instance = add_state(pipeline_instance(seed), seed)
-        schedule = rng.choice(["gpipe", "1f1b"])
-        rules = PipelineIteration.model_validate(
-            {"schedule": schedule, "memory": "peak", "microbatches": 1}
-        )
-        plan = stage_plan(instance, rules, rng)
-        if evaluate(instance, plan, rules).uses:
-            own = held(instance, Plan(plan.placement), MaxLoad(memory="peak"))
-            assert held(instance, plan, rules) == own, seed
-
-
 def test_both_referees_count_the_same_peak_to_the_byte() -> None:
     counted = 0
-    for seed in range(150):
+    for seed in range(50):
         rng = random.Random(f"bytes-{seed}")
         weights = rng.random() < 0.3
         instance = add_state(pipeline_instance(seed, weights=weights), seed)
@@ -222,7 +197,7 @@ def test_both_referees_count_the_same_peak_to_the_byte() -> None:
             full = [each.device for each in verdict.violations if each.rule == "memory"]
             assert full == [devices[k].name] * (less and uses[k] > 0), (seed, rules.label)
             counted += 1
-    assert counted >= 100
+    assert counted >= 25
 
 
 def test_gradients_of_a_shared_weight_are_exchanged_after_the_last_microbatch() -> None:
@@ -236,34 +211,26 @@ def test_gradients_of_a_shared_weight_are_exchanged_after_the_last_microbatch() 
         assert recheck(tied, plan, semantics).value_ns == 9
 
 
+PLAIN = PipelineIteration()
+TWO_EACH = PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=3)
+
+
 @pytest.mark.parametrize(
     ("plan", "semantics", "says"),
     [
-        (Plan.on([0, 1, 0, 1]), PipelineIteration(), None),
-        (Plan.on([1, 0, 0, 1]), PipelineIteration(), "cycle"),
-        (Plan(((0,),) * 4, stage=(0, 0, 0, 1)), PipelineIteration(), "1 on each device"),
-        (Plan(((0,), (0,), (1,), (1,)), stage=(0, 0, 2, 2)), PipelineIteration(), "has no op"),
-        (Plan(((0,), (1,), (0,), (0,)), stage=(0, 0, 1, 1)), PipelineIteration(), "is on 'gpu0'"),
-        (Plan(((0,), (0,), (1,), (1,)), stage=(1, 1, 0, 0)), PipelineIteration(), "later stages"),
-        (Plan(PLAN.placement, stage=(0, 0, 1)), PipelineIteration(), "3 entries for 4 ops"),
-        (
-            PLAN,
-            PipelineIteration(schedule="interleaved", stages_per_device=2),
-            "states the stage of each op",
-        ),
-        (
-            Plan(((0,), (1,), (0,), (1,)), stage=(0, 1, 2, 3)),
-            PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=3),
-            "no multiple of the 2",
-        ),
+        (Plan.on([1, 0, 0, 1]), PLAIN, "cycle"),
+        (Plan(((0,),) * 4, stage=(0, 0, 0, 1)), PLAIN, "1 on each device"),
+        (Plan(PLAN.placement, stage=(0, 0, 2, 2)), PLAIN, "has no op"),
+        (Plan(((0,), (1,), (0,), (0,)), stage=(0, 0, 1, 1)), PLAIN, "is on 'gpu0'"),
+        (Plan(PLAN.placement, stage=(1, 1, 0, 0)), PLAIN, "later stages"),
+        (Plan(PLAN.placement, stage=(0, 0, 1)), PLAIN, "3 entries for 4 ops"),
+        (PLAN, TWO_EACH, "states the stage of each op"),
+        (Plan(((0,), (1,), (0,), (1,)), stage=(0, 1, 2, 3)), TWO_EACH, "no multiple of the 2"),
     ],
 )
 def test_what_is_no_chain_of_stages_is_named(
-    plan: Plan, semantics: PipelineIteration, says: str | None
+    plan: Plan, semantics: PipelineIteration, says: str
 ) -> None:
-    if says is None:
-        simulate_iteration(example(), plan, semantics)
-        return
     with pytest.raises(PlanError, match=says):
         simulate_iteration(example(), plan, semantics)
     verdict = evaluate(example(), plan, semantics)
@@ -282,36 +249,3 @@ def test_more_events_than_can_be_run_are_an_input_error() -> None:
     semantics = PipelineIteration(schedule="interleaved", stages_per_device=64, microbatches=4096)
     with pytest.raises(InputError, match="1572864 events, above the limit of 1000000"):
         evaluate(row, Plan.on([0] * 384), semantics)
-
-
-def test_events_and_messages_keep_the_rules_of_the_page() -> None:
-    # read off the spans: devices and links do one thing at a time, and steps come in their order
-    ran = 0
-    for seed in range(300):
-        rng = random.Random(f"spans-{seed}")
-        instance, semantics = pipeline_instance(seed), iteration_semantics(rng)
-        plan = stage_plan(instance, semantics, rng)
-        iteration = check_and_run(instance, plan, semantics)[1]
-        if iteration is None:
-            continue
-        ran += 1
-        for spans in iteration.events:
-            assert all(a.end_ns <= b.start_ns for a, b in pairwise(spans))
-        end = {span.event: span.end_ns for spans in iteration.events for span in spans}
-        start = {span.event: span.start_ns for spans in iteration.events for span in spans}
-        p = iteration.stages.num_devices
-        lines: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for message in iteration.messages:
-            assert end[message.sender] <= message.start_ns
-            assert message.end_ns <= start[message.receiver]
-            ends = message.sender.stage % p, message.receiver.stage % p
-            lines.setdefault(ends, []).append((message.start_ns, message.end_ns))
-        for line in lines.values():
-            line.sort()
-            assert all(a[1] <= b[0] for a, b in pairwise(line))
-        for event in end:
-            if event.stage and not event.backward:
-                assert end[event._replace(stage=event.stage - 1)] <= start[event]
-            if event.backward:
-                assert end[event._replace(backward=False)] <= start[event]
-    assert ran >= 150

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from draws import draw
 
 from placegap.instances import (
-    Cluster,
-    Device,
     Edge,
-    Graph,
     Instance,
-    Link,
     Makespan,
     MaxLoad,
     Op,
@@ -34,27 +31,12 @@ def instance(
     devices: int = 2,
 ) -> Instance:
     """Ops of 1 ns unless they say otherwise; a byte takes 1 ns from device to device."""
-    names = [f"d{k}" for k in range(devices)]
-    return Instance(
-        name="net",
-        graph=Graph(
-            name="net",
-            ops=tuple(Op(name=name, **{"time_ns": {"x": 1}, **op}) for name, op in ops.items()),
-            edges=tuple(
-                Edge(producer=a, consumer=b, bytes=size, tensor=f"out {size}")
-                for a, b, size in edges
-            ),
-        ),
-        cluster=Cluster(
-            name="pair",
-            devices=tuple(Device(name=d, kind="x", memory_bytes=memory_bytes) for d in names),
-            links=tuple(
-                Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
-                for a in names
-                for b in names
-                if a != b
-            ),
-        ),
+    return draw.instance_of(
+        "net",
+        (Op(name=name, **{"time_ns": {"x": 1}, **op}) for name, op in ops.items()),
+        (Edge(producer=a, consumer=b, bytes=s, tensor=f"out {s}") for a, b, s in edges),
+        draw.devices(["x"] * devices, lambda k: memory_bytes),
+        draw.links(devices, lambda a, b: (10**9, 0)),
     )
 
 
@@ -62,16 +44,13 @@ def held(net: Instance, devices: list[int], semantics: Semantics) -> list[int]:
     """Bytes of each device, on which both referees agree."""
     plan = Plan.on(devices)
     verdict = evaluate(net, plan, semantics)
-    for limit in {use.memory_bytes for use in verdict.uses}:
+    held = [use.memory_bytes for use in verdict.uses]
+    for limit in set(held):
         room = tuple(d.model_copy(update={"memory_bytes": limit}) for d in net.cluster.devices)
         tight = net.model_copy(update={"cluster": net.cluster.model_copy(update={"devices": room})})
         first, second = evaluate(tight, plan, semantics), recheck(tight, plan, semantics)
-        assert (
-            first.feasible
-            == second.feasible
-            == (limit >= max(u.memory_bytes for u in verdict.uses))
-        )
-    return [use.memory_bytes for use in verdict.uses]
+        assert first.feasible == second.feasible == (limit >= max(held))
+    return held
 
 
 CHAIN = {"a": {}, "b": {"workspace_bytes": 7}, "c": {}}
@@ -188,21 +167,9 @@ def test_a_tensor_that_is_too_large_to_receive_is_named_by_its_producer() -> Non
 
 
 def test_too_much_state_names_the_largest_op() -> None:
-    net = instance({"a": {"state_bytes": 5}, "b": {"state_bytes": 9}}, [], memory_bytes=10)
-    (found,) = evaluate(net, Plan.on([0, 0]), LOAD).violations
-    assert found.op in ("a", "b")
-    (found,) = evaluate(
-        instance(
-            {
-                "a": {"state_bytes": 5, "time_ns": {"x": 0}},
-                "b": {"state_bytes": 9, "time_ns": {"x": 0}},
-            },
-            [],
-            10,
-        ),
-        Plan.on([0, 0]),
-        PASS,
-    ).violations
+    idle = {"time_ns": {"x": 0}}
+    net = instance({"a": {"state_bytes": 5, **idle}, "b": {"state_bytes": 9, **idle}}, [], 10)
+    (found,) = evaluate(net, Plan.on([0, 0]), PASS).violations
     assert found.op == "b"
 
 

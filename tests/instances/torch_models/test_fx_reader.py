@@ -40,41 +40,68 @@ def test_a_product_holds_its_weights_and_what_it_writes() -> None:
     assert op["dtype"] is None  # float32
 
 
-def test_views_are_no_ops_and_slices_are_tensors_of_their_own() -> None:
-    from torch import Tensor, nn, zeros
+def net(forward: Callable[..., Any], **weights: Any) -> Any:
+    """A module of a function of its weights and x."""
+    from torch import nn
 
     class Net(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Tensor) -> Tensor:
-            wide = x.relu().reshape(2, 6).T  # the 12 elements of relu
-            left, right = wide.chunk(2)  # 6 elements each
-            return left.sigmoid() + right.expand(2, 3, 2) + wide[0, 0]
+        def forward(self, x: Any) -> Any:
+            return forward(self, x)
 
-    program = read(Net(), zeros(3, 4))
+    made = Net()
+    for name, value in weights.items():
+        setattr(made, name, nn.Parameter(value))
+    return made
+
+
+def test_views_are_no_ops_and_slices_are_tensors_of_their_own() -> None:
+    from torch import zeros
+
+    def forward(_: Any, x: Any) -> Any:
+        wide = x.relu().reshape(2, 6).T  # the 12 elements of relu
+        left, right = wide.chunk(2)  # 6 elements each
+        return left.sigmoid() + right.expand(2, 3, 2) + wide[0, 0]
+
+    program = read(net(forward), zeros(3, 4))
     assert kinds(program) == ["relu", "sigmoid", "add", "add"]
     # the expanded slice stays 6 elements, the corner is one; the first sum has 2 x 3 x 2
-    assert edges(program) == [
-        ("relu", "sigmoid", 24),
-        ("sigmoid", "add", 24),
-        ("relu", "add", 24),
-        ("add", "add_1", 48),
-        ("relu", "add_1", 4),
-    ]
+    halves = [("relu", "sigmoid", 24), ("sigmoid", "add", 24), ("relu", "add", 24)]
+    assert edges(program) == [*halves, ("add", "add_1", 48), ("relu", "add_1", 4)]
     Graph(name="net", ops=program.ops, edges=program.edges)
 
 
+def test_copies_that_change_the_layout_and_random_numbers_are_ops() -> None:
+    from torch import rand, zeros
+
+    copied = net(lambda _, x: x.relu().clone().T.contiguous().to(x.dtype).sigmoid())
+    assert kinds(read(copied, zeros(3, 4))) == ["relu", "clone", "sigmoid"]
+    assert len(read(net(lambda _, x: x + rand(4)), zeros(3, 4)).ops) == 2  # no constant
+    # of a tuple only the elements that are read are held
+    program = read(net(lambda _, x: x.topk(2)[0].relu()), zeros(3, 4))
+    assert program.ops[0]["resident_bytes"] == 3 * 2 * 4
+    assert edges(program) == [("topk", "relu", 24)]
+
+
+def test_labels_that_meet_in_one_op_are_one_group() -> None:
+    from torch import zeros
+
+    labels = {"relu": ["a"], "sigmoid": ["b", "a"], "tanh": ["b"], "exp": ["alone"]}
+    module = net(lambda _, x: x.relu().sigmoid().tanh().exp())
+    program = read(module, zeros(2), labels=lambda node: labels[node.name])
+    assert len({op.get("colocation") for op in program.ops[:3]}) == 1
+    assert program.ops[0]["colocation"] in {"a", "b"}
+    assert "colocation" not in program.ops[3]
+
+
 def test_what_depends_on_weights_alone_is_a_constant_of_its_readers() -> None:
-    from torch import Tensor, arange, nn, randn, zeros
+    from torch import arange, randn, zeros
 
-    class Net(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.table = nn.Parameter(randn(10, 4))
+    def forward(self: Any, x: Any) -> Any:
+        bias = self.table[arange(3)].exp()  # 3 x 4: 48 bytes, held by both sums
+        return (x + bias).relu() + bias
 
-        def forward(self, x: Tensor) -> Tensor:
-            bias = self.table[arange(3)].exp()  # 3 x 4: 48 bytes, held by both sums
-            return (x + bias).relu() + bias
-
-    program = read(Net(), zeros(3, 4))
+    module = net(forward, table=randn(10, 4))
+    program = read(module, zeros(3, 4))
     assert kinds(program) == ["add", "relu", "add"]
     first, _, last = program.ops
     assert list(first["shared_state"].values()) == [48]
@@ -82,162 +109,56 @@ def test_what_depends_on_weights_alone_is_a_constant_of_its_readers() -> None:
     assert first["state_bytes"] == 0
     assert first["parameter_bytes"] == 48
 
-    kept = read(Net(), zeros(3, 4), fold_parameters=False)
+    kept = read(module, zeros(3, 4), fold_parameters=False)
     assert kinds(kept) == ["index", "exp", "add", "relu", "add"]
     # a gather reads what it writes, 12 elements, and 3 indices of 8 bytes
     assert kept.ops[0]["bytes_moved"] == 48 + 48 + 24
 
 
-def test_an_op_that_joins_another_becomes_a_part_of_it() -> None:
-    from torch import Tensor, nn, randn, zeros
-
-    class Net(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.scale = nn.Parameter(randn(4))
-
-        def forward(self, x: Tensor) -> Tensor:
-            scale = self.scale.exp()
-            return (x * scale).relu() * scale
-
-    def join(node: Any) -> Any:
-        return next(iter(node.users)) if node.name == "exp" else None
-
-    program = read(Net(), zeros(3, 4), fold_parameters=False, join=join)
-    assert [op["name"] for op in program.ops] == ["mul", "relu", "mul_1"]
-    assert program.op_of["exp"] == "mul"
-    assert edges(program) == [("mul", "relu", 48), ("relu", "mul_1", 48), ("mul", "mul_1", 16)]
-    assert program.weights_of["mul"] == {"scale": 16}
-    assert program.ops[0]["resident_bytes"] == 16 + 16 + 48  # weights, exp, product
-
-
-def tied_net() -> Any:
-    from torch import nn
-
-    net = nn.Sequential(nn.Embedding(10, 4), nn.ReLU(), nn.Linear(4, 10, bias=False))
-    net[2].weight = net[0].weight
-    return net
-
-
 @pytest.mark.parametrize("tied", ["copy", "together"])
 def test_a_tied_weight_is_state_that_is_shared_by_name(tied: str) -> None:
-    from torch import tensor
+    from torch import nn, tensor
 
-    first, middle, last = read(tied_net(), tensor([[1, 2]]), tied=tied).ops
+    module = nn.Sequential(nn.Embedding(10, 4), nn.ReLU(), nn.Linear(4, 10, bias=False))
+    module[2].weight = module[0].weight
+    first, middle, last = read(module, tensor([[1, 2]]), tied=tied).ops
     assert first["shared_state"] == last["shared_state"] == {"0.weight": 160}
     assert first["state_bytes"] == last["state_bytes"] == 0
     groups = [op.get("colocation") for op in (first, middle, last)]
     assert groups == ([None] * 3 if tied == "copy" else ["0.weight", None, "0.weight"])
 
 
-def test_labels_that_meet_in_one_op_are_one_group() -> None:
-    from torch import nn, zeros
-
-    labels = {"relu": ["a"], "sigmoid": ["b", "a"], "tanh": ["b"], "exp": ["alone"]}
-
-    class Net(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any) -> Any:
-            return x.relu().sigmoid().tanh().exp()
-
-    program = read(Net(), zeros(2), labels=lambda node: labels[node.name])
-    assert len({op.get("colocation") for op in program.ops[:3]}) == 1
-    assert program.ops[0]["colocation"] in {"a", "b"}
-    assert "colocation" not in program.ops[3]
-
-
-def test_a_copy_that_changes_the_layout_is_an_op_and_another_is_none() -> None:
-    from torch import Tensor, nn, zeros
-
-    class Net(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Tensor) -> Tensor:
-            return x.relu().clone().T.contiguous().to(x.dtype).sigmoid()
-
-    program = read(Net(), zeros(3, 4))
-    assert kinds(program) == ["relu", "clone", "sigmoid"]
-
-
-def test_only_the_elements_of_a_tuple_that_are_read_are_held() -> None:
-    from torch import Tensor, nn, zeros
-
-    class Net(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Tensor) -> Tensor:
-            values, _ = x.topk(2)
-            return values.relu()
-
-    program = read(Net(), zeros(3, 4))
-    assert program.ops[0]["resident_bytes"] == 3 * 2 * 4
-    assert edges(program) == [("topk", "relu", 24)]
-
-
-def test_random_numbers_are_no_constant() -> None:
-    from torch import Tensor, nn, rand, zeros
-
-    class Net(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Tensor) -> Tensor:
-            return x + rand(4)
-
-    assert "add" in kinds(read(Net(), zeros(3, 4)))
-    assert len(read(Net(), zeros(3, 4)).ops) == 2
-
-
 def test_a_matrix_that_no_rule_counts_is_named() -> None:
-    from torch import Tensor, cdist, nn, randn, zeros
+    from torch import cdist, randn, zeros
 
-    class Net(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.centres = nn.Parameter(randn(5, 4))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return cdist(x, self.centres)
-
-    program = read(Net(), zeros(3, 4))
+    program = read(net(lambda self, x: cdist(x, self.centres), centres=randn(5, 4)), zeros(3, 4))
     assert program.uncounted == ["_cdist_forward (_cdist_forward)"]
-
-
-def test_a_model_of_constants_computes_nothing() -> None:
-    from torch import Tensor, nn, ones, zeros
-
-    class Net(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Tensor) -> Tensor:
-            return ones(3) + 1
-
-    with pytest.raises(ValueError, match="computes nothing"):
-        read(Net(), zeros(3))
 
 
 def filled(make: Any) -> FxProgram:
     """8 x 4 numbers (128 bytes), and their halves written into a tensor that the pass makes."""
-    from torch import Tensor, nn, zeros
+    from torch import randn, zeros
 
-    class Net(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.w = nn.Linear(4, 4, bias=False)
+    def forward(self: Any, x: Any) -> Any:
+        y = x @ self.w
+        out = make(y)
+        out[:, 0::2] = y[:, 1::2]
+        out[:, 1::2] = y[:, 0::2]
+        return out
 
-        def forward(self, x: Tensor) -> Tensor:
-            y = self.w(x)
-            out = make(y)
-            out[:, 0::2] = y[:, 1::2]
-            out[:, 1::2] = y[:, 0::2]
-            return out
-
-    return read(Net(), zeros(8, 4))
+    return read(net(forward, w=randn(4, 4)), zeros(8, 4))
 
 
 MADE: list[Callable[[Any], Any]] = [
     lambda y: y.new_empty(y.shape),
-    lambda y: y.new_zeros(y.shape).clone(),
     lambda y: y.new_full((1, 1), 2.0).expand(y.shape).double().float().contiguous(),
     lambda y: y.detach().bool().new_ones(y.shape).to(y.dtype),
 ]
 
 
-@pytest.mark.parametrize("name", ["empty_like", "zeros_like", "ones_like", *range(len(MADE))])
-def test_a_tensor_that_is_made_in_the_pass_and_written_by_parts_is_no_state(name: Any) -> None:
-    import torch
-
-    program = filled(getattr(torch, name) if isinstance(name, str) else MADE[name])
+@pytest.mark.parametrize("make", MADE)
+def test_a_tensor_that_is_made_in_the_pass_and_written_by_parts_is_no_state(make: Any) -> None:
+    program = filled(make)
     assert kinds(program) == ["mm", *["copy", "slice_scatter"] * 2]
     # 4 x 4 weights are all that is stored
     assert [op["state_bytes"] for op in program.ops] == [64, 0, 0, 0, 0]
@@ -249,21 +170,17 @@ def test_a_tensor_that_is_made_in_the_pass_and_written_by_parts_is_no_state(name
 
 
 def test_a_mask_of_positions_is_workspace_and_one_of_a_buffer_is_state() -> None:
-    from torch import Tensor, arange, nn, tensor, where, zeros
+    from torch import arange, tensor, where, zeros
 
-    class Net(nn.Module):  # type: ignore[misc]
-        def __init__(self, is_stored: bool) -> None:
-            super().__init__()
-            self.is_stored = is_stored
-            self.register_buffer("order", arange(8))
+    def forward(self: Any, x: Any) -> Any:
+        at = self.order if hasattr(self, "order") else arange(8)
+        mask = where(at[:, None] >= at[None], tensor(0.0), tensor(-1.0))
+        return (x + mask).relu() + mask
 
-        def forward(self, x: Tensor) -> Tensor:
-            at = self.order if self.is_stored else arange(8)
-            mask = where(at[:, None] >= at[None], tensor(0.0), tensor(-1.0))
-            return (x + mask).relu() + mask
-
+    stored = net(forward)
+    stored.register_buffer("order", arange(8))
     for is_stored in (False, True):
-        first, _, last = read(Net(is_stored), zeros(8, 8)).ops
+        first, _, last = read(stored if is_stored else net(forward), zeros(8, 8)).ops
         # 8 x 8 numbers of 4 bytes, which both sums read
         held = (sum(first["shared_state"].values()), first["workspace_bytes"])
         assert held == ((256, 0) if is_stored else (0, 256))

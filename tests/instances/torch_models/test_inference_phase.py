@@ -1,15 +1,15 @@
-"""Decoding and prefill: what a step reads and holds, derived by hand."""
+"""Decoding and prefill: what a step reads and holds, also of recurrent layers, by hand."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles import configs
+from doubles.configs import fields
 
-from placegap.instances import Graph, InputError
-from placegap.instances.torch_models import model as model_room
+from placegap.instances import Graph, Op
 from placegap.instances.torch_models.model import read_traced_model
 from placegap.instances.torch_models.options import TraceOptions
 
@@ -21,28 +21,12 @@ TOKENS = 8192
 
 def config(folder: Path, kind: str, sizes: str, **fields: Any) -> str:
     """Channels, layers, heads of queries and of keys, channels of the MLP, tokens known."""
-    names = (
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "intermediate_size",
-        "vocab_size",
-    )
-    path = folder / "config.json"
-    stated = dict(zip(names, map(int, sizes.split()), strict=True))
-    fields = {"torch_dtype": "bfloat16", "max_position_embeddings": 2 * TOKENS, **fields}
-    path.write_text(json.dumps({"model_type": kind, **stated, **fields}))
-    return f"hf:{path}"
+    known = {"torch_dtype": "bfloat16", "max_position_embeddings": 2 * TOKENS}
+    return configs.config(folder, kind, sizes, **{**known, **fields})
 
 
 def total(graph: Graph, field: str) -> int:
     return sum(getattr(op, field) or 0 for op in graph.ops)
-
-
-def held(graph: Graph) -> int:
-    """Weights and cache."""
-    return total(graph, "state_bytes")
 
 
 def attention(graph: Graph) -> Any:
@@ -59,39 +43,20 @@ def test_a_decode_step_of_mixtral_reads_two_experts_of_eight_and_its_cache(tmp_p
     cache = 32 * 2 * 1024 * TOKENS * 2
     read = 2 * (32 * (rest + 2 * expert) + 32000 * 4096) + cache
     assert total(graph, "bytes_moved") == pytest.approx(read, rel=0.02)
-    # the embedding is held, not read
+    # weights and cache; the embedding is held, not read
     whole = 2 * (32 * (rest + 8 * expert) + 2 * 32000 * 4096) + cache
-    assert held(graph) == pytest.approx(whole, rel=1e-4)
+    assert total(graph, "state_bytes") == pytest.approx(whole, rel=1e-4)
     # 2 FLOP a weight and token; two products of 32 heads of 128 with every token of the cache
     flops = (read - cache) + 32 * 2 * 2 * 32 * 128 * TOKENS
     assert total(graph, "flops") == pytest.approx(flops, rel=0.02)
 
 
-def test_a_decode_step_of_qwen3_235b_reads_eight_experts_of_128(tmp_path: Path) -> None:
-    routed = {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 1536}
-    name = config(tmp_path, "qwen3_moe", "4096 94 64 4 12288 151936", head_dim=128, **routed)
-    graph = read_traced_model(name, TraceOptions(decode=True, kv_tokens=TOKENS)).graph
-    expert = 3 * 4096 * 1536
-    rest = 2 * 4096 * 64 * 128 + 2 * 4096 * 4 * 128 + 128 * 4096
-    cache = 94 * 2 * 4 * 128 * TOKENS * 2
-    read = 2 * (94 * (rest + 8 * expert) + 151936 * 4096) + cache
-    assert total(graph, "bytes_moved") == pytest.approx(read, rel=0.02)
-    whole = 2 * (94 * (rest + 128 * expert) + 2 * 151936 * 4096) + cache
-    assert held(graph) == pytest.approx(whole, rel=1e-4)
-
-
 def test_a_decode_step_of_gpt_oss_reads_mxfp4_experts_and_windows(tmp_path: Path) -> None:
     kept = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "embed_tokens", "lm_head"]
-    name = config(
-        tmp_path,
-        "gpt_oss",
-        "2880 36 64 8 2880 201088",
-        head_dim=64,
-        num_local_experts=128,
-        num_experts_per_tok=4,
-        sliding_window=128,
-        quantization_config={"quant_method": "mxfp4", "modules_to_not_convert": kept},
-    )
+    sizes = fields("head_dim=64 num_local_experts=128 num_experts_per_tok=4 sliding_window=128")
+    packed = {"quant_method": "mxfp4", "modules_to_not_convert": kept}
+    stated = {**sizes, "quantization_config": packed}
+    name = config(tmp_path, "gpt_oss", "2880 36 64 8 2880 201088", **stated)
     graph = read_traced_model(name, TraceOptions(decode=True, kv_tokens=TOKENS)).graph
     # 4 bits and a share of 8 bits in 32
     expert = 3 * 2880 * 2880 * 4.25 / 8
@@ -101,7 +66,7 @@ def test_a_decode_step_of_gpt_oss_reads_mxfp4_experts_and_windows(tmp_path: Path
     read = 36 * (rest + 4 * expert) + 2 * 201088 * 2880 + cache
     assert total(graph, "bytes_moved") == pytest.approx(read, rel=0.02)
     whole = 36 * (rest + 128 * expert) + 2 * 2 * 201088 * 2880 + cache
-    assert held(graph) == pytest.approx(whole, rel=2e-3)  # and biases
+    assert total(graph, "state_bytes") == pytest.approx(whole, rel=2e-3)  # and biases
 
 
 SMALL = "16 8 4 2 32 11"
@@ -111,10 +76,8 @@ SMALL = "16 8 4 2 32 11"
 def test_a_batch_reads_the_distinct_experts_that_it_is_expected_to_reach(tmp_path: Path) -> None:
     routed = {"num_local_experts": 8, "num_experts_per_tok": 2}
     name = config(tmp_path, "mixtral", SMALL, **routed)
-    graphs = [
-        read_traced_model(name, TraceOptions(decode=True, kv_tokens=4, batch=batch)).graph
-        for batch in (1, 2)
-    ]
+    choices = [TraceOptions(decode=True, kv_tokens=4, batch=batch) for batch in (1, 2)]
+    graphs = [read_traced_model(name, options).graph for options in choices]
     one, two = (next(op for op in graph.ops if "grouped_mm" in op.kind) for graph in graphs)
     # 2 x 32 x 16 numbers of 2 bytes each; a second token finds 2 x 6/8 others
     weights = 8 * 2 * 32 * 16 * 2
@@ -148,22 +111,6 @@ def test_prefill_fills_the_cache_and_makes_one_token(tmp_path: Path) -> None:
     assert head.flops == 2 * 16 * 11  # of the last token
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"decode": True}, "--decode reads a cache; say of how many tokens"),
-        ({"decode": True, "kv_tokens": 9, "seq": 4}, "--seq, --decode and --prefill choose"),
-        ({"decode": True, "kv_tokens": 9, "train": True}, "--decode is for inference"),
-        ({"weights": "int4", "train": True}, "--weights is for inference"),
-    ],
-)
-def test_phases_that_contradict_each_other_are_one_line(
-    options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        TraceOptions(**options)
-
-
 @pytest.mark.parametrize("form", ["int4", "q4_k_m"])
 def test_linear_layers_are_quantized_and_a_file_of_llama_cpp_is_whole(
     form: str, tmp_path: Path
@@ -175,25 +122,15 @@ def test_linear_layers_are_quantized_and_a_file_of_llama_cpp_is_whole(
     norms, tables = (8 * 2 + 1) * 16, 2 * 11 * 16
     bits = {"int4": 4 + 20 / 128, "q4_k_m": 4.8944}[form]
     size = 2 * norms + matrices * bits / 8 + tables * (2 if form == "int4" else bits / 8)
-    weights = sum(
-        op.parameter_bytes
-        for op in graph.ops
-        if op.kind in ("mm", "embedding") or "norm" in (op.module or "")
-    )
-    assert weights == pytest.approx(size, abs=60)  # every matrix has whole bytes
+    kinds, held = ("mm", "embedding"), 0
+    for op in graph.ops:
+        held += op.parameter_bytes if op.kind in kinds or "norm" in (op.module or "") else 0
+    assert held == pytest.approx(size, abs=60)  # every matrix has whole bytes
     assert {op.dtype for op in graph.ops if op.kind == "mm"} == {"bfloat16"}
 
 
 PACKED = """
 import torch
-
-class Int8(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("w", torch.zeros(256, 512, dtype=torch.int8))
-        self.register_buffer("scale", torch.zeros(256, 1, dtype=torch.float16))
-    def forward(self, x):
-        return torch.nn.functional.linear(x, self.w.to(x.dtype) * self.scale)
 
 class Int4(torch.nn.Module):
     def __init__(self):
@@ -205,48 +142,92 @@ class Int4(torch.nn.Module):
         w = ((self.w.unsqueeze(-1) >> shifts) & 15).reshape(256, 512).to(x.dtype) - 8
         return torch.nn.functional.linear(x, w * self.scale.repeat_interleave(128, 1))
 
-def int8():
-    return Int8(), (torch.zeros(1, 512, dtype=torch.float16),)
-
 def int4():
     return Int4(), (torch.zeros(1, 512, dtype=torch.float16),)
 """
 
 
-@pytest.mark.parametrize(("kind", "scales"), [("int8", 256), ("int4", 4 * 256)])
 def test_weights_that_a_model_unpacks_are_read_as_they_are_packed(
-    kind: str, scales: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "packed_weights.py").write_text(PACKED)
     monkeypatch.chdir(tmp_path)
-    (op,) = read_traced_model(f"py:packed_weights:{kind}").graph.ops
-    stored = 256 * 512 * int(kind[-1]) // 8 + 2 * scales
+    (op,) = read_traced_model("py:packed_weights:int4").graph.ops
+    stored = 256 * 512 * 4 // 8 + 2 * 4 * 256
     assert op.parameter_bytes == pytest.approx(stored, abs=32)  # eight shifts
     assert op.bytes_moved == op.parameter_bytes + 2 * (512 + 256)
 
 
+RECURRENT = "32 4 4 2 64 50"
+MAMBA = fields("mamba_d_state=4 mamba_n_heads=4 mamba_d_head=16 mamba_d_ssm=64")
+DELTA = fields(
+    "linear_key_head_dim=8 linear_value_head_dim=16 linear_num_key_heads=2 linear_num_value_heads=4"
+)
+
+
+def traced(folder: Path, kind: str, more: dict[str, Any], **options: Any) -> Graph:
+    options = {"decode": True, "kv_tokens": 100, "dtype": "float16", **options}
+    name = configs.config(folder, kind, RECURRENT, **{"head_dim": 8, **more})
+    return read_traced_model(name, TraceOptions(**options)).graph
+
+
+def kept_bytes(op: Op) -> int:
+    """State besides weights and constants."""
+    return (op.state_bytes or 0) + sum(op.shared_state.values()) - op.parameter_bytes
+
+
+def test_a_step_of_linear_attention_reads_and_writes_its_state(tmp_path: Path) -> None:
+    graph = traced(tmp_path, "qwen3_5_text", DELTA, batch=3)
+    first = [op for op in graph.ops if (op.module or "").startswith("model.layers.0.linear_attn")]
+    assert len(first) < 80  # a chunk of 64 tokens takes 581
+    # of each of 3 sequences 4 heads of 8 x 16 in float32; of 2 x 2 heads of 8 and 4 of 16 channels
+    # the last 4 tokens
+    recurrent, convolution = 3 * 4 * 8 * 16 * 4, 3 * (2 * 2 * 8 + 4 * 16) * 4 * 2
+    kept = [kept_bytes(op) for op in first]
+    assert sorted(size for size in kept if size) == sorted((recurrent, convolution))
+    op = first[kept.index(recurrent)]
+    # a decay for each of 12 heads in float32, and what it writes
+    assert (op.resident_bytes, op.bytes_moved) == (2 * recurrent, 2 * recurrent + 12 * 4)
+    convolved, _, stepped = (op.bytes_moved for op in first if op.kind == "copy")
+    assert (convolved, stepped) == (2 * convolution, 2 * recurrent)
+    # every fourth layer has attention, whose cache is as ever: 2 heads of 8, keys and values
+    assert [kept_bytes(op) for op in graph.ops if op.caches] == [3 * 100 * 2 * 2 * 8 * 2]
+
+
+def test_a_prompt_of_linear_attention_takes_all_chunks_at_once(tmp_path: Path) -> None:
+    more = {**DELTA, "layer_types": ["linear_attention", "full_attention"] * 2}
+    found = []
+    for tokens in (100, 300):
+        graph = traced(tmp_path, "qwen3_5_text", more, decode=False, kv_tokens=0, prefill=tokens)
+        path = "model.layers.2.linear_attn"
+        ops = [op for op in graph.ops if op.module == path and op.kind != "convolution"]
+        found.append([op.flops for op in ops if op.flops])
+    # of 4 heads and a chunk of 64 tokens, keys of 8 and values of 16: what keys know of each other,
+    # the solution for values and keys, the state, what of it keys and queries read, what queries
+    # know of keys, and that of values; 100 tokens are 2 chunks, 300 are 5
+    reads = 2 * 64 * 8 * 16
+    chunk = [2 * 64 * 64 * 8, 64 * 64 * (16 + 8), reads, reads, reads, 2 * 64 * 64 * 8]
+    chunk.append(2 * 64 * 64 * 16)
+    for chunks, flops in zip((2, 5), found, strict=True):
+        assert sorted(flops) == sorted(4 * chunks * each for each in chunk)
+
+
 @pytest.mark.parametrize(
-    ("kind", "fields"),
+    ("kind", "more", "kept"),
     [
-        ("llama", {}),
-        ("gpt_oss", {"head_dim": 4, "num_local_experts": 4, "num_experts_per_tok": 2}),
+        # 64 channels: 4 states each, in float32, and the last 4 tokens
+        ("mamba", {"state_size": 4}, 4 * 64 * (4 * 4 + 4 * 2)),
+        # 4 heads of 16 with 4 states each, in float32; a convolution of 64 channels and 2 x 4 of
+        # states over 4 tokens; keys and values of 100 tokens beside them
+        ("falcon_h1", MAMBA, 4 * (4 * 16 * 4 * 4 + 72 * 4 * 2 + 100 * 2 * 16 * 2)),
+        # layers 0 and 2: 4 heads of 8 x 8; the others have attention
+        ("minimax", {}, 2 * (4 * 8 * 8 * 2 + 100 * 2 * 16 * 2)),
+        # of 32 channels the last 2 tokens and 3 sums, all in float32 but the tokens
+        ("rwkv", {"attention_hidden_size": 32}, 4 * 32 * (2 * 2 + 3 * 4)),
     ],
 )
-@pytest.mark.parametrize("keep", [False, True])
-def test_layers_that_are_repeated_are_those_of_a_whole_trace(
-    kind: str, fields: dict[str, Any], keep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_model_keeps_the_state_of_every_recurrent_layer(
+    kind: str, more: dict[str, Any], kept: int, tmp_path: Path
 ) -> None:
-    name = config(tmp_path, kind, SMALL, **fields)
-    options = TraceOptions(decode=True, kv_tokens=9, keep_modules=keep)
-    traced: list[int] = []
-    whole_program = model_room._whole
-
-    def counting(*args: Any) -> Any:
-        traced.append(len(args[3]))
-        return whole_program(*args)
-
-    monkeypatch.setattr(model_room, "_whole", counting)
-    repeated = read_traced_model(name, options)
-    assert traced == [1]  # one stack, which was not traced again
-    monkeypatch.setattr(model_room, "_repeated", lambda *args: None)
-    assert repeated == read_traced_model(name, options)
+    graph = traced(tmp_path, kind, more)
+    assert sum(kept_bytes(op) for op in graph.ops) == kept

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles import configs
+from doubles.configs import fields
 
 from placegap.instances.torch_models import model as model_room
 from placegap.instances.torch_models import training_model as training_room
@@ -17,46 +18,24 @@ from placegap.instances.torch_models.training_model import read_training_model
 
 pytestmark = pytest.mark.torch
 
-SIZES: dict[str, Any] = {
-    "hidden_size": 16,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 32,
-    "vocab_size": 50,
-}
-ROUTED = {"num_local_experts": 4, "num_experts_per_tok": 2}
-STATES = {"state_size": 4, "n_groups": 1}
-FEW = {"num_experts": 1, "mamba_d_state": 4}
-DELTA = {
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 8,
-    "shared_expert_intermediate_size": 8,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-}
-LATENT = {
-    "num_key_value_heads": 4,
-    "kv_lora_rank": 12,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 8,
-    "q_lora_rank": 8,
-    "n_routed_experts": 8,
-    "moe_intermediate_size": 8,
-    "n_group": 2,
-    "topk_group": 1,
-    "first_k_dense_replace": 2,
-}
+ROUTED = fields("num_local_experts=4 num_experts_per_tok=2")
+STATES = fields("num_heads=4 head_dim=8 state_size=4 n_groups=1")
+DELTA = fields(
+    "num_experts=4 num_experts_per_tok=2 moe_intermediate_size=8 shared_expert_intermediate_size=8"
+    " linear_key_head_dim=8 linear_value_head_dim=8 linear_num_key_heads=2 linear_num_value_heads=4"
+    " head_dim=4"
+)
+LATENT = fields(
+    "num_key_value_heads=4 kv_lora_rank=12 qk_rope_head_dim=4 qk_nope_head_dim=8 v_head_dim=8"
+    " q_lora_rank=8 n_routed_experts=8 moe_intermediate_size=8 n_group=2 topk_group=1"
+    " first_k_dense_replace=2"
+)
+PERIODS = fields("attn_layer_period=4 attn_layer_offset=2 num_experts=1 mamba_d_state=4")
 IRREGULAR = ["full_attention" if at in (2, 7, 13) else "sliding_attention" for at in range(16)]
 
 
-def config(folder: Path, kind: str, **fields: Any) -> str:
-    path = folder / "config.json"
-    path.write_text(json.dumps({"model_type": kind, **SIZES, **fields}))
-    return f"hf:{path}"
+def config(folder: Path, kind: str, layers: int, **more: Any) -> str:
+    return configs.config(folder, kind, f"16 {layers} 4 2 32 50", **more)
 
 
 def test_layers_that_are_left_out_stand_beside_the_same_neighbours() -> None:
@@ -71,26 +50,28 @@ def test_layers_that_are_left_out_stand_beside_the_same_neighbours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields"),
+    ("kind", "layers", "more"),
     [
-        ("qwen3_next", {"num_hidden_layers": 12, "head_dim": 4, **DELTA}),
-        ("gemma3_text", {"num_hidden_layers": 16, "head_dim": 4, "layer_types": IRREGULAR}),
-        ("llama", {"num_hidden_layers": 6, "eos_token_id": [1, 2]}),
+        ("qwen3_next", 12, DELTA),
+        ("gemma3_text", 16, {"head_dim": 4, "layer_types": IRREGULAR}),
+        ("gpt_oss", 8, {"head_dim": 4, **ROUTED}),
         # the layers with attention share a mask
-        ("recurrent_gemma", {"num_hidden_layers": 12, "head_dim": 4, "lru_width": 16}),
+        ("recurrent_gemma", 12, {"head_dim": 4, "lru_width": 16}),
         # the first layer gets float16, and hands on float32
-        ("mamba2", {"num_hidden_layers": 6, "num_heads": 4, "head_dim": 8, **STATES}),
+        ("mamba2", 6, STATES),
         # a property of the configuration says which layers have attention, whose mask they get
-        ("jamba", {"num_hidden_layers": 16, "attn_layer_period": 4, "attn_layer_offset": 2, **FEW}),
+        ("jamba", 16, PERIODS),
         # each layer scales by a number of its own
-        ("diffllama", {"num_hidden_layers": 6}),
+        ("diffllama", 6, {}),
     ],
 )
 def test_layers_of_any_pattern_are_repeated(
-    kind: str, fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, layers: int, more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = config(tmp_path, kind, **fields)
-    options = TraceOptions(decode=True, kv_tokens=9, dtype="float16")
+    name = config(tmp_path, kind, layers, **more)
+    options = TraceOptions(
+        decode=True, kv_tokens=9, dtype="float16", keep_modules=kind == "gpt_oss"
+    )
     stacks: list[Any] = []
     whole_program = model_room._whole
 
@@ -106,14 +87,14 @@ def test_layers_of_any_pattern_are_repeated(
 
 
 def test_layers_that_a_model_counts_are_all_traced(tmp_path: Path) -> None:
-    name = config(tmp_path, "rwkv", num_hidden_layers=8, attention_hidden_size=16)
+    name = config(tmp_path, "rwkv", 8, attention_hidden_size=16)
     graph = read_traced_model(name, TraceOptions(decode=True, kv_tokens=9)).graph
     # every sixth layer halves what it hands on
     assert sum(op.kind == "div" and op.module == "rwkv" for op in graph.ops) == 1
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields", "options"),
+    ("kind", "more", "options"),
     [
         ("gpt_oss", {"head_dim": 4, **ROUTED}, {"optimizer": "none", "keep_modules": True}),
         ("deepseek_v3", LATENT, {"dtype": "bfloat16"}),
@@ -122,12 +103,12 @@ def test_layers_that_a_model_counts_are_all_traced(tmp_path: Path) -> None:
 )
 def test_layers_of_a_training_step_are_repeated(
     kind: str,
-    fields: dict[str, Any],
+    more: dict[str, Any],
     options: dict[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = config(tmp_path, kind, num_hidden_layers=8, **fields)
+    name = config(tmp_path, kind, 8, **more)
     chosen = TraceOptions(train=True, seq=8, **options)
     repeats: list[bool] = []
     trace = training_room.trace_step
@@ -139,7 +120,5 @@ def test_layers_of_a_training_step_are_repeated(
     monkeypatch.setattr(training_room, "trace_step", counting)
     repeated = read_training_model(name, chosen)
     assert repeats == [True]  # which was not traced again
-    monkeypatch.setattr(
-        training_room, "trace_step", lambda name, options, **_: trace(name, options)
-    )
+    monkeypatch.setattr(training_room, "trace_step", lambda *given, **_: trace(*given))
     assert repeated == read_training_model(name, chosen)

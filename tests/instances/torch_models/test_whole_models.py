@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.configs import fields, sized, write_config
 
 from placegap.instances import Graph, InputError, Instance, MaxLoad, Plan, load_cluster
 from placegap.instances.costing.costing import cost_graph
@@ -15,25 +15,14 @@ from placegap.instances.problem.modules import homes_by_layer
 from placegap.instances.torch_models import model as model_room
 from placegap.instances.torch_models.model import read_traced_model
 from placegap.instances.torch_models.options import UNREAD, TraceOptions
-from placegap.instances.torch_models.presets import presets
 
 pytestmark = pytest.mark.torch
 
-TEXT = {
-    "hidden_size": 16,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 32,
-    "vocab_size": 50,
-}
-TOWER = {
-    "hidden_size": 16,
-    "num_hidden_layers": 5,
-    "num_attention_heads": 4,
-    "intermediate_size": 32,
-    "patch_size": 14,
-}
+TEXT = sized("16 6 4 2 32 50")
+TOWER = fields(
+    "hidden_size=16 num_hidden_layers=5 num_attention_heads=4 intermediate_size=32 patch_size=14"
+)
+ROTATED = {"rope_type": "default", "mrope_section": [1, 1, 0]}
 WITH_IMAGES: dict[str, dict[str, Any]] = {
     # 2 x 2 patches and the class's own token, which no text gets
     "llava": {
@@ -43,28 +32,17 @@ WITH_IMAGES: dict[str, dict[str, Any]] = {
     },
     # 4 x 4 patches, of which 4 tokens are made
     "gemma3": {
-        "mm_tokens_per_image": 4,
-        "image_token_index": 49,
-        "boi_token_index": 48,
-        "eoi_token_index": 47,
+        **fields(
+            "mm_tokens_per_image=4 image_token_index=49 boi_token_index=48 eoi_token_index=47"
+        ),
         "text_config": {"model_type": "gemma3_text", "head_dim": 4, **TEXT},
         "vision_config": {"model_type": "siglip_vision_model", "image_size": 56, **TOWER},
     },
     # 16 x 16 patches of 224 pixels; 2 x 2 of them are a token
     "qwen2_vl": {
         "image_token_id": 49,
-        "text_config": {
-            "model_type": "qwen2_vl_text",
-            "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 0]},
-            **TEXT,
-        },
-        "vision_config": {
-            "depth": 5,
-            "embed_dim": 16,
-            "hidden_size": 16,
-            "num_heads": 4,
-            "mlp_ratio": 2,
-        },
+        "text_config": {"model_type": "qwen2_vl_text", "rope_parameters": ROTATED, **TEXT},
+        "vision_config": fields("depth=5 embed_dim=16 hidden_size=16 num_heads=4 mlp_ratio=2"),
     },
 }
 SEEN = {"llava": 5, "gemma3": 16, "qwen2_vl": 256}
@@ -72,9 +50,7 @@ SEEN = {"llava": 5, "gemma3": 16, "qwen2_vl": 256}
 
 
 def traced(folder: Path, kind: str, config: dict[str, Any], **options: Any) -> Graph:
-    path = folder / f"{kind}.json"
-    path.write_text(json.dumps({"model_type": kind, **config}))
-    return read_traced_model(f"hf:{path}", TraceOptions(**options)).graph
+    return read_traced_model(write_config(folder, kind, **config), TraceOptions(**options)).graph
 
 
 def attention(graph: Graph) -> list[Any]:
@@ -99,50 +75,19 @@ def test_a_tower_sees_each_image_by_itself_and_the_text_gets_its_tokens(
     assert {edge.consumer for edge in graph.edges if edge.producer == put.name}
 
 
-@pytest.mark.parametrize("kind", WITH_IMAGES)
-def test_a_prompt_with_an_image_fills_no_cache_in_the_tower(kind: str, tmp_path: Path) -> None:
-    graph = traced(tmp_path, kind, WITH_IMAGES[kind], prefill=80)
+def test_a_prompt_with_an_image_fills_no_cache_in_the_tower_and_a_token_after_reads_none(
+    tmp_path: Path,
+) -> None:
+    graph = traced(tmp_path, "llava", WITH_IMAGES["llava"], prefill=80)
+    # keys and values of 2 heads of 4, of 4 bytes
+    kept = 80 * 2 * 2 * 4 * 4
     for op in attention(graph):
-        if "language_model" in (op.module or ""):
-            # keys and values of 2 heads of 4, of 4 bytes
-            assert (op.state_bytes or 0) >= 80 * 2 * 2 * 4 * 4
-        else:
-            assert not op.state_bytes
-
-
-def test_a_token_after_an_image_reads_no_tower(tmp_path: Path) -> None:
+        is_text = "language_model" in (op.module or "")
+        assert (op.state_bytes or 0) >= kept if is_text else not op.state_bytes
     graph = traced(tmp_path, "llava", WITH_IMAGES["llava"], decode=True, kv_tokens=80)
     assert str(graph.provenance.parameters[UNREAD]).startswith("model.vision_tower, ")
-    assert {(op.state_bytes, op.flops) for op in attention(graph)} == {
-        (80 * 2 * 2 * 4 * 4, 2 * 2 * 16 * 80)
-    }
-
-
-def test_bytes_and_flops_of_a_llava_that_is_quantized(tmp_path: Path) -> None:
-    graph = traced(tmp_path, "llava", WITH_IMAGES["llava"], seq=80, weights="8", dtype="float16")
-    # 8 bits: 4 layers of the tower of 4 squares of 16 and 2 matrices of 16 x 32, patches of 3 x 14
-    # x 14 numbers, two squares of the projector, 6 layers of text: q and o, k and v, 3 x 16 x 32
-    eight = 4 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 3 * 14 * 14 + 2 * 16 * 16
-    eight += 6 * (2 * 16 * 16 + 2 * 16 * 8 + 3 * 16 * 32)
-    # 16 bits: biases and norms of the tower, the norm before it, the class's token and 5 places,
-    # biases of the projector, norms of text; embeddings and the head
-    vectors = 4 * (4 * 16 + 32 + 16 + 4 * 16) + 2 * 16 + 16 + 5 * 16 + 2 * 16 + 13 * 16
-    whole = eight + 2 * (vectors + 2 * 50 * 16)
-    # attention itself holds angles of rotations and a mask
-    weights = (
-        op.parameter_bytes for op in graph.ops if not (op.module or "").endswith("self_attn")
-    )
-    assert sum(weights) == whole
-    products = [op for op in graph.ops if op.kind in ("mm", "addmm")]
-    # 5 tokens of the tower, 4 of the projector, 80 of text
-    flops = 2 * 5 * 4 * (4 * 16 * 16 + 2 * 16 * 32) + 2 * 4 * 2 * 16 * 16
-    flops += 2 * 80 * (6 * (2 * 16 * 16 + 2 * 16 * 8 + 3 * 16 * 32) + 50 * 16)
-    assert sum(op.flops or 0 for op in products) == flops
-
-
-def test_an_image_that_is_longer_than_the_text_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="an image has 64 tokens: a text with it needs more"):
-        traced(tmp_path, "qwen2_vl", WITH_IMAGES["qwen2_vl"], seq=50)
+    found = {(op.state_bytes, op.flops) for op in attention(graph)}
+    assert found == {(kept, 2 * 2 * 16 * 80)}
 
 
 def test_a_model_with_a_tower_is_traced_by_its_layers(
@@ -151,11 +96,12 @@ def test_a_model_with_a_tower_is_traced_by_its_layers(
     repeated = traced(tmp_path, "qwen2_vl", WITH_IMAGES["qwen2_vl"], seq=80)
     monkeypatch.setattr(model_room, "_repeated", lambda *args: None)
     assert repeated == traced(tmp_path, "qwen2_vl", WITH_IMAGES["qwen2_vl"], seq=80)
+    with pytest.raises(InputError, match="an image has 64 tokens: a text with it needs more"):
+        traced(tmp_path, "qwen2_vl", WITH_IMAGES["qwen2_vl"], seq=50)
 
 
-@pytest.mark.parametrize("kind", ["llava", "qwen2_vl"])
-def test_vllm_counts_the_layers_of_text(kind: str, tmp_path: Path) -> None:
-    cluster = load_cluster("2xT4, pcie3")
+def test_vllm_counts_the_layers_of_text(tmp_path: Path) -> None:
+    cluster, kind = load_cluster("2xT4, pcie3"), "llava"
     graph = cost_graph(traced(tmp_path, kind, WITH_IMAGES[kind], seq=80), cluster)
     instance = Instance(name=kind, graph=graph, cluster=cluster)
     plan = Plan.on(homes_by_layer(instance, [0, 0, 0, 1, 1, 1, 1, 1]))
@@ -163,22 +109,13 @@ def test_vllm_counts_the_layers_of_text(kind: str, tmp_path: Path) -> None:
     assert line == "VLLM_PP_LAYER_PARTITION=2,4\n"
 
 
-T5 = {"d_model": 16, "d_ff": 32, "d_kv": 4, "num_heads": 4, "num_layers": 5, "vocab_size": 50}
-WHISPER = {
-    "d_model": 16,
-    "encoder_layers": 5,
-    "decoder_layers": 5,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 32,
-    "decoder_ffn_dim": 32,
-    "vocab_size": 50,
-    "max_source_positions": 30,
-    "max_target_positions": 20,
-    "num_mel_bins": 8,
-    **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 1),
-    "decoder_start_token_id": 1,
-}
+T5 = fields("d_model=16 d_ff=32 d_kv=4 num_heads=4 num_layers=5 vocab_size=50")
+WHISPER = fields(
+    "d_model=16 encoder_layers=5 decoder_layers=5 encoder_attention_heads=4 vocab_size=50"
+    " decoder_attention_heads=4 encoder_ffn_dim=32 decoder_ffn_dim=32 max_source_positions=30"
+    " max_target_positions=20 num_mel_bins=8 pad_token_id=1 bos_token_id=1 eos_token_id=1"
+    " decoder_start_token_id=1"
+)
 
 
 @pytest.mark.parametrize(("kind", "config", "heard"), [("t5", T5, 16), ("whisper", WHISPER, 30)])
@@ -206,10 +143,4 @@ def test_an_encoder_keeps_no_cache(tmp_path: Path) -> None:
     graph = traced(tmp_path, "whisper", WHISPER, prefill=60)
     kept = {op.module: op.state_bytes for op in attention(graph)}
     assert kept["model.encoder.layers.0.self_attn"] == 0
-    # 60 frames are 30 tokens
-    assert kept["model.decoder.layers.0.encoder_attn"] == 2 * 16 * 30 * 4
-    assert kept["model.decoder.layers.4.self_attn"] == 2 * 16 * 60 * 4
-
-
-def test_models_with_images_and_sound_go_by_names() -> None:
-    assert {"llava-1.5-7b", "qwen2-vl-7b", "gemma-3-4b", "whisper-small"} <= set(presets())
+    assert kept["model.decoder.layers.0.encoder_attn"] == 2 * 16 * 30 * 4  # 60 frames

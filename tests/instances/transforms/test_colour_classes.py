@@ -6,10 +6,11 @@ import random
 
 import numpy as np
 import pytest
-from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
+from draws import draw
+from draws.tiny import tiny_instance
 from references.brute_force import FWD_BWD_SEMANTICS, MAX_LOAD_SEMANTICS, oracle, stage_draws
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, read_model
+from placegap.instances import Edge, Instance, MaxLoad, Op
 from placegap.instances.problem import parse_semantics
 from placegap.instances.problem.blocks import contract
 from placegap.instances.transforms.colocation import contract_classes
@@ -22,15 +23,8 @@ def net(edges: str, **ops: str) -> Instance:
     made = tuple(
         Op(name=n, time_ns={"gpu": 1}, backward=n.isupper(), colocation=ops.get(n)) for n in names
     )
-    return Instance(
-        name="net",
-        graph=Graph(
-            name="net",
-            ops=made,
-            edges=tuple(Edge(producer=a, consumer=b, host_time_ns=1) for a, b in edges.split()),
-        ),
-        cluster=Cluster(name="one", devices=(Device(name="d", kind="gpu"),)),
-    )
+    arcs = [Edge(producer=a, consumer=b, host_time_ns=1) for a, b in edges.split()]
+    return draw.instance_of("net", made, arcs, draw.devices(["gpu"]))
 
 
 def groups(instance: Instance, *, fuse_cycles: bool = True) -> list[str]:
@@ -82,12 +76,7 @@ def test_classes_that_no_device_runs_together_are_not_contracted_together(
         op.model_copy(update={"time_ns": {"cpu" if op.name == "b" else "gpu": 1}})
         for op in tied.graph.ops
     )
-    cluster = Cluster(
-        name="two", devices=(Device(name="g", kind="gpu"), Device(name="c", kind="cpu"))
-    )
-    instance = tied.model_copy(
-        update={"graph": tied.graph.model_copy(update={"ops": ops}), "cluster": cluster}
-    )
+    instance = draw.instance_of("two", ops, tied.graph.edges, draw.devices(["gpu", "cpu"]))
     assert groups(instance, fuse_cycles=fuse_cycles) == ["a", "b", "c", "de"]
     chain = MaxLoad(plans="chain")
     merge = contract_classes(instance, fuse_cycles=fuse_cycles)
@@ -150,7 +139,7 @@ def compare(seeds: range) -> int:
 
 
 def test_the_optimum_of_loads_stays() -> None:
-    assert compare(range(12)) >= 10
+    assert compare(range(6)) >= 5
 
 
 @pytest.mark.deep
@@ -162,7 +151,7 @@ def test_the_optimum_of_loads_stays_on_many_instances() -> None:
 def test_the_optimum_with_two_levels_stays(plans: str) -> None:
     semantics = parse_semantics({"objective": "max_load", "plans": plans, "levels": 2})
     seen = 0
-    for number, drawn in enumerate(stage_draws()[:24]):
+    for number, drawn in enumerate(stage_draws()[:16]):
         rng = random.Random(f"levels-{number}")
         if any(len(op.time_ns) < len(drawn.graph.ops[0].time_ns) for op in drawn.graph.ops):
             continue
@@ -175,15 +164,4 @@ def test_the_optimum_with_two_levels_stays(plans: str) -> None:
         if merge.coarse.num_ops < instance.num_ops:
             seen += 1
             assert oracle(merge.coarse, semantics) == oracle(instance, semantics)
-    assert seen >= 5
-
-
-@needs_dnn_partitioning
-def test_shared_training_graphs_keep_their_blocks() -> None:
-    # 600 ops, classes without a forward op, and fewer blocks than classes
-    folder = SHARED / "instances" / "dnn-partitioning" / "throughput-inputs" / "OperatorGraphs"
-    instance = read_model(folder / "bert_l-3_training.json").instance()
-    merge = contract_classes(instance)
-    assert merge.coarse.num_ops < instance.num_ops / 2
-    assert contract(instance, merge_idle=False).num_blocks < instance.arrays.num_groups
-    same_blocks(merge)
+    assert seen >= 3

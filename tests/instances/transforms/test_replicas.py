@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from draws import draw
 
 from placegap.instances import (
-    Cluster,
-    Device,
     Edge,
-    Graph,
     InputError,
     Instance,
     Makespan,
@@ -27,38 +25,6 @@ from placegap.instances.transforms.op_splitting import replicate, stated_batch
 FREE = Makespan(channels="free")
 
 
-def test_copies_have_whole_samples_and_whole_parameters() -> None:
-    op = Op(
-        name="a",
-        kind="Conv",
-        time_ns={"gpu": 20},
-        resident_bytes=13,
-        parameter_bytes=4,
-        flops=30,
-        axis_sizes={"batch": 3},
-    )
-    edge = Edge(producer="a", consumer="b", bytes=9, tensor="out")
-    graph = Graph(name="two", ops=(op, Op(name="b", time_ns={"gpu": 3})), edges=(edge,))
-    cluster = Cluster(name="one", devices=(Device(name="d", kind="gpu"),))
-    split = replicate(Instance(name="two", graph=graph, cluster=cluster), 3, 2)
-    # 3 samples: 2 and 1; 2/3 of 20 ns is 13.3, 1/3 is 6.7; 9 bytes of output: 6 and 3
-    assert [
-        (op.name, op.time_ns["gpu"], op.parameter_bytes, op.resident_bytes, op.flops)
-        for op in split.fine.graph.ops
-    ] == [
-        ("a/1of2", 14, 4, 10, 20),
-        ("b/1of2", 2, 0, 0, None),
-        ("a/2of2", 7, 4, 7, 10),
-        ("b/2of2", 1, 0, 0, None),
-    ]
-    assert [(e.producer, e.consumer, e.bytes) for e in split.fine.graph.edges] == [
-        ("a/1of2", "b/1of2", 6),
-        ("a/2of2", "b/2of2", 3),
-    ]
-    assert (split.op.tolist(), split.part.tolist()) == ([0, 1, 0, 1], [0, 0, 1, 1])
-    assert split.fine.name == "two-2-copies"
-
-
 def test_copies_of_inference_send_nothing() -> None:
     fine = replicate(example(), 2, 2).fine
     both = evaluate(fine, Plan.on([0] * 4 + [1] * 4), FREE)
@@ -68,40 +34,33 @@ def test_copies_of_inference_send_nothing() -> None:
 
 def test_what_works_on_weights_alone_is_whole_in_each_copy() -> None:
     """A variable, its read, a penalty, the gradient's producer, its clipping, the update."""
-    times = {"time_ns": {"gpu": 8}}
-    ops = (
-        Op(name="variable", kind="VariableV2", **times),
-        Op(name="read", kind="Identity", **times),
-        Op(name="image", kind="Placeholder", **times),
-        Op(name="conv", kind="Conv", **times),
-        Op(name="conv/filter", kind="ConvFilter", backward=True, **times),
-        Op(name="clip", kind="Mul", backward=True, **times),
-        Op(name="update", kind="ApplyAdam", backward=True, **times),
-        Op(name="conv/input", kind="ConvInput", backward=True, **times),
-        Op(name="result", kind="Sum", backward=True, **times),
-    )
+    kinds = {
+        "variable": "VariableV2",
+        "read": "Identity",
+        "image": "Placeholder",
+        "conv": "Conv",
+        "conv/filter": "ConvFilter",
+        "clip": "Mul",
+        "update": "ApplyAdam",
+        "conv/input": "ConvInput",
+        "result": "Sum",
+    }
+    ops = [
+        Op(name=name, kind=kind, backward=number > 3, time_ns={"gpu": 8})
+        for number, (name, kind) in enumerate(kinds.items())
+    ]
     pairs = (
         "variable-read read-conv image-conv conv-conv/filter conv/filter-clip clip-update "
         "variable-update conv-conv/input conv/input-result"
     )
-    edges = tuple(
+    edges = [
         Edge(producer=a, consumer=b, bytes=6) for a, b in (p.split("-") for p in pairs.split())
-    )
-    cluster = Cluster(name="one", devices=(Device(name="d", kind="gpu"),))
-    instance = Instance(name="x", graph=Graph(name="x", ops=ops, edges=edges), cluster=cluster)
+    ]
+    instance = draw.instance_of("x", ops, edges, draw.devices(["gpu"]))
     fine = replicate(instance, 2, 2).fine.graph
     time = {op.name.removesuffix("/1of2"): op.time_ns["gpu"] for op in fine.ops[:9]}
-    assert time == {
-        "variable": 8,
-        "read": 8,
-        "image": 4,
-        "conv": 4,
-        "conv/filter": 4,
-        "clip": 8,
-        "update": 8,
-        "conv/input": 4,
-        "result": 4,
-    }
+    halved = {"image", "conv", "conv/filter", "conv/input", "result"}
+    assert time == {name: 4 if name in halved else 8 for name in kinds}
     # from each copy to each update go 2 / 2 of the gradient
     assert [e.bytes for e in fine.edges if e.producer.startswith("clip/")] == [6] * 4
 

@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from draws import draw
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    InputError,
-    Instance,
-    Link,
-    Makespan,
-    Op,
-    Plan,
-    evaluate,
-    load_corpus,
-)
+from placegap.instances import Edge, Graph, InputError, Instance, Makespan, Op, Plan, evaluate
 from placegap.instances.corpus.generate import mirror_training
-from placegap.instances.oracle.recheck import recheck
 from placegap.instances.transforms import op_splitting as split_module
 from placegap.instances.transforms.op_splitting import Cut, split_ops
 from placegap.instances.transforms.split_gradients import gradient_bytes, is_update
-from placegap.instances.transforms.split_rule import SplitRule, choose_cuts, split_heavy_ops
+from placegap.instances.transforms.split_rule import SplitRule, choose_cuts
 
 FREE = Makespan(channels="free")
 
 
-def on_pair(graph: Graph, bandwidth: int = 6 * 10**9) -> Instance:
-    devices = tuple(Device(name=name, kind="gpu") for name in ("d0", "d1"))
-    links = tuple(
-        Link(source=a, target=b, bandwidth_bytes_per_s=bandwidth)
-        for a, b in (("d0", "d1"), ("d1", "d0"))
-    )
-    return Instance(
-        name=f"{graph.name}@pair",
-        graph=graph,
-        cluster=Cluster(name="pair", devices=devices, links=links),
-    )
+def on_pair(graph: Graph) -> Instance:
+    """On two devices, 6 bytes per ns between them."""
+    links = draw.links(2, lambda a, b: (6 * 10**9, 0))
+    return draw.instance_of("pair", graph.ops, graph.edges, draw.devices(["gpu"] * 2), links)
 
 
 def step(batch: int = 4) -> Graph:
@@ -61,21 +41,10 @@ def step(batch: int = 4) -> Graph:
 TRIPLE = {i: Cut("batch", 2) for i in range(3)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "says"),
-    [
-        ("update", True),
-        ("adam", True),
-        ("ApplyAdam", True),
-        ("ResourceApplyGradientDescent", True),
-        ("Adam8bit", True),
-        ("Conv", False),
-        ("AddN", False),
-        ("Conv/backward", False),
-    ],
-)
-def test_updates_are_known_by_their_kind(kind: str, says: bool) -> None:
-    assert is_update(Op(name="u", kind=kind)) is says
+def test_updates_are_known_by_their_kind() -> None:
+    kinds = ("update", "adam", "ResourceApplyGradientDescent", "Adam8bit", "AddN", "Conv/backward")
+    found = [kind for kind in kinds if is_update(Op(name="u", kind=kind))]
+    assert found == ["update", "adam", "ResourceApplyGradientDescent", "Adam8bit"]
 
 
 def test_forward_backward_and_update_are_split_together() -> None:
@@ -129,12 +98,6 @@ def test_the_all_reduce_takes_the_time_of_a_ring() -> None:
     fine = split_ops(on_pair(step()), TRIPLE).fine
     plan = Plan.on([0, 1, 0, 0, 1, 0, 0, 1, 0])
     assert evaluate(fine, plan, FREE).value_ns == 4 + 8 + 2 + 1
-    for channels in ("free", "port", "half_duplex", "link"):
-        for transfers in ("per_edge", "per_tensor"):
-            semantics = Makespan.model_validate({"channels": channels, "transfers": transfers})
-            first, second = evaluate(fine, plan, semantics), recheck(fine, plan, semantics)
-            assert first.feasible
-            assert first.value_ns == second.value_ns
 
 
 def test_a_gradient_of_no_bytes_is_that_of_the_parameters() -> None:
@@ -146,28 +109,6 @@ def test_a_gradient_of_no_bytes_is_that_of_the_parameters() -> None:
     graph = graph.model_copy(update={"edges": edges})
     fine = split_ops(on_pair(graph), TRIPLE).fine.graph
     assert {e.bytes for e in fine.edges if e.consumer in ("f/update/1of2", "f/update/2of2")} == {12}
-
-
-def test_gradients_of_several_ops_go_to_all_copies() -> None:
-    # a cell that is unrolled twice: two backward ops, one update
-    ops = (
-        Op(name="w", kind="Variable"),
-        *(Op(name=f"b{t}", kind="c", backward=True, time_ns={"gpu": 4}) for t in (1, 2)),
-        Op(name="u", kind="adam", backward=True, time_ns={"gpu": 2}),
-    )
-    edges = (
-        Edge(producer="w", consumer="u", bytes=9),
-        *(Edge(producer=f"b{t}", consumer="u", bytes=9, tensor="g") for t in (1, 2)),
-    )
-    graph = Graph(name="cell", ops=ops, edges=edges)
-    graph = graph.model_copy(
-        update={"ops": tuple(op.model_copy(update={"time_ns": {"gpu": 4}}) for op in graph.ops)}
-    )
-    assert gradient_bytes(graph, 3, {}) == {1: 9, 2: 9}
-    split = split_ops(on_pair(graph), {i: Cut("batch", 2) for i in (1, 2, 3)})
-    found = {(e.producer, e.consumer): e.bytes for e in split.fine.graph.edges}
-    assert [found[f"b{t}/1of2", "u/2of2"] for t in (1, 2)] == [9, 9]
-    assert (found["w", "u/1of2"], found["w", "u/2of2"]) == (9, 9)
 
 
 def test_a_gradient_that_is_worked_on_first_is_added_up_from_partial_sums() -> None:
@@ -225,26 +166,3 @@ def test_all_reduces_that_fill_the_memory_are_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(split_module, "MOST_PARTS", 15)
     with pytest.raises(InputError, match="all-reduces of 16 transfers; choose fewer parts"):
         split_ops(on_pair(step()), {i: Cut("batch", 4) for i in range(3)})
-
-
-def test_a_training_step_of_a_network_is_split_in_triples() -> None:
-    net = load_corpus("squeezenet").graph
-    ops = tuple(
-        op.model_copy(
-            update={
-                "time_ns": {"gpu": max(1, (op.flops or 0) // 10**4)},
-                "splittable_axes": ("batch",),
-                "axis_sizes": {"batch": 8},
-            }
-        )
-        for op in net.ops
-    )
-    graph = mirror_training(net.model_copy(update={"ops": ops}))
-    instance = on_pair(graph)
-    split = split_heavy_ops(instance, SplitRule(min_share=0.02, max_parameters=10**12))
-    cut = {graph.ops[i].name.partition("/")[0] for i in set(split.op[split.part >= 0].tolist())}
-    assert 0 < len(cut) < len(net.ops)
-    for name in cut:  # all of a triple, or none of it
-        members = [i for i, op in enumerate(graph.ops) if op.colocation == name]
-        parts = [(split.op == i) & (split.part >= 0) for i in members]
-        assert all(int(found.sum()) == 2 for found in parts)

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances import (
-    Edge,
-    Graph,
-    HybridPipeline,
-    InputError,
-    Instance,
-    Op,
-    load_corpus,
-)
+from placegap.instances import Edge, Graph, InputError, Op, load_corpus
 from placegap.instances.costing.layer_modes import HEADS, cluster_rates
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import Mode, Provenance
 from placegap.instances.transforms.traced_layers import traced_layers
-from placegap.solvers import run_method
 
 CLUSTER = load_cluster("2x2xA100-80GB")
 STREAM, WIDE, SCORES = 64, 256, 1024
@@ -46,55 +37,38 @@ def training_step(*, fused: bool = False) -> Graph:
     def feed(a: str, b: str, size: int) -> None:
         edges.append(Edge(producer=a, consumer=b, bytes=size, tensor="out"))
 
-    def add(op: Op, inputs: dict[str, int], *, reads: dict[str, int]) -> None:
+    def add(op: Op, *, reads_again: bool = True, **inputs: int) -> str:
+        """An op and its backward op, which may read the same inputs."""
         ops.append(op.model_copy(update={"colocation": op.name}))
         ops.append(Op(name=f"{op.name}/back", backward=True, colocation=op.name, flops=2))
         for a, size in inputs.items():
             feed(a, op.name, size)
-        for a, size in reads.items():
-            edges.append(Edge(producer=a, consumer=f"{op.name}/back", bytes=size, tensor="out"))
+            if reads_again:
+                feed(a, f"{op.name}/back", size)
+        return op.name
 
     stream = "embed"
     for number in range(2):
-        at = f"h.{number}"
-        name = at.replace(".", "")
-        add(
-            weighted(f"{name}.qkv", 600, 30, f"{at}.attn"),
-            {stream: STREAM},
-            reads={stream: STREAM},
-        )
+        at, h = f"h.{number}", f"h{number}"
+        qkv = add(weighted(f"{h}_qkv", 600, 30, f"{at}.attn"), **{stream: STREAM})
         if fused:
-            core = Op(name=f"{name}.sdpa", kind="scaled_dot_product", flops=200, module=at)
-            add(core, {f"{name}.qkv": WIDE}, reads={f"{name}.qkv": WIDE})
+            sdpa = Op(name=f"{h}_sdpa", kind="scaled_dot_product", flops=200, module=at)
+            core = add(sdpa, **{qkv: WIDE})
         else:
-            scores = Op(name=f"{name}.scores", kind="bmm", flops=100, module=at)
-            add(scores, {f"{name}.qkv": WIDE}, reads={f"{name}.qkv": WIDE})
-            soft = Op(name=f"{name}.softmax", kind="softmax", module=at)
-            add(soft, {scores.name: SCORES}, reads={})
-            core = Op(name=f"{name}.context", kind="bmm", flops=100, module=at)
-            add(core, {soft.name: SCORES}, reads={soft.name: SCORES})
-        add(
-            weighted(f"{name}.proj", 200, 10, f"{at}.attn"),
-            {core.name: WIDE},
-            reads={core.name: WIDE},
-        )
-        middle = Op(name=f"{name}.add", kind="add", module=at)
-        add(middle, {stream: STREAM, f"{name}.proj": STREAM}, reads={})
-        add(
-            weighted(f"{name}.up", 800, 40, f"{at}.mlp"),
-            {middle.name: STREAM},
-            reads={middle.name: STREAM},
-        )
-        add(
-            weighted(f"{name}.down", 800, 40, f"{at}.mlp"),
-            {f"{name}.up": WIDE},
-            reads={f"{name}.up": WIDE},
-        )
-        last = Op(name=f"{name}.sum", kind="add", module=at)
-        add(last, {middle.name: STREAM, f"{name}.down": STREAM}, reads={})
-        stream = last.name
-    add(weighted("head", 5000, 1000, "head"), {stream: STREAM}, reads={stream: STREAM})
-    add(Op(name="loss", kind="loss"), {"head": WIDE}, reads={"head": WIDE})
+            scores = add(Op(name=f"{h}_scores", kind="bmm", flops=100, module=at), **{qkv: WIDE})
+            soft = Op(name=f"{h}_softmax", kind="softmax", module=at)
+            add(soft, reads_again=False, **{scores: SCORES})
+            context = Op(name=f"{h}_context", kind="bmm", flops=100, module=at)
+            core = add(context, **{soft.name: SCORES})
+        proj = add(weighted(f"{h}_proj", 200, 10, f"{at}.attn"), **{core: WIDE})
+        middle = Op(name=f"{h}_add", kind="add", module=at)
+        add(middle, reads_again=False, **{stream: STREAM, proj: STREAM})
+        up = add(weighted(f"{h}_up", 800, 40, f"{at}.mlp"), **{middle.name: STREAM})
+        down = add(weighted(f"{h}_down", 800, 40, f"{at}.mlp"), **{up: WIDE})
+        last = Op(name=f"{h}_sum", kind="add", module=at)
+        stream = add(last, reads_again=False, **{middle.name: STREAM, down: STREAM})
+    head = add(weighted("head", 5000, 1000, "head"), **{stream: STREAM})
+    add(Op(name="loss", kind="loss"), **{head: WIDE})
     provenance = Provenance(parameters={HEADS: "4 2"})
     return Graph(name="net", ops=tuple(ops), edges=tuple(edges), provenance=provenance)
 
@@ -156,8 +130,8 @@ def test_heads_that_t_does_not_divide_leave_out_t() -> None:
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    # 12 heads; 25; 32, 8 of keys; 4, 8, 16 and 32 in the four parts of Swin
-    [("gpt2-train", 4), ("gpt2-xl-train", 1), ("mixtral-8x7b-train", 8), ("swin-base-train", 4)],
+    # 25 heads; 32, 8 of keys; 4, 8, 16 and 32 in the four parts of Swin
+    [("gpt2-xl-train", 1), ("mixtral-8x7b-train", 8), ("swin-base-train", 4)],
 )
 def test_networks_of_the_corpus_are_split_by_whole_heads(name: str, most: int) -> None:
     layers = traced_layers(load_corpus(name).graph, load_cluster("1x16xA100-80GB")).ops[1:-1]
@@ -198,10 +172,7 @@ def test_layers_that_feed_each_other_are_refused() -> None:
         traced_layers(Graph(name="net", ops=ops, edges=edges), CLUSTER)
 
 
-@pytest.mark.parametrize(
-    ("name", "layers"),
-    [("gpt2-train", 14), ("llama-7b-train", 34), ("t5-base-train", 26), ("swin-base-train", 29)],
-)
+@pytest.mark.parametrize(("name", "layers"), [("gpt2-train", 14), ("swin-base-train", 29)])
 def test_traced_models_of_the_corpus_lose_no_work_and_no_weights(name: str, layers: int) -> None:
     step = load_corpus(name).graph
     graph = traced_layers(step, CLUSTER)
@@ -219,11 +190,4 @@ def test_traced_models_of_the_corpus_lose_no_work_and_no_weights(name: str, laye
     weights = sum(op.parameter_bytes for op in graph.ops) / item
     counted = step.provenance.parameters["parameters"]
     assert isinstance(counted, int)
-    assert 0.999 * counted < weights < (1.001 if name == "llama-7b-train" else 1.35) * counted
-
-
-def test_a_traced_model_of_the_corpus_is_placed_with_a_proof() -> None:
-    graph = traced_layers(load_corpus("gpt2-train").graph, CLUSTER)
-    instance = Instance(name="gpt2", graph=graph, cluster=CLUSTER)
-    found = run_method(instance, HybridPipeline(microbatches=8, degrees="free"), "hybrid-cuts")
-    assert found.status == "optimal"
+    assert 0.999 * counted < weights < 1.35 * counted

@@ -6,14 +6,15 @@ from references.hash_seeds import printed_here_and_there
 
 PROGRAM = """
 from references.agreement import little
-from references.brute_force import makespan_draws, max_load_draws
+from itertools import islice
+from references.brute_force import more_makespan, more_max_load
 from references.placers import pressed_instance
 from placegap.instances import Makespan, MaxLoad
 from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import why_not
 
-draws = [makespan_draws()[3], max_load_draws()[3]]
+draws = [*islice(more_makespan(1), 1, 2), *islice(more_max_load(0), 3, 4)]
 rules = [Makespan(), MaxLoad(plans="chain"), MaxLoad()]
 for instance in draws:
     for semantics in rules:

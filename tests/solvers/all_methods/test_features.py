@@ -1,58 +1,56 @@
-"""Every exact method masters every rule of the makespan, one at a time."""
+"""Exact methods master every rule of an objective, one at a time; no other method beats them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
-from features.makespan import FEATURES, Feature
-from references.agreement import little
+from features.load import LOAD_FEATURES
+from features.makespan import FEATURES
+from references.agreement import applies, keeps_sides, little, methods, proves, run
 
-from placegap.instances import Plan, evaluate
-from placegap.solvers import METHODS, Task, run_method
-from placegap.solvers.core.registry import parse_params, why_not
+from placegap.instances import Instance, Plan, Semantics, evaluate
+from placegap.solvers import METHODS
 
-EXACT = [
-    name
-    for name, method in METHODS.items()
-    if method.claim == "exact" and "makespan" in method.objectives
-]
-HEURISTICS = [
-    name
-    for name, method in METHODS.items()
-    if method.claim == "heuristic" and "makespan" in method.objectives
-]
-
+Cases = Sequence[tuple[Semantics, int | None]]
+ALL = (*FEATURES, *LOAD_FEATURES)
 
 by_feature = pytest.mark.parametrize(
-    "feature", FEATURES, ids=lambda feature: feature.name.replace(" ", "-")
+    ("instance", "cases"), [pytest.param(one.instance, one.cases(), id=one.name) for one in ALL]
 )
 
 
-@pytest.mark.parametrize("method", EXACT)
 @by_feature
-def test_exact_methods_find_the_optimum(feature: Feature, method: str) -> None:
-    solved, params = 0, little(METHODS[method])
-    for semantics, optimum in feature.cases():
-        task = Task(feature.instance, semantics)
-        if why_not(METHODS[method], task, parse_params(METHODS[method], params)) is None:
-            result = run_method(feature.instance, semantics, method, params)
-            assert (result.value_ns, result.bound_ns) == (optimum, optimum), semantics.label
-            solved += 1
-    assert solved > 0
-
-
-@by_feature
-def test_placers_find_no_better(feature: Feature) -> None:
-    # each under one of the channels, with either kind of transfers; the next one under the next
-    for number, name in enumerate(HEURISTICS):
-        method = METHODS[name]
-        params = parse_params(method, little(method))
-        for semantics, optimum in feature.cases()[number % 4 :: 4]:
-            task = Task(feature.instance, semantics)
-            if why_not(method, task, params) is not None:
+def test_exact_methods_find_the_optimum(instance: Instance, cases: Cases) -> None:
+    for semantics, optimum in cases:
+        solved = set()
+        for method in (METHODS["brute-force"], *methods("exact")):
+            result = run(instance, semantics, method.name, little(method))
+            if result is None:
                 continue
-            plan = method.run(task, params).plan
-            if plan is not None:
-                for candidate in (plan, Plan(plan.placement)):
-                    verdict = evaluate(feature.instance, candidate, semantics)
-                    better = verdict.feasible and verdict.value_ns < optimum
-                    assert not better, f"{name}, {semantics.label}"
+            solved.add(method.name)
+            proves(result, optimum, f"{method.name}, {semantics.label}")
+        assert len(solved) >= 2, semantics.label  # the oracle and at least one method
+
+
+def test_every_exact_method_for_these_objectives_meets_some_feature() -> None:
+    cases = [(one.instance, semantics) for one in ALL for semantics in one.optimum]
+    objectives = {semantics.objective for _, semantics in cases}
+    for method in methods("exact"):
+        if objectives.intersection(method.objectives):
+            assert any(applies(*case, method.name, {}) for case in cases), method.name
+
+
+@by_feature
+def test_bounds_and_placers_keep_their_side(instance: Instance, cases: Cases) -> None:
+    # each under every fourth semantics, the next one under the next
+    for number, method in enumerate(methods("bound", "heuristic")):
+        for semantics, optimum in cases[number % 4 :: 4] or cases[:1]:
+            result = run(instance, semantics, method.name, little(method))
+            if result is None or optimum is None:
+                continue
+            keeps_sides(result, optimum, method.name)
+            if result.plan is not None:  # nor is its placement with other orders
+                verdict = evaluate(instance, Plan(result.plan.placement), semantics)
+                better = verdict.feasible and (verdict.value_ns or 0) < optimum
+                assert not better, method.name

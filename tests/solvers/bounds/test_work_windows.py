@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from placegap.instances import Edge, Instance, Op
 from placegap.solvers.bounds.labels.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 
@@ -19,15 +20,8 @@ def fork_join(width: int, transfer_ns: int, memory_bytes: int | None = None) -> 
         for i in range(width)
         for a, b in (("fork", f"op{i}"), (f"op{i}", "join"))
     ]
-    devices = [Device(name=name, kind="gpu", memory_bytes=memory_bytes) for name in "ab"]
-    links = [
-        Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in (("a", "b"), ("b", "a"))
-    ]
-    return Instance(
-        name="fork-join",
-        graph=Graph(name="fork-join", ops=tuple(ops), edges=tuple(edges)),
-        cluster=Cluster(name="pair", devices=tuple(devices), links=tuple(links)),
-    )
+    devices = draw.devices(["gpu"] * 2, lambda k: memory_bytes)
+    return draw.instance_of("fork-join", ops, edges, devices, draw.fast_links(devices))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +34,6 @@ def fork_join(width: int, transfer_ns: int, memory_bytes: int | None = None) -> 
 )
 def test_work_runs_between_a_fork_and_a_join(width: int, transfer_ns: int, least_ns: int) -> None:
     windows = work_windows(fork_join(width, transfer_ns))
-    assert windows is not None
     assert window_bound(windows) == least_ns
 
 
@@ -49,7 +42,6 @@ def test_what_does_not_fit_must_move_and_pays() -> None:
     # if fork and join are apart, each device is idle for 50 ns: 1 + (30 + 50 + 50) / 2 + 1.
     instance = fork_join(3, 50, memory_bytes=2)
     windows = work_windows(instance)
-    assert windows is not None
     assert window_bound(windows) == 32
     assert memory_bound(instance, windows) == 67
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from draws import draw
 from draws.chains import best_chain, idle_instance
-from references.brute_force import oracle
+from draws.equal_devices import equal_device_draws
+from references.brute_force import oracle, stage_draws
 
 from placegap.experiments.research.workloads.partitioning_like import (
     KINDS,
     on_devices,
     partitioning_graph,
 )
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Semantics
+from placegap.instances import Device, Edge, Instance, MaxLoad, Op, Semantics
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket
 from placegap.solvers.chains.idle_steps import most_held
@@ -67,7 +68,7 @@ def agrees(seeds: range) -> int:
 
 
 def test_idle_ops_with_bytes_change_no_optimum() -> None:
-    assert agrees(range(150)) > 150
+    assert agrees(range(30)) > 30
 
 
 def test_one_run_over_few_ideals_ends_only_where_nothing_is_better(
@@ -80,68 +81,31 @@ def test_one_run_over_few_ideals_ends_only_where_nothing_is_better(
         Op(name="b", time_ns={"gpu": 0, "cpu": 0}, resident_bytes=9),
     )
     edges = (Edge(producer="a", consumer="b", host_time_ns=19),)
-    devices = (
+    devices = [
         *(Device(name=f"g{k}", kind="gpu") for k in range(2)),
         Device(name="c", kind="cpu", memory_bytes=7, is_host=True),
-    )
-    graph = Graph(name="pair", ops=ops, edges=edges)
+    ]
     monkeypatch.setattr(bracket, "FEW", FEW)
-    judge(dp(Instance(name="pair", graph=graph, cluster=Cluster(name="c", devices=devices))), 19)
+    judge(dp(draw.instance_of("pair", ops, edges, devices)), 19)
 
 
 def test_each_step_alone_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without slices first, so that no step has a plan to start from."""
     monkeypatch.setattr(bracket.Bracket, "cut", lambda bracket, max_ideals: None)
-    assert agrees(range(1000, 1060)) > 60
+    assert agrees(range(1000, 1016)) > 10
 
 
-def mixed_instance(seed: int) -> Instance:
-    """Idle ops with bytes and parameters on three devices that differ in all they can."""
-    rng = random.Random(f"mixed-{seed}")
-    n, equal = rng.randrange(3, 6), rng.random() < 0.4
-    kinds = ["x"] * 3 if equal else ["x", "y", "z"]
-    ops = []
-    for i in range(n):
-        idle = rng.random() < 0.6
-        size = rng.choice([0, rng.randrange(1, 9), rng.randrange(10**9, 10**12)])
-        able = [k for k in sorted(set(kinds)) if rng.random() < 0.85] or ["x"]
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns={
-                    k: 0 if idle and rng.random() < 0.9 else rng.randrange(1, 10) for k in able
-                },
-                resident_bytes=size,
-                parameter_bytes=min(size, rng.choice([0, 0, 3])),
-            )
-        )
-    edges = tuple(
-        Edge(producer=f"op{a}", consumer=f"op{b}", tensor="out", bytes=a + 2)
-        for a in range(n)
-        for b in range(a + 1, n)
-        if rng.random() < 0.45
-    )
-    total = sum(op.resident_bytes for op in ops)
-    rooms = [None, total, total - 1, total // 2, max(op.resident_bytes for op in ops)]
-    shared = rng.choice(rooms)
-    devices = tuple(
-        Device(
-            name=f"d{k}",
-            kind=kinds[k],
-            server=f"s{k // 2}",
-            memory_bytes=shared if equal else rng.choice(rooms),
-            is_host=k == 2 and not equal and rng.random() < 0.5,
-        )
-        for k in range(3)
-    )
-    links = draw.links(3, lambda a, b: (10**9, 0))
-    return draw.instance_of(f"mixed-{seed}", ops, edges, devices, links)
+def with_idle_ops(instance: Instance) -> Instance:
+    """Every second op takes no time."""
+    ops = instance.graph.ops
+    times = [dict.fromkeys(op.time_ns, 0) if i % 2 else op.time_ns for i, op in enumerate(ops)]
+    return draw.with_ops(instance, time_ns=times)
 
 
 @pytest.mark.parametrize("semantics", STAGES, ids=lambda semantics: semantics.label)
 def test_unequal_devices_replicas_and_servers_keep_their_optimum(semantics: Semantics) -> None:
-    for seed in range(25):
-        instance = mixed_instance(seed)
+    for plain in [*stage_draws()[::10], *equal_device_draws()[::10]]:
+        instance = with_idle_ops(plain)
         judge(dp(instance, semantics), oracle(instance, semantics))
 
 
@@ -155,14 +119,6 @@ def test_thousands_of_instances_with_idle_ops_agree(
     assert agrees(range(start, start + 500)) > 500
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("semantics", STAGES, ids=lambda semantics: semantics.label)
-def test_hundreds_of_mixed_instances_agree(semantics: Semantics) -> None:
-    for seed in range(100, 700):
-        instance = mixed_instance(seed)
-        judge(dp(instance, semantics), oracle(instance, semantics))
-
-
 def test_a_translator_with_items_and_last_states_has_few_ideals() -> None:
     # 16 last states, sinks that only hold bytes, would make two million ideals of 95 blocks
     result = dp(on_devices(partitioning_graph("translator"), 6, 1))
@@ -171,37 +127,30 @@ def test_a_translator_with_items_and_last_states_has_few_ideals() -> None:
     assert int(result.details["ideals"]) < 20_000
 
 
-@pytest.mark.parametrize("transfers", ["light", "heavy"])
-def test_with_eight_hosts_and_memory_that_binds_it_is_proven(transfers: str) -> None:
-    graph = partitioning_graph("translator", 1, transfers=transfers, apart=False)
+def test_with_eight_hosts_and_memory_that_binds_it_is_proven() -> None:
+    graph = partitioning_graph("translator", 1, transfers="heavy", apart=False)
     result = dp(on_devices(graph, 5, 8, memory_share=1.5))
     assert result.status == "optimal"
     assert int(result.details["ideals"]) < 20_000
 
 
 @pytest.mark.parametrize("family", KINDS)
-@pytest.mark.parametrize("training", [False, True])
-def test_weights_apart_cost_no_ideals(family: str, training: bool) -> None:
-    result = dp(on_devices(partitioning_graph(family, training=training), 6, 1))
+def test_weights_apart_cost_no_ideals(family: str) -> None:
+    result = dp(on_devices(partitioning_graph(family, training=len(family) % 2 == 0), 6, 1))
     assert result.status == "optimal"
     assert int(result.details["ideals"]) < 20_000
 
 
-def weighted(memory_bytes: int, *, transfer_ns: int = 1, gpus: int = 2) -> Instance:
+def weighted(memory_bytes: int, *, gpus: int = 2) -> Instance:
     """A weight of 6 bytes and the op of 10 ns that it feeds, then an op of 10 ns and 6 bytes."""
     ops = (
         Op(name="w", time_ns={"gpu": 0}, resident_bytes=6),
         Op(name="a", time_ns={"gpu": 10}, resident_bytes=6),
         Op(name="b", time_ns={"gpu": 10}, resident_bytes=6),
     )
-    edges = tuple(
-        Edge(producer=p, consumer=c, host_time_ns=transfer_ns) for p, c in (("w", "a"), ("a", "b"))
-    )
-    devices = tuple(
-        Device(name=f"gpu{k}", kind="gpu", memory_bytes=memory_bytes) for k in range(gpus)
-    )
-    graph = Graph(name="weighted", ops=ops, edges=edges)
-    return Instance(name="weighted", graph=graph, cluster=Cluster(name="c", devices=devices))
+    edges = [Edge(producer=p, consumer=c, host_time_ns=1) for p, c in ("wa", "ab")]
+    devices = draw.devices(["gpu"] * gpus, lambda k: memory_bytes)
+    return draw.instance_of("weighted", ops, edges, devices)
 
 
 def test_memory_that_no_good_plan_fills_does_not_count() -> None:
@@ -221,14 +170,12 @@ def test_a_limit_in_the_first_step_leaves_a_plan_and_a_bound() -> None:
     graph = partitioning_graph("encoder", 1, layers=2)
     result = dp(on_devices(graph, 4, 8, memory_share=1.1), params={"max_ideals": 50})
     assert "more than 50 ideals" in result.message
-    assert result.value_ns is not None
-    assert result.bound_ns is not None
     assert result.bound_ns <= result.value_ns
 
 
 def test_most_held_is_the_fractional_knapsack() -> None:
     rng = random.Random("held")
-    for _ in range(300):
+    for _ in range(60):
         n = rng.randrange(1, 7)
         time = [rng.choice([0, rng.randrange(1, 20)]) for _ in range(n)]
         size = [rng.choice([0, rng.randrange(10), rng.randrange(10**9, 10**12)]) for _ in range(n)]

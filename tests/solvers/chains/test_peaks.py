@@ -5,21 +5,13 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
+from draws import draw
 from draws.peak import peak_instances
 from references.brute_force import oracle
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    MaxLoad,
-    Op,
-    evaluate,
-)
+from placegap.instances import Device, Edge, Instance, MaxLoad, Op, evaluate
 from placegap.solvers import Outcome, Task
-from placegap.solvers.chains.peaks import settle
+from placegap.solvers.chains.idle_steps import settle
 
 CHAIN = MaxLoad(plans="chain", memory="peak")
 
@@ -31,9 +23,11 @@ def settled(instance: Instance, semantics: MaxLoad = CHAIN) -> Outcome:
 
 
 @pytest.mark.parametrize("load", ["add", "overlap"])
-def test_the_best_chain_that_fits_is_found_and_proven(load: str) -> None:
-    semantics = CHAIN.model_copy(update={"load": load})
-    compare(semantics, 60, 0)
+@pytest.mark.parametrize(
+    ("number", "seed"), [(20, 0), pytest.param(2000, 10_000, marks=pytest.mark.deep)]
+)
+def test_the_best_chain_that_fits_is_found_and_proven(load: str, number: int, seed: int) -> None:
+    compare(CHAIN.model_copy(update={"load": load}), number, seed)
 
 
 def row_with_a_skip(*memory: int, weight: Op | None = None) -> Instance:
@@ -48,12 +42,10 @@ def row_with_a_skip(*memory: int, weight: Op | None = None) -> Instance:
         Edge(producer=a, consumer=b, bytes=size, host_time_ns=1000 if size else 1)
         for a, b, size in pairs
     )
-    devices = [Device(name=f"d{k}", kind="gpu", memory_bytes=size) for k, size in enumerate(memory)]
+    devices = draw.devices(["gpu"] * len(memory), memory.__getitem__)
     if weight is not None:
         devices.append(Device(name="cpu", kind="cpu", memory_bytes=memory[0]))
-    cluster = Cluster(name="c", devices=tuple(devices), links=())
-    graph = Graph(name="row", ops=tuple(ops), edges=edges)
-    return Instance(name="row", graph=graph, cluster=cluster)
+    return draw.instance_of("row", ops, edges, devices)
 
 
 @pytest.mark.parametrize("memory", [(120, 170), (170, 120)])
@@ -76,13 +68,6 @@ def test_what_takes_no_time_on_its_neighbour_s_devices_has_moved() -> None:
     assert (outcome.bound_ns or 0) <= optimum
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("load", ["add", "overlap"])
-def test_the_best_chain_of_many_instances_is_found_and_proven(load: str) -> None:
-    semantics = CHAIN.model_copy(update={"load": load})
-    compare(semantics, 2000, 10_000)
-
-
 def compare(semantics: MaxLoad, number: int, seed: int) -> None:
     proven = fitting = 0
     for instance in islice(peak_instances(seed, semantics), number):
@@ -90,8 +75,6 @@ def compare(semantics: MaxLoad, number: int, seed: int) -> None:
         if outcome.plan is not None:
             verdict = evaluate(instance, outcome.plan, semantics)
             assert verdict.feasible
-            assert optimum is not None
-            assert verdict.value_ns is not None
             assert verdict.value_ns >= optimum
             proven += verdict.value_ns == outcome.bound_ns
         if optimum is not None:

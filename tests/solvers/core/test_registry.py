@@ -13,6 +13,7 @@ from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.registry import Registry, find_method, register
 
 HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
+SOLVERS = ("pyomo", "highspy", "ortools", "pandas")
 
 
 def test_a_method_is_registered_by_the_module_that_the_index_names() -> None:
@@ -26,9 +27,7 @@ def test_a_method_is_registered_by_the_module_that_the_index_names() -> None:
 def test_a_name_is_taken_once() -> None:
     with pytest.raises(InputError, match="'heft' is taken"):
         register(METHODS["heft"])
-
-
-def test_a_name_of_the_package_is_taken_before_its_method_is_loaded() -> None:
+    # and before its method is loaded
     mine = Method(**{**vars(METHODS["heft"]), "run": lambda task, params: None})
     with pytest.raises(InputError, match="'heft' is taken"):
         Registry().add(mine)
@@ -51,28 +50,26 @@ def test_a_method_of_a_user_comes_after_those_of_the_table() -> None:
     assert "mine" not in registry
 
 
-def loaded(code: str, names: tuple[str, ...]) -> set[str]:
-    """Those of the modules that a fresh Python has loaded after some code."""
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("import placegap.instances, placegap.solvers\nlist(placegap.solvers.METHODS)", HEAVY),
+        ("from placegap.solvers import METHODS\nMETHODS['heft']", SOLVERS),
+        (
+            "from placegap.experiments.cli import main\nassert main(['--version']) == 0",
+            (*HEAVY, "numpy", "pydantic", "typer"),
+        ),
+    ],
+    ids=["the package", "a placer", "the version"],
+)
+def test_nothing_is_loaded_that_takes_long_and_is_not_asked_for(
+    code: str, names: tuple[str, ...]
+) -> None:
     script = f"{code}\nimport sys\nprint(*(set({names!r}) & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    return set(done.stdout.splitlines()[-1].split())
-
-
-def test_importing_the_package_loads_no_solver_and_compiles_nothing() -> None:
-    code = "import placegap.instances, placegap.solvers\nlist(placegap.solvers.METHODS)"
-    assert loaded(code, HEAVY) == set()
-
-
-def test_asking_for_the_version_loads_nothing_that_takes_long() -> None:
-    code = "from placegap.experiments.cli import main\nassert main(['--version']) == 0"
-    assert loaded(code, (*HEAVY, "numpy", "pydantic", "typer")) == set()
-
-
-def test_a_placer_loads_no_solver() -> None:
-    code = "from placegap.solvers import METHODS\nMETHODS['heft']"
-    assert loaded(code, ("pyomo", "highspy", "ortools", "pandas")) == set()
+    assert done.stdout.splitlines()[-1] == ""
 
 
 class SomeParams(Params):

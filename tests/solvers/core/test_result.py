@@ -1,12 +1,13 @@
-"""Only the referee's value is reported, and disagreement is loud."""
+"""Only the referee's value is reported, disagreement is loud; and what a method starts from."""
 
 from __future__ import annotations
 
 import pytest
 
-from placegap.instances import InputError, Makespan, MaxLoad, Plan, Semantics, example
-from placegap.solvers import SolverDisagreement, run_method
+from placegap.instances import InputError, Makespan, MaxLoad, Plan, Semantics, evaluate, example
+from placegap.solvers import Limits, SolverDisagreement, Task, run_method
 from placegap.solvers.core.result import Bound, Outcome, Result, finish, no_plan
+from placegap.solvers.core.starts import best_start
 
 MAKESPAN = Makespan()
 CHAIN = MaxLoad(plans="chain")
@@ -32,23 +33,25 @@ def test_without_a_bound_there_is_no_gap() -> None:
     assert (result.status, result.bound_ns, result.gap) == ("feasible", None, None)
 
 
-def test_a_claim_better_than_the_referee_finds_is_a_disagreement() -> None:
-    with pytest.raises(SolverDisagreement, match="claims 34, the referee finds 35"):
-        judge(Outcome(plan=BEST, claim_ns=34))
+@pytest.mark.parametrize(
+    ("outcome", "semantics", "words"),
+    [
+        (Outcome(BEST, claim_ns=34), MAKESPAN, "claims 34, the referee finds 35"),
+        (Outcome(BEST, bound=Bound(36)), MAKESPAN, "bound 36"),
+        (Outcome(BEST, bound=no_plan()), MAKESPAN, "infeasible"),
+        (Outcome(Plan.on([0, 1, 1, 0]), claim_ns=99), CHAIN, "chain"),
+        (Outcome(BEST, bound=Bound(1, plan_class="chain")), MaxLoad(), "does not hold"),
+    ],
+)
+def test_what_the_referee_or_a_plan_refutes_is_a_disagreement(
+    outcome: Outcome, semantics: Semantics, words: str
+) -> None:
+    with pytest.raises(SolverDisagreement, match=words):
+        judge(outcome, semantics)
 
 
 def test_a_claim_worse_than_the_referee_finds_is_not() -> None:
     assert judge(Outcome(plan=BEST, claim_ns=36)).value_ns == 35
-
-
-def test_a_bound_above_a_feasible_value_is_a_disagreement() -> None:
-    with pytest.raises(SolverDisagreement, match="bound 36"):
-        judge(Outcome(plan=BEST, bound=Bound(36)))
-
-
-def test_a_claimed_plan_that_breaks_a_rule_is_a_disagreement() -> None:
-    with pytest.raises(SolverDisagreement, match="chain"):
-        judge(Outcome(plan=Plan.on([0, 1, 1, 0]), claim_ns=99), CHAIN)
 
 
 def test_a_heuristics_plan_that_breaks_a_rule_is_no_plan() -> None:
@@ -57,20 +60,9 @@ def test_a_heuristics_plan_that_breaks_a_rule_is_no_plan() -> None:
     assert "chain" in result.message
 
 
-def test_a_feasible_plan_refutes_infeasibility() -> None:
-    with pytest.raises(SolverDisagreement, match="infeasible"):
-        judge(Outcome(plan=BEST, bound=no_plan()))
-
-
 def test_proven_infeasibility_is_told_from_finding_nothing() -> None:
     assert judge(Outcome(bound=no_plan())).status == "infeasible"
     assert judge(Outcome(message="time limit")).status == "no_plan"
-
-
-def test_a_bound_of_a_narrower_class_is_refused() -> None:
-    wide = MaxLoad(plans="any")
-    with pytest.raises(SolverDisagreement, match="does not hold"):
-        judge(Outcome(plan=BEST, bound=Bound(1, plan_class="chain")), wide)
 
 
 def test_unknown_methods_and_parameters_are_input_errors() -> None:
@@ -83,3 +75,33 @@ def test_unknown_methods_and_parameters_are_input_errors() -> None:
 def test_a_method_that_does_not_apply_says_why() -> None:
     with pytest.raises(InputError, match="does not do max_load"):
         run_method(example(), CHAIN, "heft")
+
+
+# ----------------------------------------------------------------------------------------- starts
+
+
+def test_the_best_of_incumbent_and_methods_is_taken() -> None:
+    poor = Plan.on([0, 0, 1, 0])  # 53 ns; one device alone takes 43
+    task = Task(example(), MAKESPAN, incumbent=poor)
+    assert best_start(task, []) == (poor, 53)
+    start = best_start(task, ["single-device"])
+    assert start.value_ns == 43
+    assert start.plan.devices.tolist() in ([0] * 4, [1] * 4)
+
+
+def test_a_plan_that_breaks_a_rule_is_no_start() -> None:
+    too_short = Plan.on([0])
+    assert best_start(Task(example(), MAKESPAN, incumbent=too_short), []) is None
+
+
+def test_without_plans_there_is_no_start() -> None:
+    assert best_start(Task(example(), MAKESPAN), []) is None
+
+
+def test_chains_serve_where_any_plan_does() -> None:
+    instance = example()
+    chain = MaxLoad(plans="chain")
+    best = run_method(instance, chain, "ideal-dp").value_ns
+    start = best_start(Task(instance, MaxLoad(), Limits(time_limit_s=10)), ["ideal-dp"])
+    assert start.value_ns == best == evaluate(instance, start.plan, MaxLoad()).value_ns
+    assert best_start(Task(instance, MAKESPAN), ["ideal-dp"]) is None

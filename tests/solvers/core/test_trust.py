@@ -15,18 +15,15 @@ from references.brute_force import (
     stage_draws,
 )
 
-from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, MaxLoadFwdBwd, example
+from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, example
 from placegap.instances.problem import has_two_levels
 from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.back_ends import LABELS
 from placegap.solvers.core.result import PROOF, SOLVERS
 
 CASES = (
-    (Makespan(), makespan_draws),
     (Makespan(channels="link"), makespan_draws),
-    (MaxLoad(), max_load_draws),
     (MaxLoad(plans="chain"), max_load_draws),
-    (MaxLoadFwdBwd(plans="chain"), max_load_draws),
     (STAGE_SEMANTICS[-1], stage_draws),
     (LatencySubgraphs(), latency_draws),
 )
@@ -66,7 +63,6 @@ def test_sums_are_proofs_and_so_are_lps_whose_duals_are_summed_up_again() -> Non
     assert (path.bound_origin, path.rests_on) == ("critical path", PROOF)
     # three ops of 5 ns on two devices: the path is 5, half of the work 7.5
     work = run_method(ops_on(5, 5, 5), makespan, "getf-lp")
-    assert work.bound_ns is not None
     assert work.bound_ns > 5
     assert (work.bound_origin, work.rests_on) == ("getf-lp", PROOF)
 

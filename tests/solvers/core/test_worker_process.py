@@ -8,40 +8,11 @@ from pathlib import Path
 
 import pytest
 
-SOLVE = """
-print("here", flush=True)
-from placegap.instances import load_cluster,  load_corpus,  Makespan
-from placegap.solvers import run_method
-from placegap.solvers.decomposition import section_jobs
-section_jobs.SPAWN_AFTER_S = 0.0
-instance = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
-result = run_method(instance, Makespan(), "decomposition", {"workers": 2})
-print(result.value_ns, result.status)
-"""
-"""A script without a guard."""
-
 POOL = """
 print("here", flush=True)
 from placegap.experiments.running.pool import run_pool
 found = run_pool(["task"], len, workers=2, hard_limit_s=lambda name: 99)
 print(*(ending.fate for ending in found))
-"""
-
-STUDY = """
-print("here", flush=True)
-from placegap.experiments.studies.run import run_study
-study, cells = run_study("study.yaml", "out", workers=2)
-print(*(cell.status for cell in cells))
-"""
-
-CONFIG = """
-name: small
-tables:
-  - name: t
-    semantics: {objective: makespan}
-    instances: [zfnet512]
-    clusters: [celeritas-4xV100-pcie]
-    methods: [heft]
 """
 
 
@@ -61,18 +32,9 @@ def run(script: str, way: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_a_script_without_a_guard_solves(tmp_path: Path) -> None:
-    assert run(SOLVE, "file", tmp_path) == "here\n786996 optimal\n"
-
-
 @pytest.mark.parametrize("way", ["file", "stdin", "argument"])
 def test_a_script_without_a_guard_has_a_pool(way: str, tmp_path: Path) -> None:
     assert run(POOL, way, tmp_path) == "here\ndone\n"
-
-
-def test_a_script_without_a_guard_runs_a_study(tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(CONFIG)
-    assert run(STUDY, "file", tmp_path) == "here\nfeasible\n"
 
 
 def test_a_script_whose_streams_are_closed_has_workers(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_many_devices_keep_their_names() -> None:
     # K digits below K are a number of 64 bits for K <= 15; six layers need no more devices
     values = [
         run_method(training_step(6, 3, num_devices), Makespan(), "layer-paths").value_ns
-        for num_devices in (12, 17, 24)
+        for num_devices in (12, 17)
     ]
     assert len(set(values)) == 1
 
@@ -31,6 +31,6 @@ def test_a_graph_without_layers_is_left_to_others() -> None:
 
 def test_every_plan_is_judged() -> None:
     values = [
-        run_method(nested_instance(seed), Makespan(), "layer-paths").value_ns for seed in range(40)
+        run_method(nested_instance(seed), Makespan(), "layer-paths").value_ns for seed in range(16)
     ]
-    assert sum(value is not None for value in values) >= 20
+    assert sum(value is not None for value in values) >= 8

@@ -11,7 +11,7 @@ from placegap.solvers.hybrid.modes import NO, YES, can_choose, choose, greedy_ro
 
 
 def test_knapsacks_are_decided_as_by_enumeration() -> None:
-    for seed in range(500):
+    for seed in range(150):
         rng = random.Random(f"modes-{seed}")
         largest = rng.choice([5, 30, 10**12])
         counts = [rng.randrange(1, 4) for _ in range(rng.randrange(1, 7))]
@@ -46,5 +46,4 @@ def test_the_greedy_rule_takes_no_switch_back() -> None:
     ptr = np.array([0, 2, 4, 6])
     assert greedy_rows(cost, size, ptr, 42).tolist() == [1, 3, 4]
     chosen = choose(cost, size, ptr, 99, 42)
-    assert chosen is not None
     assert chosen.tolist() == [0, 2, 5]

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from draws import draw
 
-from placegap.formulations.shared.pairs import op_reach
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Plan, check
+from placegap.instances import Instance, MaxLoad, Op, Plan, check
 from placegap.solvers import run_method
 from placegap.solvers.latency.masks import beyond, count_ideals, has, masks, meets, members
 
-AT_THE_EDGE = pytest.mark.parametrize("count", [1, 62, 63, 64, 65, 127, 128, 129, 1000])
+AT_THE_EDGE = pytest.mark.parametrize("count", [1, 63, 64, 65, 128, 1000])
 
 
 def line(count: int, devices: int = 2) -> Instance:
     """Ops of 1 ns one after the other, without transfers."""
-    ops = tuple(Op(name=f"o{i}", time_ns={"gpu": 1}) for i in range(count))
-    edges = tuple(
-        Edge(producer=f"o{i}", consumer=f"o{i + 1}", host_time_ns=0) for i in range(count - 1)
-    )
-    cluster = Cluster(
-        name="alike", devices=tuple(Device(name=f"d{k}", kind="gpu") for k in range(devices))
-    )
-    return Instance(name="line", graph=Graph(name="line", ops=ops, edges=edges), cluster=cluster)
+    ops = [Op(name=f"op{i}", time_ns={"gpu": 1}) for i in range(count)]
+    edges = draw.edges(pairwise(range(count)), [0] * count, [True] * count, int, "host_time_ns")
+    return draw.instance_of("line", ops, edges, draw.devices(["gpu"] * devices))
 
 
 @AT_THE_EDGE
@@ -51,38 +48,14 @@ def test_ideals_of_a_line_are_its_beginnings(count: int) -> None:
     assert count_ideals(masks(np.zeros((count, count), bool)), 10) > min(10, count)
 
 
-@AT_THE_EDGE
-def test_reach_holds_every_op(count: int) -> None:
-    ancestors, descendants = op_reach(line(count).arrays.index)
-    assert [bits.bit_count() for bits in ancestors] == list(range(count))
-    assert descendants[0] == 2**count - 2
-
-
-@pytest.mark.parametrize("count", [62, 63, 64, 65, 128, 129, 1000])
+@pytest.mark.parametrize("count", [63, 64, 65, 128])
 def test_the_ideal_dp_splits_a_line_evenly(count: int) -> None:
     # no transfers: half of the ops, rounded up
     result = run_method(line(count), MaxLoad(plans="chain"), "ideal-dp")
     assert (result.value_ns, result.bound_ns) == (-(-count // 2), -(-count // 2))
 
 
-@pytest.mark.parametrize("devices", [63, 64, 65, 66])
-def test_brute_force_tells_many_devices_apart(devices: int) -> None:
-    # op 0 runs on the first device only and op 1 on the last only: convex, whatever their numbers
-    kinds = ["first", *["other"] * (devices - 2), "last"]
-    ops = (Op(name="a", time_ns={"first": 1}), Op(name="b", time_ns={"last": 2}))
-    instance = Instance(
-        name="far",
-        graph=Graph(name="far", ops=ops, edges=(Edge(producer="a", consumer="b", host_time_ns=0),)),
-        cluster=Cluster(
-            name="many",
-            devices=tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds)),
-        ),
-    )
-    semantics = MaxLoad(plans="convex")
-    assert run_method(instance, semantics, "brute-force").value_ns == 2
-
-
-@pytest.mark.parametrize("count", [63, 64, 65, 130])
+@pytest.mark.parametrize("count", [63, 64, 65])
 def test_the_referee_tells_many_devices_apart(count: int) -> None:
     # every op on a device of its own is convex; the last one back on the first device is not
     instance, semantics = line(count, count), MaxLoad(plans="convex")

@@ -5,61 +5,36 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from draws.latency.spines import spine_draw, spine_instance
-from draws.latency.tiny import ONCE, TWICE, optimum
+from draws.latency.tiny import ONCE, TWICE, by_hand, optimum
 from draws.tiny import tiny_instance
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    LatencySubgraphs,
-    Op,
-    Semantics,
-    evaluate,
-    example,
-)
+from placegap.instances import Instance, LatencySubgraphs, Op, Semantics, evaluate, example
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.referee.simulate import PlanError
+from placegap.instances.referee.rules import PlanError
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
-from placegap.solvers.latency import spine as latency_spine
-from placegap.solvers.latency.annealing import anneal_calls
 from placegap.solvers.latency.call_rows import Row, best_row, passing_ns, row_places
 from placegap.solvers.latency.calls import build_call_problem
 from placegap.solvers.latency.spine import build_nodes, build_spine
 
-BESIDE = (None, 0, 1)
 
-
-def row_of(instance: Instance, semantics: Semantics, beside: int | None = None) -> Row:
+def row_of(instance: Instance, semantics: Semantics) -> Row:
     arrays = instance.arrays
     accelerators = ~arrays.is_host
-    spine = build_spine(build_nodes(instance, semantics.subgraphs), beside)
+    spine = build_spine(build_nodes(instance, semantics.subgraphs))
     room = int(arrays.memory_bytes[accelerators].max(initial=0))
     most_calls = min(int(accelerators.sum()) * semantics.subgraphs, instance.num_ops)
     return best_row(spine, room, most_calls)
 
 
-def row_graph(times: list[int], moves: dict[tuple[int, int], int], **device: int) -> Instance:
+def row_graph(times: list[int], moves: str, room: int | None = None) -> Instance:
     """Ops of 1 byte in a row, on two equal accelerators."""
-    ops = tuple(
-        Op(name=f"op{i}", time_ns={"gpu": t}, resident_bytes=1) for i, t in enumerate(times)
-    )
-    edges = tuple(
-        Edge(producer=f"op{a}", consumer=f"op{b}", host_time_ns=t) for (a, b), t in moves.items()
-    )
-    devices = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=device.get("room")) for k in "01")
-    graph = Graph(name="row", ops=ops, edges=edges)
-    return Instance(name="row", graph=graph, cluster=Cluster(name="two", devices=devices))
-
-
-# ------------------------------------------------------------------------------------- evaluation
+    ops = [Op(name=str(i), time_ns={"gpu": t}, resident_bytes=1) for i, t in enumerate(times)]
+    return by_hand(ops, moves, room=room)
 
 
 def test_the_latency_of_random_plans_is_the_referees() -> None:
     cycles = 0
-    for seed in range(120):
+    for seed in range(48):
         draw = spine_instance(seed, 3 + seed % 9, 3, seed % 3)
         instance = draw if seed % 2 else tiny_instance(seed, num_ops=7, num_devices=3, hosts=1)
         semantics = LatencySubgraphs(subgraphs=1 + seed % 3)
@@ -78,10 +53,7 @@ def test_the_latency_of_random_plans_is_the_referees() -> None:
                 cycles += 1
                 with pytest.raises(PlanError, match="wait for each other"):
                     simulate_subgraphs(instance, plan, semantics)
-    assert cycles >= 15
-
-
-# ----------------------------------------------------------------------------- spines and sections
+    assert cycles >= 6
 
 
 def test_an_op_speaks_for_a_group_if_it_comes_in_the_middle_of_all() -> None:
@@ -89,12 +61,7 @@ def test_an_op_speaks_for_a_group_if_it_comes_in_the_middle_of_all() -> None:
     ops = [Op(name=x, time_ns={"gpu": 2}, resident_bytes=1) for x in "abcw"]
     for at in (1, 3):
         ops[at] = ops[at].model_copy(update={"colocation": "group"})
-    edges = tuple(Edge(producer=x, consumer=y, host_time_ns=1) for x, y in ("ab", "bc", "wb"))
-    instance = Instance(
-        name="weights",
-        graph=Graph(name="weights", ops=tuple(ops), edges=edges),
-        cluster=Cluster(name="one", devices=(Device(name="d", kind="gpu"),)),
-    )
+    instance = by_hand(ops, "a b 1, b c 1, w b 1", ["gpu"])
     nodes = build_nodes(instance, 1)
     assert nodes.node[3] == nodes.node[1]
     assert sorted(nodes.own_ns.tolist()) == [2, 2, 4]
@@ -107,8 +74,7 @@ def test_an_op_speaks_for_a_group_if_it_comes_in_the_middle_of_all() -> None:
 
 def test_what_lies_beside_a_long_path_is_left_out() -> None:
     # w feeds the last op of five and is beside the four before it: one bottleneck, or all five
-    moves = {(0, 1): 1, (1, 2): 1, (2, 3): 1, (3, 4): 1, (5, 4): 1}
-    nodes = build_nodes(row_graph([1] * 6, moves), 1)
+    nodes = build_nodes(row_graph([1] * 6, "0 1 1, 1 2 1, 2 3 1, 3 4 1, 5 4 1"), 1)
     assert len(build_spine(nodes).bottlenecks) == 1
     spine = build_spine(nodes, 3)
     assert len(spine.bottlenecks) == 5
@@ -117,50 +83,25 @@ def test_what_lies_beside_a_long_path_is_left_out() -> None:
 
 def test_a_call_pays_for_tensors_that_pass_bottlenecks() -> None:
     # in a row of five, a tensor of 9 from op 0 to op 4 also: no cut between them avoids it
-    instance = row_graph([1] * 5, {(0, 1): 0, (1, 2): 0, (2, 3): 0, (3, 4): 0, (0, 4): 9})
+    moves = "0 1 0, 1 2 0, 2 3 0, 3 4 0, 0 4 9"
+    instance = row_graph([1] * 5, moves)
     extra = passing_ns(build_spine(build_nodes(instance, 1)))
     # calls of bottlenecks s..t: the producer is surely outside and the consumer inside, or the
     # producer inside (not last: `options` charges that) and the consumer outside
     assert extra[2, 4] == extra[0, 2] == 9
     assert extra[0, 4] == extra[1, 3] == extra[0, 0] == 0
     # two calls of at most three ops: 5 for the ops, 9 out and 9 in
-    tight = row_graph([1] * 5, {(0, 1): 0, (1, 2): 0, (2, 3): 0, (3, 4): 0, (0, 4): 9}, room=3)
+    tight = row_graph([1] * 5, moves, room=3)
     assert row_of(tight, ONCE).cost_ns == optimum(tight, ONCE) == 23
 
 
 def test_rows_are_exact_where_all_ops_are_in_a_row() -> None:
-    for seed in range(40):
+    for seed in range(16):
         rng = np.random.default_rng(seed)
         times, moves = rng.integers(0, 9, 5).tolist(), rng.integers(0, 9, 4).tolist()
-        instance = row_graph(
-            times, {(i, i + 1): moves[i] for i in range(4)}, room=int(rng.integers(3, 6))
-        )
+        joined = ", ".join(f"{i} {i + 1} {ns}" for i, ns in enumerate(moves))
+        instance = row_graph(times, joined, room=int(rng.integers(3, 6)))
         assert row_of(instance, ONCE).cost_ns == optimum(instance, ONCE)
-
-
-@pytest.mark.parametrize("semantics", [ONCE, TWICE], ids=["once", "twice"])
-def test_no_row_is_above_the_optimum(semantics: Semantics) -> None:
-    exact = 0
-    for seed in range(56):
-        instance = spine_draw(seed)
-        best = optimum(instance, semantics)
-        for beside in BESIDE:
-            cost = row_of(instance, semantics, beside).cost_ns
-            assert best is None or cost <= best, instance.name
-            exact += cost == best
-    assert exact >= 25
-
-
-@pytest.mark.parametrize("semantics", [ONCE, TWICE], ids=["once", "twice"])
-def test_sections_that_are_narrowed_stay_below_the_optimum(
-    semantics: Semantics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full = [row_of(spine_draw(seed), semantics).cost_ns for seed in range(40)]
-    monkeypatch.setattr(latency_spine, "MOST_IDEALS", 3)
-    for seed in range(40):
-        best = optimum(spine_draw(seed), semantics)
-        assert best is None or row_of(spine_draw(seed), semantics).cost_ns <= best
-    assert [row_of(spine_draw(seed), semantics).cost_ns for seed in range(40)] != full
 
 
 def test_rows_beyond_the_limit_are_cut_off() -> None:
@@ -169,12 +110,9 @@ def test_rows_beyond_the_limit_are_cut_off() -> None:
     assert best_row(spine, 0, 2, 42).cost_ns == NEVER
 
 
-# ------------------------------------------------------------------------------------------- plans
-
-
 def test_a_row_becomes_a_plan_of_no_less_than_its_cost() -> None:
     made = 0
-    for seed in range(60):
+    for seed in range(20):
         instance = spine_draw(seed)
         for semantics in (ONCE, TWICE):
             problem = build_call_problem(instance, semantics.subgraphs)
@@ -184,55 +122,17 @@ def test_a_row_becomes_a_plan_of_no_less_than_its_cost() -> None:
             if place is not None:
                 verdict = evaluate(instance, problem.plan(place), semantics)
                 assert verdict.feasible
-                assert verdict.value_ns is not None
                 assert verdict.value_ns >= row.cost_ns
                 made += 1
-    assert made >= 40
+    assert made >= 13
 
 
 def test_two_small_calls_share_an_accelerator_where_memory_allows() -> None:
     # c can only be on a host, so a b | c | d e are two calls; with one device they share it
     ops = [Op(name=x, time_ns={"gpu": 1, "cpu": 9}, resident_bytes=1) for x in "abcde"]
     ops[2] = Op(name="c", time_ns={"cpu": 1})
-    edges = tuple(Edge(producer=x, consumer=y, host_time_ns=1) for x, y in ("ab", "bc", "cd", "de"))
-    devices = (
-        Device(name="g", kind="gpu", memory_bytes=4),
-        Device(name="h", kind="cpu", is_host=True),
-    )
-    instance = Instance(
-        name="between",
-        graph=Graph(name="between", ops=tuple(ops), edges=edges),
-        cluster=Cluster(name="both", devices=devices),
-    )
+    instance = by_hand(ops, "a b 1, b c 1, c d 1, d e 1", ["gpu", "cpu"], room=4)
     spine, row = build_spine(build_nodes(instance, 2)), row_of(instance, TWICE)
     assert row.cost_ns == 7  # 2 + 1 out, 1, 1 in + 2
     place = row_places(build_call_problem(instance, 2), spine, row)
-    assert place is not None
     assert place.tolist() == [0, 0, 2, 1, 1]
-
-
-def test_annealing_keeps_to_memory_and_is_the_same_for_a_seed() -> None:
-    for seed in range(12):
-        instance = spine_instance(seed, 14, 3, 1)
-        problem = build_call_problem(instance, 2)
-        start = np.full(instance.num_ops, problem.num_calls, np.int64)
-        if not problem.fits(start):
-            continue
-        found = [anneal_calls(problem, start, seed=s, moves=3000) for s in (seed, seed)]
-        assert found[0].tolist() == found[1].tolist()
-        assert problem.fits(found[0])
-        assert problem.latency_ns(found[0]) <= problem.latency_ns(start)
-
-
-def test_annealing_finds_most_small_optima() -> None:
-    found = tried = 0
-    for seed in range(60):
-        instance = spine_draw(seed)
-        problem, best = build_call_problem(instance, 1), optimum(instance, ONCE)
-        start = np.full(instance.num_ops, len(problem.device) - 1, np.int64)
-        if best is not None and problem.fits(start):
-            tried += 1
-            place = anneal_calls(problem, start, seed=1, moves=1000, hot=0.1)
-            found += problem.latency_ns(place) == best
-    assert tried >= 20
-    assert found >= 0.9 * tried

@@ -5,28 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 
 import pytest
+from draws import draw
 from draws.tiny import SHARED, needs_moirai, tiny_instance
 from ortools.sat.python import cp_model
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    InputError,
-    Instance,
-    Makespan,
-    Op,
-    Plan,
-    Semantics,
-    evaluate,
-    example,
-)
-from placegap.instances.importers.reader import read_model
+from placegap.instances import Edge, InputError, Instance, Makespan, Op, Plan, Semantics, example
+from placegap.instances.importers.reader import load_model
 from placegap.solvers import run_method
 from placegap.solvers.models import cp_sat
 
@@ -34,7 +21,9 @@ PORT = Makespan()
 ONE = {"workers": 1}
 
 
-@pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "semantics", MAKESPAN_SEMANTICS[::3], ids=lambda semantics: semantics.label
+)
 def test_it_equals_brute_force_without_a_start(semantics: Semantics) -> None:
     for instance in makespan_draws()[::10]:  # with one: test_agreement_makespan.py
         best = oracle(instance, semantics)
@@ -45,10 +34,10 @@ def test_it_equals_brute_force_without_a_start(semantics: Semantics) -> None:
             assert (result.status, result.value_ns, result.bound_ns) == ("optimal", best, best)
 
 
-@pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
-def test_stopped_at_once_it_returns_its_start_and_a_valid_bound(semantics: Semantics) -> None:
+def test_stopped_at_once_it_returns_its_start_and_a_valid_bound() -> None:
     gaps = 0
-    for instance in makespan_draws()[::8]:
+    for number, instance in enumerate(makespan_draws()[::8]):
+        semantics = MAKESPAN_SEMANTICS[number % len(MAKESPAN_SEMANTICS)]
         best = oracle(instance, semantics)
         result = run_method(instance, semantics, "cp-sat", ONE, time_limit_s=0.0)
         if best is None:
@@ -65,72 +54,45 @@ def hard() -> Instance:
 
 
 def test_a_time_limit_is_kept_and_the_plan_is_no_worse_than_the_placers() -> None:
-    began = time.perf_counter()
     result = run_method(hard(), PORT, "cp-sat", ONE, time_limit_s=1.0)
-    assert time.perf_counter() - began < 8
+    assert result.build_s + result.solve_s < 30  # however slow the machine
     assert result.status == "feasible"
     assert result.message.startswith("time limit of 1 s reached")
     placers = [run_method(hard(), PORT, name).value_ns for name in ("heft", "peft", "etf")]
-    assert result.value_ns is not None
-    assert result.bound_ns is not None
     assert result.bound_ns < result.value_ns <= min(v for v in placers if v is not None)
 
 
 def test_an_incumbent_is_never_lost() -> None:
     # The optimum, 34, as incumbent; without it the placers start at 35 or more.
     best = run_method(example(), PORT, "brute-force").plan
-    stopped = run_method(
-        example(), PORT, "cp-sat", {**ONE, "start": False}, time_limit_s=0.0, incumbent=best
-    )
+    params = {**ONE, "start": False}
+    stopped = run_method(example(), PORT, "cp-sat", params, time_limit_s=0.0, incumbent=best)
     assert stopped.value_ns == 34
-    assert stopped.plan is not None
-
-
-def test_an_incumbent_that_breaks_a_rule_is_no_incumbent() -> None:
-    overfull = next(
-        instance
-        for instance in makespan_draws()
-        if oracle(instance, PORT) is not None
-        and not evaluate(instance, Plan.on([0] * instance.num_ops), PORT).feasible
-    )
-    result = run_method(
-        overfull,
-        PORT,
-        "cp-sat",
-        {**ONE, "start": False},
-        incumbent=Plan.on([0] * overfull.num_ops),
-    )
-    assert result.value_ns == oracle(overfull, PORT)
+    # one that breaks a rule, here of two bytes for all, is none
+    tight = draw.with_ops(example(), resident_bytes=[1] * 4)
+    tight = draw.with_devices(tight, memory_bytes=[2, 3])
+    found = run_method(tight, PORT, "cp-sat", params, incumbent=Plan.on([0] * 4))
+    assert found.value_ns == oracle(tight, PORT)
 
 
 def test_the_requested_gap_ends_the_search() -> None:
     # all on one device takes 43 (5 + 20 + 10 + 8), the longest path 5 + 20 + 8 = 33 of it
     result = run_method(example(), PORT, "cp-sat", ONE, gap=0.5)
     assert result.status in ("gap_met", "optimal")
-    assert result.gap is not None
     assert result.gap <= 0.5
 
 
-def test_one_worker_returns_the_same_plan_every_time() -> None:
-    for instance in makespan_draws()[:10]:
-        plans = [run_method(instance, PORT, "cp-sat", ONE, seed=7).plan for _ in range(2)]
-        assert plans[0] == plans[1]
-
-
 def test_several_workers_find_the_same_value() -> None:
-    for instance in makespan_draws()[6:60:6]:
-        for workers in (2, 4):
-            found = run_method(instance, PORT, "cp-sat", {"workers": workers})
-            assert found.value_ns == oracle(instance, PORT)
+    for instance in makespan_draws()[6:60:18]:
+        found = run_method(instance, PORT, "cp-sat", {"workers": 2})
+        assert found.value_ns == oracle(instance, PORT)
 
 
-def test_an_interrupt_ends_the_search_and_keeps_the_plan(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_interrupt_ends_the_search_and_keeps_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     real = cp_model.CpSolver.solve
 
     def interrupted(solver: object, model: object) -> object:
-        alarm = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+        alarm = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         alarm.start()
         try:
             return real(solver, model)  # type: ignore[arg-type]
@@ -157,22 +119,15 @@ def test_a_model_that_is_too_large_is_not_built(monkeypatch: pytest.MonkeyPatch)
         run_method(example(), PORT, "cp-sat")  # 4 ops x 2 devices + 4 edges x 4 pairs
 
 
-def test_bad_parameters_are_named() -> None:
-    with pytest.raises(InputError, match="workers"):
-        run_method(example(), PORT, "cp-sat", {"workers": 0})
-
-
 @needs_moirai
 def test_moirais_example_1_takes_30_ms() -> None:
     # reference: 30, against 31 of the hand-made schedule in the workbook
-    document = read_model(SHARED / "instances" / "moirai" / "example-1.xls")
-    for workers in (1, 2):
-        result = run_method(document.instance(), PORT, "cp-sat", {"workers": workers})
-        assert (result.value_ns, result.bound_ns) == (30_000_000, 30_000_000)
+    document = load_model(SHARED / "instances" / "moirai" / "example-1.xls")
+    result = run_method(document.instance(), PORT, "cp-sat", ONE)
+    assert (result.value_ns, result.bound_ns) == (30_000_000, 30_000_000)
 
 
-@pytest.mark.parametrize("start", [True, False])
-@pytest.mark.parametrize("method", ["cp-sat", "decomposition"])
+@pytest.mark.parametrize(("method", "start"), [("cp-sat", True), ("decomposition", False)])
 def test_the_unit_of_time_follows_from_the_horizon_in_use(method: str, start: bool) -> None:
     # 3, 5 and 7 ns on two fast devices: 8 at best; whatever runs on the slow one takes 1e12
     # and a bit. Without a start the first horizon is the slow one's serial time.
@@ -180,16 +135,8 @@ def test_the_unit_of_time_follows_from_the_horizon_in_use(method: str, start: bo
         Op(name=f"op{i}", time_ns={"fast": time, "slow": 10**12 + time}, resident_bytes=time)
         for i, time in enumerate((3, 5, 7))
     )
-    devices = (
-        Device(name="d0", kind="fast", memory_bytes=8),
-        Device(name="d1", kind="fast", memory_bytes=8),
-        Device(name="d2", kind="slow"),
-    )
-    instance = Instance(
-        name="slow-device",
-        graph=Graph(name="g", ops=ops),
-        cluster=Cluster(name="c", devices=devices),
-    )
+    devices = draw.devices(["fast", "fast", "slow"], (8, 8, None).__getitem__)
+    instance = draw.instance_of("slow-device", ops, (), devices)
     result = run_method(instance, PORT, method, {**ONE, "start": start})
     assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 8, 8)
 
@@ -205,7 +152,7 @@ MOVES_NS = (
 )
 
 
-@pytest.mark.parametrize("shift", range(0, 26, 3))
+@pytest.mark.parametrize("shift", [0, 9, 18])
 def test_times_of_any_size_give_sound_bounds(shift: int) -> None:
     # With times of more than about 2**35 units CP-SAT took this instance for infeasible.
     ops = tuple(
@@ -217,22 +164,11 @@ def test_times_of_any_size_give_sound_bounds(shift: int) -> None:
         for name, times in TIMES_NS.items()
     )
     matrix = tuple(tuple(time >> shift for time in row) for row in MOVES_NS)
-    devices = (
-        Device(name="d0", kind="gpu", memory_bytes=18),
-        Device(name="d1", kind="cpu", memory_bytes=4),
-        Device(name="d2", kind="cpu"),
-    )
-    edges = (Edge(producer="a", consumer="b", transfer_ns=matrix),)
-    instance = Instance(
-        name="large-times",
-        graph=Graph(name="g", ops=ops, edges=edges),
-        cluster=Cluster(name="c", devices=devices),
-    )
+    devices = draw.devices(["gpu", "cpu", "cpu"], (18, 4, None).__getitem__)
+    edges = [Edge(producer="a", consumer="b", transfer_ns=matrix)]
+    instance = draw.instance_of("large-times", ops, edges, devices)
     semantics = Makespan(channels="link", transfers="per_tensor")
     optimum = oracle(instance, semantics)
     found = run_method(instance, semantics, "cp-sat", {**ONE, "start": False})
-    assert optimum is not None
-    assert found.value_ns is not None
-    assert found.bound_ns is not None
     assert found.bound_ns <= optimum <= found.value_ns
     assert found.value_ns - found.bound_ns <= optimum * 1e-6  # rounding to units, nothing else

@@ -7,13 +7,12 @@ import pytest
 from references.brute_force import max_load_draws
 
 from placegap.instances import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous import annealing as multilevel
-from placegap.solvers.noncontiguous.annealing import contract, match, search_levels
+from placegap.solvers.noncontiguous.annealing import contract, search_levels
 from placegap.solvers.noncontiguous.problem import build_split_problem
 
-DRAWS = max_load_draws()[5:100:5]
+DRAWS = max_load_draws()[5:100:19]
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -33,22 +32,7 @@ def test_a_coarse_plan_has_the_loads_and_the_memory_of_the_plan_that_it_stands_f
             assert (coarse.loads(device) == problem.loads(device[home])).all()
 
 
-@pytest.mark.parametrize("instance", DRAWS, ids=lambda instance: instance.name)
-def test_pairs_are_on_one_device_and_run_wherever_one_of_them_does(instance: Instance) -> None:
-    problem = build_split_problem(instance)
-    rng = np.random.default_rng(1)
-    device = rng.integers(0, problem.num_devices, problem.num_blocks)
-    home = match(problem, device, rng)
-    runs = problem.time_ns != UNSUPPORTED
-    for group in range(home.max() + 1):
-        own = np.flatnonzero(home == group)
-        assert 1 <= len(own) <= 2
-        assert len(set(device[own].tolist())) == 1
-        assert (runs[own] == runs[own[0]]).all()
-
-
-@pytest.mark.parametrize("afresh", [False, True])
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize(("overlap", "afresh"), [(False, False), (True, True)])
 def test_a_search_on_levels_keeps_memory_and_repeats_itself(
     overlap: bool, afresh: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,24 +40,16 @@ def test_a_search_on_levels_keeps_memory_and_repeats_itself(
     monkeypatch.setattr(multilevel, "HEAVIEST", 2.0)
     for instance in DRAWS:
         problem = build_split_problem(instance, overlap=overlap)
-        start = next(
-            (
-                np.full(problem.num_blocks, k)
-                for k in range(problem.num_devices)
-                if problem.fits(np.full(problem.num_blocks, k))
-            ),
-            None,
-        )
-        if start is None:
-            continue
-        found = [
-            search_levels(problem, start, seed=7, clock=Clock(None), afresh=afresh)
-            for _ in range(2)
-        ]
-        assert (found[0] == found[1]).all()
-        assert problem.fits(found[0])
-        # on these draws a coarse block of the start's one device has all its work there
-        assert problem.loads(found[0]).max() <= problem.loads(start).max()
+        alone = [np.full(problem.num_blocks, k) for k in range(problem.num_devices)]
+        for start in list(filter(problem.fits, alone))[:1]:
+            found, again = (
+                search_levels(problem, start, seed=7, clock=Clock(None), afresh=afresh)
+                for _ in range(2)
+            )
+            assert (found == again).all()
+            assert problem.fits(found)
+            # on these draws a coarse block of the start's one device has all its work there
+            assert problem.loads(found).max() <= problem.loads(start).max()
 
 
 def test_a_search_whose_time_is_over_returns_the_plan_it_was_given() -> None:

@@ -6,10 +6,11 @@ from itertools import chain, combinations, product
 
 import numpy as np
 import pytest
+from draws import draw
 from draws.tiny import tiny_instance
 from references.brute_force import max_load_draws
 
-from placegap.instances import Cluster, Device, Graph, Instance, Op
+from placegap.instances import Instance, Op
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
@@ -17,10 +18,10 @@ from placegap.solvers.noncontiguous import column_generation
 from placegap.solvers.noncontiguous import pricing as pricer_module
 from placegap.solvers.noncontiguous.column_generation import choose_pricer, cover_all
 from placegap.solvers.noncontiguous.knapsack import TOTAL_PRICE, best_sets, most_price
-from placegap.solvers.noncontiguous.pricing import build_pricer, choices
+from placegap.solvers.noncontiguous.pricing import build_pricer
 from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_problem, merge_blocks
 
-DRAWS = max_load_draws()[5:100:5]
+DRAWS = max_load_draws()[5:100:16]
 
 
 def plans(problem: SplitProblem) -> list[Ints]:
@@ -67,8 +68,8 @@ def subsets(problem: SplitProblem, device: int) -> list[tuple[Ints, int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("unit", [1, 3, 7])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("unit", [1, 7])
 def test_no_set_is_worth_more_than_the_pricing_says(seed: int, unit: int) -> None:
     """And with cells of 1 ns, where nothing is rounded, some set is worth exactly that."""
     problem = build_split_problem(wide(seed))
@@ -94,7 +95,7 @@ def closed_bound(problem: SplitProblem, value: int) -> int:
     return search.bound_ns
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_fine_grid_goes_beyond_where_a_coarse_one_ended(seed: int) -> None:
     """Coarse cells lose load in rounding, so that the covering LP reaches 1 too early on them."""
     problem = build_split_problem(tiny_instance(seed, num_ops=20, num_devices=3, density=0.1))
@@ -109,47 +110,22 @@ def test_a_fine_grid_goes_beyond_where_a_coarse_one_ended(seed: int) -> None:
     assert fine.bound_ns == alone.bound_ns
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_nets_that_are_left_out_weaken_the_bound_only(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    problem = build_split_problem(wide(seed))
-    best = least(problem)
-    if best is None:
-        return
-    full = closed_bound(problem, best)
-    monkeypatch.setattr(pricer_module, "MOST_MOVES", 30)
-    assert closed_bound(problem, best) <= full <= best
-
-
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("instance", DRAWS[::4], ids=lambda instance: instance.name)
-def test_every_choice_of_weights_gives_a_bound(instance: Instance, overlap: bool) -> None:
-    """Weights of work, of transfers and of memory alike."""
-    problem = build_split_problem(instance, overlap=overlap)
-    best = least(problem)
-    if best is None:
-        return
-    for weights in choices(problem, best + 3):
-        search = cover_all(build_pricer(problem, weights), best + 3, 1000)
-        search.close(Clock(None), best + 3, 50)
-        assert search.bound_ns <= best
+def test_nets_that_are_left_out_weaken_the_bound_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for problem in map(build_split_problem, map(wide, range(3))):
+        best = least(problem)
+        if best is not None:
+            full = closed_bound(problem, best)
+            with monkeypatch.context() as patch:
+                patch.setattr(pricer_module, "MOST_MOVES", 30)
+                assert closed_bound(problem, best) <= full <= best
 
 
 def roomy_and_tight(size_bytes: int) -> Instance:
     """Four ops: 1 ns each on a device with room for 1 byte, 10 ns each on one without a limit."""
-    ops = tuple(
+    ops = [
         Op(name=name, time_ns={"fast": 1, "slow": 10}, resident_bytes=size_bytes) for name in "abcd"
-    )
-    devices = (
-        Device(name="f", kind="fast", memory_bytes=1),
-        Device(name="s", kind="slow"),
-    )
-    return Instance(
-        name="four",
-        graph=Graph(name="four", ops=ops, edges=()),
-        cluster=Cluster(name="two", devices=devices, links=()),
-    )
+    ]
+    return draw.instance_of("four", ops, (), draw.devices(["fast", "slow"], (1, None).__getitem__))
 
 
 @pytest.mark.parametrize(("size_bytes", "bound_ns"), [(0, 4), (1, 30)])

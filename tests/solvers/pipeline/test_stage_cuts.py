@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
+from draws import draw
+from draws.extremes import stretched
 from draws.peak import add_state, with_peak
 from draws.pipelines import (
     iteration_semantics,
@@ -18,33 +21,25 @@ from draws.pipelines import (
     pipeline_instance,
     zero_bubble,
 )
+from references.agreement import few_and_many, keeps_sides, proves, run
 
-from placegap.experiments.research.tables import interleaved as interleaved_table
-from placegap.experiments.research.tables.pipelines import pipeline_of
 from placegap.instances import (
-    Cluster,
-    Device,
     Edge,
-    Graph,
+    InputError,
     Instance,
-    Link,
     Op,
     PipelineIteration,
     Plan,
     evaluate,
     explain_infeasible,
 )
-from placegap.instances.corpus.corpus import load_corpus
-from placegap.instances.corpus.layer_chains import layer_chain
-from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.kernels.array_types import Floats, Ints
-from placegap.instances.oracle.stage_chains import MOST_PLANS, best_chain, count_chains
+from placegap.instances.oracle.hybrid_plans import MOST_PLANS, best_chain, count_chains
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import stage_blocks
-from placegap.solvers import METHODS, Task, run_method
+from placegap.solvers import Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.progress import Progress, listening
-from placegap.solvers.core.registry import why_not
 from placegap.solvers.pipeline import stage_cuts as method
 from placegap.solvers.pipeline.branch_and_bound import Part, PartSearch
 from placegap.solvers.pipeline.cuts import build_cuts
@@ -53,54 +48,70 @@ from placegap.solvers.pipeline.event_times import (
     event_table,
     iteration_time,
     longest_path,
-    times_of,
 )
 
 Draw = tuple[Instance, PipelineIteration]
 
 
-def draws(seeds: range, most_layers: int, most_devices: int) -> Iterator[Draw]:
-    for seed in seeds:
-        instance = pipeline_instance(seed, most_layers=most_layers, most_devices=most_devices)
-        yield instance, iteration_semantics(random.Random(f"stage-cuts-{seed}"))
+def plain_row(seed: int) -> Draw:
+    """Layers with or without backward ops."""
+    instance = pipeline_instance(seed, most_layers=5, most_devices=3)
+    return instance, iteration_semantics(random.Random(f"stage-cuts-{seed}"))
 
 
-def draws_apart(seeds: range) -> Iterator[Draw]:
+def row_apart(seed: int) -> Draw:
     """With gradients of weights apart."""
-    for seed in seeds:
-        instance = pipeline_instance(seed, most_layers=5, most_devices=3, weights=True)
-        yield instance, zero_bubble(random.Random(f"zero-bubble-cuts-{seed}"))
+    instance = pipeline_instance(seed, most_layers=5, most_devices=3, weights=True)
+    return instance, zero_bubble(random.Random(f"zero-bubble-cuts-{seed}"))
 
 
-def draws_with_updates(seeds: range) -> Iterator[Draw]:
+def row_with_updates(seed: int) -> Draw:
     """With updates that run once, and gradients of weights apart in every second draw."""
-    for seed in seeds:
-        apart, rng = seed % 2 == 0, random.Random(f"update-cuts-{seed}")
-        instance = pipeline_instance(
-            seed, most_layers=4, most_devices=3, weights=apart, updates=True
-        )
-        yield instance, zero_bubble(rng) if apart else iteration_semantics(rng)
+    apart, rng = seed % 2 == 0, random.Random(f"update-cuts-{seed}")
+    instance = pipeline_instance(seed, most_layers=4, most_devices=3, weights=apart, updates=True)
+    return instance, zero_bubble(rng) if apart else iteration_semantics(rng)
 
 
-def compare(drawn: Iterator[Draw]) -> Counter[str]:
+def extreme_row(seed: int) -> Draw | None:
+    """Times, transfers and memory far apart; values may be far above all that bounds count."""
+    instance = stretched(pipeline_instance(seed, most_layers=5, most_devices=3), seed)
+    return instance and (instance, iteration_semantics(random.Random(f"extreme-{seed}")))
+
+
+FAMILIES = {
+    "plain": (plain_row, 15, 2),
+    "zero bubble": (row_apart, 15, 0),
+    "updates": (row_with_updates, 15, 0),
+    "all scales": (extreme_row, 15, 1),
+}
+"""Draws, and how many of the first 30 have an optimum and none at least."""
+
+by_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+def compare(drawn: Iterable[Draw | None]) -> Counter[str]:
     """Solve random instances both ways; how many ended how."""
     ended = Counter[str]()
-    for instance, semantics in drawn:
+    for instance, semantics in filter(None, drawn):
         if count_chains(instance, semantics) > MOST_PLANS:
             continue
-        best, where = best_chain(instance, semantics), (instance.name, semantics.label)
-        found = run_method(instance, semantics, "stage-cuts")
-        assert found.value_ns == (None if best is None else best[0]), where
-        assert best is None or quick_bound(instance, semantics).ns <= best[0], where
-        assert found.status == ("infeasible" if best is None else "optimal"), (where, found.message)
-        ended[found.status] += 1
+        with contextlib.suppress(InputError):  # sums of microbatches are refused
+            best, where = best_chain(instance, semantics), f"{instance.name} {semantics.label}"
+            best_ns = None if best is None else best[0]
+            found = run_method(instance, semantics, "stage-cuts")
+            proves(found, best_ns, f"{where} {found.message}")
+            assert best_ns is None or quick_bound(instance, semantics).ns <= best_ns, where
+            ended[found.status] += 1
     return ended
 
 
-def test_finds_and_proves_what_brute_force_finds() -> None:
-    ended = compare(draws(range(30), most_layers=5, most_devices=3))
-    assert ended["optimal"] >= 15
-    assert ended["infeasible"] >= 2
+@by_family
+@few_and_many(30, 3030)
+def test_finds_and_proves_what_brute_force_finds(family: str, seeds: range) -> None:
+    drawn, optimal, infeasible = FAMILIES[family]
+    ended = compare(drawn(seed) for seed in seeds)
+    assert ended["optimal"] >= optimal
+    assert ended["infeasible"] >= infeasible
 
 
 def test_with_some_of_the_cuts_it_tells_of_no_bound() -> None:
@@ -116,89 +127,9 @@ def test_with_some_of_the_cuts_it_tells_of_no_bound() -> None:
     assert all(news.bound_ns is None or news.bound_ns <= 21 for news in told)
 
 
-@pytest.mark.deep
-def test_finds_and_proves_what_brute_force_finds_5000_times() -> None:
-    compare(draws(range(30, 4060), most_layers=5, most_devices=3))
-    compare(draws(range(4060, 5060), most_layers=7, most_devices=2))
-
-
-def test_finds_and_proves_what_brute_force_finds_under_zero_bubble() -> None:
-    ended = compare(draws_apart(range(40)))
-    assert ended["optimal"] >= 25
-    assert ended["infeasible"] >= 1
-
-
-@pytest.mark.deep
-def test_finds_and_proves_what_brute_force_finds_2000_times_under_zero_bubble() -> None:
-    compare(draws_apart(range(40, 2040)))
-
-
-def test_finds_and_proves_what_brute_force_finds_with_updates() -> None:
-    ended = compare(draws_with_updates(range(40)))
-    assert ended["optimal"] >= 25
-
-
-@pytest.mark.deep
-def test_finds_and_proves_what_brute_force_finds_4000_times_with_updates() -> None:
-    compare(draws_with_updates(range(40, 4040)))
-
-
-SCALES_NS = (0, 1, 2, 3, 1000, 10**9, 10**12, 10**15)
-
-
-def extreme_row(seed: int) -> tuple[Instance, PipelineIteration]:
-    """A few layers, many edges that skip layers, little room; times and transfers of all scales.
-
-    Each is of one to three scales. Where edges that skip layers have their own, as in half of the
-    draws, the value may be far above all that bounds count: these leave such messages out.
-    """
-    rng = random.Random(f"extreme-{seed}")
-    rules = iteration_semantics(rng)
-    n, most = rng.randrange(3, 7), rng.choice([2, 2, 3])
-    most_ns = rng.choice([10, 10**16])
-    scales = [scale for scale in SCALES_NS if scale < most_ns]
-    times, sends = (rng.sample(scales, rng.choice([1, 2, 3])) for _ in range(2))
-    backward = [rng.choice(times) for _ in range(n)] if rng.random() < 0.5 else None
-    row = layer_row(
-        [rng.choice(times) for _ in range(n)], backward, num_devices=most, resident_bytes=1
-    )
-    skips = [(f"f{i}", f"f{j}") for i in range(n) for j in range(i + 2, n) if rng.random() < 0.6]
-    if backward:
-        skips += [(f"b{b[1:]}", f"b{a[1:]}") for a, b in skips if rng.random() < 0.6]
-    edges = [(edge.producer, edge.consumer) for edge in row.graph.edges]
-    far = rng.choice([sends, (10**15,)])
-    made = tuple(
-        Edge(producer=a, consumer=b, bytes=rng.choice(own))
-        for pairs, own in ((edges, sends), (skips, far))
-        for a, b in pairs
-    )
-    room = rng.choice([None, n, -(-n // most)])
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": room}) for device in row.cluster.devices
-    )
-    graph = row.graph.model_copy(update={"edges": made})
-    cluster = row.cluster.model_copy(update={"devices": devices})
-    return row.model_copy(update={"graph": graph, "cluster": cluster}), rules
-
-
-def extreme_rows(seeds: range) -> Iterator[Draw]:
-    return (extreme_row(seed) for seed in seeds)
-
-
-def test_finds_and_proves_what_brute_force_finds_on_all_scales() -> None:
-    ended = compare(extreme_rows(range(60)))
-    assert ended["optimal"] >= 35
-    assert ended["infeasible"] >= 2
-
-
-@pytest.mark.deep
-def test_finds_and_proves_what_brute_force_finds_on_all_scales_3000_times() -> None:
-    compare(extreme_rows(range(60, 3120)))
-
-
-def compare_peaks(seeds: range) -> Counter[str]:
-    """Methods of iterations on instances whose memory binds at its peak; how many ended how."""
-    ended = Counter[str]()
+@few_and_many(24, 3024)
+def test_at_its_peak_memory_is_kept_and_most_optima_are_proven(seeds: range) -> None:
+    ended = Counter[tuple[str, str]]()
     for seed in seeds:
         rng = random.Random(f"peak-{seed}")
         weights = rng.random() < 0.2
@@ -208,35 +139,18 @@ def compare_peaks(seeds: range) -> Counter[str]:
         if count_chains(instance, rules) > MOST_PLANS:
             continue
         best = best_chain(instance, rules)
+        best_ns = None if best is None else best[0]
         for name in ("stage-cuts", "even-split", "heaviest-stage", "simulated-moves"):
-            applies = why_not(METHODS[name], Task(instance, rules), METHODS[name].params()) is None
-            if not applies:
-                continue
-            found, where = run_method(instance, rules, name), (seed, name, rules.label)
-            if best is None:
-                assert found.value_ns is None, where
+            found = run(instance, rules, name, {})
+            if found is not None:
+                keeps_sides(found, best_ns, f"{name} {seed} {rules.label}")
                 ended[name, found.status] += 1
-                continue
-            assert found.status != "infeasible", where
-            assert found.value_ns is None or found.value_ns >= best[0], where
-            assert found.bound_ns is None or found.bound_ns <= best[0], where
-            ended[name, "best" if found.value_ns == best[0] else "not best"] += 1
-            ended[name, found.status] += found.status == "optimal"
-    return ended
-
-
-def test_at_its_peak_memory_is_kept_and_most_optima_are_proven() -> None:
-    ended = compare_peaks(range(60))
-    assert ended["stage-cuts", "best"] >= 25
-    assert ended["stage-cuts", "not best"] <= 1
-    assert ended["stage-cuts", "optimal"] >= 20
-    assert ended["stage-cuts", "infeasible"] >= 15
-    assert min(ended[name, "best"] for name in ("even-split", "simulated-moves")) >= 5
-
-
-@pytest.mark.deep
-def test_at_its_peak_memory_is_kept_3000_times() -> None:
-    compare_peaks(range(60, 3060))
+                ended[name, "best"] += best_ns is not None and found.value_ns == best_ns
+    feasible = ended["stage-cuts", "optimal"] + ended["stage-cuts", "feasible"]
+    assert ended["stage-cuts", "best"] >= feasible - len(seeds) // 20
+    assert ended["stage-cuts", "optimal"] >= len(seeds) // 3
+    assert ended["stage-cuts", "infeasible"] >= len(seeds) // 5
+    assert min(ended[name, "best"] for name in ("even-split", "simulated-moves")) >= 2
 
 
 def test_inference_that_only_fits_at_its_peak_is_placed_and_proven() -> None:
@@ -244,38 +158,23 @@ def test_inference_that_only_fits_at_its_peak_is_placed_and_proven() -> None:
     # to 6 GB. At its peak it holds 2 of state, the 1 that a layer reads and the 1 that it writes.
     # Of 8 microbatches the first takes 8 ns, and each other one 2 more
     row = layer_row([1] * 8, None, num_devices=4, resident_bytes=3 * 10**9)
-    edges = tuple(
-        edge.model_copy(update={"bytes": 10**9, "transfer_ns": ((0,) * 4,) * 4})
-        for edge in row.graph.edges
+    large = {"bytes": 10**9, "transfer_ns": ((0,) * 4,) * 4}
+    held = draw.changed(
+        row,
+        ops=[op.model_copy(update={"state_bytes": 10**9}) for op in row.graph.ops],
+        edges=[edge.model_copy(update=large) for edge in row.graph.edges],
     )
-    ops = tuple(op.model_copy(update={"state_bytes": 10**9}) for op in row.graph.ops)
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": 4 * 10**9}) for device in row.cluster.devices
-    )
-    graph = row.graph.model_copy(update={"ops": ops, "edges": edges})
-    cluster = row.cluster.model_copy(update={"devices": devices})
-    tight = row.model_copy(update={"graph": graph, "cluster": cluster})
+    tight = draw.with_memory(held, 4 * 10**9)
     assert run_method(tight, PipelineIteration(), "stage-cuts").status == "infeasible"
     found = run_method(tight, PipelineIteration(memory="peak"), "stage-cuts")
     assert (found.status, found.value_ns, found.bound_ns) == ("optimal", 22, 22)
 
 
-def shared_row(seed: int) -> tuple[Instance, PipelineIteration]:
-    """Five or six layers on two equal devices, two stages each. A forward tensor goes to the next
-    layer, and by chance to the backward op of the layer before, which may be on the same device.
-    """
+def shared_row(seed: int) -> Draw:
+    """Two stages on each of two devices; a forward tensor may have a reader in another stage."""
     rng = random.Random(f"shared-row-{seed}")
     n = rng.choice([5, 6])
-    ops = [
-        Op(
-            name=f"{way}{i}",
-            time_ns={"gpu": rng.randint(5, 30)},
-            colocation=f"layer{i}",
-            backward=way == "b",
-        )
-        for way in "fb"
-        for i in range(n)
-    ]
+    forward, backward = ([rng.randint(5, 30) for _ in range(n)] for _ in range(2))
     edges = [Edge(producer=f"f{n - 1}", consumer=f"b{n - 1}", host_time_ns=0)]
     for i in range(n - 1):
         host_ns = rng.randint(0, 40)
@@ -284,16 +183,13 @@ def shared_row(seed: int) -> tuple[Instance, PipelineIteration]:
             Edge(producer=f"f{i}", consumer=v, host_time_ns=host_ns, tensor="T") for v in readers
         ]
         edges.append(Edge(producer=f"b{i + 1}", consumer=f"b{i}", host_time_ns=rng.randint(0, 5)))
-    devices = tuple(Device(name=f"g{k}", kind="gpu") for k in range(2))
-    graph = Graph(name="shared", ops=tuple(ops), edges=tuple(edges))
-    row = Instance(name="shared", graph=graph, cluster=Cluster(name="c", devices=devices, links=()))
     rules = PipelineIteration(
         schedule="interleaved",
         stages_per_device=2,
         microbatches=rng.choice([2, 4]),
         sending="blocking",
     )
-    return row, rules
+    return draw.changed(layer_row(forward, backward, num_devices=2), edges=edges), rules
 
 
 def least_by_all_cuts(row: Instance, rules: PipelineIteration) -> int:
@@ -311,15 +207,18 @@ def least_by_all_cuts(row: Instance, rules: PipelineIteration) -> int:
     return min(values)
 
 
-def test_a_tensor_that_two_stages_of_a_device_read_is_paid_once() -> None:
-    for seed in range(40):
-        row, rules = shared_row(seed)
-        result = run_method(row, rules, "stage-cuts")
+def compare_with_all_cuts(drawn: Iterable[Draw], **params: bool) -> None:
+    for number, (row, rules) in enumerate(drawn):
+        found = run_method(row, rules, "stage-cuts", params)
         least = least_by_all_cuts(row, rules)
-        assert (result.value_ns, result.bound_ns) == (least, least), seed
+        assert (found.value_ns, found.bound_ns) == (least, least), number
 
 
-def repeated_row(seed: int) -> tuple[Instance, PipelineIteration]:
+def test_a_tensor_that_two_stages_of_a_device_read_is_paid_once() -> None:
+    compare_with_all_cuts(shared_row(seed) for seed in range(20))
+
+
+def repeated_row(seed: int) -> Draw:
     """Equal layers between a light one and a loss, on devices with two or three stages each."""
     rng = random.Random(f"repeated-row-{seed}")
     p, v = rng.choice([(2, 2), (2, 3), (3, 2), (2, 4)])
@@ -340,15 +239,10 @@ def repeated_row(seed: int) -> tuple[Instance, PipelineIteration]:
     return row, rules
 
 
-def compare_with_all_cuts(seeds: range) -> None:
-    for seed in seeds:
-        row, rules = repeated_row(seed)
-        found = run_method(row, rules, "stage-cuts", {"start": False})
-        least = least_by_all_cuts(row, rules)
-        assert (found.value_ns, found.bound_ns) == (least, least), seed
-
-
-def test_interleaved_rows_of_equal_layers_are_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+@few_and_many(16, 3016)
+def test_interleaved_rows_of_equal_layers_are_proven(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits = Counter[bool]()  # whether a search was split by the layers of a device
     ask = PartSearch._device_limit
 
@@ -358,116 +252,47 @@ def test_interleaved_rows_of_equal_layers_are_proven(monkeypatch: pytest.MonkeyP
         return found
 
     monkeypatch.setattr(PartSearch, "_device_limit", note)
-    compare_with_all_cuts(range(40))
-    assert limits[True] >= 20
-
-
-@pytest.mark.deep
-def test_interleaved_rows_of_equal_layers_are_proven_3000_times() -> None:
-    compare_with_all_cuts(range(40, 3040))
+    compare_with_all_cuts((repeated_row(seed) for seed in seeds), start=False)
+    assert limits[True] >= 8
 
 
 def test_the_bound_of_interleaved_stages_counts_whole_layers_of_a_device() -> None:
     # 32 equal layers and a loss of 0.6: four devices hold 8.15 in the mean, but one holds 8.6 or 9.
     # Without that the bound is 6 % below the best plan
-    row = pipeline_of(layer_chain("llama-7b"), 4)
+    row = layer_row([1000] * 32 + [600], [2000] * 32 + [1200], num_devices=4)
     rules = PipelineIteration(schedule="interleaved", stages_per_device=4, microbatches=16)
     found = run_method(row, rules, "stage-cuts", gap=0.02, time_limit_s=120)
-    assert found.gap is not None
     assert found.gap <= 0.02
 
 
-@pytest.mark.deep
-def test_80_layers_in_40_interleaved_stages_are_within_2_percent() -> None:
-    case = {"llama-70b": ((8, 5, 32),)}
-    (found,) = interleaved_table.rows(["llama-70b"], case)
-    assert float(found[6].strip(" %")) <= 2
-
-
-def test_proves_chains_under_zero_bubble_and_gains_on_1f1b() -> None:
-    row = model_row(32, 4, 0, 10**5, split=True)
-    values = {}
-    for schedule in ("1f1b", "zero_bubble"):
-        semantics = PipelineIteration.model_validate({"schedule": schedule, "microbatches": 8})
+def test_proves_chains_of_a_model_under_every_schedule() -> None:
+    row, values = model_row(32, 4, 0, 10**5, split=True), {}
+    for schedule in ("gpipe", "1f1b", "interleaved", "zero_bubble"):
+        chunks = 2 if schedule == "interleaved" else 1
+        semantics = PipelineIteration.model_validate(
+            {"schedule": schedule, "stages_per_device": chunks, "microbatches": 8}
+        )
         found = run_method(row, semantics, "stage-cuts", time_limit_s=120)
         assert found.status == "optimal"
         values[schedule] = found.value_ns or 0
     assert values["zero_bubble"] < values["1f1b"]
 
 
-@pytest.mark.parametrize(("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)])
-def test_proves_chains_of_a_model_under_every_schedule(schedule: str, chunks: int) -> None:
-    semantics = PipelineIteration.model_validate(
-        {"schedule": schedule, "stages_per_device": chunks, "microbatches": 8}
-    )
-    found = run_method(model_row(32, 4, 0, 10**5), semantics, "stage-cuts", time_limit_s=120)
-    assert found.status == "optimal"
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("microbatches", [16, 128])
-@pytest.mark.parametrize("seed", range(8))
-def test_proves_chains_of_128_layers_in_16_stages(seed: int, microbatches: int) -> None:
-    semantics = PipelineIteration(microbatches=microbatches)
-    found = run_method(model_row(128, 16, seed, 10**5), semantics, "stage-cuts", time_limit_s=60)
-    assert found.status == "optimal"
-
-
-@pytest.mark.parametrize("microbatches", [4, 16])
-def test_proves_chains_on_devices_of_two_speeds(microbatches: int) -> None:
-    row = model_row(24, 6, 0, 10**5)
-    ops = tuple(
-        op.model_copy(
-            update={"time_ns": {"gpu": op.time_ns["gpu"], "fast": op.time_ns["gpu"] // 2}}
-        )
-        for op in row.graph.ops
-    )
-    devices = tuple(
-        device.model_copy(update={"kind": "fast"}) if k % 2 else device
-        for k, device in enumerate(row.cluster.devices)
-    )
-    unlike = row.model_copy(
-        update={
-            "graph": row.graph.model_copy(update={"ops": ops}),
-            "cluster": row.cluster.model_copy(update={"devices": devices}),
-        }
-    )
-    semantics = PipelineIteration(microbatches=microbatches)
-    found = run_method(unlike, semantics, "stage-cuts", time_limit_s=120)
-    assert found.status == "optimal"
-
-
 def test_the_last_device_is_tried_of_each_kind_that_is_as_fast() -> None:
     # the second layer takes 1 ns on b, c and e; the link from a carries 50 bytes in 10 ns to c, and
     # in 50 to the others: 1 + 2 * 10 + 1 ns for two microbatches
     times = ({"a": 1, "b": 100, "c": 101, "e": 102}, {"a": 100, "b": 1, "c": 1, "e": 1})
-    ops = tuple(Op(name=f"f{i}", time_ns=each) for i, each in enumerate(times))
-    graph = Graph(name="two", ops=ops, edges=(Edge(producer="f0", consumer="f1", bytes=50),))
-    devices = tuple(Device(name=kind, kind=kind) for kind in "abce")
-    links = tuple(
-        Link(source=x, target=y, bandwidth_bytes_per_s=10**9 * (5 if "c" in (x, y) else 1))
-        for x in "abce"
-        for y in "abce"
-        if x != y
-    )
-    cluster = Cluster(name="four", devices=devices, links=links)
-    instance = Instance(name="two", graph=graph, cluster=cluster)
+    ops = [Op(name=f"op{i}", time_ns=each) for i, each in enumerate(times)]
+    edges = [Edge(producer="op0", consumer="op1", bytes=50)]
+    links = draw.links(4, lambda a, b: (10**9 * (5 if 2 in (a, b) else 1), 0))
+    instance = draw.instance_of("two", ops, edges, draw.devices("abce"), links)
     found = run_method(instance, PipelineIteration(microbatches=2), "stage-cuts", {"start": False})
     assert found.value_ns == found.bound_ns == 22
 
 
-def test_the_time_limit_leaves_a_plan_and_a_bound() -> None:
-    semantics = PipelineIteration(microbatches=16)
-    found = run_method(model_row(64, 8, 1), semantics, "stage-cuts", time_limit_s=0)
-    assert found.value_ns is not None
-    assert found.bound_ns is not None
-    assert 0 < found.bound_ns <= found.value_ns
-
-
-def test_after_the_time_limit_no_more_tables_of_events_are_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # one for 8 devices, and none for 7, 6, .., 1: each takes seconds for thousands of microbatches
+def test_the_time_limit_leaves_a_plan_and_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a table of events for 8 devices, and none for 7, 6, .., 1: each takes seconds for thousands of
+    # microbatches
     made = []
 
     def note(semantics: PipelineIteration, count: int, **parts: bool) -> EventTable:
@@ -475,23 +300,10 @@ def test_after_the_time_limit_no_more_tables_of_events_are_made(
         return event_table(semantics, count, **parts)
 
     monkeypatch.setattr(method, "event_table", note)
-    found = run_method(model_row(64, 8, 1), PipelineIteration(), "stage-cuts", time_limit_s=0)
-    assert found.value_ns is not None
+    semantics = PipelineIteration(microbatches=16)
+    found = run_method(model_row(64, 8, 1), semantics, "stage-cuts", time_limit_s=0)
+    assert 0 < found.bound_ns <= found.value_ns
     assert made == [8]
-
-
-def plain(instance: Instance, microbatches: int) -> int | None:
-    return run_method(instance, PipelineIteration(microbatches=microbatches), "stage-cuts").value_ns
-
-
-def test_corners() -> None:
-    # one microbatch: all stages one after another; one device: m (F + B); more devices than layers
-    assert plain(layer_row([3, 4], [5, 6]), 1) == 18
-    assert plain(layer_row([3, 4], [5, 6], num_devices=1), 5) == 90
-    assert plain(layer_row([3], [5], num_devices=4), 5) == 40
-    assert plain(layer_row([0, 0], [0, 0]), 3) == 0
-    # 1 ns beside seconds: both stages of 1f1b at 10^9 + 1 and 10^9
-    assert plain(layer_row([10**9, 1, 10**9], None, num_devices=2), 2) == 3 * 10**9 + 2
 
 
 def test_memory_is_full_to_the_byte() -> None:
@@ -499,29 +311,15 @@ def test_memory_is_full_to_the_byte() -> None:
     # device 40 and no more, as it ends a microbatch before the next
     row = layer_row([1] * 4, [1] * 4, num_devices=2, stash_bytes=4, resident_bytes=10)
     for limit, stages in ((28, 2), (27, None), (40, 2)):
-        devices = tuple(
-            device.model_copy(update={"memory_bytes": limit}) for device in row.cluster.devices
-        )
-        tight = row.model_copy(
-            update={"cluster": row.cluster.model_copy(update={"devices": devices})}
-        )
+        tight = draw.with_memory(row, limit)
         assert explain_infeasible(tight) == ()
         found = run_method(tight, PipelineIteration(microbatches=4), "stage-cuts")
         used = None if found.plan is None else len(set(found.plan.placement))
         assert (used, found.proved) == (stages, True)
 
 
-def test_of_equal_plans_the_second_heaviest_stage_is_light() -> None:
-    # m = 1 takes 12 ns wherever the cuts are; the lightest second-heaviest of two stages is the
-    # light first layer alone, and no device is left empty
-    row = layer_row([1, 5, 6], None, num_devices=2)
-    found = run_method(row, PipelineIteration(microbatches=1), "stage-cuts")
-    assert found.plan is not None
-    assert found.plan.stage == (0, 1, 1)
-
-
 def test_longest_paths_bound_every_iteration_and_reach_their_own() -> None:
-    for seed in range(200):
+    for seed in range(60):
         rng = random.Random(f"paths-{seed}")
         semantics = iteration_semantics(rng)
         p = rng.randrange(1, 5)
@@ -535,39 +333,15 @@ def test_longest_paths_bound_every_iteration_and_reach_their_own() -> None:
         assert int(path @ others) <= iteration_time(table, others)
 
 
-def test_the_kernels_clock_is_the_referees_where_layers_are_in_a_row() -> None:
-    for seed in range(30):
-        rng = random.Random(f"clock-{seed}")
-        n, m = rng.randrange(2, 7), rng.randrange(1, 7)
-        split = seed % 3 == 2
-        instance = model_row(n, n, seed, rng.choice([0, 10**6]), split=split)
-        semantics = PipelineIteration(
-            schedule="zero_bubble" if split else rng.choice(["gpipe", "1f1b"]),
-            microbatches=m,
-            sending=rng.choice(["overlap", "blocking"]),
-        )
-        block = stage_blocks(instance)
-        assert block is not None
-        problem = build_cuts(instance, semantics, block, 100)
-        assert problem.plain
-        walk = np.array(
-            [
-                int(np.flatnonzero((problem.tail == s) & (problem.head == s + 1))[0])
-                for s in range(n)
-            ]
-        )
-        table = event_table(semantics, n, trains=True)
-        plan = Plan.on([*range(n)] * (3 if split else 2))
-        value_ns = evaluate(instance, plan, semantics).value_ns
-        assert iteration_time(table, times_of(problem, walk)) == value_ns
-
-
 def test_the_first_chain_keeps_layers_whole() -> None:
-    # Between its ops the training step of gpt2 has 500 places to cut; between its layers 13.
-    instance = load_corpus("gpt2-train").instance(load_cluster("3xL4+1xA10, ethernet-10g"))
-    whole = with_granularity(instance, "layer")
-    semantics = PipelineIteration(microbatches=16, memory="peak")
-    params = method.StageCutsParams()
+    # four layers of three ops each: between ops there are 11 places to cut, between layers 3
+    row = layer_row([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8], None, num_devices=2, bytes_each=1)
+    ops = [
+        op.model_copy(update={"colocation": None, "module": f"h.{i // 3}"})
+        for i, op in enumerate(row.graph.ops)
+    ]
+    instance, semantics = draw.changed(row, ops=ops), PipelineIteration(microbatches=16)
+    whole, params = with_granularity(instance, "layer"), method.StageCutsParams()
 
     def first(one: Instance) -> Plan | None:
         block = stage_blocks(one)
@@ -576,9 +350,5 @@ def test_the_first_chain_keeps_layers_whole() -> None:
         return method.by_layers(Task(one, semantics), params, problem)
 
     plan = first(instance)
-    assert plan is not None
-    verdict, best = evaluate(instance, plan, semantics), run_method(whole, semantics, "stage-cuts")
-    assert verdict.feasible
-    assert best.value_ns is not None
-    assert best.value_ns <= verdict.value_ns <= best.value_ns / (1 - method.LAYERS_GAP)
+    assert plan.stage == (0,) * 6 + (1,) * 6  # 23 and 29 ns; other cuts leave more to one stage
     assert first(whole) is None  # nothing is coarser

@@ -9,7 +9,7 @@ from references.placers import Facts, table_instance
 
 from placegap.instances import Instance
 from placegap.instances.problem.mean_costs import flow_of
-from placegap.instances.problem.weighted_dag import predecessors
+from placegap.instances.problem.weighted_dag import bottom_levels, predecessors
 from placegap.solvers.placers.cluster_balancing import (
     balance,
     dominant_sequence_clusters,
@@ -58,7 +58,7 @@ def test_linear_clusters_are_the_longest_paths_of_what_is_left(seed: int) -> Non
     graph = instance.graph.model_copy(update={"ops": tuple(times)})
     instance = instance.model_copy(update={"graph": graph})
     flow = flow_of(instance.arrays)
-    found = linear_clusters(flow, predecessors(flow))[0].tolist()
+    found = linear_clusters(flow, predecessors(flow), bottom_levels(flow))[0].tolist()
     assert partition(found) == partition(slow_linear_clusters(instance))
 
 
@@ -66,7 +66,7 @@ def test_a_linear_cluster_starts_when_its_inputs_are_there() -> None:
     # T1 -> T2 (10) -> T4 is the longest path; T3 apart starts at 2 + 3, T4 at 12 or 5 + 1 + 3
     instance = table_instance(((2, 2), (10, 10), (1, 1), (2, 2)), "1-2 9, 1-3 3, 2-4 9, 3-4 3")
     flow = flow_of(instance.arrays)
-    cluster, start = linear_clusters(flow, predecessors(flow))
+    cluster, start = linear_clusters(flow, predecessors(flow), bottom_levels(flow))
     assert cluster.tolist() == [0, 0, 1, 0]
     assert start.tolist() == [0, 2, 5, 12]
 
@@ -76,7 +76,7 @@ def test_an_op_joins_a_parent_only_to_start_earlier() -> None:
     # T4 needs T2 (7, or 7 + 9) and T3 (6 + 3 = 9): it joins T2 at 9.
     instance = table_instance(((2, 2), (5, 5), (1, 1), (2, 2)), "1-2 9, 1-3 3, 2-4 9, 3-4 3")
     flow = flow_of(instance.arrays)
-    cluster, start = dominant_sequence_clusters(flow, predecessors(flow))
+    cluster, start = dominant_sequence_clusters(flow, predecessors(flow), bottom_levels(flow))
     assert cluster.tolist() == [0, 0, 1, 0]
     assert start.tolist() == [0, 2, 5, 9]
 

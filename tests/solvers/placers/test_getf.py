@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from draws import draw
 from draws.tiny import tiny_instance
 from references.placers import table_instance
 
@@ -17,38 +18,24 @@ FREE = Makespan(channels="free")
 
 def with_memory(instance: Instance, size: int, memory: tuple[int, ...]) -> Instance:
     """The instance with ops of so many bytes, and devices that hold so many."""
-    ops = tuple(op.model_copy(update={"resident_bytes": size}) for op in instance.graph.ops)
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": most})
-        for device, most in zip(instance.cluster.devices, memory, strict=True)
-    )
-    graph = instance.graph.model_copy(update={"ops": ops})
-    cluster = instance.cluster.model_copy(update={"devices": devices})
-    return instance.model_copy(update={"graph": graph, "cluster": cluster})
+    sized = draw.with_ops(instance, resident_bytes=[size] * instance.num_ops)
+    return draw.with_devices(sized, memory_bytes=memory)
 
 
-def test_a_chain_goes_to_the_fast_device_that_earliest_starts_overlook() -> None:
+@pytest.mark.parametrize("groups", ["auto", "columns"])
+def test_a_chain_goes_to_the_fast_device_that_earliest_starts_overlook(groups: str) -> None:
     # p2 is ten times faster. ETF starts T1 on p1, the first of equals, and T2 behind it; the LP's
     # makespan is the chain's time on p2, with all ops there
     instance = table_instance(((100, 10), (100, 10)), "1-2 5")
-    plan, slow = getf(Task(instance, FREE)).plan, etf(Task(instance, FREE)).plan
-    assert plan is not None
-    assert slow is not None
+    params = GetfParams.model_validate({"groups": groups})
+    plan, slow = getf(Task(instance, FREE), params).plan, etf(Task(instance, FREE)).plan
     assert plan.placement == ((1,), (1,))
     assert slow.placement == ((0,), (0,))
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_with_one_group_of_devices_it_is_etf(seed: int) -> None:
-    drawn = tiny_instance(seed, num_ops=20, num_devices=3)
-    devices = tuple(d.model_copy(update={"kind": "gpu0"}) for d in drawn.cluster.devices)
-    ops = tuple(op.model_copy(update={"time_ns": {"gpu0": 3}}) for op in drawn.graph.ops)
-    instance = drawn.model_copy(
-        update={
-            "graph": drawn.graph.model_copy(update={"ops": ops}),
-            "cluster": drawn.cluster.model_copy(update={"devices": devices}),
-        }
-    )
+def test_with_one_group_of_devices_it_is_etf() -> None:
+    drawn = draw.with_ops(tiny_instance(1, num_ops=20, num_devices=3), time_ns=[{"gpu0": 3}] * 20)
+    instance = draw.with_devices(drawn, kind=["gpu0"] * 3)
     outcome = getf(Task(instance, FREE))
     assert outcome.plan == etf(Task(instance, FREE)).plan
     assert "rows" not in outcome.details
@@ -59,7 +46,6 @@ def test_ops_without_room_in_their_group_go_to_another() -> None:
     # than the two that it holds
     drawn = table_instance(((4, 1), (4, 1), (4, 1)), "1-2 1, 2-3 1")
     outcome = getf(Task(with_memory(drawn, 2, (9, 5)), FREE))
-    assert outcome.plan is not None
     assert sorted(outcome.plan.devices.tolist()) == [0, 1, 1]
     assert outcome.details["moved"] == 1
 

@@ -1,4 +1,4 @@
-"""local-search: the best single moves, with loads kept up to date."""
+"""greedy: next-fit by memory. local-search: the best single moves."""
 
 from __future__ import annotations
 
@@ -6,91 +6,153 @@ import csv
 
 import numpy as np
 import pytest
+from draws import draw
 from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
-from references.brute_force import MAX_LOAD_SEMANTICS, max_load_draws, oracle
 
-from placegap.instances import Instance, MaxLoad, Plan, Semantics, evaluate, example
-from placegap.instances.importers.reader import read_model
+from placegap.instances import (
+    Device,
+    Edge,
+    Instance,
+    LatencySubgraphs,
+    MaxLoad,
+    Op,
+    Semantics,
+    example,
+)
+from placegap.instances.importers.reader import load_model
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import combine, device_loads
 from placegap.solvers import Task, run_method
 from placegap.solvers.chains.problem import arc_lists
-from placegap.solvers.placers.greedy_and_moves import LocalSearchParams, local_search
-from placegap.solvers.placers.movable_units import (
-    best_move,
-    free_units,
-    keeps_chain,
-    loads,
-    move,
-    start,
-    units_of,
-)
+from placegap.solvers.placers.greedy_and_moves import greedy
+from placegap.solvers.placers.movable_units import keeps_chain, start
+
+# ----------------------------------------------------------------------------------------- greedy
+
 
 ANY = MaxLoad()
 CHAIN = MaxLoad(plans="chain")
+LATENCY = LatencySubgraphs()
+
+
+def line(sizes: str, devices: str, runs: dict[int, str] | None = None) -> Instance:
+    """A chain of ops with `sizes`; devices like ``g4 g4 c`` (kind, memory), c being hosts."""
+    ops = tuple(
+        Op(
+            name=f"op{i}",
+            time_ns=dict.fromkeys((runs or {}).get(i, "gc"), 1),
+            resident_bytes=int(size),
+        )
+        for i, size in enumerate(sizes)
+    )
+    specs = [
+        Device(
+            name=f"d{k}",
+            kind=text[0],
+            memory_bytes=int(text[1:]) if text[1:] else None,
+            is_host=text[0] == "c",
+        )
+        for k, text in enumerate(devices.split())
+    ]
+    return draw.row(ops, specs, host_time_ns=0)
+
+
+def devices_of(instance: Instance, semantics: Semantics) -> str | None:
+    plan = greedy(Task(instance, semantics)).plan
+    return None if plan is None else "".join(map(str, plan.devices.tolist()))
+
+
+@pytest.mark.parametrize("semantics", [ANY, CHAIN, LATENCY])
+def test_an_accelerator_takes_what_fits_and_what_does_not_opens_the_next(
+    semantics: Semantics,
+) -> None:
+    # 2 + 2 fit into 4, 1 more does not; 1 + 3 fill the second, and the last op goes to the host
+    assert devices_of(line("22131", "g4 g4 c"), semantics) == "00112"
+
+
+def test_what_is_too_large_goes_to_a_host_and_closes_the_accelerator() -> None:
+    # 5 fits no accelerator; op2 would still fit d0, which is closed; op3 fits d1 no more
+    for semantics in (ANY, LATENCY):
+        assert devices_of(line("1533", "g4 g4 c"), semantics) == "0212"
+
+
+def test_in_a_chain_a_host_that_was_left_is_not_used_again() -> None:
+    # op1 is on d2; op3 needs a host again, after op2 on d1: there is none, or the other one
+    assert devices_of(line("1533", "g4 g4 c"), CHAIN) is None
+    assert devices_of(line("1533", "g4 g4 c c"), CHAIN) == "0213"
+
+
+def test_what_an_accelerator_cannot_run_is_too_large_for_it() -> None:
+    assert devices_of(line("111", "g9 g9 c", {1: "c"}), CHAIN) == "021"
+
+
+def test_hosts_have_a_memory_here_and_what_fits_nowhere_is_no_plan() -> None:
+    outcome = greedy(Task(line("33", "g4 c2"), ANY))
+    assert outcome.plan is None
+    assert outcome.message == (
+        "memory: op 'op1' (3 bytes) fits on no device that greedy still fills; bytes of the"
+        " devices that can run it: 'd0' 4, 'd1' 2"
+    )
+
+
+def test_plans_of_any_kind_return_to_an_accelerator_where_nothing_else_is_left() -> None:
+    assert devices_of(line("231", "g4 g4"), ANY) == "011"
+    assert devices_of(line("2321", "g4 g4"), ANY) == "0101"
+    assert devices_of(line("2321", "g4 g4"), CHAIN) is None
+
+
+@needs_dnn_partitioning
+def test_latencies_are_those_that_the_reference_program_recorded() -> None:
+    # The program's order of blocks depends on its standard library: 5 of 8 values are equal. Of
+    # the networks with many equally good orders two are within a tenth, and GNMT within a quarter.
+    with (SHARED / "reference" / "dnn-partitioning.csv").open() as table:
+        rows = {row["file"]: row["latency_greedy"] for row in csv.DictReader(table)}
+    ratios = {}
+    for file, recorded in rows.items():
+        if recorded:
+            instance = load_model(SHARED / "instances" / "dnn-partitioning" / file).instance()
+            value = run_method(instance, LATENCY, "greedy").value_ns
+            ratios[file] = value / 1e6 / float(recorded)
+    assert {name for name, ratio in ratios.items() if abs(ratio - 1) < 1e-6} == {
+        "latency-inputs/LayerGraphs/bert24_inference.json",
+        "latency-inputs/OperatorGraphs/bert_l-12_inference.json",
+        "latency-inputs/OperatorGraphs/bert_l-3_inference.json",
+        "latency-inputs/OperatorGraphs/bert_l-6_inference.json",
+        "latency-inputs/OperatorGraphs/resnet50_inference.json",
+    }
+    assert len(ratios) == 8
+    assert all(0.9 < ratio < 1.25 for ratio in ratios.values())
+
+
+@pytest.mark.parametrize("name", ["greedy", "m-topo"])
+def test_single_sample_plans_of_training_graphs_are_accepted(name: str) -> None:
+    # the backward op b depends on f and g, and f must share its device with b: for one sample all
+    # three are one block, while f, g and b may be apart in a pipeline
+    ops = (
+        Op(name="f", time_ns={"x": 1}, resident_bytes=1, colocation="fb"),
+        Op(name="g", time_ns={"x": 1}, resident_bytes=1),
+        Op(name="b", time_ns={"x": 1}, resident_bytes=1, backward=True, colocation="fb"),
+    )
+    edges = [Edge(producer=a, consumer=b, bytes=1, host_time_ns=1) for a, b in ("fg", "gb", "fb")]
+    devices = draw.devices("xx", lambda k: 3)
+    instance = draw.instance_of("training", ops, edges, devices, draw.fast_links(devices))
+    tight = draw.with_devices(instance, memory_bytes=[2, 2])
+    once = LatencySubgraphs(subgraphs=2)
+    result = run_method(instance, once, name)
+    assert set(result.plan.devices.tolist()) == {0}
+    # 2 bytes each: f and b on one device, g on the other would be calls that wait for each other
+    result = run_method(tight, once, name)
+    assert result.plan is None
+    assert result.message.startswith("memory: ")
+
+
+# ----------------------------------------------------------------------------------- local-search
 
 
 def referee(instance: Instance, device: np.ndarray, overlap: bool) -> list[int]:
     parts = device_loads(instance, device)
     return combine("overlap" if overlap else "add", *parts).tolist()
-
-
-@pytest.mark.parametrize("overlap", [False, True])
-def test_loads_are_the_referees_after_any_moves(overlap: bool) -> None:
-    rng = np.random.default_rng(5)
-    for seed in range(12):
-        instance = tiny_instance(seed, num_ops=9, num_devices=3, hosts=seed % 2, density=0.5)
-        units = free_units(instance)
-        nets, arcs = build_nets(instance, units.block).lists, arc_lists(units)
-        time, size = np.maximum(units.time_ns, 0), units.resident_bytes
-        allowed = [np.flatnonzero(row >= 0) for row in units.time_ns]
-        first = np.array([rng.choice(own) for own in allowed], np.int64)
-        state = start(first, time, size, nets, arcs)
-        for _ in range(25):
-            v = int(rng.integers(units.num_blocks))
-            b = int(rng.choice(allowed[v]))
-            if b != state.device[v]:
-                move(state, time, size, nets, arcs, v, b)
-            expected = referee(instance, state.device[units.block], overlap)
-            assert loads(state, overlap).tolist() == expected
-        fresh = start(state.device.copy(), time, size, nets, arcs)
-        assert all((kept == new).all() for kept, new in zip(state, fresh, strict=True))
-
-
-def test_the_best_move_is_the_best_of_all_moves() -> None:
-    rng, improved = np.random.default_rng(6), 0
-    for number, instance in enumerate(max_load_draws()[::4]):
-        semantics = (ANY, CHAIN)[number % 2]
-        units = units_of(Task(instance, semantics))
-        nets, arcs = build_nets(instance, units.block).lists, arc_lists(units)
-        fits, memory = units.time_ns >= 0, instance.arrays.memory_bytes
-        first = np.array([rng.choice(np.flatnonzero(row)) for row in fits], np.int64)
-        state = start(first, units.time_ns, units.resident_bytes, nets, arcs)
-        least = max(referee(instance, first[units.block], False))
-        for v in range(units.num_blocks):
-            for b in np.flatnonzero(fits[v]).tolist():
-                other = first.copy()
-                other[v] = b
-                plan = Plan.on(other[units.block].tolist())
-                broken = {x.rule for x in evaluate(instance, plan, semantics).violations}
-                used = np.bincount(other, units.resident_bytes, len(memory))
-                if used[b] <= memory[b] and "chain" not in broken:
-                    least = min(least, max(referee(instance, other[units.block], False)))
-        best, v, _ = best_move(
-            state,
-            units.time_ns,
-            units.resident_bytes,
-            fits,
-            memory,
-            nets,
-            arcs,
-            False,
-            semantics == CHAIN,
-        )
-        assert best == least, instance.name
-        improved += v >= 0
-    assert improved >= 10
 
 
 def test_a_move_that_closes_a_cycle_of_devices_keeps_no_chain() -> None:
@@ -105,30 +167,10 @@ def test_a_move_that_closes_a_cycle_of_devices_keeps_no_chain() -> None:
     assert (state.arcs_between == before).all()
 
 
-@pytest.mark.parametrize("semantics", MAX_LOAD_SEMANTICS, ids=lambda s: s.label)
-def test_its_plans_are_accepted_and_seldom_far_from_the_optimum(semantics: Semantics) -> None:
-    found = equal = 0
-    for instance in max_load_draws()[:30]:
-        outcome = local_search(Task(instance, semantics), LocalSearchParams(restarts=5))
-        if outcome.plan is None:
-            assert outcome.message == "no start honours memory and support"
-            continue
-        verdict, best = evaluate(instance, outcome.plan, semantics), oracle(instance, semantics)
-        assert verdict.feasible, (instance.name, verdict.violations)
-        assert verdict.value_ns is not None
-        assert best is not None
-        assert verdict.value_ns >= best
-        found, equal = found + 1, equal + (verdict.value_ns == best)
-    assert found >= 25
-    assert equal >= 15
-
-
-def roomy(seed: int = 4) -> Instance:
+def roomy() -> Instance:
     """30 ops on three devices without memory limits."""
-    instance = tiny_instance(seed, num_ops=30, num_devices=3, density=0.1)
-    devices = tuple(d.model_copy(update={"memory_bytes": None}) for d in instance.cluster.devices)
-    cluster = instance.cluster.model_copy(update={"devices": devices})
-    return instance.model_copy(update={"cluster": cluster})
+    instance = tiny_instance(4, num_ops=30, num_devices=3, density=0.1)
+    return draw.with_devices(instance, memory_bytes=[None] * 3)
 
 
 def test_a_seed_decides_the_plan() -> None:
@@ -154,11 +196,10 @@ def test_values_are_like_those_that_the_reference_program_recorded() -> None:
     # It ran another number of restarts, from other draws, and all ours honour memory: on operator
     # graphs ours are mostly far better, on two of BERT 3.2 and 11.6 % worse, elsewhere within 1 %.
     with (SHARED / "reference" / "dnn-partitioning.csv").open() as table:
-        rows = [row for row in csv.DictReader(table) if row["local_search"]]
+        rows = [row for row in csv.DictReader(table) if row["local_search"]][::4]
     for row in rows:
-        instance = read_model(SHARED / "instances" / "dnn-partitioning" / row["file"]).instance()
+        instance = load_model(SHARED / "instances" / "dnn-partitioning" / row["file"]).instance()
         value = run_method(instance, ANY, "local-search").value_ns
-        assert value is not None
         most = 1.12 if "bert_l-6" in row["file"] else 1.01
         assert float(row["lower_bound_any_split"]) < value / 1e6 < most * float(row["local_search"])
-    assert len(rows) == 16
+    assert len(rows) == 4

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
+from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
+from placegap.instances import Device, Instance, Makespan, Op
 from placegap.solvers import run_method
 from placegap.solvers.placers.layer_splits import exo_split, sglang_split, vllm_split
 
@@ -18,24 +17,7 @@ def row_of_layers(num_layers: int, *memory: int, host: int | None = None) -> Ins
     devices = [Device(name=f"g{k}", kind="gpu", memory_bytes=m) for k, m in enumerate(memory)]
     if host is not None:
         devices.append(Device(name="host", kind="cpu", memory_bytes=host, is_host=True))
-    return Instance(
-        name="row",
-        graph=Graph(
-            name="row",
-            ops=tuple(ops),
-            edges=tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names)),
-        ),
-        cluster=Cluster(
-            name="c",
-            devices=tuple(devices),
-            links=tuple(
-                Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-                for a in devices
-                for b in devices
-                if a is not b
-            ),
-        ),
-    )
+    return draw.row(ops, devices)
 
 
 def homes(instance: Instance, method: str) -> list[int] | None:
@@ -50,12 +32,10 @@ def test_vllm_spreads_the_remainder_over_the_middle_and_sglang_over_the_end() ->
     assert sglang_split(instance, 9)[1:-1] == [0, 0, 1, 1, 2, 2, 3, 3, 3]
 
 
-def test_exo_gives_the_largest_device_the_first_layers() -> None:
+def test_exo_gives_the_largest_device_the_first_layers_or_equal_shares() -> None:
     # shares 3/4 and 1/4 of 8 layers
     assert exo_split(row_of_layers(8, 10, 30), 8) == [1, 1, 1, 1, 1, 1, 1, 0, 0, 0]
-
-
-def test_exo_gives_devices_without_memory_equal_shares() -> None:
+    # of devices without memory:
     # half of 4 layers each; of equal devices the last name comes first
     assert exo_split(row_of_layers(4, 0, 0), 4) == [1, 1, 1, 0, 0, 0]
 

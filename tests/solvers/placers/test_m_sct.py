@@ -13,12 +13,7 @@ from placegap.instances import Instance, Makespan, evaluate
 from placegap.solvers import Limits, Task
 from placegap.solvers.placers.baechi import m_etf
 from placegap.solvers.placers.earliest_start import earliest_start_first, no_footprint
-from placegap.solvers.placers.list_problem import (
-    KernelTimes,
-    admission_of,
-    outcome_of,
-    problem_of,
-)
+from placegap.solvers.placers.list_problem import KernelTimes, admission_of, outcome_of, problem_of
 from placegap.solvers.placers.m_sct import SctParams, favourites, m_sct
 
 Draw = Callable[..., Instance]
@@ -35,10 +30,9 @@ def scheduled(instance: Instance, favourite: list[int]) -> KernelTimes:
     )
 
 
-@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("draw", [tiny_instance, pressed_instance, busy_instance])
-def test_without_favourites_it_is_m_etf(draw: Draw, seed: int) -> None:
-    instance = draw(seed, num_ops=30, num_devices=3)
+def test_without_favourites_it_is_m_etf(draw: Draw) -> None:
+    instance = draw(1, num_ops=30, num_devices=3)
     times = scheduled(instance, [-1] * instance.num_ops)
     found = outcome_of(instance, times, admission_of(instance.arrays)).plan
     assert found == m_etf(Task(instance, SEMANTICS)).plan
@@ -67,12 +61,8 @@ def test_a_device_waits_for_the_favourite_child_until_others_are_urgent(
     transfer: int, starts: list[int]
 ) -> None:
     # T1 runs on p1 from 0 to 2, T2 on p2 from 0 to 3; what T2 sends to T3 is on p1 at 4
-    drawn = table_instance(((2, 99), (99, 3), (2, 99), (5, 5)), f"1-3 1, 2-3 1, 1-4 {transfer}")
-    ops = tuple(
-        op.model_copy(update={"time_ns": {k: t for k, t in op.time_ns.items() if t < 99}})
-        for op in drawn.graph.ops
-    )
-    instance = drawn.model_copy(update={"graph": drawn.graph.model_copy(update={"ops": ops})})
+    times = ((2, None), (None, 3), (2, None), (5, 5))
+    instance = table_instance(times, f"1-3 1, 2-3 1, 1-4 {transfer}")
     assert scheduled(instance, [-1, -1, -1, -1]).start_ns.tolist() == [0, 0, 7, 2]
     assert scheduled(instance, [2, -1, -1, -1]).start_ns.tolist() == starts
 

@@ -10,31 +10,20 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice, takewhile
+from itertools import islice
 
 import pytest
 from doubles import processes
+from draws import draw
 from draws.tiny import tiny_instance
-from references.brute_force import FWD_BWD_SEMANTICS, max_load_draws, oracle
+from references.brute_force import max_load_draws, oracle
 
-from placegap.instances import (
-    Document,
-    Instance,
-    Makespan,
-    MaxLoad,
-    Plan,
-    Semantics,
-    evaluate,
-    example,
-    generate,
-    load_cluster,
-)
+from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, evaluate, example
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import (
     LatencySubgraphs,
     MaxLoadFwdBwd,
     PipelineIteration,
-    memory_rule,
 )
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
@@ -42,7 +31,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import PROOF, Bound, SolverDisagreement, finish, no_plan
-from placegap.solvers.core.starts import ALWAYS, cheapest_first, placers, starts
+from placegap.solvers.core.starts import ALWAYS, cheapest_first
 from placegap.solvers.solving import auto, search_process
 from placegap.solvers.solving import steps as auto_steps
 from placegap.solvers.solving.incumbent import JudgedIncumbent
@@ -53,20 +42,10 @@ PORT = Makespan()
 ALONE = {"workers": 1}
 
 
-def tight_example() -> Instance:
-    """The same where an op holds one byte, and the devices two and three: neither can run all."""
-    loose = example()
-    ops = tuple(op.model_copy(update={"resident_bytes": 1}) for op in loose.graph.ops)
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": room})
-        for device, room in zip(loose.cluster.devices, (2, 3), strict=True)
-    )
-    return loose.model_copy(
-        update={
-            "graph": loose.graph.model_copy(update={"ops": ops}),
-            "cluster": loose.cluster.model_copy(update={"devices": devices}),
-        }
-    )
+def tight_example(room: tuple[int, int] = (2, 3)) -> Instance:
+    """The same where an op holds one byte, and no device, of two and three, can run all."""
+    loose = draw.with_ops(example(), resident_bytes=[1] * 4)
+    return draw.with_devices(loose, memory_bytes=room)
 
 
 def hard() -> Instance:
@@ -74,38 +53,32 @@ def hard() -> Instance:
     return tiny_instance(9, num_ops=30, num_devices=4, density=0.3)
 
 
-@pytest.mark.parametrize(
-    "semantics",
-    [
-        PORT,
-        Makespan(channels="free", memory="peak"),
-        MaxLoad(plans="chain"),
-        MaxLoad(plans="convex", memory="peak"),
-        MaxLoad(),
-        MaxLoad(plans="chain", replicas=True),
-        MaxLoadFwdBwd(),
-        LatencySubgraphs(),
-    ],
-    ids=lambda semantics: semantics.label,
+KINDS: tuple[Semantics, ...] = (
+    PORT,
+    Makespan(channels="free", memory="peak"),
+    MaxLoad(plans="chain"),
+    MaxLoad(plans="chain", memory="peak"),
+    MaxLoad(),
+    MaxLoad(plans="convex"),
+    MaxLoadFwdBwd(),
+    LatencySubgraphs(),
+    PipelineIteration(microbatches=2),
 )
-def test_it_is_no_worse_than_its_placers_and_its_cheap_bounds(semantics: Semantics) -> None:
+by_label = pytest.mark.parametrize("semantics", KINDS, ids=lambda semantics: semantics.label)
+
+
+@by_label
+def test_value_and_bound_enclose_the_optimum(semantics: Semantics) -> None:
     instance = tiny_instance(3, num_ops=6, num_devices=3)
     found = run_method(instance, semantics, "auto", ALONE, time_limit_s=2.0)
-    assert found.value_ns is not None
-    assert found.bound_ns is not None
     assert found.bound_ns >= quick_bound(instance, semantics).ns
-    if memory_rule(semantics) == "sum":  # brute force knows no other rule
+    if semantics.memory_rule == "sum":  # brute force knows no other rule
         optimum = oracle(instance, semantics)
-        assert optimum is not None
         assert found.bound_ns <= optimum <= found.value_ns
-        task = Task(instance, semantics)
-        known = [start.value_ns for start in starts(task, placers(task))]
-        assert found.value_ns <= min(known, default=found.value_ns)
 
 
-@pytest.mark.parametrize("semantics", FWD_BWD_SEMANTICS, ids=lambda semantics: semantics.label)
-def test_the_best_load_is_a_bound_on_forward_and_backward_loads(semantics: MaxLoadFwdBwd) -> None:
-    instances = max_load_draws()[::9]
+def test_the_best_load_is_a_bound_on_forward_and_backward_loads() -> None:
+    semantics, instances = MaxLoadFwdBwd(plans="chain"), max_load_draws()[::9]
     first = [next(auto_steps.proofs(Task(instance, semantics))) for instance in instances]
     assert {step.semantics.objective for step in first} == {"max_load"}
     for instance, step in zip(instances, first, strict=True):
@@ -116,18 +89,14 @@ def test_the_best_load_is_a_bound_on_forward_and_backward_loads(semantics: MaxLo
     assert found.value_ns == oracle(instances[-1], semantics)
 
 
-def test_an_iteration_of_a_pipeline_is_proven_by_cuts() -> None:
-    found = run_method(
-        example(), PipelineIteration(microbatches=2), "auto", ALONE, time_limit_s=10.0
-    )
-    assert found.status == "optimal"
-
-
-def test_the_whole_time_is_used_where_nothing_is_proven() -> None:
-    found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
+def test_the_whole_time_is_used_where_nothing_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=0.5)
     assert found.status == "feasible"
     assert found.message == "stopped at the time limit"
-    assert 0.7 < found.solve_s < 20.0  # busy machines are late
+    assert 0.35 < found.solve_s < 20.0  # busy machines are late
+    monkeypatch.setattr(auto, "USUAL_S", 0.1)
+    found = run_method(hard(), PORT, "auto", ALONE)
+    assert found.message == "stopped at the time limit of 0.1 s, the usual where none is given"
 
 
 def test_it_stops_at_the_gap_that_suffices() -> None:
@@ -135,15 +104,8 @@ def test_it_stops_at_the_gap_that_suffices() -> None:
     assert found.status == "gap_met"
 
 
-def test_without_a_limit_it_says_which_one_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "USUAL_S", 0.5)
-    found = run_method(hard(), PORT, "auto", ALONE)
-    assert found.message == "stopped at the time limit of 0.5 s, the usual where none is given"
-
-
 @pytest.mark.parametrize(
-    ("error", "message"),
-    [(MemoryError(), "out of memory"), (RuntimeError("broken"), "broken")],
+    ("error", "message"), [(MemoryError(), "out of memory"), (RuntimeError("broken"), "broken")]
 )
 def test_a_part_that_fails_costs_a_sentence(
     monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
@@ -152,7 +114,7 @@ def test_a_part_that_fails_costs_a_sentence(
         raise error
 
     monkeypatch.setattr(search_process, "run_method", fail)
-    found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=2.0)
+    found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
     assert found.plan is not None
     assert found.bound_ns is not None
     assert message in found.message
@@ -172,14 +134,6 @@ def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
     assert (known.bound_ns, known.notes) == (quick_bound(example(), PORT).ns, {})
 
 
-def test_two_processes_are_no_worse_than_one_plan_after_another() -> None:
-    instance = hard()
-    found = run_method(instance, PORT, "auto", {"workers": 2}, time_limit_s=2.0)
-    assert found.value_ns is not None
-    task = Task(instance, PORT)
-    assert found.value_ns <= min(start.value_ns for start in starts(task, placers(task)))
-
-
 def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -195,18 +149,6 @@ def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
 
 
 # ------------------------------------------------------------------------------ a likely proof
-
-KINDS: tuple[Semantics, ...] = (
-    PORT,
-    Makespan(channels="free", memory="peak"),
-    MaxLoad(plans="chain"),
-    MaxLoad(plans="chain", memory="peak"),
-    MaxLoad(),
-    MaxLoad(plans="convex"),
-    MaxLoadFwdBwd(),
-    LatencySubgraphs(),
-    PipelineIteration(microbatches=2),
-)
 
 
 @pytest.fixture
@@ -228,7 +170,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-@pytest.mark.parametrize("semantics", KINDS, ids=lambda semantics: semantics.label)
+@by_label
 def test_what_one_exact_method_proves_alone_costs_no_other_work(
     semantics: Semantics, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,7 +180,7 @@ def test_what_one_exact_method_proves_alone_costs_no_other_work(
     monkeypatch.setattr(search_process, "WorkerProcess", _no_process)
     rng = random.Random(7)
     proven = 0
-    for _ in range(4):
+    for _ in range(2):
         instance = tiny_instance(rng.randrange(10**6), num_ops=5, num_devices=2)
         asked.clear()
         alone = run_method(instance, semantics, proving_method(semantics), time_limit_s=60.0)
@@ -280,19 +222,18 @@ def search_of(known: JudgedIncumbent, limit_s: float, **options: object) -> Sear
 
 
 def test_the_other_process_finds_plans_by_itself() -> None:
-    task = Task(hard(), PORT, Limits(3.0))
-    known = JudgedIncumbent(task=task)
-    with search_of(known, 3.0) as search:
-        search.wait()
+    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0, gap=0.9)))
+    known.prove(quick_bound(hard(), PORT))
+    with search_of(known, 60.0) as search:
+        search.wait()  # until a plan closes the gap that suffices
     assert known.value_ns is not None
-    assert set(known.notes.values()) <= {"interrupted"}  # its last search, at the end of the time
+    assert set(known.notes.values()) <= {"interrupted"}  # its last search
 
 
 def test_a_process_that_dies_costs_a_sentence() -> None:
     known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0)))
     with search_of(known, 60.0) as search:
         _until(lambda: search._step is not None)
-        assert search._process is not None
         search._process.send_signal(signal.SIGKILL)
         search.wait()
     assert list(known.notes.values()) == ["its process died (signal SIGKILL)"]
@@ -303,7 +244,6 @@ def test_a_process_that_hangs_is_ended_at_the_limit() -> None:
     search = search_of(known, 60.0)
     with search:
         _until(lambda: search._step is not None)
-        assert search._process is not None
         search._process.send_signal(signal.SIGSTOP)
         began = time.monotonic()
     assert time.monotonic() - began < 30.0
@@ -402,7 +342,7 @@ print(placegap.solve(*chain[:2], "makespan", method="heft").value_ns is not None
 """
 
 
-@pytest.mark.parametrize("sessions", [5, pytest.param(50, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("sessions", [1, pytest.param(50, marks=pytest.mark.deep)])
 def test_an_interrupted_proof_leaves_nothing_half_imported(sessions: int) -> None:
     # the best plan, 100 = 60 + 40 = 55 + 45, is known when the proof begins and imports numba; that
     # waits at one of its 152 modules, another one in each session, until the proof is interrupted
@@ -450,7 +390,7 @@ def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
     assert "above the value 35 of a plan" in known.faults[0]
     known.take(judged(PORT, Outcome(bound=no_plan()), "a liar"))
     assert not known.is_over
-    assert "says that no plan exists" in known.faults[1]
+    assert "claims that no plan exists" in known.faults[1]
 
 
 def test_bounds_told_on_the_way_rest_on_the_solvers_of_the_method_until_its_result_comes() -> None:
@@ -482,14 +422,6 @@ def test_searches_take_turns_and_a_later_walk_begins_anew() -> None:
     assert [steps[i].params["anew"] for i in (0, 2)] == [False, True]
 
 
-def test_layers_move_first_unless_there_are_too_many_groups_to_cool() -> None:
-    # 600 groups times some 2,000 ops and edges: a round of run-moves is taken to last about 5 s
-    document = Document(name="wide", graph=generate("layered", {"ops": 600}))
-    wide = document.instance(load_cluster("celeritas-4xV100-pcie"))
-    for limit_s, first in ((60.0, "run-moves"), (1.0, "disjunctive-search")):
-        assert next(plans(Task(wide, PORT, Limits(limit_s)), 0)).method == first
-
-
 def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
     convex = Task(example(), MaxLoad(plans="convex"))
     assert [step.semantics.label for step in islice(plans(convex, 0), 2)] == [
@@ -501,11 +433,8 @@ def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> No
 
 def test_memory_that_cannot_suffice_is_an_answer_at_once() -> None:
     # four ops of a byte, and devices of one byte each
-    tight = tight_example()
-    devices = tuple(d.model_copy(update={"memory_bytes": 1}) for d in tight.cluster.devices)
-    cluster = tight.cluster.model_copy(update={"devices": devices})
     for semantics in (Makespan(), Makespan(memory="peak"), MaxLoad(plans="any")):
-        result = run_method(tight.model_copy(update={"cluster": cluster}), semantics, "auto")
+        result = run_method(tight_example((1, 1)), semantics, "auto")
         assert result.status == "infeasible"
         assert result.rests_on == PROOF
         assert "need" in result.message
@@ -513,26 +442,14 @@ def test_memory_that_cannot_suffice_is_an_answer_at_once() -> None:
 
 # --------------------------------------------------------------------------------- first plans
 
-ALL_SEMANTICS: tuple[Semantics, ...] = (
-    Makespan(),
-    Makespan(memory="peak"),
-    MaxLoad(),
-    MaxLoad(plans="chain"),
-    MaxLoad(plans="convex", memory="peak"),
-    MaxLoadFwdBwd(),
-    LatencySubgraphs(),
-    PipelineIteration(microbatches=2),
-)
 
-
-@pytest.mark.parametrize("semantics", ALL_SEMANTICS, ids=lambda semantics: semantics.label)
+@pytest.mark.parametrize("semantics", KINDS[::3], ids=lambda semantics: semantics.label)
 def test_the_value_is_the_best_one_whichever_placer_finds_it(
     monkeypatch: pytest.MonkeyPatch, semantics: Semantics
 ) -> None:
     # By turns one placer alone has a plan, and it is the best; nothing else looks for plans.
     instance = example()
     best = run_method(instance, semantics, "brute-force").plan
-    assert best is not None
     value_ns = evaluate(instance, best, semantics).value_ns
     names = [
         name
@@ -575,11 +492,11 @@ def test_once_a_plan_is_known_no_placer_is_asked_that_is_likely_to_take_too_long
 def test_a_graph_too_large_to_be_copied_stays_in_one_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    task = Task(tiny_instance(9, num_ops=30, num_devices=4, density=0.3), Makespan(), Limits(60.0))
+    task = Task(hard(), Makespan(), Limits(60.0))
     assert auto._head_start_s(task, Clock(60.0), 2) is not None
-    monkeypatch.setattr(auto, "MOST_PARTS", auto.parts_of(task) - 1)
+    monkeypatch.setattr(auto, "MOST_PARTS", task.instance.num_parts - 1)
     assert auto._head_start_s(task, Clock(60.0), 2) is None
-    found = run_method(task.instance, Makespan(), "auto", {"workers": 2}, time_limit_s=0.5)
+    found = run_method(task.instance, Makespan(), "auto", {"workers": 2}, time_limit_s=0.2)
     assert found.value_ns is not None
 
 
@@ -599,16 +516,6 @@ def _always(task: Task, params: Params) -> None:
     return None
 
 
-def test_placers_that_a_likely_proof_does_not_wait_for_come_before_the_search() -> None:
-    known = JudgedIncumbent(task=Task(example(), Makespan(), Limits(60.0)))
-    waiting = auto._ask_placers(known)
-    assert {*waiting} == {name for name, _ in cheapest_first(known.task)} - {*ALWAYS}
-    looking = takewhile(lambda step: step.is_placer, plans(known.task, 0, waiting))
-    assert [step.method for step in looking] == [
-        name for name in waiting if METHODS[name].missing() is None
-    ]
-
-
 def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to_searches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -622,28 +529,6 @@ def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to
     assert len(list(auto._first_proofs(task, 1))) == 3  # one core: the other process searches
 
 
-@pytest.mark.parametrize(("most", "first"), [(7, "searches"), (8, "proofs")])
-def test_in_one_process_proofs_and_searches_take_turns(
-    most: int, first: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(auto_steps, "SMALL_CHOICES", most)
-    known = JudgedIncumbent(task=Task(example(), Makespan(), Limits(60.0)))
-    steps = list(islice(auto._in_turn(known, ("etf",)), 6))
-    names = [step.method for step in steps]
-    if first == "proofs":
-        assert names[:5] == ["decomposition", "etf", "run-moves", "bounds", "disjunctive-search"]
-    else:
-        assert names == [
-            "etf",
-            "run-moves",
-            "bounds",
-            "decomposition",
-            "disjunctive-search",
-            "bounds",
-        ]
-    assert all(step.share < 1.0 for step in steps if step.method != "bounds")
-
-
 def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -651,24 +536,3 @@ def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
     steps = list(islice(plans(Task(example(), Makespan(), Limits(0.0)), 0, workers=3), 2))
     assert [step.method for step in steps] == ["disjunctive-search"] * 2
     assert [step.params["workers"] for step in steps] == [3, 3]
-
-
-def test_at_peak_memory_all_placers_have_one_run_before_any_has_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    said: list[tuple[str, int | None]] = []
-
-    def fits_in_the_end(name: str, known: JudgedIncumbent, most_runs: int | None) -> bool:
-        said.append((name, most_runs))
-        return name == "memory-cuts"
-
-    monkeypatch.setattr(auto, "_offer_plan_of", fits_in_the_end)
-    monkeypatch.setattr(auto, "is_likely_proven", lambda task: False)
-    task = Task(example(), Makespan(memory="peak"), Limits(60.0))
-    waiting = auto._ask_placers(JudgedIncumbent(task=task))
-    chosen = sorted(placers(task), key=lambda name: name not in ALWAYS)
-    # once each, and then the usual ones, for somebody has to have a plan at once
-    usual = [name for name in ALWAYS if name in chosen]
-    assert said == [*((name, 1) for name in chosen), *((name, None) for name in usual)]
-    unfit = tuple(name for name in chosen if name != "memory-cuts")
-    assert waiting[-len(unfit) :] == unfit

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import pytest
+from draws import draw
+from draws.tiny import tiny_instance
 
 from placegap.instances import (
     Cache,
-    Cluster,
     Device,
-    Edge,
-    Graph,
     InputError,
     Instance,
-    Link,
     MaxContext,
     Op,
     Plan,
@@ -23,7 +20,7 @@ from placegap.instances import (
     example,
     recheck,
 )
-from placegap.instances.referee.loads import check_semantics
+from placegap.instances.referee.rules import check_semantics
 from placegap.solvers import run_method
 
 
@@ -38,21 +35,16 @@ def row(
     ]
     for name, at in (("embed", 0), ("head", len(ops) + 1)):
         ops.insert(at, Op(name=name, time_ns={"gpu": 0}, resident_bytes=ends))
-    edges = [Edge(producer=a.name, consumer=b.name, host_time_ns=0) for a, b in pairwise(ops)]
-    gpus = tuple(Device(name=f"gpu{k}", kind="gpu", memory_bytes=memory) for k in range(cards))
-    return Instance(
-        name="row",
-        graph=Graph(name="row", ops=tuple(ops), edges=tuple(edges)),
-        cluster=Cluster(name="cards", devices=gpus),
-    )
+    return draw.row(ops, draw.devices(["gpu"] * cards, lambda k: memory), host_time_ns=0)
 
 
-def draw(rng: random.Random) -> Instance:
+def drawn(rng: random.Random) -> Instance:
     """A small graph with windows, groups and unlike devices."""
-    n, cards = rng.randint(2, 5), rng.randint(1, 3)
-    ops = []
-    for i in range(n):
-        caches = tuple(
+    plain = tiny_instance(
+        rng.randrange(10**6), num_ops=rng.randint(2, 5), num_devices=rng.randint(1, 3)
+    )
+    caches = [
+        tuple(
             Cache(
                 token_bytes=rng.randint(1, 4),
                 tokens=rng.randint(0, 5),
@@ -60,39 +52,15 @@ def draw(rng: random.Random) -> Instance:
             )
             for _ in range(rng.choice([0, 1, 1, 2]))
         )
-        state = sum(each.held_bytes(each.tokens) for each in caches)
-        kinds = rng.choice([["a", "b"], ["a", "b"], ["a"]])
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns={kind: rng.randint(0, 9) for kind in kinds},
-                resident_bytes=state + rng.randint(0, 12),
-                caches=caches,
-                colocation=rng.choice([None, None, "g"]) if len(kinds) == 2 else None,
-            )
-        )
-    if not any(op.caches for op in ops):
-        ops[0] = ops[0].model_copy(update={"caches": (Cache(token_bytes=1),)})
-    edges = [
-        Edge(producer=f"op{i}", consumer=f"op{j}", host_time_ns=rng.randint(0, 4))
-        for i in range(n)
-        for j in range(i + 1, n)
-        if rng.random() < 0.5
+        for _ in plain.graph.ops
     ]
-    devices = tuple(
-        Device(
-            name=f"d{k}",
-            kind="a" if k == 0 else rng.choice("ab"),
-            memory_bytes=rng.choice([*range(10, 90), None]) if rng.random() < 0.5 else 40,
-            is_host=rng.random() < 0.2,
-        )
-        for k in range(cards)
-    )
-    return Instance(
-        name="draw",
-        graph=Graph(name="draw", ops=tuple(ops), edges=tuple(edges)),
-        cluster=Cluster(name="few", devices=devices),
-    )
+    if not any(caches):
+        caches[0] = (Cache(token_bytes=1),)
+    state = [sum(each.held_bytes(each.tokens) for each in own) for own in caches]
+    held = [size + rng.randint(0, 12) for size in state]
+    rooms = [rng.choice([*range(10, 90), None, 40]) for _ in plain.cluster.devices]
+    instance = draw.with_ops(plain, caches=caches, resident_bytes=held)
+    return draw.with_devices(instance, memory_bytes=rooms)
 
 
 def rules(rng: random.Random) -> MaxContext:
@@ -106,7 +74,7 @@ def rules(rng: random.Random) -> MaxContext:
 def agree(seed: int) -> bool:
     """Whether referees, brute force and the method agree on a drawn instance; if it has a plan."""
     rng = random.Random(seed)
-    instance, semantics = draw(rng), rules(rng)
+    instance, semantics = drawn(rng), rules(rng)
     home = [
         rng.choice([k for k, d in enumerate(instance.cluster.devices) if d.kind in op.time_ns])
         for op in instance.graph.ops
@@ -118,13 +86,12 @@ def agree(seed: int) -> bool:
     found = run_method(instance, semantics, "most-tokens", time_limit_s=60)
     assert (found.status, found.value_ns) == (least.status, least.value_ns)
     if first.feasible:
-        assert least.value_ns is not None
         assert least.value_ns <= (first.value_ns or 0)
     return found.plan is not None
 
 
 def test_referees_brute_force_and_the_method_agree() -> None:
-    assert 20 <= sum(agree(seed) for seed in range(60)) < 60  # some have no plan
+    assert 3 <= sum(agree(seed) for seed in range(10)) < 10  # some have no plan
 
 
 @pytest.mark.deep
@@ -145,7 +112,6 @@ def test_lighter_ends_have_room_for_more_tokens_than_an_even_split() -> None:
     assert evaluate(heavy, even, MaxContext(plans="chain")).value_ns == -10
     best = run_method(heavy, MaxContext(plans="chain"))
     assert (best.value_ns, best.bound_ns, best.status) == (-23, -23, "optimal")
-    assert best.evaluation is not None
     assert [use.tokens for use in best.evaluation.uses] == [30, 23, 23, 30]
 
 
@@ -168,20 +134,12 @@ def test_caches_beyond_64_bits_go_where_memory_has_no_limit() -> None:
     ops = tuple(Op(name=name, time_ns={"gpu": 1, "cpu": 9}, caches=cache) for name in "ab")
     card = Device(name="card", kind="gpu", memory_bytes=7 * 10**15)
     host = Device(name="host", kind="cpu")
-    links = tuple(
-        Link(source=a, target=b, bandwidth_bytes_per_s=1)
-        for a, b in (("card", "host"), ("host", "card"))
-    )
-    instance = Instance(
-        name="caches",
-        graph=Graph(name="caches", ops=ops),
-        cluster=Cluster(name="two", devices=(card, host), links=links),
-    )
+    devices = (card, host)
+    instance = draw.instance_of("caches", ops, (), devices, draw.fast_links(devices))
     for at_most_ns, tokens in ((None, 10**9), (9, 7)):
         semantics = MaxContext(at_most_ns=at_most_ns)
         found = run_method(instance, semantics, "most-tokens")
         assert (found.status, found.value_ns) == ("optimal", -tokens)
-        assert found.plan is not None
         assert recheck(instance, found.plan, semantics).value_ns == -tokens
     everywhere = evaluate(instance, Plan.on([1, 1]), MaxContext())
     assert [use.memory_bytes for use in everywhere.uses] == [0, 2 * 10**24]
@@ -190,11 +148,8 @@ def test_caches_beyond_64_bits_go_where_memory_has_no_limit() -> None:
 def test_a_question_that_no_method_can_answer_stays_open() -> None:
     # a layer of 2**61 ns is beyond what the methods for loads add up
     plain = row(1, 2)
-    ops = tuple(
-        op.model_copy(update={"time_ns": {"gpu": 2**61 * bool(op.caches)}})
-        for op in plain.graph.ops
-    )
-    long = plain.with_graph(plain.graph.model_copy(update={"ops": ops}))
+    times = [{"gpu": 2**61 * bool(op.caches)} for op in plain.graph.ops]
+    long = draw.with_ops(plain, time_ns=times)
     found = run_method(long, MaxContext(plans="chain"), "most-tokens")
     assert (found.status, found.value_ns) == ("no_plan", None)
     assert "0 tokens fit stayed open: times or bytes are too large" in found.message

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from draws import draw
 from draws.tiny import tiny_instance
 from references.brute_force import (
     FWD_BWD_SEMANTICS,
@@ -17,29 +18,18 @@ from references.brute_force import (
     STAGE_SEMANTICS,
 )
 
-from placegap.instances import (
-    Instance,
-    Makespan,
-    MaxLoad,
-    Plan,
-    evaluate,
-    example,
-    generate,
-    load_cluster,
-)
+from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate, example, generate
 from placegap.instances.files.document import Document
 from placegap.instances.problem import HybridPipeline, PipelineIteration, has_two_levels
 from placegap.solvers import METHODS, Limits, Outcome, Task, run_method
-from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
-from placegap.solvers.bounds.spread_bound import spread_bound
+from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound, spread_bound
 from placegap.solvers.core.method import ExactParams, Method, Params
 from placegap.solvers.core.registry import parse_params, register, why_not
 from placegap.solvers.core.result import PROOF, Fault, no_plan
-from placegap.solvers.core.starts import best_start, placers, starts
+from placegap.solvers.core.starts import best_start, placers
 from placegap.solvers.solving.run_exact import run_exact
 
 PORT = Makespan()
-LOAD = MaxLoad()
 EXACT = [m.name for m in METHODS.values() if issubclass(m.params, ExactParams)]
 QUICK: dict[str, dict[str, object]] = {
     "cp-sat": {"workers": 1},
@@ -83,14 +73,13 @@ def test_no_exact_method_is_worse_than_a_fast_placer_or_proves_less_than_a_cheap
         if why_not(method, Task(instance, semantics), params) is not None:
             instance = equal  # some methods are for equal devices only
         task = Task(instance, semantics)
-        if has_two_levels(semantics) or why_not(method, task, params) is not None:
+        if checked == 4 or has_two_levels(semantics) or why_not(method, task, params) is not None:
             continue
         limited = replace(task, limits=Limits(time_limit_s=0.1))
         best, floor = best_start(task, placers(limited)), quick_bound(instance, semantics)
         for limit_s in (0.1, 2.0):  # a busy machine gives a fraction of the seconds
-            result = run_method(
-                instance, semantics, name, QUICK.get(name, {}), time_limit_s=limit_s
-            )
+            quick = QUICK.get(name, {})
+            result = run_method(instance, semantics, name, quick, time_limit_s=limit_s)
             value_ns = result.value_ns
             if best is None or (value_ns is not None and value_ns <= best.value_ns):
                 break
@@ -98,35 +87,11 @@ def test_no_exact_method_is_worse_than_a_fast_placer_or_proves_less_than_a_cheap
         if result.status == "infeasible":
             continue
         checked += 1
-        assert result.bound_ns is not None
         assert result.bound_ns >= floor.ns
         if best is not None:
-            assert value_ns is not None
             assert value_ns <= best.value_ns
         assert result.message or result.status == "optimal"
     assert checked
-
-
-def training(ops: int) -> Instance:
-    """A training graph, without cuts that matter, on four equal devices."""
-    cluster = load_cluster("celeritas-4xV100-pcie")
-    kind = cluster.devices[0].kind
-    graph = generate("training", {"ops": ops, "width": 12, "kinds": f"{kind}:1"}, seed=1)
-    return Document(name="training", graph=graph).instance(cluster)
-
-
-def test_a_training_graph_starts_from_the_best_placer_and_is_bounded_by_its_work() -> None:
-    instance = training(100)
-    result = run_method(instance, PORT, "decomposition", {"workers": 1}, time_limit_s=1.0)
-    values = [
-        run_method(instance, PORT, name).value_ns for name in ("heft", "celeritas", "dsc-glb")
-    ]
-    assert result.value_ns is not None
-    assert result.value_ns <= min(value for value in values if value is not None)
-    work = sum(instance.arrays.time_ns[:, 0].tolist())  # on four equal devices
-    assert result.bound_ns is not None
-    assert result.bound_ns >= -(-work // 4)
-    assert result.rests_on == PROOF
 
 
 # ------------------------------------------------------------------------------ the cheap bounds
@@ -134,7 +99,7 @@ def test_a_training_graph_starts_from_the_best_placer_and_is_bounded_by_its_work
 
 def test_quick_bounds_are_below_the_optimum() -> None:
     origins: Counter[str] = Counter()
-    for seed in range(60):
+    for seed in range(40):
         instance = tiny_instance(seed, num_ops=5, num_devices=2 + seed % 2, backward=True)
         semantics = ALL_SEMANTICS[seed % len(ALL_SEMANTICS)]
         if has_two_levels(semantics):
@@ -153,27 +118,17 @@ def test_a_path_counts_the_transfers_that_it_cannot_avoid() -> None:
 
 
 def _two_places(transfer_ns: int) -> Instance:
+    ops = [Op(name="one", time_ns={"a": 5}), Op(name="two", time_ns={"b": 6})]
     rows = ((0, transfer_ns), (transfer_ns, 0))
-    base = example()
-    ops = (
-        base.graph.ops[0].model_copy(update={"time_ns": {"a": 5}}),
-        base.graph.ops[1].model_copy(update={"time_ns": {"b": 6}}),
-    )
-    edge = base.graph.edges[0].model_copy(update={"transfer_ns": rows})
-    graph = base.graph.model_copy(update={"ops": ops, "edges": (edge,)})
-    devices = tuple(
-        device.model_copy(update={"kind": kind})
-        for device, kind in zip(base.cluster.devices, "ab", strict=True)
-    )
-    cluster = base.cluster.model_copy(update={"devices": devices})
-    return Instance(name="two places", graph=graph, cluster=cluster)
+    edge = Edge(producer="one", consumer="two", transfer_ns=rows, host_time_ns=0)
+    return draw.instance_of("two places", ops, [edge], draw.devices("ab"))
 
 
 @pytest.mark.parametrize("largest", [10, 10**12])
 def test_spread_work_is_below_every_split_and_close_to_the_best(largest: int) -> None:
     # Of two kinds: the fractional optimum moves blocks by the ratio of their times (Dantzig).
     rng = random.Random(largest)
-    for _ in range(60):
+    for _ in range(15):
         time = np.array([[rng.randint(1, largest) for _ in range(2)] for _ in range(6)])
         order = sorted(range(6), key=lambda b: time[b, 0] / time[b, 1])
         best = min(max(_fill(time, order, at, part / 64)) for at in range(6) for part in range(65))
@@ -204,7 +159,7 @@ def _method(outcome: Outcome | BaseException) -> Method:
     ("outcome", "words"),
     [
         (ValueError("a bug"), "ValueError: a bug"),
-        (Outcome(bound=no_plan()), "says that there is no plan, but one of 34 ns"),
+        (Outcome(bound=no_plan()), "claims that there is no plan, but one of 34 ns"),
         (Outcome(bound=Bound(99)), "its bound 99 is above the value 34"),
         (Outcome(Plan.on([0] * 4), claim_ns=30), "claims 30, the referee finds 43"),
     ],
@@ -218,7 +173,6 @@ def test_a_method_that_is_wrong_leaves_the_best_plan_and_a_fault(
         run_exact(_method(outcome), task, ExactParams())
     with pytest.warns(Fault):
         found = run_exact(_method(outcome), task, ExactParams())
-    assert found.plan is not None
     assert evaluate(example(), found.plan, PORT).value_ns == 34
     assert (found.bound_ns, found.rests_on, found.proven_infeasible) == (33, PROOF, False)
     assert words in found.faults[0]
@@ -251,7 +205,6 @@ def test_of_a_decomposition_that_fails_late_all_that_it_knew_counts(
     params = METHODS["decomposition"].params(start=False, anneal=False)
     with pytest.warns(Fault, match="a bug"):
         found = run_exact(METHODS["decomposition"], task, params)
-    assert found.plan is not None
     assert evaluate(example(), found.plan, PORT).feasible
     assert (found.bound_ns, found.message) == (33, "stopped by an error")
 
@@ -285,7 +238,6 @@ def test_an_interrupt_while_placers_are_asked_loses_no_plan_of_those_before(
     monkeypatch.setitem(METHODS, after_heft, replace(METHODS[after_heft], run=stop))
     found = run_exact(_method(Outcome()), Task(example(), PORT), ExactParams())
     before = best_start(Task(example(), PORT), ("single-device", "m-topo", "heft"))
-    assert before is not None
     assert found.plan == before.plan
     # the critical path is known before any placer is asked
     assert (found.message, found.bound_ns) == ("interrupted", 33)
@@ -316,11 +268,3 @@ def test_without_starts_no_placer_is_asked_but_the_incumbent_counts() -> None:
         METHODS.pop("wrong")
     assert (alone.status, alone.bound_ns, alone.message) == ("no_plan", 33, "ended unproven")
     assert (given.status, given.value_ns) == ("feasible", 43)
-
-
-def test_small_graphs_start_from_few_of_the_dear_placers() -> None:
-    task = Task(example(), PORT)
-    assert min(start.value_ns for start in starts(task, placers(task))) == 34
-    assert not {"m-sct", "mt-kahypar"} & set(placers(task))
-    stopped = replace(task, limits=Limits(time_limit_s=0.0))
-    assert placers(stopped) == ("single-device", "m-topo", "heft")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
 import placegap
 from placegap.instances import InputError, Makespan, MaxLoad, Plan, example
+from placegap.instances.corpus.corpus import load_best_known
 from placegap.solvers import run_method
 from placegap.solvers.core.result import Outcome
 from placegap.testing import KnownOptimum, assert_gap, known_optima, prove_optimum
@@ -39,13 +41,6 @@ def test_the_plan_of_a_placer_passes_where_it_is_close_enough(problem: KnownOpti
     if gap > 0:
         with pytest.raises(AssertionError, match="above the optimum"):
             assert_gap(problem, found.plan, at_most=0.99 * gap)
-
-
-def test_a_plan_that_is_too_far_off_fails_with_its_distance(problem: KnownOptimum) -> None:
-    last = problem.instance.num_ops - 1
-    devices = [op % 2 for op in range(last + 1)]  # each edge of a chain becomes a transfer
-    with pytest.raises(AssertionError, match="% of it above the optimum"):
-        assert_gap(problem, devices, at_most=0.1)
 
 
 def test_an_infeasible_plan_fails_with_the_rule_that_it_breaks(problem: KnownOptimum) -> None:
@@ -82,9 +77,9 @@ def test_an_optimum_that_a_plan_undercuts_is_reported(problem: KnownOptimum) -> 
 
 def test_only_proven_values_of_small_graphs_are_given() -> None:
     for semantics in (Makespan(), MaxLoad(plans="chain")):
-        found = list(known_optima(semantics, max_ops=50))
+        found = list(known_optima(semantics, max_ops=25))
         assert found
-        assert all(problem.instance.num_ops <= 50 for problem in found)
+        assert all(problem.instance.num_ops <= 25 for problem in found)
         assert all(problem.semantics == semantics for problem in found)
 
 
@@ -102,11 +97,14 @@ def test_what_is_not_proven_is_no_optimum() -> None:
 def test_the_fixtures_serve_another_suite(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    known = [best for best in load_best_known() if best.graph in ("squeezenet", "zfnet512")]
+    monkeypatch.setattr("placegap.testing.load_best_known", lambda: known)
+    monkeypatch.delitem(sys.modules, "placegap.testing.fixtures", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(SUITE)
     result = pytester.runpytest("-p", "no:cacheprovider", "-q")
     outcomes = result.parseoutcomes()
-    assert outcomes["passed"] >= 12  # one device is often enough for a small graph
+    assert outcomes["passed"] >= 4  # one device is often enough for a small graph
     assert set(outcomes) <= {"passed", "failed", "warnings"}
     result.stdout.fnmatch_lines(["*test_one_stage*squeezenet@celeritas-4xV100-pcie*"])

@@ -43,7 +43,6 @@ def run(method: str, evaluations: int, seed: int = 0, share: float | None = None
 def test_a_learned_plan_is_better_than_random_placements_usually_are_and_than_one_device(
     method: str,
 ) -> None:
-    pytest.importorskip("torch", reason="needs the torch extra")
     found = run(method, 400).value_ns
     alone = run_method(blocks(), Makespan(), "single-device").value_ns
     draws = [run_method(blocks(), Makespan(), "random", seed=seed).value_ns for seed in range(5)]
@@ -56,7 +55,6 @@ def test_a_learned_plan_is_better_than_random_placements_usually_are_and_than_on
 @pytest.mark.torch
 @pytest.mark.parametrize("method", BOTH)
 def test_the_same_seed_gives_the_same_plan_and_spends_no_more_than_its_budget(method: str) -> None:
-    pytest.importorskip("torch", reason="needs the torch extra")
     one, two, other = (run(method, 200, seed) for seed in (3, 3, 4))
     assert one.plan is not None
     assert one.plan == two.plan
@@ -67,29 +65,9 @@ def test_the_same_seed_gives_the_same_plan_and_spends_no_more_than_its_budget(me
 @pytest.mark.torch
 @pytest.mark.parametrize("method", BOTH)
 def test_plans_fit_where_no_device_holds_half_of_the_graph(method: str) -> None:
-    pytest.importorskip("torch", reason="needs the torch extra")
     found = run(method, 400, share=0.4)
     assert found.plan is not None
     assert evaluate(blocks(0.4), found.plan, Makespan()).feasible
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("method", BOTH)
-def test_without_a_placement_that_fits_the_message_says_so(method: str) -> None:
-    pytest.importorskip("torch", reason="needs the torch extra")
-    found = run(method, 60, share=0.2)  # four devices hold 80 % of the bytes
-    assert (found.status, found.plan) == ("no_plan", None)
-    assert "fits into memory" in found.message
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("method", BOTH)
-def test_the_time_limit_ends_the_training_and_the_best_plan_so_far_comes_back(method: str) -> None:
-    pytest.importorskip("torch", reason="needs the torch extra")
-    params = {"evaluations": 10**6}
-    found = run_method(blocks(), Makespan(), method, params, time_limit_s=0.5)
-    assert found.plan is not None
-    assert "time limit" in found.message
 
 
 @pytest.mark.parametrize("method", BOTH)

@@ -8,57 +8,18 @@ from typing import Any
 
 import pytest
 
-from placegap.experiments.research.tables.device_maps import V100, balanced_map, balanced_value_ns
-from placegap.experiments.running.sources import costed_by
-from placegap.instances import load_cluster
-from placegap.instances.torch_models.model import build_model, read_traced_model
+from placegap.experiments.research.tables.device_maps import balanced_map
+from placegap.instances.torch_models.model import build_model
 from placegap.instances.torch_models.options import TraceOptions
 
 pytestmark = pytest.mark.torch
 
 GPT2 = {"model_type": "gpt2", "n_layer": 7, "n_embd": 16, "n_head": 2, "vocab_size": 50}
-LLAMA = {
-    "model_type": "llama",
-    "num_hidden_layers": 9,
-    "hidden_size": 16,
-    "intermediate_size": 40,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "vocab_size": 400,
-}
-BERT = {
-    "model_type": "bert",
-    "num_hidden_layers": 5,
-    "hidden_size": 16,
-    "vocab_size": 90,
-    "intermediate_size": 64,
-    "num_attention_heads": 2,
-}
-T5 = {
-    "model_type": "t5",
-    "num_layers": 4,
-    "d_model": 16,
-    "d_kv": 8,
-    "d_ff": 32,
-    "num_heads": 2,
-    "vocab_size": 120,
-}
-VIT = {
-    "model_type": "vit",
-    "num_hidden_layers": 6,
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_attention_heads": 2,
-    "image_size": 32,
-    "patch_size": 8,
-}
-RESNET = {
-    "model_type": "resnet",
-    "embedding_size": 8,
-    "hidden_sizes": [8, 16, 32, 64],
-    "depths": [2, 2, 3, 2],
-}
-TINY = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": T5, "vit": VIT, "resnet": RESNET}
+T5 = {"model_type": "t5", "num_layers": 4, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_heads": 2}
+T5["vocab_size"] = 120
+RESNET = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 16, 32, 64]}
+RESNET["depths"] = [2, 2, 3, 2]
+TINY = {"gpt2": GPT2, "t5": T5, "resnet": RESNET}
 
 
 def by_parameter(module: Any, found: dict[str, int]) -> dict[str, int]:
@@ -72,7 +33,7 @@ def by_parameter(module: Any, found: dict[str, int]) -> dict[str, int]:
     return where
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 8])
+@pytest.mark.parametrize("count", [2, 3, 8])
 @pytest.mark.parametrize("name", TINY)
 def test_each_parameter_is_where_accelerate_puts_it(name: str, count: int, tmp_path: Path) -> None:
     utils = pytest.importorskip("accelerate.utils", reason="needs accelerate")
@@ -87,20 +48,3 @@ def test_each_parameter_is_where_accelerate_puts_it(name: str, count: int, tmp_p
         theirs = dict.fromkeys((child for child, _ in module.named_children()), theirs[""])
     ours = balanced_map(module, [10**9] * count)
     assert by_parameter(module, ours) == by_parameter(module, theirs)
-
-
-def test_weights_that_fit_no_device_have_no_map(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(GPT2))
-    module = build_model(f"hf:{path}", TraceOptions()).module
-    with pytest.raises(ValueError, match="no device is left for"):
-        balanced_map(module, [1000, 1000])
-
-
-def test_a_known_map_has_the_load_that_trials_found() -> None:
-    # trials with accelerate 1.15 itself found 5.62 ms
-    document = costed_by(read_traced_model("hf:bert-base"), "roofline")
-    instance = document.instance(load_cluster(V100))
-    value_ns = balanced_value_ns("hf:bert-base", instance)
-    assert value_ns is not None
-    assert value_ns / 1e6 == pytest.approx(5.62, abs=5e-3)

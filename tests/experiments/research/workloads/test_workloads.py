@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 
 import pytest
@@ -11,16 +10,12 @@ from placegap.experiments.research.workloads.catalogue import (
     Workload,
     build_workload,
     count_parameters,
-    find_workload,
     workloads,
 )
-from placegap.instances import Graph, InputError, Makespan
-from placegap.instances.files.cluster_file import cluster_names, load_cluster
-from placegap.instances.files.document import Document
+from placegap.instances import Graph
 from placegap.instances.reading.checkout import PAPERS, is_workload
-from placegap.solvers import run_method
 
-LARGE = 20_000
+LARGE = 3_000
 """Ops; larger workloads are built by the deep tests alone."""
 
 built = lru_cache(maxsize=1)(lambda name: build_workload(name).graph)
@@ -88,14 +83,8 @@ def test_rounded_numbers_of_parameters_are_met_within_two_percent(name: str) -> 
 
 
 @pytest.mark.parametrize(
-    "name", ["celeritas:holography", "moirai:gpt-3-330m", "tarnawski:bert-3-training"]
+    "name", ["fd-dps:resnet-50", pytest.param("celeritas:inception-v3", marks=pytest.mark.deep)]
 )
-def test_a_workload_reads_back_as_it_was_written(name: str) -> None:
-    document = build_workload(name)
-    assert Document.model_validate(json.loads(document.model_dump_json())) == document
-
-
-@pytest.mark.parametrize("name", ["celeritas:inception-v3", "fd-dps:resnet-50"])
 def test_optimizers_hold_as_much_as_their_slots(name: str) -> None:
     # a slot is of a weight's size: Momentum keeps 1, RMSProp 2 per trained weight
     workload, graph = workloads()[name], built(name)
@@ -105,68 +94,3 @@ def test_optimizers_hold_as_much_as_their_slots(name: str) -> None:
     weights = {op.name: op.parameter_bytes for op in graph.ops if op.kind == "VariableV2"}
     updated = sum(weights[op.name.partition("/")[2]] for op in updates)
     assert held == workload.dialect.slots * updated
-
-
-def test_a_third_of_a_graph_of_tensorflow_are_variables_constants_and_reads() -> None:
-    graph = built("fd-dps:resnet-50")
-    kinds = ("VariableV2", "Const", "Identity")
-    assert 0.25 < sum(op.kind in kinds for op in graph.ops) / len(graph.ops) < 0.45
-
-
-def test_convolutions_state_their_axes_where_fd_dps_splits_and_only_there() -> None:
-    # table 6: Conv1_2 and its backward op are split, Relu, pool and Fc6 are not
-    ops = {op.name: op for op in built("fd-dps:vgg-16").ops}
-    batch = {"batch": 64, "out_channel": 64, "in_channel": 64}
-    assert ops["conv1_2/Conv2D"].axis_sizes == batch
-    assert ops["gradients/conv1_2/Conv2D_grad/Conv2DBackpropInput"].axis_sizes == batch
-    assert not ops["Relu_1"].splittable_axes
-    assert not ops["MaxPool"].splittable_axes
-    assert not ops["fc6/Conv2D"].splittable_axes
-
-
-def test_a_batch_of_half_the_size_halves_flops_and_keeps_the_parameters() -> None:
-    whole, half = (
-        build_workload("tarnawski:resnet-50-layers", {"batch": batch}).graph for batch in (64, 32)
-    )
-    assert len(whole.ops) == len(half.ops)
-    for a, b in zip(whole.ops, half.ops, strict=True):
-        assert a.flops == 2 * (b.flops or 0)
-        assert a.parameter_bytes == b.parameter_bytes
-
-
-@pytest.mark.parametrize(
-    "name", ["tarnawski:bert-3-training", "tarnawski:gnmt-layers", "celeritas:holography"]
-)
-def test_a_placer_places_a_workload_on_its_papers_cluster(name: str) -> None:
-    sizes = {"batch": 1} if name == "celeritas:holography" else {}
-    instance = build_workload(name, sizes).instance(load_cluster(workloads()[name].cluster))
-    result = run_method(instance, Makespan(channels="port"), "heft")
-    assert result.value_ns is not None
-    assert result.value_ns > 0
-
-
-def test_every_workload_names_a_cluster_that_ships() -> None:
-    assert {workload.cluster for workload in workloads().values()} <= set(cluster_names())
-
-
-@pytest.mark.parametrize(
-    ("name", "params", "message"),
-    [
-        ("celeritas:nmd", {}, r"no workload 'celeritas:nmd'.*did you mean 'celeritas:nmt'"),
-        ("celeritas:nmt", {"width": 8}, "has no parameter 'width'; choose from batch, steps"),
-        ("celeritas:nmt", {"batch": "0"}, "batch must be an integer from 1 to 65536"),
-        ("celeritas:nmt", {"steps": "9999"}, "steps must be an integer from 1 to 1024"),
-        ("celeritas:nmt", {"batch": "1.5"}, r"batch must be an integer.*\(got '1.5'\)"),
-    ],
-)
-def test_bad_names_and_sizes_are_errors_of_one_line(
-    name: str, params: dict[str, object], message: str
-) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        build_workload(name, params)
-    assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_workload_is_not_found() -> None:
-    with pytest.raises(InputError, match="no workload"):
-        find_workload("moirai:lenet")

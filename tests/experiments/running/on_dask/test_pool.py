@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +13,7 @@ from doubles.processes import is_alive
 
 from placegap.experiments.running import dask_pool
 from placegap.experiments.running.dask_pool import cluster_at, local_cluster, num_slots, run_on_dask
-from placegap.experiments.running.pool import Ending, PoolError, run_pool
+from placegap.experiments.running.pool import Ending, run_pool
 from placegap.instances import InputError
 
 pytest.importorskip("distributed", reason="needs the dask extra")
@@ -38,7 +37,7 @@ def eventually(holds: Callable[[], bool]) -> bool:
 
 
 def test_tasks_end_as_in_the_local_pool(two: Any) -> None:
-    tasks = [("sleep", 0), ("die", signal.SIGSEGV), ("leave", 3), ("sleep", 60), ("nested", 0)]
+    tasks = [("sleep", 0), ("die", signal.SIGSEGV), ("sleep", 60), ("nested", 0)]
     fates = {}
     for name, found in (
         ("dask", endings(two, tasks, limit_s=1.0)),
@@ -47,7 +46,7 @@ def test_tasks_end_as_in_the_local_pool(two: Any) -> None:
         fates[name] = {ending.task: (ending.fate, ending.message) for ending in found}
     assert fates["dask"] == fates["local"]
     assert fates["dask"]["sleep", 60] == ("timeout", "killed at the hard limit of 1 s")
-    assert [fate for fate, _ in fates["dask"].values()].count("crashed") == 2
+    assert [fate for fate, _ in fates["dask"].values()].count("crashed") == 1
 
 
 def test_a_process_serves_many_tasks_and_ends_with_them(two: Any) -> None:
@@ -55,11 +54,8 @@ def test_a_process_serves_many_tasks_and_ends_with_them(two: Any) -> None:
     pids = {ending.answer for ending in found}
     assert len(found) == 6
     assert len(pids) <= num_slots(two) == 2
+    assert found[0].made_by.startswith("placegap ")
     assert eventually(lambda: not any(map(is_alive, pids)))
-
-
-def test_each_ending_says_what_it_ran_on(two: Any) -> None:
-    assert endings(two, [("sleep", 0)])[0].made_by.startswith("placegap ")
 
 
 def test_a_dask_worker_that_dies_costs_only_its_run(two: Any) -> None:
@@ -97,43 +93,9 @@ def test_what_runs_when_the_study_leaves_is_ended(two: Any) -> None:
     assert endings(two, [("sleep", 0)])[0].fate == "done"  # its thread is free again
 
 
-def test_a_machine_that_cannot_do_a_task_is_an_error_and_no_ending(two: Any) -> None:
-    with pytest.raises(PoolError, match=r"the worker at tcp://.* has highspy 0, and .*"):
-        endings(two, [("unfit", "has highspy 0, and the study needs 1")])
-
-
-def test_what_a_worker_that_is_retired_was_at_is_done_elsewhere(two: Any) -> None:
-    begun = threading.Event()
-    running = run_on_dask(
-        [("pid and sleep", 1.0)],
-        job,
-        client=two,
-        hard_limit_s=lambda task: 99,
-        on_news=lambda news: begun.set(),
-    )
-    found: list[Ending] = []
-    thread = threading.Thread(target=lambda: found.extend(running))
-    thread.start()
-    assert begun.wait(20)
-    (worker,) = (worker for worker, keys in two.processing().items() if keys)
-    two.retire_workers([worker])
-    thread.join(20)
-    assert [ending.fate for ending in found] == ["done"]
-    assert num_slots(two) == 1
-
-
-@pytest.mark.deep
-def test_one_slot_alone_may_start_processes() -> None:
-    with local_cluster(1) as client:
-        assert endings(client, [("nested", 0)])[0].answer is True
-
-
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_pool, "CONNECT_S", 0.5)
-    for address in ("tcp://127.0.0.1:1", "nonsense", "tcp://nowhere.invalid:1"):
-        with (
-            pytest.raises(InputError, match=f"--scheduler {address}: no Dask scheduler") as caught,
-            cluster_at(address),
-        ):
-            pass
-        assert "\n" not in str(caught.value)
+    line = "--scheduler tcp://127.0.0.1:1: no Dask scheduler"
+    with pytest.raises(InputError, match=line) as caught, cluster_at("tcp://127.0.0.1:1"):
+        pass
+    assert "\n" not in str(caught.value)

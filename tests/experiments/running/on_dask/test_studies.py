@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,19 +15,13 @@ import pytest
 from doubles.fake_study import log_lines, study_file, study_process, wait_for_lines
 from doubles.hidden_extras import without_extras
 from doubles.pool_jobs import run_here
-from doubles.processes import begin, finish, no_session, send
+from doubles.processes import begin, finish
 
 from placegap.experiments.cli import main
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.run import run_study
 
-needs_dask = pytest.mark.skipif(
-    find_spec("distributed") is None,
-    reason="needs the dask extra",
-)
-
-TIMES = {"wall_s", "build_s", "solve_s", "setup_s"}
-SEEDS = ", ".join(map(str, range(8)))
+needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs the dask extra")
 
 
 @pytest.fixture
@@ -37,26 +30,12 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "run_pool", run_here)
 
 
-def results(out: Path) -> dict[str, Any]:
-    """The lines of a log by key, without what a clock has measured."""
-    lines = ({k: v for k, v in line.items() if k not in TIMES} for line in log_lines(out))
-    return {line["key"]: line for line in lines}
-
-
 @contextmanager
 def dask_scheduler() -> Iterator[tuple[str, Any, Callable[[], None]]]:
     """``dask scheduler``: its address, its process, and what starts a ``dask worker`` for it."""
     code = "import sys; from dask.__main__ import main; main()"
-    scheduler = begin(
-        code,
-        "scheduler",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--no-dashboard",
-        stdout=subprocess.DEVNULL,
-    )
+    asked = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    scheduler = begin(code, *asked, stdout=subprocess.DEVNULL)
     processes = [scheduler]
     try:
         assert scheduler.stderr is not None
@@ -64,17 +43,9 @@ def dask_scheduler() -> Iterator[tuple[str, Any, Callable[[], None]]]:
         address = said.split()[-1]
 
         def start_worker() -> None:
-            worker = begin(
-                code,
-                "worker",
-                address,
-                "--nthreads",
-                "1",
-                "--no-nanny",
-                "--no-dashboard",
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            asked = f"worker {address} --nthreads 1 --no-nanny --no-dashboard".split()
+            quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+            worker = begin(code, *asked, **quiet)
             processes.append(worker)
 
         yield address, scheduler, start_worker
@@ -85,36 +56,10 @@ def dask_scheduler() -> Iterator[tuple[str, Any, Callable[[], None]]]:
 
 
 @needs_dask
-def test_after_a_signal_to_all_processes_the_log_becomes_the_one_of_a_local_study(
-    tmp_path: Path, fakes: list[str], here: None
-) -> None:
-    kinds = "{seconds: 0.2}, {kind: error}, {kind: none}, {kind: infeasible}, {fault: x}"
-    path = study_file(tmp_path, kinds, "0, 1, 2")
-    process = study_process(path, tmp_path, "--dask", "1")
-    wait_for_lines(tmp_path, 6)
-    send(process, signal.SIGTERM)
-    send(process, signal.SIGTERM)  # as `timeout` does
-    _, err = finish(process)
-    assert process.returncode == 143
-    assert err.splitlines()[-1] == (
-        f"placegap: stopped; {tmp_path / 'runs.jsonl'} keeps every run that is done,"
-        " and the same command goes on from there"
-    )
-    assert no_session(process.pid)
-    before = (tmp_path / "runs.jsonl").read_bytes()
-    assert 6 <= before.count(b"\n") < 15
-    run_study(path, tmp_path, workers=1, modules=fakes)
-    assert (tmp_path / "runs.jsonl").read_bytes().startswith(before)
-    run_study(path, tmp_path / "local", workers=1, modules=fakes)
-    assert len(log_lines(tmp_path)) == 15
-    assert results(tmp_path) == results(tmp_path / "local")
-
-
-@needs_dask
 def test_a_killed_study_and_a_killed_scheduler_lose_and_repeat_nothing(
     tmp_path: Path, fakes: list[str], here: None
 ) -> None:
-    path = study_file(tmp_path, "{seconds: 0.4}", SEEDS)
+    path = study_file(tmp_path, "{seconds: 0.2}", "0, 1, 2, 3, 4, 5, 6, 7")
     with dask_scheduler() as (address, scheduler, start_worker):
         process = study_process(path, tmp_path, "--scheduler", address)
         assert process.stderr is not None

@@ -13,13 +13,9 @@ from itertools import count
 from typing import Any
 
 import pytest
+from draws import draw
 from draws.tiny import tiny_instance
-from references.brute_force import (
-    FWD_BWD_SEMANTICS,
-    MAKESPAN_SEMANTICS,
-    MAX_LOAD_SEMANTICS,
-    oracle,
-)
+from references.brute_force import FWD_BWD_SEMANTICS, MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
 
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, Semantics, example
 from placegap.instances.certificates import certificate_ideals
@@ -31,15 +27,14 @@ from placegap.instances.certificates.certificate_file import (
     plain_document,
 )
 from placegap.instances.corpus.generate import generate
-from placegap.instances.problem import Cluster, Device, Link
 from placegap.solvers import Task, brute_force
+from placegap.solvers.bounds.certificates import write as certificates
 from placegap.solvers.bounds.certificates.write import (
     TimedTerms,
     certify,
     checked_parts,
     prove_chain,
 )
-from placegap.solvers.bounds.certificates.write import write as certificates
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core import clock as clock_module
 from placegap.solvers.core.clock import Clock, LimitReached
@@ -86,7 +81,7 @@ def is_sound(seed: int) -> None:
         check(document, content)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(16))
 def test_certificates_are_accepted_and_not_above_the_optimum(seed: int) -> None:
     is_sound(seed)
 
@@ -100,38 +95,17 @@ def test_many_certificates_are_accepted_and_not_above_the_optimum(seed: int) -> 
 def test_the_optimum_of_the_diamond_is_certified() -> None:
     # FD-DPS, figure 3: brute force finds 34 under ports; paths prove 33
     found = certify(example(), Makespan())
-    assert found is not None
     assert (found.bound_ns, quick_bound(example(), Makespan()).ns) == (34, 33)
-
-
-def test_no_certificate_is_below_the_paths_and_the_work_that_it_could_state() -> None:
-    for seed in range(8):
-        instance = tiny_instance(seed, num_ops=6, num_devices=2)
-        found = certify(instance, Makespan())
-        assert found is None or found.bound_ns >= quick_bound(instance, Makespan()).ns
 
 
 def test_subgraph_latencies_have_no_certificate() -> None:
     assert certify(example(), LatencySubgraphs()) is None
 
 
-def test_time_that_is_over_leaves_the_cheapest_certificate() -> None:
-    instance: Instance = tiny_instance(3, num_ops=6)
-    found = certify(instance, Makespan(), time_limit_s=0.0)
-    assert found is not None
-    assert found.proof.kind in {"work", "path"}
-
-
 def test_without_time_the_longest_group_is_certified_as_well() -> None:
     # 5 + 60 + 10 + 8 ns of work on two devices: that proves 42, and the op of 60 ns more
-    instance = example()
-    ops = [
-        op.model_copy(update={"time_ns": {"gpu": 60}}) if at == 1 else op
-        for at, op in enumerate(instance.graph.ops)
-    ]
-    graph = instance.graph.model_copy(update={"ops": tuple(ops)})
-    found = certify(instance.model_copy(update={"graph": graph}), MaxLoad(), time_limit_s=0.0)
-    assert found is not None
+    instance = draw.with_ops(example(), time_ns=[{"gpu": time} for time in (5, 60, 10, 8)])
+    found = certify(instance, MaxLoad(), time_limit_s=0.0)
     assert (found.bound_ns, found.proof.kind) == (60, "longest")
 
 
@@ -163,7 +137,6 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 def holds(instance: Instance, found: Certificate | None) -> bool:
     """Whether the checker accepts it."""
-    assert found is not None
     try:
         check_content(plain_document(instance), certificate_content(found))
     except Rejected:
@@ -173,25 +146,20 @@ def holds(instance: Instance, found: Certificate | None) -> bool:
 
 def series_parallel(num_ops: int = 60) -> Instance:
     """Forks and joins on two equal devices."""
-    names = ("a", "b")
-    devices = tuple(Device(name=name, kind="gpu") for name in names)
-    pairs = (names, names[::-1])
-    links = tuple(Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in pairs)
     graph = generate("series-parallel", {"ops": num_ops}, seed=1)
-    cluster = Cluster(name="pair", devices=devices, links=links)
-    return Instance(name="forks", graph=graph, cluster=cluster)
+    devices = draw.devices(["gpu"] * 2)
+    return draw.instance_of("forks", graph.ops, graph.edges, devices, draw.fast_links(devices))
 
 
 @pytest.mark.parametrize("semantics", TIMED_RULES, ids=lambda semantics: semantics.label)
 def test_without_any_time_there_is_a_certificate_that_holds(semantics: Semantics) -> None:
-    for seed in range(20):
+    for seed in range(4):
         instance = tiny_instance(seed, num_ops=5, num_devices=random.Random(seed).choice([2, 3]))
         found = certify(instance, semantics, time_limit_s=0.0)
-        assert found is not None
         check(plain_document(instance), certificate_content(found))
 
 
-@pytest.mark.parametrize("limit", [1, 10, 100, 1000])
+@pytest.mark.parametrize("limit", [10, 300])
 def test_each_step_stops_when_the_time_is_over(looks: Callable[[], int], limit: int) -> None:
     instance = series_parallel()
     for semantics in (Makespan(channels="port", transfers="per_edge"), CHAIN):
@@ -199,12 +167,6 @@ def test_each_step_stops_when_the_time_is_over(looks: Callable[[], int], limit: 
         assert holds(instance, certify(instance, semantics, float(limit), target_ns=10**12))
         # on the way out a few more steps see that it is over
         assert looks() - before <= limit + 30
-
-
-def test_without_a_limit_a_certificate_is_the_same_each_time() -> None:
-    instance = series_parallel(12)
-    first, second = (certify(instance, Makespan()) for _ in range(2))
-    assert first == second
 
 
 def test_longest_paths_look_at_the_clock() -> None:
@@ -221,9 +183,6 @@ def test_a_chain_ends_where_its_time_does(looks: Callable[[], int]) -> None:
     whole = prove_chain(instance, problem, Clock(None))
     one = prove_chain(instance, problem, Clock(3.0))  # over after one of two sections
     both = prove_chain(instance, problem, Clock(12.0))  # over in the midst of an LP
-    assert whole is not None
-    assert one is not None
-    assert both is not None
     assert [len(proof.ops) for _, proof in (one, both, whole)] == [2, 3, 3]
     assert one[0] <= both[0] <= whole[0]
     for bound, proof in (one, both, whole):
@@ -234,11 +193,9 @@ def test_a_chain_ends_where_its_time_does(looks: Callable[[], int]) -> None:
 def test_where_ideals_are_too_many_less_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     instance, optimum = tiny_instance(1, num_ops=6, num_devices=3), 9
     whole = certify(instance, CHAIN, target_ns=optimum)
-    assert whole is not None
     assert (whole.bound_ns, whole.proof.kind) == (optimum, "ideals")
     monkeypatch.setattr(certificate_ideals, "MOST_STAGES", 4)
     found = certify(instance, CHAIN, target_ns=optimum)
-    assert found is not None
     assert (found.bound_ns, found.proof.kind) == (7, "ideals")  # work proves 6
     assert holds(instance, found)
 
@@ -246,5 +203,4 @@ def test_where_ideals_are_too_many_less_is_proven(monkeypatch: pytest.MonkeyPatc
 def test_too_many_blocks_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate_ideals, "MOST_BLOCKS", 5)
     found = certify(tiny_instance(1, num_ops=6, num_devices=3), CHAIN, target_ns=9)
-    assert found is not None
     assert found.proof.kind != "ideals"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import signal
 import sys
@@ -16,13 +15,12 @@ from doubles import tiny_mip
 
 from placegap.instances import InputError, Plan
 from placegap.solvers import Limits, run_method
-from placegap.solvers.core import back_ends, clock
+from placegap.solvers.core import clock
 from placegap.solvers.core.back_ends import (
-    COMMERCIAL,
     SolverName,
     highs,
-    other_mips,
     require,
+    scip,
     solve_model,
 )
 
@@ -40,7 +38,6 @@ SOLVERS = [
     pytest.param(
         "scip", marks=pytest.mark.skipif(not is_here("scip"), reason="needs placegap[scip]")
     ),
-    *(name for name in COMMERCIAL if is_here(name)),
 ]
 every_solver = pytest.mark.parametrize("solver", SOLVERS)
 
@@ -125,25 +122,13 @@ def test_equalities_lower_bounds_and_ranges_are_handed_over(solver: SolverName) 
 
 
 @every_solver
-def test_fixed_variables_count_with_their_values(solver: SolverName) -> None:
-    model = knapsack()
-    model.x["a"].fix(1)
-    model.x["b"].fix(1)
-    # c <= 5 - 2 - 3 = 0: 10 - 9
-    assert solve_model(model, Limits(), solver=solver).objective == pytest.approx(1)
-
-
-@every_solver
 def test_an_infeasible_model_has_neither_plan_nor_bound(solver: SolverName) -> None:
     model = knapsack()
     model.none = pyo.Constraint(expr=sum(model.x.values()) >= 7)
     found = solve_model(model, Limits(), solver=solver)
     assert (found.ending, found.has_solution) == ("infeasible", False)
     assert found.objective is found.dual_bound is None
-
-
-@every_solver
-def test_rows_of_fixed_variables_only_can_be_infeasible(solver: SolverName) -> None:
+    # as a row of fixed variables only can be
     model = knapsack()
     model.x.fix(3)
     assert solve_model(model, Limits(), solver=solver).ending == "infeasible"
@@ -172,8 +157,6 @@ def test_a_time_limit_keeps_the_best_solution_and_the_bound(solver: SolverName) 
     start = pyo.value(model.objective)
     found = solve_model(model, Limits(time_limit_s=0.5), solver=solver, warm=True)
     assert (found.ending, found.has_solution) == ("time_limit", True)
-    assert found.dual_bound is not None
-    assert found.objective is not None
     assert -1e-6 <= found.dual_bound < found.objective <= start
     assert pyo.value(model.objective) == pytest.approx(found.objective)
 
@@ -185,7 +168,6 @@ def test_the_requested_gap_suffices(solver: SolverName) -> None:
         model.x[name].set_value(value)
     found = solve_model(model, Limits(gap=0.99), solver=solver, warm=True)
     assert found.ending == "optimal"
-    assert found.dual_bound is not None
     assert found.dual_bound <= -4 + 1e-6
 
 
@@ -193,8 +175,8 @@ def test_the_requested_gap_suffices(solver: SolverName) -> None:
 def test_ctrl_c_stops_the_solver_and_keeps_the_best_solution(
     solver: SolverName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = highs if solver == "highs" else other_mips
-    alarm = threading.Timer(1.0, signal.raise_signal, [signal.SIGINT])
+    module = highs if solver == "highs" else scip
+    alarm = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
 
     def run_stoppable(*arguments: Any) -> object:
         alarm.start()  # with the solver: an earlier interrupt would be the caller's
@@ -209,43 +191,29 @@ def test_ctrl_c_stops_the_solver_and_keeps_the_best_solution(
 
 @every_solver
 def test_a_method_proves_the_same_value_with_every_solver(solver: SolverName) -> None:
-    rng = random.Random(11)
-    for _ in range(6):
-        times = [rng.randrange(1, 50) for _ in range(7)]
-        instance = tiny_mip.ops_on(*times)
-        # the larger half, over all 2**7 splits
-        best = min(
-            max(sum(t for t, on in zip(times, side, strict=True) if on == k) for k in (0, 1))
-            for side in itertools.product((0, 1), repeat=7)
-        )
-        result = run_method(instance, tiny_mip.ANY, tiny_mip.NAME, {"solver": solver})
-        assert (result.status, result.value_ns, result.bound_ns) == ("optimal", best, best)
-        assert result.bound_origin == solver
-        assert result.details["ending"] == "optimal"
-        assert result.options["solver"] == solver
+    # 31 in all: 9 + 7 and 6 + 5 + 4
+    instance = tiny_mip.ops_on(9, 7, 6, 5, 4)
+    result = run_method(instance, tiny_mip.ANY, tiny_mip.NAME, {"solver": solver})
+    assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 16, 16)
+    assert result.bound_origin == solver
+    assert result.details["ending"] == "optimal"
+    assert result.options["solver"] == solver
 
 
 @every_solver
 def test_every_solver_starts_from_the_incumbent(solver: SolverName) -> None:
     instance = tiny_mip.ops_on(3, 4, 5)
+    given, params = Plan.on([0, 0, 1]), {"solver": solver}
     result = run_method(
-        instance,
-        tiny_mip.ANY,
-        tiny_mip.NAME,
-        {"solver": solver},
-        incumbent=Plan.on([0, 0, 1]),
-        time_limit_s=0.0,
+        instance, tiny_mip.ANY, tiny_mip.NAME, params, incumbent=given, time_limit_s=0.0
     )
     assert result.value_ns == 7
     assert result.details["ending"] in ("time_limit", "optimal")
 
 
-def test_highs_is_the_default() -> None:
+def test_highs_is_the_default_and_an_unknown_solver_is_bad_input() -> None:
     result = run_method(tiny_mip.ops_on(3, 4, 5), tiny_mip.ANY, tiny_mip.NAME)
     assert (result.value_ns, result.bound_origin) == (7, "highs")
-
-
-def test_an_unknown_solver_is_bad_input() -> None:
     with pytest.raises(InputError, match="solver"):
         run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": "glpk"})
 
@@ -254,44 +222,3 @@ def test_scip_where_it_is_not_installed_is_bad_input(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "pyscipopt", None)
     with pytest.raises(InputError, match=r"solver=scip needs pyscipopt: pip install"):
         run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": "scip"})
-
-
-class Absent:
-    """A solver that Pyomo knows and does not find."""
-
-    def available(self, exception_flag: bool) -> bool:
-        return False
-
-
-class Refusal(Exception):
-    """What the package of a solver raises."""
-
-    __module__ = "gurobipy._exception"
-
-
-class Unlicensed:
-    """A solver that refuses large models."""
-
-    _solver_model = None
-
-    def available(self, exception_flag: bool) -> bool:
-        return True
-
-    def set_instance(self, model: object, **options: object) -> None:
-        raise Refusal("Model too large for\nsize-limited license")
-
-
-@pytest.mark.parametrize("solver", COMMERCIAL)
-def test_a_solver_that_is_not_installed_is_bad_input(
-    solver: SolverName, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(other_mips.pyo, "SolverFactory", lambda name: Absent())
-    with pytest.raises(InputError, match=f"solver={solver} needs .* licence: pip install") as error:
-        run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": solver})
-    assert "\n" not in str(error.value)
-
-
-def test_a_model_beyond_the_licence_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_mips.pyo, "SolverFactory", lambda name: Unlicensed())
-    with pytest.raises(InputError, match="solver=gurobi does not solve the model: Model too large"):
-        back_ends.solve_model(knapsack(), Limits(), solver="gurobi")

@@ -1,0 +1,52 @@
+"""What a plan would take if transfers did not wait for each other, or took no time at all.
+
+They show what reverses a ranking: contention, transfers, or the plans themselves.
+"""
+
+from __future__ import annotations
+
+from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan
+from placegap.instances.referee.rules import PlanError
+from placegap.instances.referee.simulate import simulate
+
+FREE_CHANNELS, NO_TRANSFERS = "free_channels_ns", "no_transfers_ns"
+"""The two clocks, as a log names them."""
+
+FASTEST_BYTES_PER_S = 2**62
+
+
+def other_clocks(instance: Instance, plan: Plan, semantics: Makespan) -> dict[str, int]:
+    """The makespan of a plan with free channels, and without any transfer times.
+
+    The plan's orders of ops hold, and those of transfers are left open. Memory does not matter.
+    Empty where the orders of ops are circular without those of transfers.
+    """
+    ops_only = Plan(placement=plan.placement, device_order=plan.device_order)
+    free = semantics.model_copy(update={"channels": "free"})
+    try:
+        return {
+            FREE_CHANNELS: simulate(instance, ops_only, free).makespan_ns,
+            NO_TRANSFERS: simulate(without_transfers(instance), ops_only, free).makespan_ns,
+        }
+    except PlanError:
+        return {}
+
+
+def without_transfers(instance: Instance) -> Instance:
+    """The instance where every tensor is empty and every link without latency."""
+    empty = {"bytes": 0, "host_time_ns": None, "transfer_ns": None}
+    edges = tuple(edge.model_copy(update=empty) for edge in instance.graph.edges)
+    graph = instance.graph.model_copy(update={"edges": edges})
+    return Instance(name=instance.name, graph=graph, cluster=_without_latency(instance.cluster))
+
+
+def _without_latency(cluster: Cluster) -> Cluster:
+    """Every device with a direct link to every other, since explicit times need none."""
+    names = [device.name for device in cluster.devices]
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=FASTEST_BYTES_PER_S)
+        for a in names
+        for b in names
+        if a != b
+    )
+    return cluster.model_copy(update={"links": links})

@@ -1,0 +1,149 @@
+"""Placements by list scheduling that books channels: starts of searches.
+
+HEFT and its kin plan as if channels were free. Here an op goes where it ends first with its
+transfers booked one behind the other on their channels, so that it sees them queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
+from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.weighted_dag import longest_ways
+from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
+
+LIST_WEIGHTS = (0.3, 1.0, 3.0, 10.0)
+"""What a nanosecond of a transfer counts beside a nanosecond of delay; each gives a plan."""
+
+
+def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
+    """Placements by list scheduling with booked channels, one for each weight of transfers.
+
+    Ops go by their longest way to the end, with mean times and half of the mean transfers. A
+    colocation group stays where its first op went, if it fits there; where nothing fits, there is
+    no plan. O((n + m) K) for each.
+    """
+    arrays, machines = instance.arrays, machines_of(instance, semantics)
+    order = by_levels(instance, machines)
+    num_machines = max(instance.num_devices, int(machines.channel.max(initial=NONE)) + 1)
+    tensors = len(machines.tensor_ptr) - 1 if machines.per_tensor else 0
+    for weight in LIST_WEIGHTS if instance.num_devices > 1 else LIST_WEIGHTS[:1]:
+        booked = Booked(
+            arrays.group,
+            arrays.group_bytes,
+            arrays.group_runs,
+            np.full(arrays.num_groups, NONE, np.int64),
+            arrays.memory_bytes.copy(),
+            np.zeros(instance.num_ops, np.int64),
+            np.zeros(num_machines, np.int64),
+            np.zeros(num_machines, np.int64),
+            np.full((tensors, instance.num_devices), NONE, np.int64),
+        )
+        if list_ops(machines, booked, order, weight):
+            yield Plan.on(booked.home[arrays.group].tolist())
+
+
+def by_levels(instance: Instance, machines: Machines) -> Ints:
+    """The ops by their longest way to the end, with mean times and half of mean transfers."""
+    arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
+    runs = arrays.time_ns != UNSUPPORTED
+    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
+    classes = arrays.transfer_ns.shape[1]
+    pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
+    mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
+    transfer_ns = np.asarray(mean_transfer_ns, np.float64) / 2
+    consumer, edge_ns = machines.consumer[machines.succ_edge], transfer_ns[machines.tensor]
+    ways = machines.order[::-1], machines.succ_ptr, consumer, edge_ns[machines.succ_edge]
+    level, position = longest_ways(*ways, mean_ns), np.empty(instance.num_ops, np.int64)
+    order = np.lexsort((index.topological_position, -level)).astype(np.int64)
+    position[order] = np.arange(len(order))
+    if not (position[index.producer] < position[index.consumer]).all():
+        return index.topological_order  # levels of ops without times are equal
+    return order
+
+
+class Booked(NamedTuple):
+    """Colocation groups, and what is scheduled: where groups are (`NONE`: nowhere yet), the bytes
+    left on devices, ends of ops, the clock of each machine, and when a tensor is on a device
+    (per_tensor). `trial` is scratch: the clocks as they would be.
+    """
+
+    group: Ints
+    size_bytes: Ints
+    runs: Flags
+    home: Ints
+    room: Ints
+    end: Ints
+    clock: Ints
+    trial: Ints
+    there: Ints
+
+
+@kernel(nogil=True, allocates=False)
+def list_ops(machines: Machines, booked: Booked, order: Ints, weight: float) -> bool:
+    """Schedule the ops in order, each where it ends first; whether all fit."""
+    foresees: Any = np.bool_(False)  # no literals: `schedule_op` is compiled once
+    books: Any = np.bool_(True)
+    for v in order:
+        g = booked.group[v]
+        if booked.home[g] < 0:
+            best, least = NONE, 0.0
+            for b in range(len(booked.room)):
+                if booked.runs[g, b] and booked.size_bytes[g] <= booked.room[b]:
+                    end, sent = schedule_op(machines, booked, v, b, foresees)
+                    if best < 0 or end + weight * sent < least:
+                        best, least = b, end + weight * sent
+            if best < 0:
+                return False
+            booked.home[g] = best
+            booked.room[best] -= booked.size_bytes[g]
+        schedule_op(machines, booked, v, booked.home[g], books)
+    return True
+
+
+@kernel(nogil=True, allocates=False)
+def schedule_op(machines: Machines, booked: Booked, v: int, b: int, books: bool) -> tuple[int, int]:
+    """The end of an op on a device, and how long is sent for it; whether it is booked there."""
+    k, there = machines.time_ns.shape[1], booked.there
+    clock = booked.clock if books else booked.trial
+    inputs = machines.pred_edge[machines.pred_ptr[v] : machines.pred_ptr[v + 1]]
+    if not books:
+        clock[b] = booked.clock[b]
+        for e in inputs:
+            pair = booked.home[booked.group[machines.producer[e]]] * k + b
+            for slot in range(2):
+                r = machines.channel[pair, slot]
+                if r >= 0:
+                    clock[r] = booked.clock[r]
+    ready, all_sent = np.int64(0), np.int64(0)
+    for e in inputs:
+        u, t = machines.producer[e], machines.tensor[e]
+        a, arrival = booked.home[booked.group[u]], booked.end[u]
+        if a != b and machines.per_tensor and there[t, b] >= 0:
+            arrival = there[t, b]
+        elif a != b:
+            one, two = machines.channel[a * k + b, 0], machines.channel[a * k + b, 1]
+            sent = machines.transfer_ns[t, machines.link_class[a, b]]
+            if one >= 0:
+                arrival = max(arrival, clock[one])
+            if two >= 0:
+                arrival = max(arrival, clock[two])
+            arrival += sent
+            all_sent += sent
+            if one >= 0:
+                clock[one] = arrival
+            if two >= 0:
+                clock[two] = arrival
+            if machines.per_tensor and books:
+                there[t, b] = arrival
+        ready = max(ready, arrival)
+    end = max(ready, clock[b]) + machines.time_ns[v, b]
+    if books:
+        clock[b] = booked.end[v] = end
+    return int(end), int(all_sent)
