@@ -65,11 +65,7 @@ BEFORE, BOTTLENECK, AFTER, HOSTS_BEFORE, HOSTS_AFTER = range(5)
 
 
 def build_exact(
-    instance: Instance,
-    semantics: MaxLoad,
-    num_blocks: int | None = None,
-    *,
-    names: bool = False,
+    instance: Instance, semantics: MaxLoad, num_blocks: int | None = None, *, names: bool = False
 ) -> pyo.ConcreteModel:
     """The exact model: x[i, b], op i is in block b of the chain.
 
@@ -541,11 +537,7 @@ def memory_budget(
 
 
 def load_budget(
-    model: pyo.ConcreteModel,
-    units: Units,
-    parts: Parts,
-    budgets: Sequence[Budget],
-    load: LoadRule,
+    model: pyo.ConcreteModel, units: Units, parts: Parts, budgets: Sequence[Budget], load: LoadRule
 ) -> None:
     """Archer et al., f(b) <= T: devices of a budget times ``largest`` >= the load of its parts.
 

@@ -398,10 +398,7 @@ def _transfer_to_ops(model: MakespanModel, item: int, edges: list[int]) -> None:
 
 
 def _transfer_to_device(
-    model: MakespanModel,
-    tensor: int,
-    edges: list[int],
-    destination: int,
+    model: MakespanModel, tensor: int, edges: list[int], destination: int
 ) -> None:
     """The one transfer of a tensor to a device: made iff a consumer is there, its producer not."""
     index, cp, x, b = model.instance.arrays.index, model.cp, model.x, destination

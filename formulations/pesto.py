@@ -65,12 +65,7 @@ from placegap.formulations.shared.pairs import (
     spans_ns,
     unordered_pairs,
 )
-from placegap.formulations.shared.times import (
-    ScaledTimes,
-    Windows,
-    scale_times,
-    windows,
-)
+from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.referee.simulate import simulate

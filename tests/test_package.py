@@ -17,6 +17,9 @@ from pathlib import Path
 import pytest
 from doubles.hidden_extras import EACH, Done
 
+from placegap import instances, solvers
+from placegap.instances import InputError
+
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("instances", "formulations", "solvers", "experiments")
 FACADE = "experiments/facade"
@@ -177,7 +180,18 @@ def test_what_is_exported_is_documented(package: str, name: str) -> None:
     if inspect.isfunction(exported):
         parameters = inspect.signature(exported).parameters
         assert [each for each in parameters if not re.search(rf"\b{each}\b", text)] == []
-        assert ">>> " in text or name in ("register", "use_module")  # they change the process
+        is_old = hasattr(exported, "__deprecated__")
+        # those by name change the process
+        assert is_old or ">>> " in text or name in ("register", "use_module")
+
+
+def test_an_old_name_warns_and_does_what_the_new_one_does(tmp_path: Path) -> None:
+    for old, error in ((instances.read_model, InputError), (instances.read_split, TypeError)):
+        with pytest.warns(DeprecationWarning, match=r"is now load_"), pytest.raises(error):
+            old(tmp_path / "none.json")
+    with pytest.warns(DeprecationWarning, match="is now run_method"):
+        found = solvers.solve(instances.example(), instances.MaxLoad(), "brute-force")
+    assert found.status == "optimal"
 
 
 @pytest.mark.parametrize("order", ["highspy, ortools", "ortools, highspy"])

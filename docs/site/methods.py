@@ -92,8 +92,11 @@ def index(methods: Iterable[AnyMethod]) -> str:
         costs = [f'"{objective}": {_cost(cost)}' for objective, cost in method.starts.items()]
         starts = f", {{{', '.join(costs)}}}" if costs else ""
         line = f"    {name}: Home({home}{starts}),"
+        inner = f"        {home}{starts}"
         if len(line) <= LINE:
             lines.append(line)
+        elif len(inner) <= LINE:
+            lines += [f"    {name}: Home(", inner, "    ),"]
         else:
             each = [f"            {cost}," for cost in costs]
             lines += [f"    {name}: Home(", f"        {home},", "        {", *each]

@@ -23,8 +23,7 @@ def kernels_command(
         bool, typer.Option("--warm", help="First compile what the methods need and is missing.")
     ] = False,
     measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Compile all anew, in another process and folder."),
+        bool, typer.Option("--measure", help="Compile all anew, in another process and folder.")
     ] = False,
     clear: Annotated[bool, typer.Option("--clear", help="Forget all that is compiled.")] = False,
     as_json: JsonOption = False,

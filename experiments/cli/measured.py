@@ -46,8 +46,7 @@ class ProfileOptions:
     """Options of ``placegap profile``."""
 
     model: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="hf:NAME, hf:CONFIG.json or py:MODULE:FUNCTION."),
+        str, typer.Argument(metavar="MODEL", help="hf:NAME, hf:CONFIG.json or py:MODULE:FUNCTION.")
     ]
     tracing: TraceOptions
     device: Annotated[DeviceType, typer.Option(help="Where to measure.")] = "cpu"
@@ -77,16 +76,12 @@ class ProfileOptions:
     threads: Annotated[
         int | None,
         typer.Option(
-            "--threads",
-            min=1,
-            max=1024,
-            help="Threads of an op on a CPU (default: torch's own).",
+            "--threads", min=1, max=1024, help="Threads of an op on a CPU (default: torch's own)."
         ),
     ] = None
     runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Passes that count.")] = 7
     best: Annotated[
-        bool,
-        typer.Option("--best", help="Count only the shortest pass, on a busy machine."),
+        bool, typer.Option("--best", help="Count only the shortest pass, on a busy machine.")
     ] = False
     as_json: JsonOption = False
 
@@ -194,12 +189,10 @@ class StandardEvaluationOptions:
 
     model: Model
     measurements: Annotated[
-        list[Path],
-        typer.Argument(metavar="CSV...", help="op,device,batch,time_ns,memory_bytes"),
+        list[Path], typer.Argument(metavar="CSV...", help="op,device,batch,time_ns,memory_bytes")
     ]
     batch: Annotated[
-        int,
-        typer.Option("--batch", min=1, help="Batch to estimate; its rows are left out."),
+        int, typer.Option("--batch", min=1, help="Batch to estimate; its rows are left out.")
     ]
     out: Annotated[
         Path, typer.Option("-o", "--output", help="The instance: a .json or .json.gz file.")
@@ -213,8 +206,7 @@ class StandardEvaluationOptions:
         Path | None, typer.Option("--tensors", metavar="CSV", help="producer,consumer,batch,bytes")
     ] = None
     measured: Annotated[
-        bool,
-        typer.Option("--measured", help="Take what was measured at the batch (second step)."),
+        bool, typer.Option("--measured", help="Take what was measured at the batch (second step).")
     ] = False
     min_r2: Annotated[
         float, typer.Option("--min-r2", min=0, max=1, help="Warn about worse fits.")
@@ -240,11 +232,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     """
     from placegap.experiments.running.sources import cluster_of, find_model
     from placegap.instances.files.document import save_document
-    from placegap.instances.importers.measurements import (
-        load_links,
-        load_ops,
-        load_tensors,
-    )
+    from placegap.instances.importers.measurements import load_links, load_ops, load_tensors
     from placegap.instances.importers.standard_evaluation import standard_evaluation
 
     check_json_name(asked.out)

@@ -29,13 +29,7 @@ from placegap.instances.problem import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.time_unit import TimeUnit
-from placegap.instances.torch_models.options import (
-    Dtype,
-    Optimizer,
-    Tied,
-    TraceOptions,
-    is_traced,
-)
+from placegap.instances.torch_models.options import Dtype, Optimizer, Tied, TraceOptions, is_traced
 
 if TYPE_CHECKING:
     from placegap.experiments.running.sources import Source
@@ -158,9 +152,7 @@ RULES: Mapping[str, object] = {
     "microbatches": Annotated[
         int | None,
         typer.Option(
-            "--microbatches",
-            min=1,
-            help="pipeline_iteration and hybrid_pipeline: their number.",
+            "--microbatches", min=1, help="pipeline_iteration and hybrid_pipeline: their number."
         ),
     ],
     "sending": Annotated[
@@ -176,8 +168,7 @@ RULES: Mapping[str, object] = {
         typer.Option(help="hybrid_pipeline: what chooses a mode: a layer, a stage, or the model."),
     ],
     "sharding": Annotated[
-        Sharding | None,
-        typer.Option(help="hybrid_pipeline: what replicas divide among them."),
+        Sharding | None, typer.Option(help="hybrid_pipeline: what replicas divide among them.")
     ],
     "bubble": Annotated[
         bool | None,
@@ -191,8 +182,7 @@ RULES: Mapping[str, object] = {
         typer.Option("--at-most-ns", min=0, help="max_context: the load no device may exceed."),
     ],
     "memory": Annotated[
-        MemoryRule | None,
-        typer.Option(help="Bytes that add up, or the peak under the schedule."),
+        MemoryRule | None, typer.Option(help="Bytes that add up, or the peak under the schedule.")
     ],
 }
 """The semantics options, by the names of `Rules`."""

@@ -160,9 +160,7 @@ class PlaceOptions:
     start: Annotated[
         str | None,
         typer.Option(
-            "--start",
-            metavar="PLAN",
-            help="A plan file to start from; the result is no worse.",
+            "--start", metavar="PLAN", help="A plan file to start from; the result is no worse."
         ),
     ] = None
     log: Annotated[

@@ -25,12 +25,7 @@ from placegap.experiments.research.measures import (
     share_within,
     with_looser_bounds,
 )
-from placegap.experiments.research.page_plots import (
-    plot_ccr,
-    plot_memory,
-    plot_profile,
-    plot_time,
-)
+from placegap.experiments.research.page_plots import plot_ccr, plot_memory, plot_profile, plot_time
 from placegap.experiments.research.record import HERE, load_results
 from placegap.experiments.show.figures import format_gap, format_ns, format_s
 from placegap.experiments.studies.log import Record
@@ -86,8 +81,7 @@ def corpus(rows: Sequence[Record]) -> Iterator[str]:
         yield from () if table == rows[0]["table"] else ("",)
         yield from (f"**{table}**", "")
         yield from markdown_grid(
-            PLACER_HEAD,
-            [_placer(label, gaps[label], mine) for label in by_share(gaps)],
+            PLACER_HEAD, [_placer(label, gaps[label], mine) for label in by_share(gaps)]
         )
 
 

@@ -47,12 +47,7 @@ from placegap.experiments.research.regimes import (
     told_score,
 )
 from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.gaps import (
-    NOT_RUN,
-    OVERFILLED_NS,
-    OVERFILLS_BYTES,
-    GapCell,
-)
+from placegap.experiments.studies.gaps import NOT_RUN, OVERFILLED_NS, OVERFILLS_BYTES, GapCell
 from placegap.experiments.studies.log import canonical_json
 from placegap.experiments.studies.plan import Cell
 from placegap.instances.files.output_files import write_text

@@ -18,11 +18,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from placegap.experiments.research.paper_comparison import ComparedTable, Figures, compare
 from placegap.experiments.research.paper_table import Inversion, rank
-from placegap.experiments.research.published import (
-    PublishedTable,
-    Sentence,
-    load_published,
-)
+from placegap.experiments.research.published import PublishedTable, Sentence, load_published
 from placegap.experiments.studies.config import Entry
 from placegap.experiments.studies.gaps import GapCell
 from placegap.instances.problem import Name

@@ -49,8 +49,7 @@ class RunOptions:
     """Options of the command."""
 
     model: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="hf:NAME, hf:CONFIG.json or py:MODULE:FUNCTION."),
+        str, typer.Argument(metavar="MODEL", help="hf:NAME, hf:CONFIG.json or py:MODULE:FUNCTION.")
     ]
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
     cluster: ClusterOption = None

@@ -144,20 +144,7 @@ def blind_and_aware(task: Mapping[str, Any], time_limit_s: float = BLIND_S) -> M
 
 
 WRONG_CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")
-WRONG_PLACERS = (
-    "single-device",
-    "m-topo",
-    "metis",
-    "etf",
-    "m-etf",
-    "heft",
-    "peft",
-    "cpop",
-    "m-sct",
-    "order-place",
-    "celeritas",
-    "mp-dps",
-)
+WRONG_PLACERS = ("single-device", "m-topo", "metis", *BLIND_PLACERS)
 OFF = (0.0, 0.1, 0.2, 0.3)
 SEEDS = (1, 2, 3)
 WRONG_S = 1.0

@@ -11,12 +11,7 @@ from pathlib import Path
 from placegap.experiments.running.placing import Attempt, judged_plan, place
 from placegap.instances.exporters.modules import layer_devices
 from placegap.instances.exporters.onnx import device_faults
-from placegap.instances.exporters.table import (
-    EXPORTERS,
-    check_export,
-    export_plan,
-    find_exporter,
-)
+from placegap.instances.exporters.table import EXPORTERS, check_export, export_plan, find_exporter
 from placegap.instances.files.output_files import attempt, write_bytes, write_text
 from placegap.instances.importers.onnx_model import inlined_model
 from placegap.instances.problem import WITHOUT_OPS, Graph, HybridPipeline, Instance, Semantics

@@ -420,16 +420,11 @@ def ask_second(
 
     `first` has the time limit of both together.
     """
-    from placegap.solvers.solving.second_opinion import (
-        Opinion,
-        compare,
-        nobody_to_ask,
-        second_methods,
-    )
+    from placegap.solvers.solving.second_opinion import Opinion, compare, no_opinion, second_methods
 
     asked = next(second_methods(instance, first.semantics, result.method), None)
     if asked is None or result.split is not None:
-        return result, nobody_to_ask(result)
+        return result, no_opinion(result)
     left_s = first.time_limit_s - result.build_s - result.solve_s
     attempt = replace(
         first,

@@ -9,13 +9,7 @@ from typing import get_args
 
 from pydantic import ValidationError
 
-from placegap.instances.problem import (
-    DEFAULTS,
-    FIELDS,
-    OBJECTIVES,
-    Semantics,
-    parse_semantics,
-)
+from placegap.instances.problem import DEFAULTS, FIELDS, OBJECTIVES, Semantics, parse_semantics
 from placegap.instances.reading.errors import from_validation_error
 
 MOST_CHANGES = 2

@@ -132,10 +132,7 @@ def stage_crossings(
         (source, sender), (target, reader) = home[a], home[b]
         if source == target:
             continue
-        more = (
-            sender.leave_bytes.get(edge.consumer, 0),
-            reader.enter_bytes.get(edge.producer, 0),
-        )
+        more = (sender.leave_bytes.get(edge.consumer, 0), reader.enter_bytes.get(edge.producer, 0))
         out, into = (
             ceil_div(
                 NS_PER_S * 2 * semantics.microbatches * (edge.bytes + size),
@@ -189,11 +186,7 @@ def stage_bars(
 
 
 def stage_moves(
-    instance: Instance,
-    plan: Plan,
-    semantics: HybridPipeline,
-    verdict: Evaluation,
-    count: int,
+    instance: Instance, plan: Plan, semantics: HybridPipeline, verdict: Evaluation, count: int
 ) -> Tried:
     """The best changes of one layer: another mode, or the stage before or after it."""
     assert plan.stage is not None

@@ -187,12 +187,7 @@ def _lay_out_table(cells: list[GapCell]) -> TableText:
         unit=unit,
         columns=tuple(dict.fromkeys(cell.cell.label for cell in cells)),
         rows=tuple(texts),
-        notes=(
-            *notes.lines(),
-            *_recorded(rows.values()),
-            *_bases(rows.values()),
-            *_faults(cells),
-        ),
+        notes=(*notes.lines(), *_recorded(rows.values()), *_bases(rows.values()), *_faults(cells)),
         summaries=tuple(summarize(cells)),
         models=tuple(model_rows(cells)),
     )
@@ -290,11 +285,7 @@ def _gap_table(table: TableText, part: slice, is_part: bool) -> Table:
     if is_part:
         title += f", {part.start + 1}-{part.start + len(columns)} of {len(table.columns)} methods"
     grid = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
     )
     grid.add_column("instance\ncluster", max_width=LABEL_WIDTH, overflow="fold")
     grid.add_column("best\nbound", justify="right", no_wrap=True)

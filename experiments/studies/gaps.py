@@ -118,9 +118,7 @@ def _bounds(cell: Cell, records: Mapping[str, Record]) -> Iterable[tuple[Record,
 
 
 def _gap_cell(
-    cell: Cell,
-    records: Mapping[str, Record],
-    best: Mapping[tuple[str, str, PlanClass], Bound],
+    cell: Cell, records: Mapping[str, Record], best: Mapping[tuple[str, str, PlanClass], Bound]
 ) -> GapCell:
     where = (*_problem(cell), plan_class(cell.semantics))
     bound_ns, by, basis, _ = best.get(where, (None, "", "", None))

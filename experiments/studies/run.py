@@ -119,11 +119,7 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
     except SolverDisagreement as error:
         return {"status": "disagreement", "message": str(error)}
     except Exception as error:  # the study goes on; the log keeps the place
-        return {
-            "status": "error",
-            "message": one_line(error),
-            "traceback": traceback.format_exc(),
-        }
+        return {"status": "error", "message": one_line(error), "traceback": traceback.format_exc()}
     result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
     described = describe_result(result)
     described["details"].update(_clocks(instance, result))

@@ -196,9 +196,7 @@ def count_rows(instance: Instance, semantics: LatencySubgraphs, form: Form) -> i
     rows = 2 * n + edges + n + calls * (2 * edges + tensors + n + 2)
     rows += n * accelerators if q > 1 else 0
     if empty_edges(
-        instance,
-        where_needed(instance),
-        int(NEXT_TO_NOTHING * model_unit_ns(instance, None)),
+        instance, where_needed(instance), int(NEXT_TO_NOTHING * model_unit_ns(instance, None))
     ):
         rows += calls * (tensors + n + 1) + edges
     if form == "as_published":

@@ -93,8 +93,7 @@ def flow_variables(model: pyo.ConcreteModel, ends: Ends, num_devices: int) -> No
     pairs = list(permutations(range(num_devices), 2))
     model.remote = pyo.Var(range(len(ends)), domain=pyo.Binary)
     model.channel = pyo.Var(
-        [(q, a, b) for q in range(len(ends)) for a, b in pairs],
-        domain=pyo.Binary,
+        [(q, a, b) for q in range(len(ends)) for a, b in pairs], domain=pyo.Binary
     )
 
 

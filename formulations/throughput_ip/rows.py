@@ -394,16 +394,8 @@ def chain_regions(
     families: list[tuple[str, Any, Any]] = [
         ("position_of_region", regions, lambda _, r: placed(r, size) == uses(r)),
         ("position_once", range(size), lambda _, p: taken(p) <= 1),
-        (
-            "place_at_most",
-            of_ops,
-            lambda _, i, r: place[i] - pos(r) <= last * (1 - inside[i, r]),
-        ),
-        (
-            "place_at_least",
-            of_ops,
-            lambda _, i, r: pos(r) - place[i] <= last * (1 - inside[i, r]),
-        ),
+        ("place_at_most", of_ops, lambda _, i, r: place[i] - pos(r) <= last * (1 - inside[i, r])),
+        ("place_at_least", of_ops, lambda _, i, r: pos(r) - place[i] <= last * (1 - inside[i, r])),
         ("chain_in_order", arcs, lambda _, i, j: place[i] <= place[j]),
     ]
     if stages is not None:

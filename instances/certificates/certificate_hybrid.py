@@ -280,10 +280,7 @@ def _choices(layers: HybridLayers, rules: dict[str, Any]) -> Iterator[tuple[Any,
 
 
 def plan_within(
-    layers: HybridLayers,
-    rules: dict[str, Any],
-    limit: int,
-    tick: Callable[[], None] = lambda: None,
+    layers: HybridLayers, rules: dict[str, Any], limit: int, tick: Callable[[], None] = lambda: None
 ) -> bool:
     """Whether some hybrid plan may take no longer than a limit, ns per batch."""
     stages: dict[Any, StagesWithin] = {}

@@ -164,10 +164,7 @@ def _borders(problem: Terms, u: int, stated: int | None) -> list[int]:
 
 
 def chain_within(
-    blocks: IdealBlocks,
-    limit: int,
-    overlap: bool,
-    tick: Callable[[], None] = _nothing,
+    blocks: IdealBlocks, limit: int, overlap: bool, tick: Callable[[], None] = _nothing
 ) -> bool:
     """Whether some chain of ideals has no load above a limit.
 

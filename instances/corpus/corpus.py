@@ -17,11 +17,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError, model_vali
 from placegap.instances.costing.costing import with_costs
 from placegap.instances.files.document import Document, load_document, read_json
 from placegap.instances.problem import BestKnown, Cluster, Instance, Name, Semantics
-from placegap.instances.reading.errors import (
-    InputError,
-    from_validation_error,
-    instead_of,
-)
+from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.instances.reading.input_files import data_path
 
 ONNX_FAMILY, PARTITIONING_FAMILY = "onnx-light", "dnn-partitioning"

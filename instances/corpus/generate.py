@@ -14,12 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from placegap.instances.costing.costing import with_costs
 from placegap.instances.problem import Edge, Graph, Name, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.instances.reading.errors import (
-    InputError,
-    as_input_error,
-    look_up,
-    paused_collector,
-)
+from placegap.instances.reading.errors import InputError, as_input_error, look_up, paused_collector
 
 LARGEST_GRAPH = 10_000_000
 """Ops or edges; a limit against slips, far above what any method takes."""

@@ -24,11 +24,7 @@ from pydantic import BeforeValidator, TypeAdapter
 from placegap.instances.costing.launches import bytes_inside, launch_of
 from placegap.instances.problem import Cluster, Device, DeviceSpec, Graph, Name, Op
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.instances.reading.errors import (
-    InputError,
-    as_input_error,
-    paused_collector,
-)
+from placegap.instances.reading.errors import InputError, as_input_error, paused_collector
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
@@ -114,17 +110,11 @@ def roofline_ns(
 ) -> int:
     """Time of an op on a device, in ns: the larger of computing and moving, and the launch.
 
-    The percentages are shares of the peak rate and of the bandwidth that are reached; the peak rate
-    is that of `dtype`, by default float32.
-
-    Examples
-    --------
-    1 GFLOP at 8.1 TFLOP/s takes 123.5 us, 16 MB at 320 GB/s take 50 us; 5 us to launch the kernel:
+    Percentages are shares of the rates that are reached; the peak is that of `dtype` (float32).
+    1 GFLOP at 8.1 TFLOP/s takes 123.5 us, 16 MB at 320 GB/s 50 us, and the launch of a kernel 5 us:
 
     >>> roofline_ns(10**9, 16_000_000, catalogue()["T4"])
     128457
-    >>> roofline_ns(0, 0, catalogue()["T4"])
-    0
     """
     if not flops and not bytes_moved:
         return 0
@@ -181,8 +171,7 @@ def cost_graph(
         used = {kind: specs[kind] for kind in sorted(added)}
         dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
         provenance = graph.provenance.noting(
-            f"times on {', '.join(used)} are roofline estimates",
-            _parameters(used, percent, dtypes),
+            f"times on {', '.join(used)} are roofline estimates", _parameters(used, percent, dtypes)
         )
         with as_input_error(source=graph.name):
             return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})

@@ -15,17 +15,7 @@ from dataclasses import dataclass
 from math import log2, prod
 from typing import Any
 
-VIEWS = frozenset(
-    {
-        "BitCast",
-        "Dropout",
-        "Flatten",
-        "Identity",
-        "Reshape",
-        "Squeeze",
-        "Unsqueeze",
-    }
-)
+VIEWS = frozenset({"BitCast", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Ops whose output is their input under another shape (Dropout: at inference)."""
 
 MOVES = frozenset(

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placegap.instances.costing.costing import is_cpu
-from placegap.instances.exporters.home_tools import (
-    write_exllama,
-    write_llamacpp,
-    write_ollama,
-)
+from placegap.instances.exporters.home_tools import write_exllama, write_llamacpp, write_ollama
 from placegap.instances.exporters.hybrid import SETTINGS, read_layers, write_hybrid
 from placegap.instances.exporters.modules import layer_list, write_device_map, write_op_table
 from placegap.instances.exporters.onnx import annotate

@@ -127,15 +127,7 @@ def _iteration(
             start_of[event] = start
             name = f"{event.part} {event.stage}"
             args = {"stage": event.stage, "microbatch": event.microbatch}
-            yield _span(
-                f"{name}{event.turn}",
-                "stage",
-                home[event.stage],
-                OPS,
-                start,
-                end,
-                args,
-            )
+            yield _span(f"{name}{event.turn}", "stage", home[event.stage], OPS, start, end, args)
     for number, message in enumerate(run.messages):
         source, target = home[message.sender.stage], home[message.receiver.stage]
         name = f"microbatch {message.sender.microbatch} to stage {message.receiver.stage}"

@@ -29,12 +29,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from placegap.instances.costing.costing import (
-    StatedSpec,
-    as_host,
-    catalogue,
-    load_catalogue,
-)
+from placegap.instances.costing.costing import StatedSpec, as_host, catalogue, load_catalogue
 from placegap.instances.files.cluster_text import OTHER_KINDS, cluster_content, is_cluster_text
 from placegap.instances.files.document import read_json
 from placegap.instances.problem import (

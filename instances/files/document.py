@@ -211,11 +211,7 @@ def parse_json(
     _count_values(data, source)
     try:
         with paused_collector():
-            found = json.loads(
-                data,
-                object_pairs_hook=_no_duplicates,
-                parse_float=parse_float,
-            )
+            found = json.loads(data, object_pairs_hook=_no_duplicates, parse_float=parse_float)
     except RecursionError:
         raise InputError("nested too deeply", source) from None
     except UnicodeDecodeError as error:

@@ -25,11 +25,7 @@ from placegap.instances.problem import (
     Transfer,
 )
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.reading.errors import (
-    InputError,
-    as_input_error,
-    instead_of,
-)
+from placegap.instances.reading.errors import InputError, as_input_error, instead_of
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.referee.channels import channel_name, num_channels
 

@@ -22,11 +22,7 @@ from typing import Any
 
 from placegap.instances.files.document import read_json
 from placegap.instances.problem import Cluster, Graph
-from placegap.instances.reading.errors import (
-    InputError,
-    as_input_error,
-    shorten,
-)
+from placegap.instances.reading.errors import InputError, as_input_error, shorten
 from placegap.instances.reading.input_files import (
     LARGEST,
     TIME_COLUMNS,

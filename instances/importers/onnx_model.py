@@ -46,11 +46,7 @@ from placegap.instances.costing.weight_formats import WeightFormat
 from placegap.instances.files.document import Document
 from placegap.instances.importers.onnx_shapes import Tensors, Value, infer_tensors, node_label
 from placegap.instances.problem import ASSUMED_DIMS, WITHOUT_RULE, Graph
-from placegap.instances.reading.errors import (
-    InputError,
-    MissingExtra,
-    as_input_error,
-)
+from placegap.instances.reading.errors import InputError, MissingExtra, as_input_error
 from placegap.instances.reading.input_files import MAX_ONNX_BYTES, MAX_ONNX_NODES, check_regular
 
 UNNAMED_BATCH = "batch"
@@ -76,9 +72,7 @@ NUMBERS = (1, 10, 11, 16)
 
 
 def load_onnx(
-    path: str | Path,
-    dims: Mapping[str, int] | None = None,
-    weights: WeightFormat | None = None,
+    path: str | Path, dims: Mapping[str, int] | None = None, weights: WeightFormat | None = None
 ) -> Document:
     """An ONNX model as a document without a cluster.
 

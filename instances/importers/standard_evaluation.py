@@ -141,8 +141,7 @@ def _at_batch(
         for key in measured:
             if key not in estimated:
                 notes.add(
-                    f"measured at batch {batch} only, which is held out: not used",
-                    _name(what, key),
+                    f"measured at batch {batch} only, which is held out: not used", _name(what, key)
                 )
     for key, value in estimated.items():
         if value > LARGEST_SUM:

@@ -13,12 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations, product
 
 from placegap.instances.oracle.facts import Facts
-from placegap.instances.oracle.hybrid import (
-    batch_ns,
-    narrowest,
-    stage_memory_bytes,
-    stage_time_ns,
-)
+from placegap.instances.oracle.hybrid import batch_ns, narrowest, stage_memory_bytes, stage_time_ns
 from placegap.instances.oracle.iteration import is_exchange
 from placegap.instances.oracle.recheck import recheck
 from placegap.instances.problem import (

@@ -686,12 +686,7 @@ def best_calls(instance: Instance, semantics: LatencySubgraphs) -> tuple[int, Pl
 
 @kernel
 def _best_latency(
-    ops: FewOps,
-    edges: Ints,
-    host_ns: Ints,
-    is_host: Ints,
-    device_of: Ints,
-    call_of: Ints,
+    ops: FewOps, edges: Ints, host_ns: Ints, is_host: Ints, device_of: Ints, call_of: Ints
 ) -> tuple[int, Ints]:
     """Try every assignment, counting in base (number of slots)."""
     n, slots = len(ops.time_ns), len(device_of)

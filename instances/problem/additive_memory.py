@@ -42,11 +42,7 @@ from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.mean_costs import Flow
-from placegap.instances.problem.semantics import (
-    LoadSemantics,
-    PipelineIteration,
-    Semantics,
-)
+from placegap.instances.problem.semantics import LoadSemantics, PipelineIteration, Semantics
 from placegap.instances.problem.weighted_dag import critical_paths
 
 MOST_STARTS = 16

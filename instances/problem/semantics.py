@@ -58,9 +58,7 @@ class _Rules(BaseModel):
     """Base of the semantics: frozen; the objective is the tag of their union."""
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        json_schema_extra={"required": ["objective"]},
+        frozen=True, extra="forbid", json_schema_extra={"required": ["objective"]}
     )
 
     objective: Objective

@@ -205,12 +205,7 @@ def refuse_other(raw: Any, wanted: str, source: object) -> None:
 LARGEST = 2**53
 """Times in ns and sizes in bytes above this are input errors: means and fits reckon in floats."""
 
-TIME_COLUMNS: Mapping[str, float] = {
-    "time_ns": 1.0,
-    "time_us": 1e3,
-    "time_ms": 1e6,
-    "time_s": 1e9,
-}
+TIME_COLUMNS: Mapping[str, float] = {"time_ns": 1.0, "time_us": 1e3, "time_ms": 1e6, "time_s": 1e9}
 """Columns that state a time, in ns each."""
 
 

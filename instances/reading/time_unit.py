@@ -9,9 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import PlainValidator
 
-from placegap.instances.reading.errors import (
-    InputError,
-)
+from placegap.instances.reading.errors import InputError
 
 TimeUnit = Literal["ns", "us", "ms", "s"]
 

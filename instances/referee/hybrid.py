@@ -54,14 +54,7 @@ from placegap.instances.referee.rules import PlanError
 
 
 def least_bandwidth(instance: Instance) -> int:
-    """Least bandwidth between any two devices, bytes/s; 1 for a device alone.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> least_bandwidth(example())
-    1000000000
-    """
+    """Least bandwidth between any two devices, bytes/s; 1 for a device alone."""
     return instance.cluster.least_bandwidth_bytes_per_s or 1
 
 
@@ -108,14 +101,7 @@ def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:
 
 
 def why_no_degrees(instance: Instance, semantics: HybridPipeline) -> str | None:
-    """Why no tensor degree suits an op, or one all ops, with the mend; None where some does.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> why_no_degrees(example(), HybridPipeline()) is None
-    True
-    """
+    """Why no tensor degree suits an op, or one all ops, with the mend; None where some does."""
     sizes = Counter(device.server for device in instance.cluster.devices)
     servers = [size for name, size in sizes.items() if name is not None]
     whole = gcd(*servers)  # 0, which every t divides, where there are none
@@ -167,11 +153,7 @@ class HybridStage:
 def hybrid_stages(instance: Instance, plan: Plan) -> tuple[HybridStage, ...]:
     """The stages of a plan, the first one first."""
     n = instance.num_ops
-    for field, given in (
-        ("placement", plan.placement),
-        ("stage", plan.stage),
-        ("mode", plan.mode),
-    ):
+    for field, given in (("placement", plan.placement), ("stage", plan.stage), ("mode", plan.mode)):
         if given is None or len(given) != n:
             raise PlanError(f"{field} must have one entry for each of the {n} ops")
     assert plan.stage is not None

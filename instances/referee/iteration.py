@@ -218,21 +218,7 @@ def _costs(
 
 
 def stash_bytes(instance: Instance, stages: PlanStages) -> Ints:
-    """What each stage keeps from its forward to its backward work on a microbatch, (S,).
-
-    Examples
-    --------
-    An op whose output of 4 bytes is read by its own backward op:
-
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Op
-    >>> ops = (Op(name="a", time_ns={"gpu": 1}), Op(name="b", time_ns={"gpu": 1}, backward=True))
-    >>> graph = Graph(name="g", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=4),))
-    >>> one = Cluster(name="c", devices=(Device(name="d", kind="gpu"),))
-    >>> instance = Instance(name="i", graph=graph, cluster=one)
-    >>> from placegap.instances.referee.stages import plan_stages
-    >>> stash_bytes(instance, plan_stages(instance, Plan.on([0, 0]), PipelineIteration()))
-    array([4])
-    """
+    """What each stage keeps from its forward to its backward work on a microbatch, (S,)."""
     arrays, index = instance.arrays, instance.arrays.index
     backward, count = arrays.backward, stages.num_stages
     stage = stages.stage
@@ -251,21 +237,6 @@ def kept_bytes(instance: Instance, stages: PlanStages) -> Ints:
     """What each stage keeps from its backward to its weight event on a microbatch, (S,).
 
     The tensors that its weight gradients read and do not make.
-
-    Examples
-    --------
-    A weight gradient that reads what a forward op made, 4 bytes, and a gradient of 2 bytes:
-
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Op
-    >>> ops = [Op(name=name, time_ns={"gpu": 1}, backward=name != "f",
-    ...           weight_gradient=name == "w", colocation="1") for name in ("f", "b", "w")]
-    >>> edges = tuple(Edge(producer=a, consumer="w", bytes=n) for a, n in (("f", 4), ("b", 2)))
-    >>> one = Cluster(name="c", devices=(Device(name="d", kind="gpu"),))
-    >>> graph = Graph(name="g", ops=ops, edges=edges)
-    >>> instance = Instance(name="i", graph=graph, cluster=one)
-    >>> from placegap.instances.referee.stages import plan_stages
-    >>> kept_bytes(instance, plan_stages(instance, Plan.on([0] * 3), PipelineIteration()))
-    array([6])
     """
     arrays, index, count = instance.arrays, instance.arrays.index, stages.num_stages
     kept, stays = np.zeros(count, np.int64), ~instance.arrays.exchanged
@@ -315,18 +286,7 @@ def alone_bytes(
 
 
 def working_bytes(instance: Instance, stages: PlanStages, semantics: PipelineIteration) -> Ints:
-    """What is live at the fullest moment of each stage's passage of one microbatch, (S,).
-
-    Examples
-    --------
-    The second stage holds the 20 bytes that its first op reads and the 10 that it writes:
-
-    >>> from placegap.instances import example
-    >>> from placegap.instances.referee.stages import plan_stages
-    >>> rules = PipelineIteration(memory="peak")
-    >>> working_bytes(example(), plan_stages(example(), Plan.on([0, 0, 1, 1]), rules), rules)
-    array([21, 30])
-    """
+    """What is live at the fullest moment of each stage's passage of one microbatch, (S,)."""
     arrays, index, sizes = instance.arrays, instance.arrays.index, instance.memory_arrays
     stage = stages.stage
     late = arrays.weight_gradient & (semantics.schedule == "zero_bubble")

@@ -42,11 +42,7 @@ from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
 
 
 def device_loads(
-    instance: Instance,
-    device: Ints,
-    *,
-    cost_ns: Ints | None = None,
-    backward: bool | None = None,
+    instance: Instance, device: Ints, *, cost_ns: Ints | None = None, backward: bool | None = None
 ) -> tuple[Ints, Ints, Ints]:
     """Compute, incoming and outgoing communication of every device, (K,) each, in ns.
 
@@ -172,12 +168,6 @@ def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:
     Devices are equal if they have the same op times and memory, are both hosts or both not, pay
     the same for every tensor at their border (hosts pay nothing), and, with two levels of
     communication, are in the same server. O(n K + t K).
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> equal_devices(example(), MaxLoad(replicas=True))
-    (0, 0)
     """
     arrays = instance.arrays
     cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
@@ -378,17 +368,6 @@ def tokens_per_device(instance: Instance, plan: Plan) -> list[int]:
 
     What a device holds grows with the tokens, piece by piece less steeply, as windows fill up.
     `MOST_TOKENS` stands for no limit.
-
-    Examples
-    --------
-    >>> from placegap.instances import Cache, Cluster, Device, Graph, Op
-    >>> op = Op(name="a", time_ns={"gpu": 1}, resident_bytes=50, caches=(
-    ...     Cache(token_bytes=4, tokens=10), Cache(token_bytes=6, most_tokens=5)))
-    >>> gpu = Device(name="gpu", kind="gpu", memory_bytes=100)
-    >>> one = Instance(name="one", graph=Graph(name="one", ops=(op,)),
-    ...     cluster=Cluster(name="gpu", devices=(gpu,)))
-    >>> tokens_per_device(one, Plan.on([0]))  # 100 - 10 of weights - 30 of the window, by 4
-    [15]
     """
     num_devices = instance.num_devices
     held, growth = [0] * num_devices, [0] * num_devices

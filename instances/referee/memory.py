@@ -30,14 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import (
-    Instance,
-    Makespan,
-    Plan,
-    Schedule,
-    Semantics,
-    Violation,
-)
+from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Semantics, Violation
 
 
 class Holdings(NamedTuple):
@@ -67,13 +60,6 @@ def held_bytes(
     """What each device holds at most; None where the rule needs a schedule and there is none.
 
     O((n + m) log(n + m)) for `peak`, O(n) for `sum`.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> load = MaxLoad(memory="peak")
-    >>> held_bytes(example(), Plan.on([0, 0, 0, 0]), load, None).bytes.tolist()
-    [31, 0]
     """
     on, op = _pairs(plan)
     if semantics.memory_rule == "sum":

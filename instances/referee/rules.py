@@ -38,15 +38,6 @@ def check_semantics(instance: Instance, semantics: Semantics) -> None:
     Tokens need ops with caches. With ``levels=2`` every device names its server, and, where there
     are several servers, every tensor has a time between them: links or transfer_ns, not a host time
     alone.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> two_levels = MaxLoad(levels=2)
-    >>> check_semantics(example(), two_levels)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    placegap.instances.reading.errors.InputError: fd-dps-figure-3: ...
     """
     if has_two_levels(semantics):
         reason = why_not_two_levels(instance)

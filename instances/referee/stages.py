@@ -60,12 +60,6 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
 
     The ops of a colocation group that share a device are in one stage of it. (That all of them
     share one is a rule of its own, `check`.)
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> plan_stages(example(), Plan.on([1, 1, 0, 0]), PipelineIteration()).step.tolist()
-    [0, 0, 1, 1]
     """
     device, ops = plan.devices, instance.graph.ops
     stage = _stated(instance, plan) if plan.stage is not None else _derived(instance, device)

@@ -234,10 +234,7 @@ class _Reading:
                 node,
                 [
                     FxTensor(
-                        name,
-                        size,
-                        None,
-                        Held(kind, name, None, quantized, (*made_from.items(),)),
+                        name, size, None, Held(kind, name, None, quantized, (*made_from.items(),))
                     )
                     for name, size in zip(names, sizes, strict=True)
                 ],

@@ -56,9 +56,7 @@ class JointProgram:
 
 
 def joint_program(
-    module: torch.nn.Module,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> JointProgram:
     """Trace one training step of a module; the tensors of `module` become fake ones.
 

@@ -192,10 +192,7 @@ def as_document(
         "edges": program.edges,
         "provenance": {
             "source": f"traced from {name}",
-            "changes": (
-                "weights dropped, their sizes kept",
-                *changes,
-            ),
+            "changes": ("weights dropped, their sizes kept", *changes),
             "parameters": {
                 "parameters": parameters,
                 **options.chosen(),

@@ -21,12 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KEPT = frozenset(
-    {
-        "aten::scaled_dot_product_attention",
-        "aten::silu",
-        "aten::gelu",
-        "aten::leaky_relu",
-    }
+    {"aten::scaled_dot_product_attention", "aten::silu", "aten::gelu", "aten::leaky_relu"}
 )
 """Calls that stay one op: their kernels are one, and the table would take them apart."""
 

@@ -23,11 +23,7 @@ from typing import Any
 from torch import fx
 
 from placegap.instances.torch_models.fx_nodes import is_drawn, is_getitem, is_view
-from placegap.instances.torch_models.fx_reader import (
-    FxProgram,
-    Held,
-    read_fx_graph,
-)
+from placegap.instances.torch_models.fx_reader import FxProgram, Held, read_fx_graph
 from placegap.instances.torch_models.joint_program import JointProgram, is_backward
 from placegap.instances.torch_models.options import Optimizer, Tied
 from placegap.instances.torch_models.training_model import optimizer_bytes, update_bytes

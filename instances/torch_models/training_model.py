@@ -178,13 +178,7 @@ def labels_of(model: Traceable) -> Mapping[str, Any]:
     return {}
 
 
-NUM_STATES: Mapping[Optimizer, int] = {
-    "sgd": 0,
-    "momentum": 1,
-    "adam": 2,
-    "adam8bit": 2,
-    "none": 0,
-}
+NUM_STATES: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adam": 2, "adam8bit": 2, "none": 0}
 """Values that an optimizer keeps for each weight."""
 
 MASTER_BYTES = 4

@@ -28,11 +28,7 @@ MEMORY_SHARE = 0.25
 
 
 def fusion_segments(
-    arrays: Arrays,
-    flow: Flow,
-    order: Ints,
-    reach: int = REACH,
-    memory_share: float = MEMORY_SHARE,
+    arrays: Arrays, flow: Flow, order: Ints, reach: int = REACH, memory_share: float = MEMORY_SHARE
 ) -> Ints:
     """Cut a topological order so that the least communication crosses the cuts.
 

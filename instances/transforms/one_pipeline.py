@@ -97,10 +97,7 @@ def one_pipeline(
         ops += [one, one.model_copy(update=back)]
         edges.append(
             Edge(
-                producer=op.name,
-                consumer=backward_of(op.name),
-                bytes=own.held_bytes,
-                tensor="kept",
+                producer=op.name, consumer=backward_of(op.name), bytes=own.held_bytes, tensor="kept"
             )
         )
     number = instance.graph.op_index

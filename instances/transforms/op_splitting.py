@@ -25,11 +25,7 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Cache, Edge, Graph, Instance, Op
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import ceil_div
-from placegap.instances.reading.errors import (
-    InputError,
-    as_input_error,
-    paused_collector,
-)
+from placegap.instances.reading.errors import InputError, as_input_error, paused_collector
 from placegap.instances.transforms.split_gradients import (
     all_reduce,
     gradient_bytes,

@@ -19,10 +19,7 @@ from placegap.instances.problem import (
     has_replicas,
     plan_class,
 )
-from placegap.instances.reading.errors import (
-    as_input_error,
-    look_up,
-)
+from placegap.instances.reading.errors import as_input_error, look_up
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, commit_groups, fuse
 from placegap.instances.transforms.colocation import co_place, contract_classes

@@ -189,13 +189,7 @@ def directions(instance: Instance, *, transfers: bool = True) -> list[Direction]
         link, moves = np.zeros((1, 1), np.int64), np.zeros((len(moves), 1), np.int64)
     return [
         Direction(
-            order,
-            index.pred_ptr,
-            index.pred_edge,
-            index.producer,
-            index.tensor,
-            link,
-            moves,
+            order, index.pred_ptr, index.pred_edge, index.producer, index.tensor, link, moves
         ),
         Direction(
             np.ascontiguousarray(order[::-1]),

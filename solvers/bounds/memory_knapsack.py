@@ -533,10 +533,7 @@ class _Builder:
             held = np.minimum(way, elsewhere)
             work = [{took: 1.0, chosen: -float(each)} for each in held]
             sent, got = {took: 1.0}, {took: 1.0}
-            for terms, near, far, of in (
-                (sent, a, ways[:, b], fed),
-                (got, b, ways[a], feeds),
-            ):
+            for terms, near, far, of in ((sent, a, ways[:, b], fed), (got, b, ways[a], feeds)):
                 if is_port and of.any():
                     rest = np.delete((time_of + far)[of], near, 1).min(initial=np.inf)
                     alone = counts[of] @ time_of[of, near] + ways[a, b]

@@ -245,12 +245,7 @@ def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
 
 @kernel(bounded=True)
 def port_gap(
-    gap: Ints,
-    own: Ints,
-    head: Ints,
-    tail: Ints,
-    edges: SectionEdges,
-    channels: ChannelTable,
+    gap: Ints, own: Ints, head: Ints, tail: Ints, edges: SectionEdges, channels: ChannelTable
 ) -> Ints:
     """The least times between entry and exit, (K, K), with what channels make of transfers.
 

@@ -276,13 +276,7 @@ class ServerSearch(LayerSearch):
         return self._walk_back(int(value[self.full]), limit, enough, layers, strides)
 
     def _add(
-        self,
-        s: int,
-        used: tuple[int, ...],
-        before: Layer,
-        states: States,
-        limit: int,
-        enough: int,
+        self, s: int, used: tuple[int, ...], before: Layer, states: States, limit: int, enough: int
     ) -> None:
         """Let one more server of a type take what lies between two ideals."""
         total, end = self.problem.counts, self._devices(used)
@@ -360,13 +354,7 @@ class ServerSearch(LayerSearch):
 
 @kernel(allocates=False)
 def _close(
-    pairs: IdealPairs,
-    first: int,
-    border: Cuts,
-    ends: Flags,
-    states: States,
-    mark: int,
-    enough: int,
+    pairs: IdealPairs, first: int, border: Cuts, ends: Flags, states: States, mark: int, enough: int
 ) -> None:
     """Improve the values of ideals that a server may end at, by its border."""
     ptr, value, layer = pairs.ptr, states.value, len(pairs.value) - 1

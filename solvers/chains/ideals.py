@@ -194,12 +194,7 @@ room is left (False), or to the end (True)."""
 
 
 def enumerate_ideals(
-    problem: ChainBlocks,
-    amounts: Amounts,
-    walk: Walk,
-    clock: Clock,
-    max_ideals: int,
-    max_kept: int,
+    problem: ChainBlocks, amounts: Amounts, walk: Walk, clock: Clock, max_ideals: int, max_kept: int
 ) -> tuple[Ideals, int]:
     """All ideals that a walk keeps, and how many ideals there are in all.
 

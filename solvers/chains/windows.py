@@ -218,11 +218,7 @@ def window_tests(book: PriceBook, limit: int) -> WindowTests:
     pay for the nets between them.
     """
     problem = book.problem
-    counts, overlap, total = (
-        problem.counts,
-        problem.overlap,
-        book.amounts.of_block.sum(axis=0),
-    )
+    counts, overlap, total = (problem.counts, problem.overlap, book.amounts.of_block.sum(axis=0))
     latest = np.zeros(1, np.int64)
     if not book.in_sums:  # the sums over the blocks are 0 here
         spare = [

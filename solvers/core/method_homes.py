@@ -64,25 +64,16 @@ HOMES = {
     "scotch": Home("placers.partitioners"),
     "mp-dps": Home("placers.heft_peft_cpop", {"makespan": Cost(2.5, 40.0)}),
     "frontier-paths": Home(
-        "bounds.frontier_paths",
-        {
-            "makespan": Cost(10.0, 400.0, most_parts=5_000),
-        },
+        "bounds.frontier_paths", {"makespan": Cost(10.0, 400.0, most_parts=5_000)}
     ),
     "layer-paths": Home(
-        "decomposition.layer_paths",
-        {
-            "makespan": Cost(20.0, 800.0, most_parts=8_000),
-        },
+        "decomposition.layer_paths", {"makespan": Cost(20.0, 800.0, most_parts=8_000)}
     ),
     "m-sct": Home("placers.m_sct"),
     "mt-kahypar": Home("placers.partitioners"),
     "slicegraph": Home("placers.slicing", {"max_load": Cost(15.0, 150.0, most_parts=8_000)}),
     "simulated-moves": Home(
-        "placers.pipeline_stages",
-        {
-            "pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000),
-        },
+        "placers.pipeline_stages", {"pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000)}
     ),
     "heaviest-stage": Home("placers.pipeline_stages", {"pipeline_iteration": Cost(1000.0, 100.0)}),
     "expert": Home("placers.baselines"),

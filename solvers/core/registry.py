@@ -32,17 +32,7 @@ from pydantic import ValidationError
 from placegap.instances.kernels.loading import loading
 from placegap.instances.problem import Objective
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
-from placegap.solvers.core.method import (
-    About,
-    AnyMethod,
-    Claim,
-    Cost,
-    Method,
-    P,
-    Params,
-    T,
-    Task,
-)
+from placegap.solvers.core.method import About, AnyMethod, Claim, Cost, Method, P, Params, T, Task
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.result import Outcome
 

@@ -313,11 +313,7 @@ class RunFacts(TypedDict, total=False):
 
 
 def finish(
-    instance: Instance,
-    semantics: Semantics,
-    method: str,
-    outcome: Outcome,
-    **run: Unpack[RunFacts],
+    instance: Instance, semantics: Semantics, method: str, outcome: Outcome, **run: Unpack[RunFacts]
 ) -> Result:
     """Judge an outcome by the referee and make it a result."""
     with loading():

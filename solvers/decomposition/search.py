@@ -449,12 +449,7 @@ def _undominated(labels: list[Label]) -> list[Label]:
     return kept
 
 
-def join(
-    instance: Instance,
-    semantics: Makespan,
-    maker: SectionMaker,
-    path: Sequence[Use],
-) -> Plan:
+def join(instance: Instance, semantics: Makespan, maker: SectionMaker, path: Sequence[Use]) -> Plan:
     """The plan that runs the plans of the sections one after the other.
 
     The path has arcs with plans, or of sections without inner ops, that make up the graph.

@@ -535,8 +535,7 @@ def as_plan(
     tables, group = problem.tables, instance.arrays.group
     servers = list(dict.fromkeys(device.server for device in instance.cluster.devices))
     order = sorted(
-        range(instance.num_devices),
-        key=lambda k: servers.index(instance.cluster.devices[k].server),
+        range(instance.num_devices), key=lambda k: servers.index(instance.cluster.devices[k].server)
     )
     devices, used = dict[int, tuple[int, ...]](), 0
     for s in sorted(range(len(stages)), key=lambda s: -int(tables.tensor[stages[s].tensor])):

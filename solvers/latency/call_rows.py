@@ -21,13 +21,7 @@ from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.latency.calls import CallProblem
 from placegap.solvers.latency.masks import masks, members
-from placegap.solvers.latency.sections import (
-    Options,
-    RowSection,
-    build_section,
-    incidence,
-    options,
-)
+from placegap.solvers.latency.sections import Options, RowSection, build_section, incidence, options
 from placegap.solvers.latency.spine import Spine, SpineNet
 
 MOST_GROUPS = 8

@@ -174,10 +174,7 @@ def _nets(instance: Instance, node: Ints) -> tuple[SpineNet, ...]:
 
 
 def build_spine(
-    nodes: Nodes,
-    most_beside: int | None = None,
-    *,
-    speakers_only: bool = False,
+    nodes: Nodes, most_beside: int | None = None, *, speakers_only: bool = False
 ) -> Spine:
     """Leave out what lies beside too many ops of a longest path; cut at the bottlenecks.
 

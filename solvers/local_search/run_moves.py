@@ -327,13 +327,7 @@ def new_state(line: Line, device: Ints) -> RunState:
 
 @kernel(nogil=True, allocates=False)
 def time_of(
-    data: Machines,
-    line: Line,
-    state: RunState,
-    at: Ints,
-    shift: Ints,
-    work: Work,
-    limit: float,
+    data: Machines, line: Line, state: RunState, at: Ints, shift: Ints, work: Work, limit: float
 ) -> int:
     """The makespan of devices and shifts; `work` has the times, and ``state.device`` the devices.
 

@@ -35,13 +35,7 @@ from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Formulation, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
-from placegap.solvers.models.run_mip import (
-    MIP,
-    MipParams,
-    run_mip,
-    why_too_long,
-    why_too_many_rows,
-)
+from placegap.solvers.models.run_mip import MIP, MipParams, run_mip, why_too_long, why_too_many_rows
 
 STARTS = ("ideal-dp",)
 """Methods beside the placers whose plans the model starts from."""

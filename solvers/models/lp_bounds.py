@@ -100,11 +100,7 @@ def getf_lp_applies(task: Task[Makespan], params: GetfLpParams) -> str | None:
 def run_getf_lp(task: Task[Makespan], params: GetfLpParams) -> Outcome:
     """LP over fractions of groups of devices, without communication."""
     instance, groups = task.instance, device_groups(task.instance, params.groups)
-    outcome = run_lp_bound(
-        task,
-        "getf-lp",
-        lambda: build_lp(instance, groups),
-    )
+    outcome = run_lp_bound(task, "getf-lp", lambda: build_lp(instance, groups))
     return replace(outcome, details={**outcome.details, "groups": len(groups.devices)})
 
 
@@ -132,11 +128,7 @@ def run_m_sct_lp(task: Task[Makespan], params: Params) -> Outcome:
     instance = task.instance
     times = m_sct.sct_times(instance)
     shortened = m_sct.truncate(times)
-    outcome = run_lp_bound(
-        task,
-        "m-sct-lp",
-        lambda: m_sct.build(instance, truncated=True),
-    )
+    outcome = run_lp_bound(task, "m-sct-lp", lambda: m_sct.build(instance, truncated=True))
     details = {
         **outcome.details,
         "small_communication": int(m_sct.communication_ratio(times) <= 1),

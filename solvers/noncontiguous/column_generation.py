@@ -24,13 +24,7 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.core.back_ends.outcome import THREADS
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.knapsack import (
-    TOTAL_PRICE,
-    Grid,
-    Prices,
-    best_sets,
-    most_price,
-)
+from placegap.solvers.noncontiguous.knapsack import TOTAL_PRICE, Grid, Prices, best_sets, most_price
 from placegap.solvers.noncontiguous.pricing import Pricer, build_pricer, choices
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
@@ -325,11 +319,7 @@ class CoveringLP:
         solution = self._highs.getSolution()
         values = np.maximum(np.array(solution.col_value), 0.0) / SCALE
         objective = self._highs.getInfo().objective_function_value
-        return Cover(
-            objective / SCALE,
-            values[: self.num_blocks],
-            values[self.num_blocks :],
-        )
+        return Cover(objective / SCALE, values[: self.num_blocks], values[self.num_blocks :])
 
 
 SWEEPS = 100

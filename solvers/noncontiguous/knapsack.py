@@ -160,11 +160,7 @@ def find_steps(nets: Nets, order: Ints) -> NetSteps:
 
 
 def build_frontier(
-    nets: Nets,
-    steps: NetSteps,
-    known: Flags,
-    max_moves: int,
-    clock: Clock | None = None,
+    nets: Nets, steps: NetSteps, known: Flags, max_moves: int, clock: Clock | None = None
 ) -> Frontier | None:
     """The DP's moves, or None if there are more than `max_moves`; O(moves) but for nets per block.
 

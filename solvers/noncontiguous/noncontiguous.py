@@ -151,12 +151,7 @@ class PartitionSearch:
         return self.seed * 1_000_003 + self.searches
 
 
-GRIDS = (
-    (8e6, 400, 4_000),
-    (6e7, 2_000, 16_000),
-    (1.5e8, 4_000, 32_000),
-    (5e8, 8_000, 100_000),
-)
+GRIDS = ((8e6, 400, 4_000), (6e7, 2_000, 16_000), (1.5e8, 4_000, 32_000), (5e8, 8_000, 100_000))
 """Grids of loads, coarse to fine: moves times cells, the fewest cells and the most."""
 
 FINE = (8e8, 8_000, 200_000)

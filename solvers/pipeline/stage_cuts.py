@@ -30,11 +30,7 @@ from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
-from placegap.solvers.pipeline.cuts import (
-    CutProblem,
-    build_cuts,
-    with_kinds,
-)
+from placegap.solvers.pipeline.cuts import CutProblem, build_cuts, with_kinds
 from placegap.solvers.pipeline.event_times import event_table
 
 MOST_STEPS = 300

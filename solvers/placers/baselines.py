@@ -30,12 +30,7 @@ from placegap.instances.transforms.op_splitting import replicate, stated_batch
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.list_problem import (
-    NOWHERE,
-    admission_of,
-    nowhere,
-    placement,
-)
+from placegap.solvers.placers.list_problem import NOWHERE, admission_of, nowhere, placement
 
 
 @method(

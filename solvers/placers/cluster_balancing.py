@@ -22,12 +22,7 @@ from placegap.solvers.placers.list_problem import (
     admission_of,
     problem_of,
 )
-from placegap.solvers.placers.whole_clusters import (
-    Clusters,
-    clusters_of,
-    settle_ops,
-    takes_whole,
-)
+from placegap.solvers.placers.whole_clusters import Clusters, clusters_of, settle_ops, takes_whole
 
 
 @method(

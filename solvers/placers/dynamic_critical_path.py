@@ -354,10 +354,6 @@ def outcome_of_split(split: OpSplit, outcome: Outcome) -> Outcome:
     return replace(
         outcome,
         message=f"{message}{plan} of another instance, {split.fine.name}: {split.summary}",
-        details={
-            **outcome.details,
-            "split_ops": split.num_split,
-            "split_parts": split.num_parts,
-        },
+        details={**outcome.details, "split_ops": split.num_split, "split_parts": split.num_parts},
         split=split,
     )

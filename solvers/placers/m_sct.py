@@ -18,11 +18,7 @@ from placegap.solvers.core.method import Limits, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long
-from placegap.solvers.placers.baechi import (
-    MemoryParams,
-    place_booked,
-    why_not_dynamic,
-)
+from placegap.solvers.placers.baechi import MemoryParams, place_booked, why_not_dynamic
 from placegap.solvers.placers.list_problem import NOWHERE
 
 

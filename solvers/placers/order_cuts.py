@@ -10,11 +10,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.additive_memory import (
-    ceiling_bytes,
-    relax_memory,
-    with_resident,
-)
+from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory, with_resident
 from placegap.instances.problem.integers import LARGEST_SUM, NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.solvers.core.method import Cost, Params, Task

@@ -165,10 +165,7 @@ def _devices_of(part: Ints, units: Blocks, parting: Parting, memory: Ints) -> In
     device_of, free = np.zeros(p, np.int64), list(range(p))
     for a in np.argsort(-weight, kind="stable").tolist():
         room = memory[parting.devices]
-        best = min(
-            free,
-            key=lambda k: (refused[a, k], max(0, size[a] - room[k]), time[a, k]),
-        )
+        best = min(free, key=lambda k: (refused[a, k], max(0, size[a] - room[k]), time[a, k]))
         device_of[a] = parting.devices[best]
         free.remove(best)
     return device_of[part]

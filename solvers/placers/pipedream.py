@@ -89,13 +89,7 @@ def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
     boundary = np.append(0, prefix_cuts(order, layers.nets))[stops].astype(np.float64)
     accelerators, hosts = problem.counts
     row = _Row(
-        stops,
-        boundary,
-        layers.time,
-        layers.need,
-        problem.room,
-        layers.parameter_bytes,
-        layers.nets,
+        stops, boundary, layers.time, layers.need, problem.room, layers.parameter_bytes, layers.nets
     )
     rules = _Rules(
         accelerators,

@@ -13,12 +13,7 @@ from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Incumbent, Progress, each_plan_once, tell
 from placegap.solvers.core.registry import METHODS
-from placegap.solvers.core.result import (
-    NO_PLAN_NS,
-    Bound,
-    Outcome,
-    Result,
-)
+from placegap.solvers.core.result import NO_PLAN_NS, Bound, Outcome, Result
 
 
 class Contradiction(NamedTuple):

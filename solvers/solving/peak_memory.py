@@ -28,11 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem import Evaluation, Instance, PipelineIteration, Plan, Semantics
-from placegap.instances.problem.additive_memory import (
-    ceiling_bytes,
-    relax_memory,
-    with_resident,
-)
+from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory, with_resident
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.op_splitting import OpSplit

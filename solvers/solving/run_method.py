@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack, cast
+
+from typing_extensions import deprecated
 
 from placegap.instances.kernels.loading import loading, loading_s
 from placegap.instances.problem import Instance, Plan, Semantics
@@ -13,14 +14,7 @@ from placegap.instances.referee.rules import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import AnyMethod, ExactParams, Limits, Params, Task
-from placegap.solvers.core.progress import (
-    Control,
-    Listener,
-    OnBound,
-    OnPlan,
-    listening,
-    say,
-)
+from placegap.solvers.core.progress import Control, Listener, OnBound, OnPlan, listening, say
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish, installed_version
 
@@ -162,13 +156,7 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
             reason = why_not(method, part, params)
             return Outcome(message=reason) if reason else _run(method, part, params)
 
-        return run_at_peak(
-            task,
-            run,
-            method.name,
-            is_exact=proves,
-            settle=method.settle,
-        )
+        return run_at_peak(task, run, method.name, is_exact=proves, settle=method.settle)
     if not proves:
         return method.outcome(task, params)
     if method.name != DEFAULT_METHOD:  # which runs others, which report themselves
@@ -179,20 +167,9 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
     return run_exact(method, task, params)
 
 
+@deprecated("placegap.solvers.solve is now run_method")
 def solve(*args: Any, **options: Any) -> Result:
-    """The old name of `run_method`: `args` and `options` are its arguments; it warns.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> import warnings
-    >>> with warnings.catch_warnings(record=True) as seen:
-    ...     warnings.simplefilter("always")
-    ...     found = solve(example(), MaxLoad(), "brute-force")
-    >>> str(seen[0].message)
-    'placegap.solvers.solve is now run_method'
-    """
-    warnings.warn("placegap.solvers.solve is now run_method", DeprecationWarning, stacklevel=2)
+    """The old name of `run_method`: `args` and `options` are its arguments; it warns."""
     return run_method(*args, **options)
 
 

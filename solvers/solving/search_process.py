@@ -21,13 +21,7 @@ from placegap.instances.kernels.loading import loading, loading_s
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.bounds.portfolio import improving_bounds
-from placegap.solvers.core.clock import (
-    STOP,
-    Clock,
-    Interruptible,
-    stop_asked,
-    while_compiling,
-)
+from placegap.solvers.core.clock import STOP, Clock, Interruptible, stop_asked, while_compiling
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.progress import Listener, Progress, each_plan_once
 from placegap.solvers.core.result import Result, SolverDisagreement

@@ -85,7 +85,7 @@ def _has_scip() -> bool:
     return True
 
 
-def nobody_to_ask(result: Result) -> Opinion:
+def no_opinion(result: Result) -> Opinion:
     """The message where no other method proves bounds."""
     if result.split is not None:
         return Opinion("none", f"the plan of {result.method} is one of a finer instance")

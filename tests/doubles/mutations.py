@@ -24,13 +24,7 @@ from typing import Any
 
 import yaml
 from doubles.bad_files import good_dnn, good_document
-from doubles.damage import (
-    as_json,
-    damaged_model,
-    damaged_workbook,
-    json_damage,
-    text_damage,
-)
+from doubles.damage import as_json, damaged_model, damaged_workbook, json_damage, text_damage
 
 from placegap.experiments.research.bench.measuring import peak_bytes
 from placegap.experiments.studies.config import load_study

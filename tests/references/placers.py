@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import permutations
 
 from draws import draw
 from draws.tiny import tiny_instance
 from references.brute_force import scattered_instance
 
-from placegap.instances import Device, Edge, Instance, Link, Op, Plan
+from placegap.instances import Device, Edge, Instance, Op, Plan
 
 Number = int | Fraction
 Times = tuple[list[int], list[int], list[int]]
@@ -246,21 +245,20 @@ def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
     return scattered_instance(seed, num_ops=num_ops, num_devices=num_devices, max_edges=60)
 
 
-def table_instance(times: Sequence[Sequence[int]], edges: str) -> Instance:
-    """An instance as papers print it: a row of times per task T1, T2, ...; edges "1-2 18, ..."."""
+def table_instance(times: Sequence[Sequence[int | None]], edges: str) -> Instance:
+    """An instance as papers print it: a row of times per task T1, T2, ...; edges "1-2 18, ...".
+
+    Transfers take the edge's cost between any two processors; one without a time runs no such task.
+    """
     names = [f"p{k}" for k in range(1, len(times[0]) + 1)]
-    ops = tuple(
-        Op(name=f"T{i}", time_ns=dict(zip(names, row, strict=True)))
+    ops = [
+        Op(name=f"T{i}", time_ns={p: t for p, t in zip(names, row, strict=True) if t is not None})
         for i, row in enumerate(times, start=1)
-    )
+    ]
     rows = [edge.replace("-", " ").split() for edge in edges.split(", ")] if edges else []
-    return draw.instance_of(
-        "table",
-        ops,
-        [Edge(producer=f"T{a}", consumer=f"T{b}", bytes=int(cost)) for a, b, cost in rows],
-        [Device(name=p, kind=p) for p in names],
-        [Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in permutations(names, 2)],
-    )
+    joined = [Edge(producer=f"T{a}", consumer=f"T{b}", bytes=int(cost)) for a, b, cost in rows]
+    devices = [Device(name=p, kind=p) for p in names]
+    return draw.instance_of("table", ops, joined, devices, draw.fast_links(devices))
 
 
 def with_room(instance: Instance, times: int) -> Instance:

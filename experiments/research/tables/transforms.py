@@ -30,10 +30,7 @@ PARAMS: Mapping[str, Mapping[str, object]] = {
     "pesto-merge": {"ops": 50},
     "co-placement": {"fixed_point": "no"},
 }
-SEMANTICS = (
-    Makespan(),
-    MaxLoad(plans="chain"),
-)
+SEMANTICS = (Makespan(), MaxLoad(plans="chain"))
 
 
 def markdown_table(instances: Sequence[Instance], semantics: Semantics) -> Iterator[str]:

@@ -80,13 +80,7 @@ def _add_updates(lowered: Lowered) -> None:
             if dialect.clips:
                 gradient = add_clipping(draft, name, gradient, weight.size)
             add_update(
-                draft,
-                weight,
-                lowered.holder[name],
-                gradient,
-                steered,
-                dialect,
-                lowered.group[name],
+                draft, weight, lowered.holder[name], gradient, steered, dialect, lowered.group[name]
             )
     if lowered.tensorflow:
         add_groups(draft)

@@ -447,10 +447,7 @@ class MemoryRuns:
         return price_links(cut, stay, costs.links, price, self.prices.shift, at, mode)
 
     def priced(
-        self,
-        tables: Sequence[Ints],
-        value_ns: int | None = None,
-        stop: Callable[[], bool] = never,
+        self, tables: Sequence[Ints], value_ns: int | None = None, stop: Callable[[], bool] = never
     ) -> MemoryRuns:
         """The same runs with the prices that prove most, of those that a subgradient method tries.
 

@@ -60,7 +60,7 @@ def test_place_verify_show_and_compare_say_tokens(
     rules = MaxContext(plans="chain")
     save_plan(layers(), Plan.on([0, 0, 0, 1, 1, 1]), rules, even, "by hand", value_ns=-13)
     assert main(["show", plan, "--model", str(model)]) == 0
-    assert "has least room, for 15 tokens" in capsys.readouterr().out
+    assert "fills up first: with 15 tokens it holds" in capsys.readouterr().out
     assert main(["compare", even, plan, "--model", str(model)]) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if "value" in line)
     assert ("13 tokens" in row, "15 tokens" in row) == (True, True)
@@ -84,7 +84,7 @@ def test_whole_layers_cost_tokens_and_that_many_are_more_op_by_op(
     out = capsys.readouterr().out
     assert "value   15 tokens" in out
     # (23 - 15) / 15
-    assert "layer   kept whole; op by op 23 tokens is the best, 53.3 % more" in out
+    assert "layer   kept whole; the best split gives 23 tokens, 53.3 % more" in out
 
 
 def test_a_stored_value_that_is_wrong_is_told_in_tokens(
@@ -94,7 +94,7 @@ def test_a_stored_value_that_is_wrong_is_told_in_tokens(
     rules = MaxContext(plans="chain")
     save_plan(layers(), Plan.on([0, 0, 0, 1, 1, 1]), rules, wrong, "by hand", value_ns=-99)
     assert main(["show", wrong, "--model", str(model)]) == 0
-    assert "said to be worth 99 tokens and is worth 13 tokens" in capsys.readouterr().err
+    assert "states a value of 99 tokens, and the referee finds 13 tokens" in capsys.readouterr().err
 
 
 def test_a_load_of_so_many_times_the_least(model: Path, capsys: Capture) -> None:

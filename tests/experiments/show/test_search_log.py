@@ -17,13 +17,7 @@ import pytest
 from doubles.full_disk import full_disk
 
 from placegap.experiments.show import search_log as module
-from placegap.experiments.show.search_log import (
-    Moment,
-    draw,
-    live_line,
-    news_text,
-    search_log,
-)
+from placegap.experiments.show.search_log import Moment, draw, live_line, news_text, search_log
 from placegap.instances.files.output_files import release_outputs
 from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import Bound

@@ -25,12 +25,7 @@ def test_near_names_forgive_case_signs_parts_and_slips() -> None:
     assert instead_of("network-7", many).startswith("; did you mean 'network-7'")
 
 
-@pytest.mark.parametrize(
-    ("ask", "name"),
-    [
-        (lambda: find_transform("moirai"), "moirai-fusion"),
-    ],
-)
+@pytest.mark.parametrize(("ask", "name"), [(lambda: find_transform("moirai"), "moirai-fusion")])
 def test_every_look_up_offers_a_near_name(ask, name: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=rf"did you mean .*'{name}'"):
         ask()

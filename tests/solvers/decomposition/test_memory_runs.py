@@ -14,12 +14,7 @@ from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.instances import Edge, Instance, Makespan, Op, load_corpus
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.sections import (
-    choose_chain,
-    cuts,
-    intervals,
-    sections_between,
-)
+from placegap.instances.problem.sections import choose_chain, cuts, intervals, sections_between
 from placegap.solvers import run_method
 from placegap.solvers.bounds.labels.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import work_windows

@@ -20,11 +20,7 @@ from references.brute_force import max_load_draws, oracle
 
 from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, evaluate, example
 from placegap.instances.kernels.loading import loading_s
-from placegap.instances.problem import (
-    LatencySubgraphs,
-    MaxLoadFwdBwd,
-    PipelineIteration,
-)
+from placegap.instances.problem import LatencySubgraphs, MaxLoadFwdBwd, PipelineIteration
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock

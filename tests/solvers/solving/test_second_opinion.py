@@ -106,7 +106,7 @@ def test_a_plan_below_a_bound_is_a_contradiction_whoever_has_it() -> None:
     for first, second in ((low, high), (high, low)):
         opinion = compare(first, second)
         assert opinion.verdict == "CONTRADICTS"
-        said = "other; proved by placegap: says that no plan is better than 36 ns"
+        said = "other; proved by placegap: claims that no plan is better than 36 ns"
         assert said in opinion.sentence
 
 
@@ -136,10 +136,11 @@ def test_a_bound_is_carried_over_and_a_wrong_one_becomes_a_fault() -> None:
     wrong = carry_bound(plan, judged("bound", bound=Bound(36)))
     assert (wrong.bound_ns, wrong.status) == (20, "feasible")
     assert wrong.faults == (
-        "bound; proved by placegap: says that no plan is better than 36 ns; plan has one of 35 ns",
+        "bound; proved by placegap: claims that no plan is better than 36 ns;"
+        " plan has one of 35 ns",
     )
     empty = carry_bound(plan, judged("none", bound=no_plan()))
-    assert "says that no plan exists" in empty.faults[0]
+    assert "claims that no plan exists" in empty.faults[0]
 
 
 def test_a_bound_of_another_problem_is_left_alone() -> None:
@@ -175,7 +176,7 @@ def test_a_recorded_bound_that_a_plan_refutes_is_no_fault_of_a_solver(
     found = with_known_bound(example(), run_method(example(), Makespan(), "brute-force"))
     assert (found.status, found.bound_ns, found.bound_origin) == ("optimal", 34, "brute-force")
     (fault,) = found.faults
-    assert fault_words(fault).startswith("recorded: by hand: says that no plan is better than 35")
+    assert fault_words(fault).startswith("recorded: by hand: claims that no plan is better than 35")
 
 
 def test_a_recorded_value_refutes_a_proof_of_more(monkeypatch: pytest.MonkeyPatch) -> None:

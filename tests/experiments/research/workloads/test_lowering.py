@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.experiments.research.workloads.layers import (
-    add,
-    dense,
-    loss,
-    placeholder,
-)
+from placegap.experiments.research.workloads.layers import add, dense, loss, placeholder
 from placegap.experiments.research.workloads.lowering import lower
 from placegap.experiments.research.workloads.tape import MODULES, MODULES_TRAINING, Dialect, Tape
 from placegap.instances import Graph

@@ -154,6 +154,8 @@ def test_prices_of_bytes_say_what_four_full_devices_cost(monkeypatch: pytest.Mon
 def is_sound(instance: Instance, seed: int) -> bool:
     """Whether it says something, and nothing wrong."""
     semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
+    if not instance.arrays.possible.any(axis=1).all():
+        return False
     windows = work_windows(instance)
     found = None if windows is None else search_layers(instance, semantics, windows, 0)
     task = Task(instance, semantics)

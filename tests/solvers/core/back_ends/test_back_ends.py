@@ -16,13 +16,7 @@ from doubles import tiny_mip
 from placegap.instances import InputError, Plan
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core import clock
-from placegap.solvers.core.back_ends import (
-    SolverName,
-    highs,
-    require,
-    scip,
-    solve_model,
-)
+from placegap.solvers.core.back_ends import SolverName, highs, require, scip, solve_model
 
 
 def is_here(solver: SolverName) -> bool:
