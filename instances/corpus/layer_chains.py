@@ -248,8 +248,7 @@ def _attention_work(shape: ModelShape, batch: int, narrow: int) -> _Passes:
     stream = [Kernel(size * unit, "stream") for size in (4, 7, 9, 10, 6)]
     return {
         "forward": Work(
-            products + inner.products,
-            (*stream[:2], Kernel(4 * unit, "tensor"), *inner.kernels),
+            products + inner.products, (*stream[:2], Kernel(4 * unit, "tensor"), *inner.kernels)
         ),
         "backward": Work(
             sum((product.backward() for product in products), ()) + back.products,

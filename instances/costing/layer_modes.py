@@ -336,10 +336,11 @@ def layer_graph(
         f"{kind} at {rate.flops_per_s / 1e12:.0f} TFLOP/s ({on.precision.dtype}) and"
         f" {rate.inner_bytes_per_s / 1e9:.0f} GB/s inside a server"
         if rate.measured is None
-        else f"{kind} with products and collectives of {rate.measured.source}"
+        else f"{kind} with {rate.measured.source}"
         for kind, rate in on.rates.items()
     )
-    note = f"modelled: {said}{', sequence parallelism' if on.sequence else ''}"
+    kind = "modelled" if all(rate.measured is None for rate in on.rates.values()) else "measured"
+    note = f"{kind}: {said}{', sequence parallelism' if on.sequence else ''}"
     return Graph(
         name=name,
         ops=tuple(ops),

@@ -56,10 +56,7 @@ class Product(NamedTuple):
     def backward(self) -> tuple[Product, Product]:
         """The gradients of the input, and of the weights."""
         m, n, k, divided = self
-        return (
-            Product(m, k, n, (0, 2, 1)[divided]),
-            Product(n, k, m, (2, 0, 1)[divided]),
-        )
+        return (Product(m, k, n, (0, 2, 1)[divided]), Product(n, k, m, (2, 0, 1)[divided]))
 
 
 class Kernel(NamedTuple):
@@ -143,8 +140,8 @@ def interpolated(axes: Sequence[Floats], value: Floats, at: Sequence[float]) -> 
     where = []
     for axis, x in zip(axes, at, strict=True):
         low = min(max(int(np.searchsorted(axis, x)) - 1, 0), max(len(axis) - 2, 0))
-        span = axis[low + 1] - axis[low] if len(axis) > 1 else 1.0
-        where.append((low, min(max((x - axis[low]) / span, 0.0), 1.0)))
+        span = axis[-1] - axis[0] and axis[low + 1] - axis[low]  # 0: an axis of one point
+        where.append((low, min(max((x - axis[low]) / span, 0.0), 1.0) if span else 0.0))
     total = 0.0
     for corner in corners((0, 1), repeat=len(axes)):
         share = 1.0
@@ -160,7 +157,7 @@ def by_rule(flops_per_s: int, bytes_per_s: int, link_bytes_per_s: int) -> Measur
     """Products at the share of the peak that large ones reach, of a device without a table."""
     none = np.zeros(1)
     ratio = np.full((1, 1, 1), np.log(100 / COMPUTE_PERCENT))
-    source = f"products at {COMPUTE_PERCENT} % of the peak"
+    source = f"products at {COMPUTE_PERCENT} % of the peak, not measured"
     return Measured(source, flops_per_s, bytes_per_s, (none,) * 3, ratio, {}, link_bytes_per_s)
 
 
@@ -173,7 +170,7 @@ def measured_table(kind: str) -> Measured | None:
     m, n, k = (np.log(np.array(raw[name], np.float64)) for name in "mnk")
     permille = np.array(raw["permille_of_roofline"], np.float64)
     return Measured(
-        source=raw["source"].partition(" (")[0],
+        source=f"products and collectives of {raw['source'].partition(' (')[0]}",
         flops_per_s=raw["peak_flops_per_s"],
         bytes_per_s=raw["memory_bytes_per_s"],
         axes=(m, n, k),
