@@ -221,7 +221,7 @@ def test_a_function_returns_a_module_and_its_inputs_or_is_refused_in_one_line() 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model_type": "gtp2"}, "transformers knows no model_type 'gtp2'"),
+        ({"model_type": "gtp2"}, "transformers has no model_type 'gtp2'"),
         ({"model_type": None}, "it has no model_type"),
         ({"n_head": 3}, "cannot be built: ValueError"),
         ({"n_layer": 10**6}, "above the limit of 100000; PLACEGAP_MAX_TORCH_MODULES"),
