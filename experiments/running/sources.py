@@ -15,7 +15,7 @@ from placegap.instances.corpus.layer_chains import (
     chain_with_modes,
     is_chain,
 )
-from placegap.instances.costing.costing import Costs, with_costs
+from placegap.instances.costing.costing import COSTS, NO_MEASURED_OPS, Costs, with_costs
 from placegap.instances.costing.layer_modes import ModelledOn
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.cluster_text import is_cluster_text
@@ -152,8 +152,12 @@ def as_layers(
         return document
     if any(op.modes for op in graph.ops):
         return document
+    measured = graph.provenance.parameters.get(COSTS) == "measured"
     if is_chain(document.name):
-        graph = chain_with_modes(document.name, ModelledOn.cluster(cluster), dict(sizes))
+        on = ModelledOn.cluster(cluster, measured=measured)
+        graph = chain_with_modes(document.name, on, dict(sizes))
+    elif measured:
+        raise InputError(NO_MEASURED_OPS, document.name)
     else:
         graph = traced_layers(graph, cluster)
     rules = document.semantics  # those of another objective are about the ops one by one

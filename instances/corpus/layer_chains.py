@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.costing.costing import with_costs
 from placegap.instances.costing.layer_modes import LayerPart, ModelledOn, TrainedLayer, layer_graph
+from placegap.instances.costing.measured_rates import Kernel, Product, Work
 from placegap.instances.files.document import Document
 from placegap.instances.problem import Edge, Graph, Op, Provenance
 from placegap.instances.reading.errors import InputError, look_up
@@ -118,7 +119,11 @@ def chain_document(name: str, sizes: Mapping[str, int] | None = None) -> Documen
 
 def chain_with_modes(name: str, on: ModelledOn, sizes: Mapping[str, int] | None = None) -> Graph:
     """The layers of a training step of a shape, with modes, for hybrid_pipeline."""
-    shape, batch = _sized(name, sizes or {})
+    return layers_with_modes(name, *_sized(name, sizes or {}), on)
+
+
+def layers_with_modes(name: str, shape: ModelShape, batch: int, on: ModelledOn) -> Graph:
+    """The layers of a training step of a shape that need have no name of its own."""
     layers = shape_layers(shape, batch)
     size = batch * shape.tokens * shape.hidden * VALUE_BYTES
     edges = [(k, k + 1, size) for k in range(len(layers) - 1)]
@@ -148,6 +153,7 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
         reduced_bytes=VALUE_BYTES * unit,
         recomputed_flops=scores if kept_scores else 0,
         recomputed_bytes=kept_scores,
+        **_attention_work(shape, batch, narrow),
     )
 
     def feed_forward(width: int, all_width: int) -> LayerPart:
@@ -163,6 +169,7 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
             recomputed_flops=flops if shape.fused else 0,
             recomputed_bytes=stash if shape.fused else 0,
             reduces_again=shape.fused,
+            **_feed_forward_work(shape, tokens, width),
         )
 
     words = shape.words * hidden
@@ -171,7 +178,17 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
         TrainedLayer(
             "embedding",
             "Embedding",
-            (LayerPart(weights=words, stream_bytes=mask, reduced_bytes=half),),
+            (
+                LayerPart(
+                    weights=words,
+                    stream_bytes=mask,
+                    reduced_bytes=half,
+                    forward=_moving(4 * unit, 6 * unit, 5 * unit),
+                    backward=_moving(5 * unit, 8 * unit),
+                    weight_bytes_moved=VALUE_BYTES,
+                    step_reduced_bytes=(2 * unit,),
+                ),
+            ),
             0,
             full=False,
         )
@@ -194,9 +211,86 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
         stash_bytes=4 * tokens * shape.words,  # logits in single precision
         stream_bytes=2 * VALUE_BYTES * unit,
         reduced_bytes=half,
+        **_loss_work(shape, tokens),
     )
     found.append(TrainedLayer("loss", "Loss", (loss,), 0, full=False))
     return found
+
+
+class _Passes(TypedDict, total=False):
+    """Fields of a `LayerPart`: what its passes run."""
+
+    forward: Work
+    backward: Work
+    again: Work
+    step_reduced_bytes: tuple[int, ...]
+
+
+def _moving(*sizes: int) -> Work:
+    return Work((), tuple(Kernel(size) for size in sizes))
+
+
+def _attention_work(shape: ModelShape, batch: int, narrow: int) -> _Passes:
+    """Products of queries, keys and values, of the core, and of the output, with their kernels.
+
+    Kernels are those of Megatron-LM: norm, dropout with bias and sum, permutation; and of the core
+    softmax and dropout. A fused core has no kernels of its own, and half of the products.
+    """
+    tokens, hidden = batch * shape.tokens, shape.hidden
+    unit, scores = tokens * hidden, shape.heads * tokens * shape.tokens
+    products = Product(tokens, hidden + 2 * narrow, hidden, 1), Product(tokens, hidden, hidden, 2)
+    rows, size = shape.heads * tokens // (2 if shape.fused else 1), hidden // shape.heads
+    core = Product(rows, shape.tokens, size, 0), Product(rows, size, shape.tokens, 0)
+    inner, back = Work(core), Work(2 * core)
+    if not shape.fused:
+        inner = Work(core, (Kernel(4 * scores, "tensor"), Kernel(5 * scores, "tensor")))
+        back = Work(2 * core, (Kernel(5 * scores, "tensor"), Kernel(6 * scores, "tensor")))
+    stream = [Kernel(size * unit, "stream") for size in (4, 7, 9, 10, 6)]
+    return {
+        "forward": Work(
+            products + inner.products, (*stream[:2], Kernel(4 * unit, "tensor"), *inner.kernels)
+        ),
+        "backward": Work(
+            sum((product.backward() for product in products), ()) + back.products,
+            (*stream[2:], Kernel(4 * unit, "tensor"), Kernel(6 * unit, "tensor"), *back.kernels),
+        ),
+        "again": Work() if shape.fused else inner,
+    }
+
+
+def _feed_forward_work(shape: ModelShape, tokens: int, width: int) -> _Passes:
+    """Products of the feed-forward part, and kernels: norm, dropout with bias and sum, activation.
+
+    The activation reads and writes 4 bytes per number, SwiGLU 6, and twice that going back.
+    """
+    hidden, unit, inner = shape.hidden, tokens * shape.hidden, tokens * width
+    products = (
+        Product(tokens, (shape.products - 1) * width, hidden, 1),
+        Product(tokens, hidden, width, 2),
+    )
+    stream = [Kernel(size * unit, "stream") for size in (4, 7, 9, 10, 6)]
+    moved = 2 * shape.products * inner
+    forward = Work(products, (*stream[:2], Kernel(moved, "tensor")))
+    return {
+        "forward": forward,
+        "backward": Work(
+            sum((product.backward() for product in products), ()),
+            (*stream[2:], Kernel(2 * moved, "tensor"), Kernel(3 * inner, "tensor")),
+        ),
+        "again": forward if shape.fused else Work(),
+    }
+
+
+def _loss_work(shape: ModelShape, tokens: int) -> _Passes:
+    """The product with the words, and kernels over logits in single precision."""
+    unit, logits = tokens * shape.hidden, tokens * shape.words
+    product = Product(tokens, shape.words, shape.hidden, 1)
+    many = [Kernel(size * logits, "tensor") for size in (8, 8, 8, 8, 6, 6)]
+    return {
+        "forward": Work((product,), (Kernel(4 * unit), *many[:4])),
+        "backward": Work(product.backward(), (*many[4:], Kernel(10 * unit))),
+        "step_reduced_bytes": (4 * tokens, 4 * tokens, 4 * tokens, 2 * unit),
+    }
 
 
 def layer_chain(

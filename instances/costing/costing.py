@@ -28,10 +28,16 @@ from placegap.instances.reading.errors import InputError, as_input_error, paused
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
-Costs = Literal["roofline", "calibrated"]
+Costs = Literal["roofline", "calibrated", "measured"]
 
 COSTS = "costs"
 """Parameter of the provenance that says how ops without times are costed; by default calibrated."""
+
+NO_MEASURED_OPS = (
+    "measured costs are those of whole layers of a named shape (llama-8b-train with --objective"
+    " hybrid_pipeline); of single ops choose --costs calibrated"
+)
+"""What is said of ops that no table has."""
 
 COMPUTE_PERCENT = 79
 """What large products reach of the peak: the median of measured ones of 2,048 rows and more on an
@@ -188,12 +194,15 @@ def costed(graph: Graph, cluster: Cluster) -> Graph:
     """The graph with a time for every device kind of the cluster whose rates are known, by the
     costs that its provenance names.
     """
-    if graph.provenance.parameters.get(COSTS) == "roofline":
+    costs = graph.provenance.parameters.get(COSTS)
+    if costs == "roofline":
         return cost_graph(graph, cluster)
     specs = specs_of(cluster)
     _refuse_other_rates(graph, specs)
     if not any(op.flops is not None or op.bytes_moved is not None for op in graph.ops):
         return graph
+    if costs == "measured":
+        raise InputError(NO_MEASURED_OPS, graph.name)
     with paused_collector():
         ops, added, kernels = _cost_kernels(graph, specs)
         if not added:

@@ -18,6 +18,10 @@ t devices, or divided by t under sequence parallelism, at equal bytes sent.
 | selective | without what `recomputed_bytes` says | `recomputed_flops` | 2, and 1 where said |
 | full | the layer's input | all of forward | 3 |
 
+Under ``measured`` costs the time is the sum of the part's products, of its kernels that only move
+memory, and of its collectives, as `measured_rates` has them; so it is where a layer states its
+products, and by the rule above where it does not.
+
 What is recomputed lies in the workspace while the layer's backward pass runs. Weights are held with
 their gradients and Adam's state; `sharded_bytes` are what ZeRO-1 divides among replicas.
 
@@ -28,10 +32,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from math import gcd
+from math import ceil, gcd
 from typing import NamedTuple
 
 from placegap.instances.costing.costing import specs_of
+from placegap.instances.costing.measured_rates import Measured, Work, by_rule, measured_table
 from placegap.instances.problem import Cluster, Edge, Graph, Mode, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.links import Group
@@ -55,6 +60,10 @@ SHARE_PERCENT = 50
 """Share of the peak rate of matrix products that a layer reaches, all else in it included: runs of
 Megatron-LM on A100 reach 47 to 73 % (`experiments.research.tables.hybrid`), and those of
 Llama 3 on H100 38 to 43 % with the bubble (Grattafiori et al. 2024, table 4)."""
+
+SUMMED_BYTES = 6
+"""Of a weight, moved where a microbatch's gradient joins those before it: it is read, and the sum
+read and written, in half precision. In single precision it would be 12: about 1 % of a step."""
 
 MOST_TENSOR = 64
 """More devices for one layer than any server has."""
@@ -87,6 +96,14 @@ class LayerPart(NamedTuple):
     recomputed_bytes: int = 0
     #: Whether `selective` repeats the collective of the forward pass.
     reduces_again: bool = False
+    #: forward, backward, again: What the passes run, and what `selective` runs again.
+    forward: Work = Work()
+    backward: Work = Work()
+    again: Work = Work()
+    #: Bytes of each weight that a step moves beside its gradient.
+    weight_bytes_moved: int = 0
+    #: What a step all-reduces, where that is not `reduced_bytes` in each pass.
+    step_reduced_bytes: tuple[int, ...] = ()
 
 
 class TrainedLayer(NamedTuple):
@@ -110,6 +127,8 @@ class Rates(NamedTuple):
     flops_per_s: int
     inner_bytes_per_s: int
     inner_latency_ns: int = 0
+    #: Measured costs, if those are chosen.
+    measured: Measured | None = None
 
 
 def server_link(cluster: Cluster) -> tuple[int, int]:
@@ -134,9 +153,13 @@ def tensor_choices(cluster: Cluster) -> tuple[int, ...]:
 
 
 def cluster_rates(
-    cluster: Cluster, dtype: str = MIXED.dtype, share_percent: int = SHARE_PERCENT
+    cluster: Cluster,
+    dtype: str = MIXED.dtype,
+    share_percent: int = SHARE_PERCENT,
+    *,
+    measured: bool = False,
 ) -> dict[str, Rates]:
-    """Rates of the cluster's devices, by kind."""
+    """Rates of the cluster's devices, by kind; with measured ones, or those of their rule."""
     specs, link = specs_of(cluster), server_link(cluster)
     found = {}
     for device in cluster.devices:
@@ -146,26 +169,37 @@ def cluster_rates(
                 " catalogue does not have; state its rates (--devices)",
                 cluster.source,
             )
-        peak = specs[device.kind].peak(dtype)
-        found[device.kind] = Rates(peak * share_percent // 100, *link)
+        spec = specs[device.kind]
+        table = None
+        if measured:
+            rule = by_rule(spec.peak(dtype), spec.bandwidth_bytes_per_s, link[0])
+            table = measured_table(device.kind) or rule
+        found[device.kind] = Rates(spec.peak(dtype) * share_percent // 100, *link, table)
     return found
 
 
 class ModelledOn(NamedTuple):
     """What modes are made for: rates by device kind, tensor degrees, number types.
 
-    With `sequence` parallelism the residual stream is divided among the t devices.
+    With `sequence` parallelism the residual stream is divided among the t devices. Where servers
+    of so many devices share a network, all t devices send gradients over it.
     """
 
     rates: Mapping[str, Rates]
     tensors: Sequence[int]
     precision: Precision = MIXED
     sequence: bool = True
+    server_devices: int | None = None
 
     @classmethod
-    def cluster(cls, cluster: Cluster, precision: Precision = MIXED) -> ModelledOn:
+    def cluster(
+        cls, cluster: Cluster, precision: Precision = MIXED, *, measured: bool = False
+    ) -> ModelledOn:
         """All devices of a cluster."""
-        return cls(cluster_rates(cluster, precision.dtype), tensor_choices(cluster), precision)
+        rates = cluster_rates(cluster, precision.dtype, measured=measured)
+        sizes = Counter(device.server for device in cluster.devices)
+        shared = max(sizes.values()) if measured and len(sizes) > 1 else None
+        return cls(rates, tensor_choices(cluster), precision, server_devices=shared)
 
 
 def layer_modes(layer: TrainedLayer, on: ModelledOn) -> tuple[Mode, ...]:
@@ -195,22 +229,50 @@ def _modes(layer: TrainedLayer, on: ModelledOn) -> Iterator[Mode]:
         for name, again, held in ways:
             times = {}
             for kind, rate in on.rates.items():
+                if rate.measured is not None and any(block.forward != Work() for block in blocks):
+                    times[kind] = _measured_ns(blocks, name, t, on, rate.measured)
+                    continue
                 time_ns = ceil_div((3 * flops + again) * NS_PER_S, t * rate.flops_per_s)
                 for block in blocks:
                     more = name == "full" or (name == "selective" and block.reduces_again)
                     time_ns += (2 + more) * _all_reduce_ns(block.reduced_bytes, t, rate)
                 times[kind] = time_ns
+            sent = on.precision.gradient_bytes * weights
+            if on.server_devices is not None:
+                sent = ceil_div(sent * t, on.server_devices)
             yield Mode(
                 name=name,
                 tensor=t,
                 time_ns=times,
-                parameter_bytes=on.precision.gradient_bytes * weights,
+                parameter_bytes=sent,
                 state_bytes=sum(on.precision[1:]) * weights,
                 sharded_bytes=on.precision.optimizer_bytes * weights,
                 gradient_bytes=on.precision.gradient_bytes * weights,
                 held_bytes=held,
                 workspace_bytes=max(0, kept - held),
             )
+
+
+def _measured_ns(
+    blocks: Sequence[LayerPart], name: str, t: int, on: ModelledOn, table: Measured
+) -> int:
+    """Forward, backward and what is computed again, of one of t devices."""
+    total = 0.0
+    for block in blocks:
+        forward, back, again = (
+            table.work_ns(work, t, sequence=on.sequence)
+            for work in (block.forward, block.backward, block.again)
+        )
+        each = SUMMED_BYTES + block.weight_bytes_moved
+        back += table.moved_ns(each * ceil_div(block.weights, t))
+        reduced = table.collective_ns("all_reduce", block.reduced_bytes, t)
+        steps = [table.collective_ns("all_reduce", size, t) for size in block.step_reduced_bytes]
+        total += forward + back + (sum(steps) if steps else 2 * reduced)
+        if name == "full":
+            total += forward + reduced
+        elif name == "selective":
+            total += again + (reduced if block.reduces_again else 0)
+    return ceil(total)
 
 
 def _all_reduce_ns(size_bytes: int, t: int, rate: Rates) -> int:
@@ -273,9 +335,12 @@ def layer_graph(
     said = ", ".join(
         f"{kind} at {rate.flops_per_s / 1e12:.0f} TFLOP/s ({on.precision.dtype}) and"
         f" {rate.inner_bytes_per_s / 1e9:.0f} GB/s inside a server"
+        if rate.measured is None
+        else f"{kind} with {rate.measured.source}"
         for kind, rate in on.rates.items()
     )
-    note = f"modelled: {said}{', sequence parallelism' if on.sequence else ''}"
+    kind = "modelled" if all(rate.measured is None for rate in on.rates.values()) else "measured"
+    note = f"{kind}: {said}{', sequence parallelism' if on.sequence else ''}"
     return Graph(
         name=name,
         ops=tuple(ops),

@@ -5,19 +5,29 @@ configurations of Megatron-LM, split evenly, beside the optimum, with other all-
 server if a rate is named; ``trained`` current models on 8 to 16,384 H100,
 ``filled`` the same where filling and draining count; ``restrictions [FILE ...]`` what one degree
 for all and few choices of recomputation cost, for a layer chain or inputs of Piper. All optima are
-proven by `hybrid-cuts`.
+proven by `hybrid-cuts`. ``measured NETWORK SHARDING FILE ...`` holds predicted iterations of even
+plans against measured ones, with all layers recomputed, by both kinds of costs: the errors, and how
+far the configuration of the least prediction is above the fastest measured one.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from statistics import geometric_mean, mean, median
 from time import process_time
 from typing import NamedTuple
 
-from placegap.instances.corpus.layer_chains import TRAIN, chain_with_modes
+from placegap.instances.corpus.layer_chains import (
+    TRAIN,
+    ModelShape,
+    chain_with_modes,
+    layers_with_modes,
+)
 from placegap.instances.costing.layer_modes import (
     MIXED,
     ModelledOn,
@@ -454,11 +464,107 @@ def _restricted(
     return (*head, f"{best / free.microbatches / 1e6:.3f}", *shown)
 
 
+class Run(NamedTuple):
+    """A measured iteration of Megatron-LM: a shape, a configuration, and milliseconds."""
+
+    shape: ModelShape
+    degrees: Degrees
+    micro_batch: int
+    global_batch: int
+    milliseconds: float
+
+    @property
+    def group(self) -> str:
+        """What runs must have in common for one of them to be a choice among them."""
+        t, p, d = self.degrees
+        shape = f"{self.shape.hidden} x {self.shape.layers}, {self.shape.heads} heads"
+        return f"{shape}, {t * p * d} GPUs, batch {self.global_batch}"
+
+
+def read_runs(path: str) -> list[Run]:
+    """The runs of a file of comma-separated values; those that split a layer over servers are out.
+
+    A file without a column ``vocabulary`` has 51,200 words.
+    """
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = []
+    for row in rows:
+        hidden, layers, heads, tokens = (
+            int(row[name]) for name in ("hidden", "layers", "heads", "sequence")
+        )
+        words = int(row.get("vocabulary") or 51_200)
+        shape = ModelShape(layers, hidden, 4 * hidden, 2, words, tokens, heads, fused=False)
+        degrees = Degrees(*(int(row[name]) for name in ("tensor", "pipeline", "data")))
+        batches = int(row["micro_batch"]), int(row["global_batch"])
+        if degrees.tensor <= SERVER_DEVICES:
+            found.append(Run(shape, degrees, *batches, float(row["milliseconds"])))
+    return found
+
+
+def predicted_ms(run: Run, network: str, sharding: Sharding, *, measured: bool) -> float:
+    """The iteration of an even plan that computes every layer again, filled and drained."""
+    count = run.degrees.tensor * run.degrees.stages * run.degrees.replicas
+    cluster = load_cluster(f"{count // SERVER_DEVICES}x8xA100-80GB:80GiB, nvlink, {network}")
+    on = ModelledOn.cluster(cluster, measured=measured)
+    on = on._replace(sequence=False, tensors=(run.degrees.tensor,))
+    graph = layers_with_modes("run", run.shape, run.micro_batch, on)
+    instance = Instance(name="run", graph=graph, cluster=cluster)
+    plan = even_plan(instance, run.degrees, "full")
+    assert plan is not None
+    microbatches = run.global_batch // run.micro_batch
+    rules = HybridPipeline(microbatches=microbatches, bubble=True, sharding=sharding)
+    value_ns = evaluate(instance, plan, rules).value_ns
+    assert value_ns is not None
+    return value_ns / 1e6
+
+
+SERVER_DEVICES = 8
+
+MEASURED_HEADS = (
+    "runs of",
+    "runs",
+    *(
+        f"{what}, {costs}"
+        for costs in ("by peak", "measured")
+        for what in ("mean error", "median", "bias", "chosen above best")
+    ),
+)
+
+
+def measured_rows(network: str, sharding: Sharding, *files: str) -> Iterator[tuple[str, ...]]:
+    """One row per file and one per group of it; `network` joins servers (infiniband-100g)."""
+    for path in files:
+        runs = read_runs(path)
+        ratios = {
+            measured: [
+                predicted_ms(run, network, sharding, measured=measured) / run.milliseconds
+                for run in runs
+            ]
+            for measured in (False, True)
+        }
+        groups = dict.fromkeys(run.group for run in runs)
+        for group in (None, *groups):
+            at = [i for i, run in enumerate(runs) if group in (None, run.group)]
+            shown = [Path(path).stem if group is None else group, str(len(at))]
+            for measured in (False, True):
+                own = [ratios[measured][i] for i in at]
+                errors = [abs(ratio - 1) for ratio in own]
+                shown += [f"{100 * mean(errors):.1f} %", f"{100 * median(errors):.1f} %"]
+                shown.append(f"{100 * (geometric_mean(own) - 1):+.1f} %")
+                chosen = min(at, key=lambda i: ratios[measured][i] * runs[i].milliseconds)
+                best = min(runs[i].milliseconds for i in at)
+                over = f"{100 * (runs[chosen].milliseconds / best - 1):.1f} %"
+                shown.append("" if group is None else over)
+            yield tuple(shown)
+
+
 TABLES: Mapping[str, tuple[Sequence[str], Callable[[Sequence[str]], Iterator[tuple[str, ...]]]]] = {
     "published": (PUBLISHED_HEADS, lambda rate: published_rows(PUBLISHED, *map(float, rate))),
     "trained": (TRAINED_HEADS, lambda _: trained_rows()),
     "filled": (FILLED_HEADS, lambda _: filled_rows()),
     "restrictions": (RESTRICTION_HEADS, restriction_rows),
+    "measured": (MEASURED_HEADS, lambda given: measured_rows(*given)),  # type: ignore[arg-type]
 }
 """Heads and rows of each table; the rows are made for files, or with a rate."""
 
