@@ -16,7 +16,7 @@ from typing import NamedTuple, TypedDict
 from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.costing.costing import with_costs
 from placegap.instances.costing.layer_modes import LayerPart, ModelledOn, TrainedLayer, layer_graph
-from placegap.instances.costing.measured_rates import Kernel, Product, Work
+from placegap.instances.costing.measured_rates import Divided, LayerWork, MovedBytes, Product
 from placegap.instances.files.document import Document
 from placegap.instances.problem import Edge, Graph, Op, Provenance
 from placegap.instances.reading.errors import InputError, look_up
@@ -183,8 +183,8 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
                     weights=words,
                     stream_bytes=mask,
                     reduced_bytes=half,
-                    forward=_moving(4 * unit, 6 * unit, 5 * unit),
-                    backward=_moving(5 * unit, 8 * unit),
+                    forward=LayerWork((), _moving(4 * unit, 6 * unit, 5 * unit)),
+                    backward=LayerWork((), _moving(5 * unit, 8 * unit)),
                     weight_bytes_moved=VALUE_BYTES,
                     step_reduced_bytes=(2 * unit,),
                 ),
@@ -220,14 +220,14 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
 class _Passes(TypedDict, total=False):
     """Fields of a `LayerPart`: what its passes run."""
 
-    forward: Work
-    backward: Work
-    again: Work
+    forward: LayerWork
+    backward: LayerWork
+    again: LayerWork
     step_reduced_bytes: tuple[int, ...]
 
 
-def _moving(*sizes: int) -> Work:
-    return Work((), tuple(Kernel(size) for size in sizes))
+def _moving(*sizes: int, divided: Divided = "whole") -> tuple[MovedBytes, ...]:
+    return tuple(MovedBytes(size, divided) for size in sizes)
 
 
 def _attention_work(shape: ModelShape, batch: int, narrow: int) -> _Passes:
@@ -237,24 +237,23 @@ def _attention_work(shape: ModelShape, batch: int, narrow: int) -> _Passes:
     softmax and dropout. A fused core has no kernels of its own, and half of the products.
     """
     tokens, hidden = batch * shape.tokens, shape.hidden
-    unit, scores = tokens * hidden, shape.heads * tokens * shape.tokens
+    unit, scores = tokens * hidden, 0 if shape.fused else shape.heads * tokens * shape.tokens
     products = Product(tokens, hidden + 2 * narrow, hidden, 1), Product(tokens, hidden, hidden, 2)
     rows, size = shape.heads * tokens // (2 if shape.fused else 1), hidden // shape.heads
     core = Product(rows, shape.tokens, size, 0), Product(rows, size, shape.tokens, 0)
-    inner, back = Work(core), Work(2 * core)
-    if not shape.fused:
-        inner = Work(core, (Kernel(4 * scores, "tensor"), Kernel(5 * scores, "tensor")))
-        back = Work(2 * core, (Kernel(5 * scores, "tensor"), Kernel(6 * scores, "tensor")))
-    stream = [Kernel(size * unit, "stream") for size in (4, 7, 9, 10, 6)]
+    inner, back = ((), ()) if shape.fused else ((4 * scores, 5 * scores), (5 * scores, 6 * scores))
+    ahead = _moving(4 * unit, 7 * unit, divided="stream")
+    behind = _moving(9 * unit, 10 * unit, 6 * unit, divided="stream")
+    once = LayerWork(core, _moving(*inner, divided="tensor"))
     return {
-        "forward": Work(
-            products + inner.products, (*stream[:2], Kernel(4 * unit, "tensor"), *inner.kernels)
+        "forward": LayerWork(
+            products + core, (*ahead, *_moving(4 * unit, *inner, divided="tensor"))
         ),
-        "backward": Work(
-            sum((product.backward() for product in products), ()) + back.products,
-            (*stream[2:], Kernel(4 * unit, "tensor"), Kernel(6 * unit, "tensor"), *back.kernels),
+        "backward": LayerWork(
+            sum((product.backward() for product in products), ()) + 2 * core,
+            (*behind, *_moving(4 * unit, 6 * unit, *back, divided="tensor")),
         ),
-        "again": Work() if shape.fused else inner,
+        "again": LayerWork() if shape.fused else once,
     }
 
 
@@ -264,20 +263,21 @@ def _feed_forward_work(shape: ModelShape, tokens: int, width: int) -> _Passes:
     The activation reads and writes 4 bytes per number, SwiGLU 6, and twice that going back.
     """
     hidden, unit, inner = shape.hidden, tokens * shape.hidden, tokens * width
-    products = (
-        Product(tokens, (shape.products - 1) * width, hidden, 1),
-        Product(tokens, hidden, width, 2),
-    )
-    stream = [Kernel(size * unit, "stream") for size in (4, 7, 9, 10, 6)]
+    into = Product(tokens, (shape.products - 1) * width, hidden, 1)
+    out = Product(tokens, hidden, width, 2)
     moved = 2 * shape.products * inner
-    forward = Work(products, (*stream[:2], Kernel(moved, "tensor")))
+    forward = LayerWork(
+        (into, out),
+        _moving(4 * unit, 7 * unit, divided="stream") + _moving(moved, divided="tensor"),
+    )
     return {
         "forward": forward,
-        "backward": Work(
-            sum((product.backward() for product in products), ()),
-            (*stream[2:], Kernel(2 * moved, "tensor"), Kernel(3 * inner, "tensor")),
+        "backward": LayerWork(
+            into.backward() + out.backward(),
+            _moving(9 * unit, 10 * unit, 6 * unit, divided="stream")
+            + _moving(2 * moved, 3 * inner, divided="tensor"),
         ),
-        "again": forward if shape.fused else Work(),
+        "again": forward if shape.fused else LayerWork(),
     }
 
 
@@ -285,10 +285,13 @@ def _loss_work(shape: ModelShape, tokens: int) -> _Passes:
     """The product with the words, and kernels over logits in single precision."""
     unit, logits = tokens * shape.hidden, tokens * shape.words
     product = Product(tokens, shape.words, shape.hidden, 1)
-    many = [Kernel(size * logits, "tensor") for size in (8, 8, 8, 8, 6, 6)]
     return {
-        "forward": Work((product,), (Kernel(4 * unit), *many[:4])),
-        "backward": Work(product.backward(), (*many[4:], Kernel(10 * unit))),
+        "forward": LayerWork(
+            (product,), _moving(4 * unit) + _moving(*4 * (8 * logits,), divided="tensor")
+        ),
+        "backward": LayerWork(
+            product.backward(), _moving(*2 * (6 * logits,), divided="tensor") + _moving(10 * unit)
+        ),
         "step_reduced_bytes": (4 * tokens, 4 * tokens, 4 * tokens, 2 * unit),
     }
 

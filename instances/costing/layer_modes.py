@@ -36,7 +36,12 @@ from math import ceil, gcd
 from typing import NamedTuple
 
 from placegap.instances.costing.costing import specs_of
-from placegap.instances.costing.measured_rates import Measured, Work, by_rule, measured_table
+from placegap.instances.costing.measured_rates import (
+    KernelRates,
+    LayerWork,
+    by_rule,
+    measured_table,
+)
 from placegap.instances.problem import Cluster, Edge, Graph, Mode, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.links import Group
@@ -97,9 +102,9 @@ class LayerPart(NamedTuple):
     #: Whether `selective` repeats the collective of the forward pass.
     reduces_again: bool = False
     #: forward, backward, again: What the passes run, and what `selective` runs again.
-    forward: Work = Work()
-    backward: Work = Work()
-    again: Work = Work()
+    forward: LayerWork = LayerWork()
+    backward: LayerWork = LayerWork()
+    again: LayerWork = LayerWork()
     #: Bytes of each weight that a step moves beside its gradient.
     weight_bytes_moved: int = 0
     #: What a step all-reduces, where that is not `reduced_bytes` in each pass.
@@ -128,7 +133,7 @@ class Rates(NamedTuple):
     inner_bytes_per_s: int
     inner_latency_ns: int = 0
     #: Measured costs, if those are chosen.
-    measured: Measured | None = None
+    measured: KernelRates | None = None
 
 
 def server_link(cluster: Cluster) -> tuple[int, int]:
@@ -229,7 +234,9 @@ def _modes(layer: TrainedLayer, on: ModelledOn) -> Iterator[Mode]:
         for name, again, held in ways:
             times = {}
             for kind, rate in on.rates.items():
-                if rate.measured is not None and any(block.forward != Work() for block in blocks):
+                if rate.measured is not None and any(
+                    block.forward != LayerWork() for block in blocks
+                ):
                     times[kind] = _measured_ns(blocks, name, t, on, rate.measured)
                     continue
                 time_ns = ceil_div((3 * flops + again) * NS_PER_S, t * rate.flops_per_s)
@@ -254,7 +261,7 @@ def _modes(layer: TrainedLayer, on: ModelledOn) -> Iterator[Mode]:
 
 
 def _measured_ns(
-    blocks: Sequence[LayerPart], name: str, t: int, on: ModelledOn, table: Measured
+    blocks: Sequence[LayerPart], name: str, t: int, on: ModelledOn, table: KernelRates
 ) -> int:
     """Forward, backward and what is computed again, of one of t devices."""
     total = 0.0

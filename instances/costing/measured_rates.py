@@ -59,26 +59,29 @@ class Product(NamedTuple):
         return (Product(m, k, n, (0, 2, 1)[divided]), Product(n, k, m, (2, 0, 1)[divided]))
 
 
-class Kernel(NamedTuple):
+Divided = Literal["whole", "stream", "tensor"]
+
+
+class MovedBytes(NamedTuple):
     """A kernel that only moves bytes: all of them on each of t devices, or a share.
 
     The ``stream`` is divided under sequence parallelism alone.
     """
 
     bytes: int
-    divided: Literal["whole", "stream", "tensor"] = "whole"
+    divided: Divided = "whole"
 
 
-class Work(NamedTuple):
+class LayerWork(NamedTuple):
     """Products and kernels that run one after the other."""
 
     products: tuple[Product, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[MovedBytes, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """A table of a device: sizes, ratios of measured times to rooflines, and collectives."""
+class KernelRates:
+    """What a device's products, kernels and collectives take: a table, or a rule."""
 
     source: str
     flops_per_s: int
@@ -106,7 +109,7 @@ class Measured:
         """Time of so many bytes in a kernel that is counted elsewhere."""
         return size_bytes * NS_PER_S * 100 / (BANDWIDTH_PERCENT * self.bytes_per_s)
 
-    def work_ns(self, work: Work, t: int, *, sequence: bool) -> float:
+    def work_ns(self, work: LayerWork, t: int, *, sequence: bool) -> float:
         """Time of the part of one of t devices."""
         apart = {"whole": 1, "stream": t if sequence else 1, "tensor": t}
         own = sum(self.product_ns(*product.on(t)) for product in work.products)
@@ -153,23 +156,23 @@ def interpolated(axes: Sequence[Floats], value: Floats, at: Sequence[float]) -> 
     return total
 
 
-def by_rule(flops_per_s: int, bytes_per_s: int, link_bytes_per_s: int) -> Measured:
+def by_rule(flops_per_s: int, bytes_per_s: int, link_bytes_per_s: int) -> KernelRates:
     """Products at the share of the peak that large ones reach, of a device without a table."""
     none = np.zeros(1)
     ratio = np.full((1, 1, 1), np.log(100 / COMPUTE_PERCENT))
     source = f"products at {COMPUTE_PERCENT} % of the peak, not measured"
-    return Measured(source, flops_per_s, bytes_per_s, (none,) * 3, ratio, {}, link_bytes_per_s)
+    return KernelRates(source, flops_per_s, bytes_per_s, (none,) * 3, ratio, {}, link_bytes_per_s)
 
 
 @cache
-def measured_table(kind: str) -> Measured | None:
+def measured_table(kind: str) -> KernelRates | None:
     """The table of a device kind that ships with the package; None where there is none."""
     if kind not in TABLES:
         return None
     raw = json.loads(data_path(f"measured/{TABLES[kind]}.json").read_text())
     m, n, k = (np.log(np.array(raw[name], np.float64)) for name in "mnk")
     permille = np.array(raw["permille_of_roofline"], np.float64)
-    return Measured(
+    return KernelRates(
         source=f"products and collectives of {raw['source'].partition(' (')[0]}",
         flops_per_s=raw["peak_flops_per_s"],
         bytes_per_s=raw["memory_bytes_per_s"],

@@ -464,7 +464,7 @@ def _restricted(
     return (*head, f"{best / free.microbatches / 1e6:.3f}", *shown)
 
 
-class Run(NamedTuple):
+class MeasuredRun(NamedTuple):
     """A measured iteration of Megatron-LM: a shape, a configuration, and milliseconds."""
 
     shape: ModelShape
@@ -481,7 +481,7 @@ class Run(NamedTuple):
         return f"{shape}, {t * p * d} GPUs, batch {self.global_batch}"
 
 
-def read_runs(path: str) -> list[Run]:
+def read_runs(path: str) -> list[MeasuredRun]:
     """The runs of a file of comma-separated values; those that split a layer over servers are out.
 
     A file without a column ``vocabulary`` has 51,200 words.
@@ -498,11 +498,11 @@ def read_runs(path: str) -> list[Run]:
         degrees = Degrees(*(int(row[name]) for name in ("tensor", "pipeline", "data")))
         batches = int(row["micro_batch"]), int(row["global_batch"])
         if degrees.tensor <= SERVER_DEVICES:
-            found.append(Run(shape, degrees, *batches, float(row["milliseconds"])))
+            found.append(MeasuredRun(shape, degrees, *batches, float(row["milliseconds"])))
     return found
 
 
-def predicted_ms(run: Run, network: str, sharding: Sharding, *, measured: bool) -> float:
+def predicted_ms(run: MeasuredRun, network: str, sharding: Sharding, *, measured: bool) -> float:
     """The iteration of an even plan that computes every layer again, filled and drained."""
     count = run.degrees.tensor * run.degrees.stages * run.degrees.replicas
     cluster = load_cluster(f"{count // SERVER_DEVICES}x8xA100-80GB:80GiB, nvlink, {network}")

@@ -10,12 +10,12 @@ import json
 
 import pytest
 
-from placegap.experiments.research.tables.hybrid import Degrees, Run, predicted_ms
+from placegap.experiments.research.tables.hybrid import Degrees, MeasuredRun, predicted_ms
 from placegap.instances.corpus.layer_chains import ModelShape, shape_layers
 from placegap.instances.costing.layer_modes import ModelledOn, Precision, Rates, layer_modes
 from placegap.instances.costing.measured_rates import (
     KERNEL_NS,
-    Measured,
+    KernelRates,
     by_rule,
     measured_table,
     roof_ns,
@@ -23,7 +23,7 @@ from placegap.instances.costing.measured_rates import (
 from placegap.instances.reading.input_files import data_path
 
 
-def a100() -> Measured:
+def a100() -> KernelRates:
     table = measured_table("A100-80GB")
     assert table is not None
     return table
@@ -109,7 +109,7 @@ def test_iterations_are_those_of_the_reference(
 ) -> None:
     layers, hidden, heads = shape
     model = ModelShape(layers, hidden, 4 * hidden, 2, 51_200, 2048, heads, fused=False)
-    run = Run(model, Degrees(*degrees), *batches, milliseconds=1.0)
+    run = MeasuredRun(model, Degrees(*degrees), *batches, milliseconds=1.0)
     for measured, expected in ((False, peak_ms), (True, ms)):
         found = predicted_ms(run, "infiniband-100g", "none", measured=measured)
         assert found == pytest.approx(expected, abs=0.06)
