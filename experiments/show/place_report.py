@@ -21,7 +21,7 @@ from placegap.experiments.show.hybrid_stages import (
     stages_apart,
 )
 from placegap.experiments.show.rendering import plain_table
-from placegap.instances.costing.layer_modes import MODELLED
+from placegap.instances.costing.layer_modes import BY_KERNELS, MODELLED
 from placegap.instances.costing.runtime_memory import RESERVED
 from placegap.instances.files.plan_file import describe_plan
 from placegap.instances.problem import (
@@ -121,7 +121,7 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     verdict, reserved = result.evaluation, instance.cluster.provenance.parameters.get(RESERVED)
     notes: tuple[str, ...] = () if reserved is None else (f"{reserved} ({SAYS_FREE})",)
     modes = str(instance.graph.provenance.parameters.get(MODELLED, ""))
-    notes += (f"modes are {modes}",) if modes.startswith("measured") else ()
+    notes += (f"modes are {modes}",) if modes.startswith(BY_KERNELS) else ()
     if result.plan is not None and verdict is not None:
         notes += (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
     return tuple(map(printable, notes))

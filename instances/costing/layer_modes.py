@@ -80,6 +80,10 @@ MODELLED = "modes"
 """Parameter of the provenance: how the modes of a graph were made."""
 
 
+BY_KERNELS = "priced by kernels"
+"""How the note begins where costs are measured, or of the rule beside tables."""
+
+
 class LayerPart(NamedTuple):
     """What is between two collectives, for the forward pass of one microbatch on one device."""
 
@@ -346,8 +350,9 @@ def layer_graph(
         else f"{kind} with {rate.measured.source}"
         for kind, rate in on.rates.items()
     )
-    kind = "modelled" if all(rate.measured is None for rate in on.rates.values()) else "measured"
-    note = f"{kind}: {said}{', sequence parallelism' if on.sequence else ''}"
+    is_plain = all(rate.measured is None for rate in on.rates.values())
+    note = f"{'modelled' if is_plain else BY_KERNELS}: {said}"
+    note += ", sequence parallelism" if on.sequence else ""
     return Graph(
         name=name,
         ops=tuple(ops),

@@ -160,7 +160,7 @@ def by_rule(flops_per_s: int, bytes_per_s: int, link_bytes_per_s: int) -> Kernel
     """Products at the share of the peak that large ones reach, of a device without a table."""
     none = np.zeros(1)
     ratio = np.full((1, 1, 1), np.log(100 / COMPUTE_PERCENT))
-    source = f"products at {COMPUTE_PERCENT} % of the peak, not measured"
+    source = f"products at {COMPUTE_PERCENT} % of the peak, as no table has it"
     return KernelRates(source, flops_per_s, bytes_per_s, (none,) * 3, ratio, {}, link_bytes_per_s)
 
 
@@ -173,7 +173,7 @@ def measured_table(kind: str) -> KernelRates | None:
     m, n, k = (np.log(np.array(raw[name], np.float64)) for name in "mnk")
     permille = np.array(raw["permille_of_roofline"], np.float64)
     return KernelRates(
-        source=f"products and collectives of {raw['source'].partition(' (')[0]}",
+        source=f"measured products and collectives of {raw['source'].partition(' (')[0]}",
         flops_per_s=raw["peak_flops_per_s"],
         bytes_per_s=raw["memory_bytes_per_s"],
         axes=(m, n, k),
