@@ -76,7 +76,7 @@ CostsOption = Annotated[
     typer.Option(
         help="Times of ops that bring none: of the kernels that run them, at rates that kernels"
         " reach (calibrated, the default), or of each op, at datasheets' rates (roofline; the"
-        " default of graphs that ship). hybrid_pipeline: products and collectives from tables of"
+        " default of graphs that ship). hybrid_pipeline: products and all-reduces from tables of"
         " A100 and H100 (measured)."
     ),
 ]

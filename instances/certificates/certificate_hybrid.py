@@ -10,18 +10,21 @@ integers, and there is nothing to believe. The rules are those of docs/hybrid.md
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from math import gcd, inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
-    from placegap.instances.certificates.certificate_checker import MALFORMED, Rejected, digest
+    from placegap.instances.certificates.certificate_checker import (
+        MALFORMED,
+        Rejected,
+        digest,
+        main,
+    )
 else:  # both files alone, beside each other
-    from certificate_checker import MALFORMED, Rejected, digest
+    from certificate_checker import MALFORMED, Rejected, digest, main
 
 MOST_SETS, MOST_STAGES, MOST_SUMS = 2_000, 3_000_000, 200_000
 """The check gives up beyond: sets of layers, stages with d and t, and sums of one stage's modes."""
@@ -364,18 +367,5 @@ def check(document: Any, certificate: Any) -> None:
         raise Rejected(f"it is malformed: {type(e).__name__} {str(e)[:60]!r}") from None
 
 
-def main(paths: list[str]) -> int:
-    """Print the verdict, and return the exit status: 0 if the certificate holds, else 1."""
-    try:
-        document, certificate = (json.loads(Path(path).read_bytes()) for path in paths)
-        check(document, certificate)
-    except (Rejected, OSError, ValueError, RecursionError) as error:
-        print(f"{paths[-1:]}: does not hold: {error}")
-        return 1
-    bound = certificate["bound_ns"]
-    print(f"{paths[-1]}: no hybrid plan is below {bound} ns, by a proof that was checked")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], check, "hybrid plan"))

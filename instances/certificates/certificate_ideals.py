@@ -9,20 +9,18 @@ reaches. If it never reaches the whole graph, the bound holds. There is nothing 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from math import inf
 from operator import le
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
-    from placegap.instances.certificates.certificate_checker import MALFORMED, Rejected, Terms
+    from placegap.instances.certificates.certificate_checker import MALFORMED, Rejected, Terms, main
     from placegap.instances.certificates.certificate_checker import check as check_header
 else:  # both files alone, beside each other
-    from certificate_checker import MALFORMED, Rejected, Terms
+    from certificate_checker import MALFORMED, Rejected, Terms, main
     from certificate_checker import check as check_header
 
 MOST_BLOCKS, MOST_IDEALS, MOST_STAGES = 20_000, 100_000, 3_000_000
@@ -234,19 +232,5 @@ def check(document: Any, certificate: Any) -> None:
         raise Rejected(f"it is malformed: {type(e).__name__} {str(e)[:60]!r}") from None
 
 
-def main(paths: list[str]) -> int:
-    """Print the verdict, and return the exit status: 0 if the certificate holds, else 1."""
-    try:
-        document, certificate = (json.loads(Path(path).read_bytes()) for path in paths)
-        check(document, certificate)
-    except (Rejected, OSError, ValueError, RecursionError) as error:
-        print(f"{paths[-1:]}: does not hold: {error}")
-        return 1
-    print(
-        f"{paths[-1]}: no chain is below {certificate['bound_ns']} ns, by a proof that was checked"
-    )
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], check, "chain"))

@@ -68,7 +68,7 @@ Llama 3 on H100 38 to 43 % with the bubble (Grattafiori et al. 2024, table 4).""
 
 SUMMED_BYTES = 6
 """Of a weight, moved where a microbatch's gradient joins those before it: it is read, and the sum
-read and written, in half precision. In single precision it would be 12: about 1 % of a step."""
+read and written, in half precision. In single precision it would be 12."""
 
 MOST_TENSOR = 64
 """More devices for one layer than any server has."""
@@ -191,7 +191,7 @@ class ModelledOn(NamedTuple):
     """What modes are made for: rates by device kind, tensor degrees, number types.
 
     With `sequence` parallelism the residual stream is divided among the t devices. Where servers
-    of so many devices share a network, all t devices send gradients over it.
+    of `server_devices` share a network, all t devices send gradients over it.
     """
 
     rates: Mapping[str, Rates]
@@ -276,8 +276,8 @@ def _measured_ns(
         )
         each = SUMMED_BYTES + block.weight_bytes_moved
         back += table.moved_ns(each * ceil_div(block.weights, t))
-        reduced = table.collective_ns("all_reduce", block.reduced_bytes, t)
-        steps = [table.collective_ns("all_reduce", size, t) for size in block.step_reduced_bytes]
+        reduced = table.all_reduce_ns(block.reduced_bytes, t)
+        steps = [table.all_reduce_ns(size, t) for size in block.step_reduced_bytes]
         total += forward + back + (sum(steps) if steps else 2 * reduced)
         if name == "full":
             total += forward + reduced

@@ -1,8 +1,8 @@
-"""What products, memory-bound kernels and collectives of a device take: measured, or by rule.
+"""What products, memory-bound kernels and all-reduces of a device take: measured, or by rule.
 
 A table has measured times of products over their rooflines, on a grid of m, n, k. Between its
 points the logarithm of that ratio is linear in the logarithms of m, n, k; outside the value at the
-edge holds. Collectives are interpolated in logarithms of bytes and time; beyond the last size time
+edge holds. All-reduces are interpolated in logarithms of bytes and time; beyond the last size time
 grows with bytes. Kernels that only move memory, of a card with a table or without, reach
 `BANDWIDTH_PERCENT` of the memory's bandwidth, and each takes `KERNEL_NS` besides.
 """
@@ -34,7 +34,7 @@ ITEM_BYTES = 2
 """Of a number of a product, in half precision."""
 
 RULE_LATENCY_NS, RULE_BUS_PERCENT = 45_000, 70
-"""Collectives without a table: what one takes whatever its size, and the share of the link that a
+"""All-reduces without a table: what one takes whatever its size, and the share of the link that a
 ring reaches. Measured on A100 with 300 GB/s of NVLink: 40 to 50 us, and 193 to 222 GB/s."""
 
 
@@ -81,7 +81,7 @@ class LayerWork(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class KernelRates:
-    """What a device's products, kernels and collectives take: a table, or a rule."""
+    """What products, kernels and all-reduces of a device take: a table, or a rule."""
 
     source: str
     flops_per_s: int
@@ -90,9 +90,9 @@ class KernelRates:
     axes: tuple[Floats, Floats, Floats]
     #: (M, N, K): Logarithms of measured time over roofline.
     log_ratio: Floats
-    #: By name and number of devices: logarithms of bytes and of ns, (2, sizes).
-    collectives: Mapping[tuple[str, int], Floats]
-    #: Of a link inside of a server, for collectives that are not measured.
+    #: By number of devices: logarithms of bytes and of ns, (2, sizes).
+    all_reduce: Mapping[int, Floats]
+    #: Of a link inside of a server, for all-reduces that are not measured.
     link_bytes_per_s: int = 1
 
     def product_ns(self, m: int, n: int, k: int) -> float:
@@ -102,11 +102,11 @@ class KernelRates:
         return roof_ns(m, n, k, self.flops_per_s, self.bytes_per_s) * ratio
 
     def kernel_ns(self, size_bytes: float) -> float:
-        """Time of a kernel that moves so many bytes."""
+        """Time of a kernel that moves these bytes."""
         return KERNEL_NS + self.moved_ns(size_bytes)
 
     def moved_ns(self, size_bytes: float) -> float:
-        """Time of so many bytes in a kernel that is counted elsewhere."""
+        """Time of these bytes in a kernel that is counted elsewhere."""
         return size_bytes * NS_PER_S * 100 / (BANDWIDTH_PERCENT * self.bytes_per_s)
 
     def work_ns(self, work: LayerWork, t: int, *, sequence: bool) -> float:
@@ -115,14 +115,13 @@ class KernelRates:
         own = sum(self.product_ns(*product.on(t)) for product in work.products)
         return own + sum(self.kernel_ns(size / apart[by]) for size, by in work.kernels)
 
-    def collective_ns(self, name: str, size_bytes: float, count: int) -> float:
-        """Time of an ``all_reduce`` or ``all_gather`` of so many bytes over `count` devices."""
+    def all_reduce_ns(self, size_bytes: float, count: int) -> float:
+        """Time of an all-reduce of these bytes over `count` devices."""
         if count == 1 or not size_bytes:
             return 0.0
-        table = self.collectives.get((name, count))
+        table = self.all_reduce.get(count)
         if table is None:
-            passes = 2 if name == "all_reduce" else 1
-            sent = passes * (count - 1) / count * size_bytes * NS_PER_S
+            sent = 2 * (count - 1) / count * size_bytes * NS_PER_S
             return RULE_LATENCY_NS + sent * 100 / (RULE_BUS_PERCENT * self.link_bytes_per_s)
         at = np.log(size_bytes)
         beyond = max(0.0, float(at - table[0, -1]))
@@ -142,9 +141,12 @@ def interpolated(axes: Sequence[Floats], value: Floats, at: Sequence[float]) -> 
     """
     where = []
     for axis, x in zip(axes, at, strict=True):
-        low = min(max(int(np.searchsorted(axis, x)) - 1, 0), max(len(axis) - 2, 0))
-        span = axis[-1] - axis[0] and axis[low + 1] - axis[low]  # 0: an axis of one point
-        where.append((low, min(max((x - axis[low]) / span, 0.0), 1.0) if span else 0.0))
+        if len(axis) == 1:
+            where.append((0, 0.0))
+            continue
+        low = min(max(int(np.searchsorted(axis, x)) - 1, 0), len(axis) - 2)
+        part = (x - axis[low]) / (axis[low + 1] - axis[low])
+        where.append((low, min(max(float(part), 0.0), 1.0)))
     total = 0.0
     for corner in corners((0, 1), repeat=len(axes)):
         share = 1.0
@@ -173,14 +175,13 @@ def measured_table(kind: str) -> KernelRates | None:
     m, n, k = (np.log(np.array(raw[name], np.float64)) for name in "mnk")
     permille = np.array(raw["permille_of_roofline"], np.float64)
     return KernelRates(
-        source=f"measured products and collectives of {raw['source'].partition(' (')[0]}",
+        source=f"measured products and all-reduces of {raw['source'].partition(' (')[0]}",
         flops_per_s=raw["peak_flops_per_s"],
         bytes_per_s=raw["memory_bytes_per_s"],
         axes=(m, n, k),
         log_ratio=np.log(permille / 1000).reshape(len(m), len(n), len(k)),
-        collectives={
-            (name, int(count)): np.log(np.array(rows, np.float64).T)
-            for name, tables in raw["collectives_bytes_ns"].items()
-            for count, rows in tables.items()
+        all_reduce={
+            int(count): np.log(np.array(rows, np.float64).T)
+            for count, rows in raw["collectives_bytes_ns"]["all_reduce"].items()
         },
     )

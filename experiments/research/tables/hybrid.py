@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import geometric_mean, mean, median
 from time import process_time
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from placegap.instances.corpus.layer_chains import (
     TRAIN,
@@ -481,7 +481,7 @@ class MeasuredRun(NamedTuple):
         return f"{shape}, {t * p * d} GPUs, batch {self.global_batch}"
 
 
-def read_runs(path: str) -> list[MeasuredRun]:
+def load_runs(path: str) -> list[MeasuredRun]:
     """The runs of a file of comma-separated values; those that split a layer over servers are out.
 
     A file without a column ``vocabulary`` has 51,200 words.
@@ -532,31 +532,47 @@ MEASURED_HEADS = (
 )
 
 
-def measured_rows(network: str, sharding: Sharding, *files: str) -> Iterator[tuple[str, ...]]:
-    """One row per file and one per group of it; `network` joins servers (infiniband-100g)."""
+def measured_rows(given: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """One row per file and one per group of it, for a network of servers, a sharding and files.
+
+    What the choices of a file's groups lose is stated as their mean.
+    """
+    if len(given) < 3:
+        raise InputError("measured NETWORK SHARDING FILE ...: infiniband-100g none runs.csv")
+    network, sharding, *files = given
+    shards = look_up("sharding", sharding, {name: name for name in get_args(Sharding)})
     for path in files:
-        runs = read_runs(path)
-        ratios = {
-            measured: [
-                predicted_ms(run, network, sharding, measured=measured) / run.milliseconds
-                for run in runs
-            ]
-            for measured in (False, True)
-        }
-        groups = dict.fromkeys(run.group for run in runs)
-        for group in (None, *groups):
-            at = [i for i, run in enumerate(runs) if group in (None, run.group)]
-            shown = [Path(path).stem if group is None else group, str(len(at))]
-            for measured in (False, True):
-                own = [ratios[measured][i] for i in at]
-                errors = [abs(ratio - 1) for ratio in own]
-                shown += [f"{100 * mean(errors):.1f} %", f"{100 * median(errors):.1f} %"]
-                shown.append(f"{100 * (geometric_mean(own) - 1):+.1f} %")
-                chosen = min(at, key=lambda i: ratios[measured][i] * runs[i].milliseconds)
-                best = min(runs[i].milliseconds for i in at)
-                over = f"{100 * (runs[chosen].milliseconds / best - 1):.1f} %"
-                shown.append("" if group is None else over)
-            yield tuple(shown)
+        runs = load_runs(path)
+        ratios = [
+            [predicted_ms(run, network, shards, measured=by) / run.milliseconds for run in runs]
+            for by in (False, True)
+        ]
+        groups: dict[str, list[int]] = {}
+        for i, run in enumerate(runs):
+            groups.setdefault(run.group, []).append(i)
+        lost = [{name: _lost(runs, ratio, at) for name, at in groups.items()} for ratio in ratios]
+        for name, at in {Path(path).stem: list(range(len(runs))), **groups}.items():
+            by_peak, measured = (
+                _errors([ratio[i] for i in at], own.get(name, mean(own.values())))
+                for ratio, own in zip(ratios, lost, strict=True)
+            )
+            yield name, str(len(at)), *by_peak, *measured
+
+
+def _lost(runs: Sequence[MeasuredRun], ratio: Sequence[float], at: Sequence[int]) -> float:
+    """How far the run of the least prediction is above the fastest, as a share."""
+    chosen = min(at, key=lambda i: ratio[i] * runs[i].milliseconds)
+    return runs[chosen].milliseconds / min(runs[i].milliseconds for i in at) - 1
+
+
+def _errors(ratios: Sequence[float], lost: float) -> tuple[str, ...]:
+    errors = [abs(ratio - 1) for ratio in ratios]
+    bias = geometric_mean(ratios) - 1
+    return (
+        *(f"{100 * value:.1f} %" for value in (mean(errors), median(errors))),
+        f"{100 * bias:+.1f} %",
+        f"{100 * lost:.1f} %",
+    )
 
 
 TABLES: Mapping[str, tuple[Sequence[str], Callable[[Sequence[str]], Iterator[tuple[str, ...]]]]] = {
@@ -564,7 +580,7 @@ TABLES: Mapping[str, tuple[Sequence[str], Callable[[Sequence[str]], Iterator[tup
     "trained": (TRAINED_HEADS, lambda _: trained_rows()),
     "filled": (FILLED_HEADS, lambda _: filled_rows()),
     "restrictions": (RESTRICTION_HEADS, restriction_rows),
-    "measured": (MEASURED_HEADS, lambda given: measured_rows(*given)),  # type: ignore[arg-type]
+    "measured": (MEASURED_HEADS, measured_rows),
 }
 """Heads and rows of each table; the rows are made for files, or with a rate."""
 
