@@ -70,7 +70,7 @@ def without_extras(code: str, *arguments: str, cwd: Path) -> subprocess.Complete
 
 EACH = """
 import contextlib, io, json
-from doubles.pool_jobs import run_here
+from placegap.experiments.running.pool import run_here
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.studies import run

@@ -1,13 +1,12 @@
-"""What the tests let worker processes do, and a pool without processes."""
+"""What the tests let worker processes do."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from placegap.experiments.running.pool import Ending, send_news
+from placegap.experiments.running.pool import send_news
 from placegap.solvers.core.worker_process import may_start_processes
 
 
@@ -32,11 +31,3 @@ def job(task: tuple[str, Any]) -> Any:
         for each in argument:
             send_news(each)
     return os.getpid()
-
-
-def run_here(
-    tasks: Iterable[Any], function: Callable[[Any], Any], **options: Any
-) -> Iterator[Ending[Any]]:
-    """`run_pool` without processes."""
-    for task in tasks:
-        yield Ending(task, "done", function(task), "", 0.0)

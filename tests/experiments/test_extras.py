@@ -47,7 +47,7 @@ STEPS: dict[str, str | list[str]] = {
     "asked for": ["study", "asked.yaml", "--workers", "1"],
     "metis": [*PLACE, "metis"],
     "scotch": [*PLACE, "scotch"],
-    "scip": [*PLACE, "moirai", "--param", "solver=scip"],
+    "scip": [*PLACE, "moirai", "--param", "solver=scip", "--quiet"],
     "methods": ["methods", "--json"],
     "missing": MISSING_OF_A_STUDY,
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from doubles.pool_jobs import run_here
 
 from placegap.experiments.running import placing
+from placegap.experiments.running.pool import run_here
 from placegap.instances import Document, example, save_document
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from doubles.pool_jobs import run_here
 from draws.hostile import hostile_diamond
 
 import placegap
 from placegap.experiments.cli import main
+from placegap.experiments.running.pool import run_here
 from placegap.experiments.studies import run as study_run
 from placegap.instances import example
 from placegap.instances.files.document import Document, load_document, save_document

@@ -13,12 +13,12 @@ import pytest
 from doubles import processes
 from doubles.fake_study import log_lines, study_file
 from doubles.full_disk import full_disk
-from doubles.pool_jobs import run_here
 from doubles.processes import finish, send, wait_for
 from draws.splittable import splittable_diamond
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
+from placegap.experiments.running.pool import run_here
 from placegap.experiments.studies import run as study
 from placegap.instances import Makespan, Plan, example
 from placegap.instances.files.document import Document, save_document

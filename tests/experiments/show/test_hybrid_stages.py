@@ -7,11 +7,11 @@ import random
 from pathlib import Path
 
 import pytest
-from doubles.pool_jobs import run_here
 from draws.hybrid import hybrid_instance, hybrid_plan, hybrid_semantics
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
+from placegap.experiments.running.pool import run_here
 from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.page import plan_page
 from placegap.experiments.show.words import path_sentences

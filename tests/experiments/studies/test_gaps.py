@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from doubles.gap_runs import ANY, CHAIN, CONVEX, STUDY, cells_of, plan
-from doubles.pool_jobs import run_here
 
+from placegap.experiments.running.pool import run_here
 from placegap.experiments.studies import run as study_run
 from placegap.experiments.studies.gap_tables import lay_out
 from placegap.experiments.studies.gaps import GapCell, disagreements, gap_cells, summarize

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles.pool_jobs import run_here
 from numba.extending import overload
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import warm_up
-from placegap.experiments.running.pool import Ending
-from placegap.experiments.running.pool import run_here as run_in_this_process
+from placegap.experiments.running.pool import Ending, run_here
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies import progress as study_progress
 from placegap.experiments.studies import run as study
@@ -162,7 +160,7 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     run = fake_run(params={"kind": "plan"}, code=code_of(METHODS["fake"], "makespan"))
     monkeypatch.setattr(warm_up, "_warm", set())
     monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: None)
-    (ending,) = run_in_this_process([run], run_task, on_news=news.append)
+    (ending,) = run_here([run], run_task, on_news=news.append)
     outcome = ending.answer
     assert outcome["status"] == "feasible", outcome["traceback"]
     assert seen

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from doubles.fake_study import log_lines, study_file, study_process, wait_for_lines
-from doubles.pool_jobs import run_here
 from doubles.processes import finish, no_session, send
 
 from placegap.experiments.running import pool
+from placegap.experiments.running.pool import run_here
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.run import run_study
 from placegap.instances import InputError

@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from doubles.pool_jobs import run_here
 from draws.splittable import splittable_diamond
 
 from placegap.experiments.cli import main
 from placegap.experiments.research.record_best import what_it_proves
 from placegap.experiments.running import placing
-from placegap.experiments.running.pool import Ending
+from placegap.experiments.running.pool import Ending, run_here
 from placegap.experiments.studies.config import Study
 from placegap.experiments.studies.gap_tables import lay_out
 from placegap.experiments.studies.gaps import disagreements, gap_cells

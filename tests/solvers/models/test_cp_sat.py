@@ -25,7 +25,7 @@ ONE = {"workers": 1}
     "semantics", MAKESPAN_SEMANTICS[::3], ids=lambda semantics: semantics.label
 )
 def test_it_equals_brute_force_without_a_start(semantics: Semantics) -> None:
-    for instance in makespan_draws()[::10]:  # with one: test_agreement_makespan.py
+    for instance in makespan_draws()[::10]:  # with one: test_agreement.py
         best = oracle(instance, semantics)
         result = run_method(instance, semantics, "cp-sat", {**ONE, "start": False})
         if best is None:

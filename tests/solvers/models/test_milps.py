@@ -185,7 +185,7 @@ def agree(instance: Instance, semantics: Semantics, *, start: bool = True) -> No
 def test_it_equals_brute_force_without_a_start(
     semantics: MaxLoad | MaxLoadFwdBwd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # test_agreement_load.py has the large samples; these devices are alike in threes and fours
+    # test_agreement.py has the large samples; these devices are alike in threes and fours
     monkeypatch.setattr(milps, "STARTS", ())
     staged = semantics == MaxLoad(replicas=True, levels=2)
     for instance in (equal_device_draws() if staged else max_load_draws())[::30]:
