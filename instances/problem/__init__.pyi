@@ -3,6 +3,7 @@ from .graph import Graph
 from .instance import BestKnown, Instance
 from .links import Link
 from .op import Cache, Edge, Mode, Op
+from .op_kernel import AttentionKernel, ExpertsKernel, MatrixProduct, OpKernel
 from .part import (
     ASSUMED_DIMS,
     WITHOUT_OPS,
@@ -78,6 +79,7 @@ __all__ = [
     "WITHOUT_OPS",
     "WITHOUT_RULE",
     "AllLoads",
+    "AttentionKernel",
     "BestKnown",
     "Cache",
     "Channels",
@@ -89,6 +91,7 @@ __all__ = [
     "DeviceUse",
     "Edge",
     "Evaluation",
+    "ExpertsKernel",
     "Flag",
     "Graph",
     "HybridPipeline",
@@ -99,6 +102,7 @@ __all__ = [
     "LoadRule",
     "LoadSemantics",
     "Makespan",
+    "MatrixProduct",
     "MaxContext",
     "MaxLoad",
     "MaxLoadFwdBwd",
@@ -107,6 +111,7 @@ __all__ = [
     "Name",
     "Objective",
     "Op",
+    "OpKernel",
     "PeakRates",
     "PipelineIteration",
     "PipelineSchedule",

@@ -205,7 +205,7 @@ def _hashed_text(graph: Graph, cluster: Cluster) -> Iterator[str]:
     """Canonical JSON of devices, edges, links and ops, piece by piece: links may be many."""
 
     def listed(parts: Sequence[InstancePart]) -> str:
-        content = [part.model_dump(exclude_defaults=True) for part in parts]
+        content = [part.model_dump(exclude_defaults=True, exclude={"kernel"}) for part in parts]
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
     yield f'{{"devices":{listed(cluster.devices)},"edges":{listed(graph.edges)},"links":['

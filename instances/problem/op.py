@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from placegap.instances.problem.op_kernel import OpKernel
 from placegap.instances.problem.part import Count, Flag, InstancePart, Name, Positive
 
 
@@ -116,6 +117,9 @@ class Op(InstancePart):
     bytes_moved: Count | None = None
     #: The number type it computes in ("float16"), for costing; None stands for "float32".
     dtype: str | None = None
+    #: What it computes, for tables of measured kernels; no part of the content hash, as the times
+    #: that came of it are.
+    kernel: OpKernel | None = None
     #: Axes along which an op may be split into parts (`op_splitting`).
     splittable_axes: tuple[str, ...] = ()
     #: Sizes of its axes, where known; a part of an axis has whole elements of it.
