@@ -20,6 +20,7 @@ MODULES = {
     "split": "models",
     "profile": "measured",
     "show": "show",
+    "costs": "costs",
     "compare": "show",
     "verify": "verify",
     "methods": "lists",

@@ -13,7 +13,6 @@ import typer
 
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import spinner, warn
-from placegap.instances.costing.costing import Costs
 from placegap.instances.problem import (
     Channels,
     Degrees,
@@ -72,12 +71,13 @@ DimOption = Annotated[
     ),
 ]
 CostsOption = Annotated[
-    Costs | None,
+    str | None,
     typer.Option(
+        metavar="[calibrated|roofline|measured[:FRAMEWORK]]",
         help="Times of ops that bring none: of the kernels that run them, at rates that kernels"
-        " reach (calibrated, the default), or of each op, at datasheets' rates (roofline; the"
-        " default of graphs that ship). hybrid_pipeline: products and all-reduces from tables of"
-        " A100 and H100 (measured)."
+        " reach (calibrated, the default), or as measured on the card where a table has them (the"
+        " newest of vLLM unless named), or of each op, at datasheets' rates (roofline; the default"
+        " of graphs that ship).",
     ),
 ]
 TimesOption = Annotated[

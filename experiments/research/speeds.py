@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.costing.costing import Costs, catalogue
+from placegap.instances.costing.costing import catalogue
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.options import TraceOptions
@@ -37,7 +37,7 @@ OPTIONS = {
 }
 
 
-def instance_of(row: Mapping[str, str], folder: Path, costs: Costs) -> Instance:
+def instance_of(row: Mapping[str, str], folder: Path, costs: str) -> Instance:
     """The model of a row on its devices."""
     name = row["model"]
     given: dict[str, Any] = {}

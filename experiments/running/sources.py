@@ -15,7 +15,7 @@ from placegap.instances.corpus.layer_chains import (
     chain_with_modes,
     is_chain,
 )
-from placegap.instances.costing.costing import COSTS, NO_MEASURED_OPS, Costs, with_costs
+from placegap.instances.costing.costing import MOSTLY_MODELLED, is_measured, with_costs
 from placegap.instances.costing.layer_modes import ModelledOn
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.cluster_text import is_cluster_text
@@ -69,7 +69,7 @@ class Source:
     #: File of measured times of its ops.
     times: Path | None = None
     #: What gives ops without times theirs; None: what the model's graph notes, else calibrated.
-    costs: Costs | None = None
+    costs: str | None = None
     #: What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     device_memory: float | None = None
     #: File of device kinds beside the catalogue's.
@@ -137,7 +137,7 @@ def _variants(key: str) -> Any:
     return research("workloads.variants", f"a study's key {key}")
 
 
-def costed_by(document: Document, costs: Costs) -> Document:
+def costed_by(document: Document, costs: str) -> Document:
     """The document, whose ops without times are costed in a way that the user chose."""
     update = {"graph": with_costs(document.graph, costs), "best_known": ()}
     return document.model_copy(update=update).read_from(document.source)
@@ -152,12 +152,16 @@ def as_layers(
         return document
     if any(op.modes for op in graph.ops):
         return document
-    measured = graph.provenance.parameters.get(COSTS) == "measured"
+    measured = is_measured(graph)
     if is_chain(document.name):
         on = ModelledOn.cluster(cluster, measured=measured)
         graph = chain_with_modes(document.name, on, dict(sizes))
     elif measured:
-        raise InputError(NO_MEASURED_OPS, document.name)
+        raise InputError(
+            "measured modes are those of a named shape (llama-8b-train); for layers of a traced"
+            " model choose --costs calibrated",
+            document.name,
+        )
     else:
         graph = traced_layers(graph, cluster)
     rules = document.semantics  # those of another objective are about the ops one by one
@@ -276,10 +280,15 @@ def find_model(
 
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
     """Lines on what a model leaves open: sizes that are not stated, and FLOPs that are guesses."""
-    if Path(model).name.endswith((".json", ".json.gz")) and not is_traced(model):
-        return ()
     parameters = graph.provenance.parameters
     lines = []
+    modelled = parameters.get(MOSTLY_MODELLED)
+    if isinstance(modelled, str):
+        lines.append(
+            f"costs: most of the time on {modelled} is modelled, not measured ('placegap costs')"
+        )
+    if Path(model).name.endswith((".json", ".json.gz")) and not is_traced(model):
+        return tuple(lines)
     traced = parameters.get(ASSUMED)
     if isinstance(traced, str) and is_traced(model):
         chosen = "; --batch, --seq and --dtype choose others" if model.startswith("hf:") else ""

@@ -21,6 +21,7 @@ from placegap.experiments.show.hybrid_stages import (
     stages_apart,
 )
 from placegap.experiments.show.rendering import plain_table
+from placegap.instances.costing.costing import MEASURED_SHARE
 from placegap.instances.costing.layer_modes import BY_KERNELS, MODELLED
 from placegap.instances.costing.runtime_memory import RESERVED
 from placegap.instances.files.plan_file import describe_plan
@@ -312,6 +313,7 @@ def result_object(instance: Instance, result: Result) -> dict[str, Any]:
         "setup_s": round(result.setup_s, 6),
         "message": result.message,
         "notes": list(plan_notes(instance, result)),
+        "costs": instance.graph.provenance.parameters.get(MEASURED_SHARE),
         "faults": list(result.faults),
         "details": dict(result.details),
         **_tokens_object(result),
@@ -436,6 +438,9 @@ def print_result(
     console.print(f"gap     {_gap_words(result)}", markup=False)
     for claim in claims:
         console.print(f"claimed {claim_words(claim, rules)}", markup=False)
+    measured = instance.graph.provenance.parameters.get(MEASURED_SHARE)
+    if measured is not None:
+        console.print(f"costs   {measured}", markup=False)
     setup = f"; loading {format_s(result.setup_s)}" if result.setup_s >= SHOWN_S else ""
     console.print(f"time    {build}solve {format_s(result.solve_s)}{setup}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):

@@ -39,10 +39,11 @@ class InstanceEntry(Entry):
 
     An `optional` file is left out, with a warning, where it is not there. Each value of
     `device_memory` makes a row of its own, where every device holds that share of all bytes.
-    `dims` are sizes of a workload other than its paper's; with `in_place` elementwise ops overwrite
-    their inputs, with `slower_links` every transfer takes longer by a factor, with `slower_ops`
-    every op, with `half_precision` a number has two bytes, and `fused` ops are those of Moirai's
-    fusion, each as fast as one kernel. `clones` of a training graph share its variables.
+    `dims` are sizes of a workload other than its paper's, and `costs` those of ``--costs``; with
+    `in_place` elementwise ops overwrite their inputs, with `slower_links` every transfer takes
+    longer by a factor, with `slower_ops` every op, with `half_precision` a number has two bytes,
+    and `fused` ops are those of Moirai's fusion, each as fast as one kernel. `clones` of a training
+    graph share its variables.
     """
 
     model: Name | None = None
@@ -53,6 +54,7 @@ class InstanceEntry(Entry):
     time_unit: TimeUnit | None = None
     device_memory: tuple[MemoryShare, ...] = ()
     dims: dict[str, int] = Field(default_factory=dict)
+    costs: Name | None = None
     in_place: Annotated[bool, Field(strict=True)] = False
     slower_links: MemoryShare | None = None
     slower_ops: MemoryShare | None = None

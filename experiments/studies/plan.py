@@ -187,7 +187,7 @@ def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator
 
 
 def _changed(source: Source, entry: InstanceEntry) -> Source:
-    names = ("in_place", "slower_links", "slower_ops", "clones", "half_precision", "fused")
+    names = ("costs", "in_place", "slower_links", "slower_ops", "clones", "half_precision", "fused")
     return replace(source, **{name: getattr(entry, name) for name in names})
 
 

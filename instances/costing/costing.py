@@ -7,7 +7,8 @@ and moves nothing is a view (Reshape, Identity): no kernel is launched, and it t
 That is ``roofline``: each op is a kernel, and rates are datasheets'. Under ``calibrated`` costs the
 ops that run as one kernel (`launch_of`) are launched once, move what goes in and out of it, and
 share its time in proportion to the bytes that they move by themselves; rates are those that kernels
-reach.
+reach. Under ``measured`` costs a kernel that a table of measured ones has takes what it took there,
+and the others what they take under calibrated costs.
 """
 
 from __future__ import annotations
@@ -16,28 +17,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import BeforeValidator, TypeAdapter
 
 from placegap.instances.costing.launches import bytes_inside, launch_of
-from placegap.instances.problem import Cluster, Device, DeviceSpec, Graph, Name, Op
+from placegap.instances.problem import Cluster, Device, DeviceSpec, ExpertsKernel, Graph, Name, Op
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.instances.reading.errors import InputError, as_input_error, paused_collector
+from placegap.instances.reading.errors import (
+    InputError,
+    as_input_error,
+    instead_of,
+    paused_collector,
+)
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
-Costs = Literal["roofline", "calibrated", "measured"]
+if TYPE_CHECKING:
+    from placegap.instances.costing.kernel_tables import KernelTables
 
 COSTS = "costs"
 """Parameter of the provenance that says how ops without times are costed; by default calibrated."""
 
-NO_MEASURED_OPS = (
-    "measured costs are those of whole layers of a named shape (llama-8b-train with --objective"
-    " hybrid_pipeline); of single ops choose --costs calibrated"
-)
-"""What is said of ops that no table has."""
+KINDS_OF_COSTS = ("calibrated", "roofline", "measured")
+
+MEASURED_SHARE = "costs.measured_share"
+"""Parameter of the provenance: for how much of the time on each kind costs are measured."""
+
+MOSTLY_MODELLED = "costs.mostly_modelled"
+"""Parameter of the provenance: kinds on which less than `LEAST_SHARE` of the time is measured."""
+
+LEAST_SHARE = 0.5
+"""With a smaller share of measured time a warning is printed."""
 
 COMPUTE_PERCENT = 79
 """What large products reach of the peak: the median of measured ones of 2,048 rows and more on an
@@ -132,11 +144,16 @@ def roofline_ns(
 
 
 def cost_graph(
-    graph: Graph, cluster: Cluster, *, compute_percent: int = 100, bandwidth_percent: int = 100
+    graph: Graph,
+    cluster: Cluster,
+    *,
+    costs: str = "roofline",
+    compute_percent: int = 100,
+    bandwidth_percent: int = 100,
 ) -> Graph:
     """The graph with a time for every device kind of the cluster whose rates are known.
 
-    Each op is a kernel of its own (`Costs` "roofline"). The peak rate is that of the op's number
+    Each op is a kernel of its own under costs "roofline". The peak rate is that of the op's number
     type (`Op.dtype`). Times that the ops bring are kept; ops that state neither FLOPs nor bytes
     moved are left alone, and of an op that states one of them the other counts as 0. What was used
     is written into the provenance. The same graph comes back where nothing is to be added.
@@ -145,8 +162,11 @@ def cost_graph(
     ----------
     graph : Graph
     cluster : Cluster
+    costs : str
+        "roofline", "calibrated", "measured" or "measured:FRAMEWORK", as of ``--costs``.
     compute_percent, bandwidth_percent : int
-        Share of the peak rate and of the bandwidth that is reached, at least 1.
+        Share of the peak rate and of the bandwidth that is reached, at least 1; of "roofline"
+        alone.
 
     Raises
     ------
@@ -167,6 +187,8 @@ def cost_graph(
     """
     if compute_percent < 1 or bandwidth_percent < 1:
         raise InputError("costing: compute_percent and bandwidth_percent must be at least 1")
+    if costs != "roofline":
+        return costed(with_costs(graph, costs), cluster)
     specs = specs_of(cluster)
     _refuse_other_rates(graph, specs)
     percent = {"compute_percent": compute_percent, "bandwidth_percent": bandwidth_percent}
@@ -183,46 +205,115 @@ def cost_graph(
             return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
 
 
-def with_costs(graph: Graph, costs: Costs) -> Graph:
+def with_costs(graph: Graph, costs: str) -> Graph:
     """The graph, noting how its ops without times are costed."""
+    kind, colon, framework = costs.partition(":")
+    if kind not in KINDS_OF_COSTS or (colon and (kind != "measured" or not framework)):
+        hint = instead_of(costs, KINDS_OF_COSTS)
+        raise InputError(
+            f"there are no costs {costs!r}{hint}; of measured ones a framework may be"
+            " named (measured:vllm)"
+        )
     noted = {**graph.provenance.parameters, COSTS: costs}
     provenance = graph.provenance.model_copy(update={"parameters": noted})
     return graph.model_copy(update={"provenance": provenance})
+
+
+def is_measured(graph: Graph) -> bool:
+    """Whether times come from tables of measured kernels, where those have them."""
+    return str(graph.provenance.parameters.get(COSTS)).partition(":")[0] == "measured"
 
 
 def costed(graph: Graph, cluster: Cluster) -> Graph:
     """The graph with a time for every device kind of the cluster whose rates are known, by the
     costs that its provenance names.
     """
-    costs = graph.provenance.parameters.get(COSTS)
+    costs = str(graph.provenance.parameters.get(COSTS, "calibrated"))
     if costs == "roofline":
         return cost_graph(graph, cluster)
     specs = specs_of(cluster)
     _refuse_other_rates(graph, specs)
     if not any(op.flops is not None or op.bytes_moved is not None for op in graph.ops):
         return graph
-    if costs == "measured":
-        raise InputError(NO_MEASURED_OPS, graph.name)
     with paused_collector():
-        ops, added, kernels = _cost_kernels(graph, specs)
-        if not added:
+        found = cost_kernels(graph, specs)
+        if not found.added:
             return graph
-        used = {kind: specs[kind] for kind in sorted(added)}
+        used = {kind: specs[kind] for kind in sorted(found.added)}
         dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
         noted = _parameters(used, {"compute_percent": COMPUTE_PERCENT}, dtypes)
         for kind, spec in used.items():
             noted[f"costing.{kind}.bandwidth_percent"] = _bandwidth_percent(spec)
             noted[f"costing.{kind}.threads_ns"] = THREADS_NS if spec.is_cpu else 0
+        said = f"calibrated estimates (kernels: {found.kernels})"
+        if found.tables:
+            noted[MEASURED_SHARE] = found.shares
+            few = [kind for kind in found.measured if found.share(kind) < LEAST_SHARE]
+            if few:
+                noted[MOSTLY_MODELLED] = ", ".join(few)
+            said = f"{found.shares}; others are {said}"
         provenance = graph.provenance.noting(
-            f"times on {', '.join(used)} are calibrated estimates (kernels: {kernels})",
-            {COSTS: "calibrated", **noted},
+            f"times on {', '.join(used)} are {said}", {COSTS: costs, **noted}
         )
         with as_input_error(source=graph.name):
-            return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
+            return graph.model_copy(update={"ops": tuple(found.ops), "provenance": provenance})
 
 
-def _cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> tuple[list[Op], set[str], int]:
-    """The ops with their shares of their kernels' times, the new kinds, and how many kernels."""
+class CostedKernels(NamedTuple):
+    """What `cost_kernels` found."""
+
+    ops: list[Op]
+    #: Kinds that some op got a time for.
+    added: set[str]
+    #: How many kernels there are.
+    kernels: int
+    #: By kind: the ops whose time a table has.
+    measured: dict[str, set[int]]
+    tables: dict[str, KernelTables]
+
+    def share(self, kind: str) -> float:
+        """The share of the time on a kind that is measured."""
+        times = [op.time_ns.get(kind, 0) for op in self.ops]
+        return sum(times[i] for i in self.measured[kind]) / max(1, sum(times))
+
+    @property
+    def shares(self) -> str:
+        """For how much of the time on each kind costs are measured, and by which tables."""
+        said = [
+            f"measured for {self.share(kind):.0%} of the time on {kind} ({table.source})"
+            for kind, table in self.tables.items()
+        ]
+        others = [kind for kind in self.measured if kind not in self.tables]
+        return ", ".join([*said, *(f"not measured on {kind}" for kind in others)])
+
+
+def _tables(graph: Graph, specs: Mapping[str, DeviceSpec]) -> dict[str, KernelTables]:
+    """The tables of kinds that have some; InputError if nothing could be looked up."""
+    if not is_measured(graph):
+        return {}
+    from placegap.instances.costing.kernel_tables import SYSTEMS, kernel_tables
+
+    costs = str(graph.provenance.parameters[COSTS])
+    found = {kind: kernel_tables(kind, costs.partition(":")[2] or None) for kind in specs}
+    tables = {kind: each for kind, each in found.items() if each is not None}
+    if not tables:
+        raise InputError(
+            f"there are no measured costs of {', '.join(specs) or 'these devices'}, but of"
+            f" {', '.join(SYSTEMS)}; choose --costs calibrated",
+            graph.name,
+        )
+    if all(op.kernel is None for op in graph.ops):
+        raise InputError(
+            "no op says which kernel it is, so that no table has it; read the model anew (hf:, py:,"
+            " ONNX), or choose --costs calibrated",
+            graph.name,
+        )
+    return tables
+
+
+def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels:
+    """The ops with their shares of their kernels' times, and which of them tables have."""
+    tables = _tables(graph, specs)
     ops, launch, index = list(graph.ops), launch_of(graph), graph.index
     first = index.tensor_first_edge.tolist()
     saved = bytes_inside(index, np.array([graph.edges[e].bytes for e in first], np.int64), launch)
@@ -230,6 +321,7 @@ def _cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> tuple[list[O
     for i, number in enumerate(launch.tolist()):
         members.setdefault(number, []).append(i)
     added, kernels = set[str](), 0
+    measured: dict[str, set[int]] = {kind: set() for kind in specs}
     for number, own in members.items():
         parts = [ops[i] for i in own]
         missing = specs.keys() - parts[0].time_ns.keys()
@@ -246,10 +338,28 @@ def _cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> tuple[list[O
             kind: _split(kernel_ns(flops, moved, spec, dtype), shares)
             for kind, spec in specs.items()
         }
+        if len(own) == 1 and parts[0].kernel is not None:
+            for kind in missing & tables.keys():
+                table_ns = _measured_ns(parts[0], tables[kind])
+                if table_ns is not None:
+                    split[kind] = [table_ns]
+                    measured[kind].add(own[0])
         for at, (i, op) in enumerate(zip(own, parts, strict=True)):
             times = {kind: parts_ns[at] for kind, parts_ns in split.items()}
             ops[i] = op.model_copy(update={"time_ns": {**times, **op.time_ns}, "colocation": group})
-    return ops, added, kernels
+    return CostedKernels(ops, added, kernels, measured, tables)
+
+
+def _measured_ns(op: Op, table: KernelTables) -> int | None:
+    """Time of an op by a table; of experts, the op's share of their FLOPs."""
+    kernel = op.kernel
+    whole_ns = None if kernel is None else table.time_ns(kernel)
+    if whole_ns is None:
+        return None
+    share = 1.0
+    if isinstance(kernel, ExpertsKernel):
+        share = (op.flops or 0) / kernel.flops
+    return max(1, round(whole_ns * share))
 
 
 def kernel_ns(flops: int, bytes_moved: int, spec: DeviceSpec, dtype: str | None = None) -> int:

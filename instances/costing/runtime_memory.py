@@ -20,12 +20,12 @@ RESERVED = "reserved"
 def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:
     """The cluster without what a runtime takes of the cards that do not state it.
 
-    Only for graphs whose costs are ours and calibrated: papers and files with times count no such
+    Only for graphs whose costs are ours and no rooflines: papers and files with times count no such
     memory.
     """
     parameters = graph.provenance.parameters
     costs = parameters.get(COSTS, "calibrated" if MODELLED in parameters else None)
-    if costs != "calibrated":
+    if costs in (None, "roofline"):
         return cluster
     buffers = buffer_bytes(graph)
     taken, devices = CONTEXT_BYTES + buffers, []

@@ -68,5 +68,10 @@ class ExpertsKernel(InstancePart):
     matrices: Positive = 3
     dtype: Name
 
+    @property
+    def flops(self) -> int:
+        """FLOPs of all of them."""
+        return 2 * self.matrices * self.tokens * self.chosen * self.hidden * self.inner
+
 
 OpKernel = Annotated[MatrixProduct | AttentionKernel | ExpertsKernel, Field(discriminator="type")]

@@ -1,0 +1,120 @@
+"""``placegap costs``: what each kind of op takes on each card, and how much of that is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from placegap.experiments.cli.options import (
+    ClusterOption,
+    CostsOption,
+    DevicesOption,
+    DimOption,
+    JsonOption,
+    Model,
+    UnitOption,
+    source_of,
+    warn_open,
+)
+from placegap.experiments.show.figures import format_ns
+from placegap.experiments.show.rendering import output, plain_table, print_json, spinner
+from placegap.instances.costing.costing import (
+    CostedKernels,
+    cost_kernels,
+    roofline_ns,
+    specs_of,
+    with_costs,
+)
+from placegap.instances.problem import Cluster, Graph
+from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import TraceOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostsOptions:
+    """Options of ``placegap costs``."""
+
+    model: Model
+    cluster: ClusterOption = None
+    devices: DevicesOption = None
+    tracing: TraceOptions
+    time_unit: UnitOption = None
+    dim: DimOption = None
+    costs: CostsOption = "measured"
+    as_json: JsonOption = False
+
+
+def costs_command(asked: CostsOptions) -> None:
+    """Print what each kind of op takes on each card, measured or modelled, beside its roofline."""
+    from placegap.experiments.running.sources import check_rates, cluster_of, find_model
+
+    source = source_of(asked)
+    with spinner(f"reading {asked.model}"):
+        cluster = cluster_of(source)
+        check_rates(asked.model, cluster)
+        document = find_model(asked.model, asked.time_unit, source.dims, asked.tracing)
+        cluster = cluster or document.cluster
+        if cluster is None:
+            raise InputError("costs are those of cards: name some (--cluster)", asked.model)
+        graph = with_costs(_without_times(document.graph), asked.costs or "measured")
+        if asked.costs == "roofline":
+            raise InputError("costs are compared with rooflines: choose measured or calibrated")
+        found = cost_kernels(graph, specs_of(cluster))
+    warn_open(graph, asked.model)
+    rows = cost_rows(found, cluster)
+    if asked.as_json:
+        print_json({"model": document.name, "costs": found.shares, "rows": rows})
+        return
+    for kind in found.measured:
+        texts = [
+            (
+                row["op"],
+                str(row["ops"]),
+                format_ns(row["time_ns"]),
+                f"{row['share']:.1%}",
+                "measured" if row["is_measured"] else "modelled",
+                "-" if row["times_roofline"] is None else f"{row['times_roofline']:.2f}",
+            )
+            for row in rows
+            if row["kind"] == kind
+        ]
+        head = ("op", "ops", "time", "share", "costs", "of roofline")
+        output().print(plain_table(kind, head, texts))
+    if found.tables:
+        print(found.shares)
+
+
+def _without_times(graph: Graph) -> Graph:
+    """The graph whose ops are all to be costed."""
+    ops = tuple(op.model_copy(update={"time_ns": {}}) for op in graph.ops)
+    return graph.model_copy(update={"ops": ops})
+
+
+def cost_rows(found: CostedKernels, cluster: Cluster) -> list[dict[str, Any]]:
+    """A row for each kind of op on each card, measured ones apart, the longest first."""
+    specs = specs_of(cluster)
+    rows = []
+    for kind, measured in found.measured.items():
+        sums: dict[tuple[str, bool], list[int]] = {}
+        for i, op in enumerate(found.ops):
+            roof_ns = roofline_ns(op.flops or 0, op.bytes_moved or 0, specs[kind], dtype=op.dtype)
+            total = sums.setdefault((op.kind, i in measured), [0, 0, 0])
+            for at, value in enumerate((1, op.time_ns.get(kind, 0), roof_ns)):
+                total[at] += value
+        whole_ns = max(1, sum(time_ns for _, time_ns, _ in sums.values()))
+        for (name, is_measured), (ops, time_ns, roof_ns) in sorted(
+            sums.items(), key=lambda item: (-item[1][1], item[0])
+        ):
+            if time_ns:
+                rows.append(
+                    {
+                        "kind": kind,
+                        "op": name,
+                        "ops": ops,
+                        "time_ns": time_ns,
+                        "share": time_ns / whole_ns,
+                        "is_measured": is_measured,
+                        "times_roofline": time_ns / roof_ns if roof_ns else None,
+                    }
+                )
+    return rows
