@@ -216,12 +216,12 @@ def read_table(path: Path | None) -> Columns | None:
         table = {}
         for name in names:
             column = rows.column(name).chunk(0)
-            is_text = hasattr(column, "dictionary")
-            table[name] = (
-                np.array(column.dictionary.to_pylist())[column.indices.to_numpy()]
-                if is_text
-                else column.to_numpy().astype(np.float64)
-            )
+            # from_dlpack: pyarrow's own to_numpy loads pandas, 0.4 s
+            if hasattr(column, "dictionary"):
+                texts = np.array(column.dictionary.to_pylist())
+                table[name] = texts[np.from_dlpack(column.indices)]
+            else:
+                table[name] = np.from_dlpack(column).astype(np.float64)
     except (OSError, ValueError, TypeError, IndexError, ArrowException) as error:
         if isinstance(error, InputError):
             raise
