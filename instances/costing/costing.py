@@ -60,6 +60,10 @@ BANDWIDTH_PERCENT, HOST_BANDWIDTH_PERCENT = 80, 70
 figures of a coarse grid that bring twelve reported token rates close
 (`experiments.research.speeds`)."""
 
+KERNEL_NS = 3_000
+"""What a kernel that no table has takes beside its bytes where other kernels are measured:
+``mem_empirical_constant_latency`` of aiconfigurator-core 0.12.0. Tables leave out the launch."""
+
 THREADS_NS = 30_000
 """What a host takes more for each kernel, to wake its threads and join them."""
 
@@ -245,6 +249,8 @@ def costed(graph: Graph, cluster: Cluster) -> Graph:
         for kind, spec in used.items():
             noted[f"costing.{kind}.bandwidth_percent"] = _bandwidth_percent(spec)
             noted[f"costing.{kind}.threads_ns"] = THREADS_NS if spec.is_cpu else 0
+            if kind in found.tables:
+                noted[f"costing.{kind}.kernel_ns"] = KERNEL_NS
         said = f"calibrated estimates (kernels: {found.kernels})"
         if found.tables:
             noted[MEASURED_SHARE] = found.shares
@@ -320,6 +326,10 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
     members: dict[int, list[int]] = {}
     for i, number in enumerate(launch.tolist()):
         members.setdefault(number, []).append(i)
+    reached = {
+        kind: spec.model_copy(update={"launch_overhead_ns": KERNEL_NS}) if kind in tables else spec
+        for kind, spec in specs.items()
+    }
     added, kernels = set[str](), 0
     measured: dict[str, set[int]] = {kind: set() for kind in specs}
     for number, own in members.items():
@@ -336,7 +346,7 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
         group = parts[0].colocation or (f"kernel of {parts[0].name}" if len(own) > 1 else None)
         split = {
             kind: _split(kernel_ns(flops, moved, spec, dtype), shares)
-            for kind, spec in specs.items()
+            for kind, spec in reached.items()
         }
         if len(own) == 1 and parts[0].kernel is not None:
             for kind in missing & tables.keys():

@@ -18,14 +18,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from placegap.instances.costing.costing import BANDWIDTH_PERCENT, COMPUTE_PERCENT
+from placegap.instances.costing.costing import BANDWIDTH_PERCENT, COMPUTE_PERCENT, KERNEL_NS
 from placegap.instances.kernels.array_types import Floats
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.reading.input_files import data_path
-
-KERNEL_NS = 3_000
-"""What each kernel takes beside its bytes: ``mem_empirical_constant_latency`` of
-aiconfigurator-core 0.12.0 for its A100 and H100."""
 
 TABLES = {"A100-40GB": "a100", "A100-80GB": "a100", "H100-80GB": "h100"}
 """Device kinds of the catalogue that have a table, and its file."""
