@@ -61,18 +61,6 @@ class ProfileOptions:
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Write the times to this CSV file.")
     ] = None
-    cluster_out: Annotated[
-        Path | None,
-        typer.Option(
-            "--cluster-out",
-            metavar="FILE",
-            help="Write a cluster of processes of this machine, their rates and the link between"
-            " two measured.",
-        ),
-    ] = None
-    processes: Annotated[
-        int, typer.Option("--processes", min=2, max=1024, help="Devices of --cluster-out.")
-    ] = 2
     threads: Annotated[
         int | None,
         typer.Option(
@@ -80,9 +68,6 @@ class ProfileOptions:
         ),
     ] = None
     runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Passes that count.")] = 7
-    best: Annotated[
-        bool, typer.Option("--best", help="Count only the shortest pass, on a busy machine.")
-    ] = False
     as_json: JsonOption = False
 
 
@@ -95,7 +80,7 @@ def profile_command(asked: ProfileOptions) -> None:
     """
     if not is_traced(asked.model):
         raise InputError("only models that are traced can be measured (hf:, py:)", asked.model)
-    reserve_outputs(asked.out, asked.cluster_out, inputs=inputs_of(asked))
+    reserve_outputs(asked.out, inputs=inputs_of(asked))
     from placegap.instances.torch_models.profile import profile_model, times_csv
 
     with spinner(f"measuring {asked.model}"):
@@ -106,7 +91,6 @@ def profile_command(asked: ProfileOptions) -> None:
             asked.kind,
             runs=asked.runs,
             threads=asked.threads,
-            best=asked.best,
         )
     if asked.out is not None:
         with attempt(asked.out):
@@ -115,22 +99,6 @@ def profile_command(asked: ProfileOptions) -> None:
         print_json(profile_object(profile))
     else:
         print_profile(profile)
-    if asked.cluster_out is not None:  # last: it may fail, and the profile took longer
-        _write_cluster(asked.cluster_out, profile, asked.processes, asked.device)
-
-
-def _write_cluster(path: Path, profile: Profile, count: int, device: DeviceType) -> None:
-    """Measure the link between two processes, and write the cluster."""
-    from placegap.experiments.running.machine_link import machine_cluster
-    from placegap.experiments.running.process_group import ProcessesFailed
-    from placegap.instances.torch_models.profile import device_entry
-
-    try:
-        with spinner("measuring the link between two processes"):
-            text = machine_cluster(device_entry(profile, count), device)
-    except ProcessesFailed as error:
-        raise InputError(f"--cluster-out: {error}") from None
-    write_text(text, path)
 
 
 RATES = ("peak_flops_per_s", "bandwidth_bytes_per_s", "launch_overhead_ns", "source")

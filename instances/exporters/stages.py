@@ -45,16 +45,10 @@ def write_torchtitan(instance: Instance, plan: Plan, semantics: Semantics) -> st
 
 def write_pipelining(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """``split_spec`` as JSON: before each of these modules a stage begins."""
-    begins = split_points(instance, plan, semantics)
-    return json.dumps({"split_spec": dict.fromkeys(begins, "BEGINNING")}, indent=2) + "\n"
-
-
-def split_points(instance: Instance, plan: Plan, semantics: Semantics) -> list[str]:
-    """The module before which each stage but the first begins."""
     stages = layer_stages(instance, plan, semantics)
     begins = [stage[0] for stage in stages[1:]]
     _check_split(instance, {layer: s for s, stage in enumerate(stages) for layer in stage}, begins)
-    return begins
+    return json.dumps({"split_spec": dict.fromkeys(begins, "BEGINNING")}, indent=2) + "\n"
 
 
 def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:

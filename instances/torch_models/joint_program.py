@@ -65,7 +65,7 @@ def joint_program(
     """
     with FakeTensorMode(), contextlib.ExitStack() as stack:
         _make_fake(module)
-        set_training_modes(module)
+        _set_training_modes(module)
         args, kwargs = pytree.tree_map_only(torch.Tensor, _fake, (tuple(args), dict(kwargs or {})))
         exported = torch.export.export(module, args, kwargs, strict=False)
         run = _Interpreted(_cleaned(exported.module()))
@@ -119,7 +119,7 @@ def _make_fake(module: torch.nn.Module) -> None:
             setattr(owner, name, fakes[id(tensor)])
 
 
-def set_training_modes(module: torch.nn.Module) -> None:
+def _set_training_modes(module: torch.nn.Module) -> None:
     """Everything as in use, which turns dropout off; batch normalization as in training."""
     module.eval()
     for owner in module.modules():

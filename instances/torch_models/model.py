@@ -142,11 +142,11 @@ def _whole(
 
 def build_model(name: str, options: TraceOptions) -> Traceable:
     """The module of a name on the meta device, and its example inputs."""
-    model = built(*builder(name, options))
+    model = built(*_builder(name, options))
     return replace(model, weights=weight_format(options.weights)) if options.weights else model
 
 
-def builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Traceable]]:
+def _builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Traceable]]:
     """What stands before messages about a model, and what builds it."""
     prefix, _, rest = name.partition(":")
     if prefix == "py":

@@ -60,14 +60,12 @@ def measure_ops(
     runs: int = RUNS,
     seed: int = 0,
     *,
-    best: bool = False,
     gradients: Collection[str] = (),
 ) -> OpTimes:
     """Measure the ops of a program that was read from a traced graph.
 
-    `runs` passes count, after `WARM_UPS` others; with `best`, only the shortest one, on a machine
-    where other programs run as well. `gradients` are calls that return gradients of weights:
-    autograd adds each to the sum of the microbatches before, as soon as it is made.
+    `runs` passes count, after `WARM_UPS` others. `gradients` are calls that return gradients of
+    weights: autograd adds each to the sum of the microbatches before, as soon as it is made.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch finds no GPU here; measure on cpu")
@@ -86,8 +84,6 @@ def measure_ops(
             ]
     except (RuntimeError, IndexError, NotImplementedError) as error:  # out of memory included
         raise InputError(f"--device {device}: {str(error).partition(chr(10))[0]}") from None
-    if best:
-        passes = [min(passes, key=lambda times: sum(times.values()))]
     of_op: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(passes))
     beside: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(passes))
     nearest = _nearest_ops(graph, program)
@@ -141,13 +137,13 @@ def _inputs(
         name = held[node.name].name if node.name in held else f"input {node.name}"
         if name not in by_name:
             shapes = tensors_in(node)
-            value = random_like(shapes[0], device, generator) if shapes else node.meta.get("val")
+            value = _random_like(shapes[0], device, generator) if shapes else node.meta.get("val")
             by_name[name] = value
         found[node] = by_name[name]
     return found
 
 
-def random_like(like: Any, device: DeviceType, generator: torch.Generator) -> torch.Tensor:
+def _random_like(like: Any, device: DeviceType, generator: torch.Generator) -> torch.Tensor:
     """A tensor of the shape and type of another: small numbers, or zeros and ones."""
     if like.dtype.is_floating_point:
         values = torch.rand(like.shape, generator=generator, device=device) * SPREAD
@@ -244,21 +240,10 @@ def calibrate(device: DeviceType, dtype: Dtype = "float32") -> DeviceSpec:
     return DeviceSpec(
         peak_flops_per_s={dtype: peak},
         bandwidth_bytes_per_s=max(1, round(2 * copied * NS_PER_S / max(1.0, copy_ns))),
-        memory_bytes=None if device == "cpu" else _memory_bytes(),
-        reserved_bytes=0 if device == "cpu" else _bytes_of_others(),
+        memory_bytes=None,  # no roofline asks for it
         launch_overhead_ns=round(launch_ns),
         source=f"measured: a {dtype} product of {side} x {side}, a copy of {copied} bytes",
     )
-
-
-def _memory_bytes() -> int:
-    return int(torch.cuda.get_device_properties(0).total_memory)
-
-
-def _bytes_of_others() -> int:
-    """What of the GPU's memory a context, a desktop and other programs hold."""
-    free, total = torch.cuda.mem_get_info(0)
-    return max(0, int(total - free - torch.cuda.memory_reserved(0)))
 
 
 def _median_ns(device: DeviceType, call: Callable[..., Any], *args: Any) -> float:

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-import yaml
-
 from placegap.instances.costing.costing import catalogue, roofline_ns
 from placegap.instances.problem import DeviceSpec
 from placegap.instances.reading.errors import InputError
@@ -59,15 +57,13 @@ def profile_model(
     *,
     runs: int | None = None,
     threads: int | None = None,
-    best: bool = False,
 ) -> Profile:
     """Trace a forward pass, or forward and backward, and measure it op by op.
 
     Weights and inputs are random. The gradient of a weight is added to the sum of the microbatches
     before; the op that makes it has this time. Times are filed under `device_kind`, whose entry of
-    the catalogue makes the roofline; without an entry the rates of the device are measured. By
-    default 7 passes count; with `best`, only the shortest. `threads` of an op on a CPU holds for
-    all that torch does from now on.
+    the catalogue makes the roofline; without an entry the rates of the device are measured.
+    `threads` of an op on a CPU holds for all that torch does from now on.
     """
     if options.train and options.optimizer != "none":
         raise InputError("updates of weights are not measured; add --optimizer none", name)
@@ -92,7 +88,7 @@ def profile_model(
 
     if threads is not None:
         use_threads(threads)
-    times = measure_ops(graph, held, program, device, runs or RUNS, best=best, gradients=gradients)
+    times = measure_ops(graph, held, program, device, runs or RUNS, gradients=gradients)
     filed = device_kind or device
     known = catalogue().get(filed)
     spec = calibrate(device, _main_dtype(program)) if known is None else known
@@ -124,24 +120,6 @@ def times_csv(profile: Profile) -> str:
         (op.name, profile.device_kind, op.measured_ns + op.beside_ns) for op in profile.ops
     )
     return text.getvalue()
-
-
-def device_entry(profile: Profile, count: int) -> str:
-    """Devices like the one that was measured, as an entry of a cluster file states them.
-
-    Rates stand there where they were measured; those of the catalogue need not. The memory is that
-    of a GPU, less what others hold of it; processes on a CPU share theirs, and have no limit each.
-    """
-    entry: dict[str, object] = {"name": "process", "count": count, "kind": profile.device_kind}
-    spec = profile.spec
-    if profile.is_calibrated:
-        entry["memory_bytes"] = spec.memory_bytes
-        if spec.reserved_bytes:
-            entry["reserved_bytes"] = spec.reserved_bytes
-        entry["peak_flops_per_s"] = dict(spec.peak_flops_per_s)
-        entry["bandwidth_bytes_per_s"] = spec.bandwidth_bytes_per_s
-        entry["launch_overhead_ns"] = spec.launch_overhead_ns
-    return yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, width=10**6).strip()
 
 
 def by_kind(ops: Sequence[OpTime]) -> Mapping[str, tuple[int, int, int]]:

@@ -63,17 +63,17 @@ def import_torch(source: str, *more: str) -> Any:
     return modules[0]
 
 
-def built(source: str, build: Callable[[], Traceable], device: str = "meta") -> Traceable:
-    """What a builder returns, on a device: on the meta device tensors have shapes, and no data."""
+def built(source: str, build: Callable[[], Traceable]) -> Traceable:
+    """What a builder returns, on the meta device: tensors have shapes, and no data."""
     import torch
     from torch.utils._pytree import tree_map
 
     def moved(leaf: Any) -> Any:
-        return leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf
+        return leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf
 
-    with one_line(source, "cannot be built"), _limited_modules(source), torch.device(device):
+    with one_line(source, "cannot be built"), _limited_modules(source), torch.device("meta"):
         found = build()
-        module = found.module.to(device).eval()
+        module = found.module.to("meta").eval()
         module.register_forward_hook(_tensors_for_objects)
         args, kwargs = tree_map(moved, (found.args, found.kwargs))
         return replace(found, module=module, args=args, kwargs=kwargs)

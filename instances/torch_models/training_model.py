@@ -137,7 +137,7 @@ def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> Tra
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     layers = shortened(model.module) if repeat else nullcontext(list[Stack]())
     with one_line(name, "cannot be traced for training"), layers as stacks:
-        step = joint_program(model.module, model.args, {**model.kwargs, **labels_of(model)})
+        step = joint_program(model.module, model.args, {**model.kwargs, **_labels_of(model)})
     try:
         ops = read_training_graph(step, options.optimizer or "adam", options.tied, labels)
         path = step.module_of.get
@@ -162,7 +162,7 @@ def heads_of(module: Any) -> str:
     return " ".join(map(str, found))
 
 
-def labels_of(model: Traceable) -> Mapping[str, Any]:
+def _labels_of(model: Traceable) -> Mapping[str, Any]:
     """Labels for a model of transformers whose head takes them, of each token or each example."""
     import torch
 

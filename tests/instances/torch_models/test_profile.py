@@ -52,7 +52,7 @@ def test_forward_and_backward_are_measured_where_there_is_no_update(tmp_path: Pa
 
     name = gpt2(tmp_path, n_layer=1)
     options = TraceOptions(train=True, optimizer="none", seq=8)
-    profile = profile_model(name, options, runs=3, best=True)
+    profile = profile_model(name, options, runs=3)
     graph = read_training_model(name, options).graph
     assert [op.name for op in profile.ops] == [op.name for op in graph.ops]
     assert any(op.backward for op in graph.ops)
