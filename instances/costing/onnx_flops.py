@@ -238,7 +238,7 @@ def count_flops(node: Node) -> int:
         return COUNTED[kind](node)
     if kind in VIEWS or kind in MOVES:
         return 0
-    if kind in FACTORS:
+    if kind in FACTORS and node.outputs[0] is not None:
         return 2 * prod(product_sizes(node))
     if kind in RECURRENT:  # X is (steps, batch, size), or (batch, steps, size)
         steps_and_batch = prod(_shape(node, 0)[:2])
