@@ -15,6 +15,7 @@ from .problem.graph import Graph
 from .problem.instance import BestKnown, Instance
 from .problem.links import Link
 from .problem.op import Cache, Edge, Mode, Op
+from .problem.op_kernel import AttentionKernel, ExpertsKernel, MatrixProduct
 from .problem.part import Provenance
 from .problem.plan import (
     DeviceUse,
@@ -44,6 +45,7 @@ from .referee.simulate import simulate
 from .transforms.table import coarsen, expand
 
 __all__ = [
+    "AttentionKernel",
     "BestKnown",
     "Cache",
     "Cluster",
@@ -52,6 +54,7 @@ __all__ = [
     "Document",
     "Edge",
     "Evaluation",
+    "ExpertsKernel",
     "Graph",
     "HybridPipeline",
     "InputError",
@@ -59,6 +62,7 @@ __all__ = [
     "LatencySubgraphs",
     "Link",
     "Makespan",
+    "MatrixProduct",
     "MaxContext",
     "MaxLoad",
     "MaxLoadFwdBwd",

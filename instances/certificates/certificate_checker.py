@@ -44,7 +44,7 @@ def _vector(value: Any, length: int) -> list[int]:
 
 
 def digest(parts: dict[str, Any]) -> str:
-    """SHA-256 of devices, edges, links and ops as JSON, without fields at their defaults."""
+    """SHA-256 of devices, edges, links and ops as JSON, without defaults and kernels."""
     kept = {
         name: [
             {
@@ -53,6 +53,7 @@ def digest(parts: dict[str, Any]) -> str:
                 if v is not None
                 and (f in NULL or v not in (0, [], {}))
                 and (name, f, v) != ("ops", "kind", "op")
+                and (name, f) != ("ops", "kernel")
             }
             for row in rows
         ]

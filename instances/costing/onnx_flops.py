@@ -167,6 +167,9 @@ WEIGHT_AT = {
 PRODUCT_AT = {"Gemm": (0, 1), "MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3)}
 """Matrix products, and which of their inputs are the matrices."""
 
+FACTORS = {kind: (0, at) for kind, at in WEIGHT_AT.items()} | PRODUCT_AT
+"""Ops that are computed as a matrix product, and which of their inputs are multiplied."""
+
 RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 WINDOWS = frozenset({"AveragePool", "LpPool", "MaxPool"})
 VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
@@ -235,14 +238,8 @@ def count_flops(node: Node) -> int:
         return COUNTED[kind](node)
     if kind in VIEWS or kind in MOVES:
         return 0
-    if kind in WEIGHT_AT:
-        weight = _shape(node, WEIGHT_AT[kind])
-        sites = _elements(_shape(node, 0)) if kind == "ConvTranspose" else out
-        return 2 * sites * prod(weight[1:])
-    if kind in PRODUCT_AT:
-        left = _shape(node, 0)
-        summed = left[0] if kind == "Gemm" and node.attributes.get("transA") else left[-1]
-        return 2 * out * summed
+    if kind in FACTORS and node.outputs[0] is not None:
+        return 2 * prod(product_sizes(node))
     if kind in RECURRENT:  # X is (steps, batch, size), or (batch, steps, size)
         steps_and_batch = prod(_shape(node, 0)[:2])
         return 2 * steps_and_batch * (_elements(_shape(node, 1)) + _elements(_shape(node, 2)))
@@ -253,6 +250,28 @@ def count_flops(node: Node) -> int:
     if kind in VARIADIC:
         return out * max(1, len(node.inputs) - 1)
     return out * PER_OUTPUT.get(kind, 1)
+
+
+def product_sizes(node: Node) -> tuple[int, int, int, int]:
+    """Batch, m, n and k of the product (m, k) by (k, n) that a node of `FACTORS` is computed as.
+
+    A convolution has a product for each group, of all pixels of the batch.
+    """
+    left, right = (_shape(node, at) for at in FACTORS[node.op_type])
+    out = _shape_of_output(node)
+    if node.op_type in WEIGHT_AT:
+        is_transposed = node.op_type == "ConvTranspose"
+        sites, channels = (left, out[1]) if is_transposed else (out, left[1])
+        groups = channels // max(1, right[1])
+        m, n, k = sites[0] * prod(sites[2:]), right[0] // max(1, groups), prod(right[1:])
+        return (groups, m, k, n) if is_transposed else (groups, m, n, k)
+    if node.op_type == "Gemm":
+        k = left[0] if node.attributes.get("transA") else left[-1]
+        return 1, prod(out[:-1]), out[-1], k
+    n = right[-1] if len(right) > 1 else 1
+    rows = prod(out) // max(1, n)
+    m = rows if prod(right[:-2]) == 1 else prod(left[-2:-1])
+    return rows // max(1, m), m, n, left[-1]
 
 
 def _attention_flops(node: Node) -> int:

@@ -19,6 +19,7 @@ What becomes what:
   (Reshape, Flatten, Identity, ...) adds no output of its own.
 - ``flops``, ``bytes_moved``: see `onnx_flops`; bytes moved are inputs + parameters + outputs, and
   none of a view.
+- ``kernel``: of matrix products and convolutions, where weights are stored in their type.
 - ``splittable_axes``, ``axis_sizes``: see `count_axes`.
 
 Weights are not read: files with external data need no data beside them.
@@ -35,17 +36,20 @@ from pathlib import Path
 from typing import Any
 
 from placegap.instances.costing.onnx_flops import (
+    FACTORS,
+    PRODUCT_AT,
     READS_WHAT_IT_WRITES,
     VIEWS,
     Node,
     Shape,
     count_flops,
     has_rule,
+    product_sizes,
 )
 from placegap.instances.costing.weight_formats import WeightFormat
 from placegap.instances.files.document import Document
 from placegap.instances.importers.onnx_shapes import Tensors, Value, infer_tensors, node_label
-from placegap.instances.problem import ASSUMED_DIMS, WITHOUT_RULE, Graph
+from placegap.instances.problem import ASSUMED_DIMS, WITHOUT_RULE, Graph, MatrixProduct
 from placegap.instances.reading.errors import InputError, MissingExtra, as_input_error
 from placegap.instances.reading.input_files import MAX_ONNX_BYTES, MAX_ONNX_NODES, check_regular
 
@@ -66,6 +70,9 @@ DTYPES = {
 }
 """Number types that devices compute in at a rate of their own, by ONNX' names; others are None."""
 
+
+INTEGERS = frozenset({"INT8", "UINT8"})
+"""Types of factors that are multiplied as they are stored."""
 
 NUMBERS = (1, 10, 11, 16)
 """ONNX' float, float16, double and bfloat16."""
@@ -289,6 +296,7 @@ def _sizes(node: Any, writes: list[str], tensors: Tensors, tied: set[str]) -> di
             node.domain,
         )
         flops = count_flops(shaped)
+        kernel = _kernel(node, shaped, tensors)
         axes = count_axes(shaped, len(node.input) > 1 and node.input[1] in tensors.constants)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{node_label(node)}: {error}") from None
@@ -304,7 +312,28 @@ def _sizes(node: Any, writes: list[str], tensors: Tensors, tied: set[str]) -> di
         "axis_sizes": axes,
         "module": module_of(node),
         "dtype": _dtype(node, tensors),
+        "kernel": kernel,
     }
+
+
+def _kernel(node: Any, shaped: Node, tensors: Tensors) -> MatrixProduct | None:
+    """The product that a node is computed as; that of a weight and activations is turned."""
+    if node.op_type not in FACTORS or not has_rule(shaped):
+        return None
+    names = [node.input[at] for at in FACTORS[node.op_type]]
+    kinds = {tensors.values[name].element_type for name in names}
+    is_packed = not (kinds <= INTEGERS or tensors.quantized.isdisjoint(names))
+    types = {"float32" if kind == "FLOAT" else DTYPES.get(kind) for kind in kinds}
+    batch, m, n, k = product_sizes(shaped)
+    if node.op_type in PRODUCT_AT and [name in tensors.constants for name in names] == [
+        True,
+        False,
+    ]:
+        m, n = n, m
+    (dtype,) = types if len(types) == 1 else (None,)
+    if is_packed or dtype is None or not batch * m * n * k:
+        return None
+    return MatrixProduct(m=m, n=n, k=k, batch=batch, dtype=dtype)
 
 
 def _shape(tensors: Tensors, name: str) -> Shape | None:

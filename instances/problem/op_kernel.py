@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from placegap.instances.problem.part import Count, InstancePart, Name, Positive
 
 
-class MatrixProduct(InstancePart):
+class _Kernel(InstancePart):
+    type: str
+
+    @model_serializer(mode="wrap")
+    def _with_tag(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"type": self.type, **write(self)}  # also where defaults are left out
+
+
+class MatrixProduct(_Kernel):
     """`batch` products of (m, k) by (k, n); m counts rows of activations, k times n are weights.
 
     A convolution is the product that it is computed as.
@@ -28,9 +36,22 @@ class MatrixProduct(InstancePart):
     #: Number type of both factors ("bfloat16").
     dtype: Name
 
+    @property
+    def flops(self) -> int:
+        """A multiply-add counts as two."""
+        return 2 * self.batch * self.m * self.n * self.k
 
-class AttentionKernel(InstancePart):
-    """Scores, softmax and their product with the values, in one kernel."""
+
+class AttentionKernel(_Kernel):
+    """Scores, softmax and their product with the values, in one kernel.
+
+    Examples
+    --------
+    >>> sizes = {"batch": 1, "heads": 32, "kv_heads": 8, "head_size": 128, "new_tokens": 1}
+    >>> types = {"dtype": "bfloat16", "cache_dtype": "bfloat16"}
+    >>> AttentionKernel(phase="generation", held_tokens=8192, **sizes, **types).kv_heads
+    8
+    """
 
     type: Literal["attention"] = "attention"
     #: ``context``: causal, over the tokens of a prompt; ``generation``: one new token of each
@@ -51,10 +72,16 @@ class AttentionKernel(InstancePart):
     window: Positive | None = None
 
 
-class ExpertsKernel(InstancePart):
+class ExpertsKernel(_Kernel):
     """The products of all routed experts of a layer; one op may be a part of them.
 
-    Its share is that of its FLOPs in all of them, 2 x matrices x tokens x chosen x hidden x inner.
+    Its share is that of its FLOPs in all of them.
+
+    Examples
+    --------
+    >>> routed = {"chosen": 2, "experts": 8, "dtype": "bfloat16"}
+    >>> ExpertsKernel(tokens=64, hidden=4096, inner=14336, **routed).matrices
+    3
     """
 
     type: Literal["experts"] = "experts"
@@ -70,7 +97,7 @@ class ExpertsKernel(InstancePart):
 
     @property
     def flops(self) -> int:
-        """FLOPs of all of them."""
+        """FLOPs of all of its products."""
         return 2 * self.matrices * self.tokens * self.chosen * self.hidden * self.inner
 
 

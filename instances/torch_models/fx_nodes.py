@@ -16,6 +16,8 @@ from functools import cache
 from math import prod
 from typing import Any
 
+from placegap.instances.problem import MatrixProduct
+
 UNSTATED_VIEWS = frozenset({"aten::_unsafe_view"})
 """Views whose schema does not say so."""
 
@@ -132,9 +134,14 @@ def dtype_name(tensors: Sequence[Any]) -> str | None:
     """Number type of the first floating tensor, as "float16"; None for float32 or no tensor."""
     for tensor in tensors:
         if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-            name = str(tensor.dtype).removeprefix("torch.")
+            name = number_type(tensor)
             return None if name == "float32" else name
     return None
+
+
+def number_type(tensor: Any) -> str:
+    """The number type of a tensor as torch names it: "bfloat16"."""
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _layout(tensor: Any) -> tuple[Any, ...]:
@@ -159,6 +166,12 @@ ATTENTION_BACKWARD = frozenset(
 )
 GROUPED = frozenset({"_grouped_mm", "transformers::grouped_mm_fallback"})
 GROUPED_BACKWARD = frozenset({"transformers::grouped_mm_fallback_backward"})
+
+FACTORS = {
+    **dict.fromkeys(("mm", "bmm", "_scaled_mm", "convolution"), (0, 1)),
+    **dict.fromkeys(("addmm", "baddbmm"), (1, 2)),
+}
+"""Matrix products and convolutions, and which of their inputs are multiplied."""
 
 READS_WHAT_IT_WRITES = frozenset({"embedding", "index", "index_select", "gather"})
 """Ops that read of their table only as much as they write."""
@@ -186,6 +199,29 @@ def count_node_flops(node: Any) -> int | None:
         return None
     args, kwargs = (_with_values(part) for part in (node.args, node.kwargs))
     return int(rule(*args, **kwargs, out_val=node.meta["val"]))
+
+
+def kernel_of_node(node: Any, is_weight: Callable[[Any], bool]) -> MatrixProduct | None:
+    """The matrix product that a node computes; that of a weight and activations is turned."""
+    kind = kind_of_node(node)
+    if kind not in FACTORS:
+        return None
+    factors = [node.args[at] for at in FACTORS[kind]]
+    left, right = (sizes_of(_tensor(factor)) for factor in factors)
+    types = {number_type(_tensor(factor)) for factor in factors}
+    if kind == "convolution":  # the filters are (outputs, inputs of a group), or the other way
+        is_transposed, groups = node.args[6], node.args[8]
+        sites = left if is_transposed else sizes_of(tensors_in(node)[0])
+        m, batch = sites[0] * prod(sites[2:]), groups
+        n, k = right[0] // groups, prod(right[1:])
+        n, k = (k, n) if is_transposed else (n, k)
+    else:
+        m, n, k, batch = left[-2], right[-1], left[-1], prod(left[:-2])
+        if is_weight(factors[0]) and not is_weight(factors[1]):
+            m, n = n, m
+    if len(types) > 1 or not all((m, n, k, batch)):
+        return None
+    return MatrixProduct(m=m, n=n, k=k, batch=batch, dtype=types.pop())
 
 
 def attention_flops(query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...]) -> int:

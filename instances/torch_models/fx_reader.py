@@ -17,6 +17,7 @@ What becomes what:
   several ops read, by name. ``parameter_bytes`` is the sum of both, and ``resident_bytes`` adds
   the outputs.
 - ``bytes_moved``: inputs + constants + outputs; an embedding reads what it writes.
+- ``kernel``: of matrix products, and of convolutions as such; `inference_phase` has the others.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ from math import prod
 from typing import Any, Literal
 
 from placegap.instances.costing.weight_formats import stored_bytes
+from placegap.instances.problem import MatrixProduct
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.torch_models.fx_nodes import (
     COPIES,
+    FACTORS,
     READS_WHAT_IT_WRITES,
     bytes_of,
     count_node_flops,
@@ -42,6 +45,7 @@ from placegap.instances.torch_models.fx_nodes import (
     is_fill,
     is_getitem,
     is_view,
+    kernel_of_node,
     kind_of_node,
     num_tensors_before,
     reads_matrix_unknown,
@@ -82,6 +86,10 @@ class FxTensor:
     bytes: int
     op: str | None = None
     held: Held | None = None
+
+    def is_packed(self, size: int) -> bool:
+        """Whether it is a weight that is stored in another number of bytes than it is read in."""
+        return self.held is not None and self.held.quantized and self.bytes != size
 
 
 @dataclass
@@ -357,6 +365,7 @@ def _describe(
                 "backward": backward(lead),
                 "module": module_path(lead),
                 "dtype": dtype_name([*inputs, *tensors_in(lead)]),
+                "kernel": _kernel(reading, lead) if len(parts) == 1 else None,
             }
         )
         program.weights_of[name] = {
@@ -394,6 +403,15 @@ def _flops(reading: _Reading, node: Any) -> int:
     if reads_matrix_unknown(node, weights):
         reading.program.uncounted.append(f"{node.name} ({kind_of_node(node)})")
     return 0
+
+
+def _kernel(reading: _Reading, node: Any) -> MatrixProduct | None:
+    """The product of a node, unless it unpacks a weight besides."""
+    for at in FACTORS.get(kind_of_node(node), ()):
+        (tensor,) = tensors_in(node.args[at])
+        if any(read.is_packed(bytes_of(tensor)) for read in reading.values[node.args[at]]):
+            return None
+    return kernel_of_node(node, lambda factor: reading.values[factor][0].held is not None)
 
 
 def _bytes_moved(reading: _Reading, node: Any, used: set[FxTensor]) -> int:

@@ -6,15 +6,19 @@ new token against all tokens that are kept. How many are kept, and what is kept 
 attention module and its configuration say: shared heads (GQA, MQA) once, the last tokens of a
 sliding window or of a chunk, and of multi-head latent attention (DeepSeek-AI 2024, arXiv
 2405.04434, section 2.1) the latent and the rotated key, which queries meet directly there.
+
+`Op.kernel` says of attention and of products of routed experts which kernel of a table they are.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from functools import partial
-from math import ceil
-from typing import Any
+from math import ceil, prod
+from typing import Any, Literal
 
+from placegap.instances.problem import AttentionKernel, ExpertsKernel
 from placegap.instances.problem.modules import is_tower
 from placegap.instances.torch_models.fx_nodes import (
     ATTENTION,
@@ -23,10 +27,11 @@ from placegap.instances.torch_models.fx_nodes import (
     bytes_of,
     is_view,
     kind_of_node,
+    number_type,
     sizes_of,
     tensors_in,
 )
-from placegap.instances.torch_models.fx_reader import FxProgram
+from placegap.instances.torch_models.fx_reader import FxProgram, FxTensor
 from placegap.instances.torch_models.options import TraceOptions
 
 REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_select"})
@@ -79,6 +84,94 @@ def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOpti
             op["flops"] = attention_flops(query, (*key[:-2], tokens, key[-1]), value)
         found += 1
     return found
+
+
+def add_kernels(program: FxProgram, graph: Any, module: Any, options: TraceOptions) -> None:
+    """Say which kernels forward attention and the products of routed experts are."""
+    ops = {op["name"]: op for op in program.ops}
+    routed, chosen = defaultdict[tuple[str, int], list[Any]](list), 0
+    for node in graph.nodes:
+        op, kind = ops.get(program.op_of.get(node.name, "")), kind_of_node(node)
+        if kind == "topk":
+            chosen = node.args[1]
+        elif op is None or op["backward"]:
+            continue
+        elif kind in ATTENTION:
+            op["kernel"] = _attention_kernel(node, module, op["module"] or "", options)
+        elif kind in GROUPED and chosen:
+            routed[op["module"] or "", chosen].append(node)
+    for (_, chosen), nodes in routed.items():
+        parts = [ops[program.op_of[node.name]] for node in nodes]
+        kernel = _experts_kernel(program, nodes, chosen)
+        if kernel is not None and kernel.flops == sum(op["flops"] for op in parts):
+            for op in parts:
+                op["kernel"] = kernel
+
+
+def _attention_kernel(
+    node: Any, module: Any, path: str, options: TraceOptions
+) -> AttentionKernel | None:
+    """None for latent and cross-attention, and where no one says whether a mask is causal."""
+    tensors = [tensors_in(node.args[at])[0] for at in range(3)]
+    query, key, value = map(sizes_of, tensors)
+    owner = module.get_submodule(path)
+    phase = _attention_phase(node, owner, _sees_all(module, path), options)
+    is_plain = key == value and query[-2:] == key[-2:] and all(query) and all(key)
+    is_latent = getattr(owner, "kv_lora_rank", None) is not None
+    if phase is None or is_latent or is_cross_attention(path) or not is_plain:
+        return None
+    kv_heads = key[-3] * _least_bytes(node.args[1]) // bytes_of(tensors[1])
+    if not kv_heads or query[-3] % kv_heads:
+        return None
+    window, held = _window(owner), options.cached_tokens if phase == "generation" else 0
+    return AttentionKernel(
+        phase=phase,
+        batch=prod(query[:-3]),
+        heads=query[-3],
+        kv_heads=kv_heads,
+        head_size=query[-1],
+        new_tokens=query[-2],
+        held_tokens=held if window is None else min(held, window),
+        dtype=number_type(tensors[0]),
+        cache_dtype=number_type(tensors[1]),
+        window=window,
+    )
+
+
+def _attention_phase(
+    node: Any, owner: Any, sees_all: bool, options: TraceOptions
+) -> Literal["context", "generation", "encoder"] | None:
+    if sees_all:
+        return "encoder"
+    if options.decode:
+        return "generation" if sizes_of(tensors_in(node)[0])[-2] == 1 else None
+    names = (each.name for each in node.target._schema.arguments)
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    if given.get("is_causal"):
+        return "context"
+    has_mask = given.get("attn_mask", given.get("attn_bias")) is not None
+    causal = getattr(owner, "is_causal", None if has_mask else False)
+    return None if causal is None else "context" if causal else "encoder"
+
+
+def _experts_kernel(program: FxProgram, nodes: list[Any], chosen: int) -> ExpertsKernel | None:
+    """The kernel that the grouped products of one module are parts of."""
+    lefts, rights = ([tensors_in(node.args[at])[0] for node in nodes] for at in range(2))
+    (rows, *_, hidden), (experts, inner, *_) = sizes_of(lefts[0]), sizes_of(rights[-1])
+    weights = (program.read_of[node.args[1].name] for node in nodes)
+    types = {number_type(tensor) for tensor in (*lefts, *rights)}
+    if len(types) > 1 or any(map(FxTensor.is_packed, weights, map(bytes_of, rights))):
+        return None
+    has_gate = len(nodes) == 3 or sizes_of(rights[0])[-1] == 2 * inner
+    return ExpertsKernel(
+        tokens=max(1, rows // chosen),
+        hidden=hidden,
+        inner=inner,
+        chosen=chosen,
+        experts=experts,
+        matrices=2 + has_gate,
+        dtype=types.pop(),
+    )
 
 
 def _sees_all(module: Any, path: str) -> bool:

@@ -29,6 +29,7 @@ from placegap.instances.torch_models.image_inputs import (
     takes_images,
 )
 from placegap.instances.torch_models.inference_phase import (
+    add_kernels,
     add_kv_cache,
     is_cross_attention,
     read_routed_experts,
@@ -134,6 +135,7 @@ def _whole(
         add_kv_cache(program, graph, model.module, options) or num_states
     ):
         raise ValueError("has no fused attention op that a cache (--context) belongs to")
+    add_kernels(program, graph, model.module, options)
     repeat_layers(program, graph, stacks)
     live = {node.name for node in live_nodes(graph)}
     read = [each.name for node, each in held.items() if node in live]

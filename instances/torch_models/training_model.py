@@ -18,6 +18,7 @@ from placegap.instances.files.document import Document
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_reader import FxProgram
+from placegap.instances.torch_models.inference_phase import add_kernels
 from placegap.instances.torch_models.model import as_document, build_model
 from placegap.instances.torch_models.options import (
     ASSUMED,
@@ -140,6 +141,7 @@ def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> Tra
         step = joint_program(model.module, model.args, {**model.kwargs, **_labels_of(model)})
     try:
         ops = read_training_graph(step, options.optimizer or "adam", options.tied, labels)
+        add_kernels(ops, step.graph_module.graph, model.module, options)
         path = step.module_of.get
         repeat_layers(ops, step.graph_module.graph, stacks, lambda node: path(node.name))
     except ValueError as error:

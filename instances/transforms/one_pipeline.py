@@ -84,6 +84,7 @@ def one_pipeline(
                 "workspace_bytes": 0,
                 "colocation": op.colocation or op.name,
                 "modes": (),
+                "kernel": None,
             }
         )
         back = {

@@ -199,6 +199,7 @@ def _part(
             "flops": None if op.flops is None else round_up(op.flops, bounds, j),
             "bytes_moved": None if op.bytes_moved is None else round_up(op.bytes_moved, bounds, j),
             "axis_sizes": sizes,
+            "kernel": None,
         }
     )
 

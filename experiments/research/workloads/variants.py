@@ -41,6 +41,7 @@ def in_half_precision(graph: Graph) -> Graph:
                 **{name: half(getattr(op, name)) for name in sizes},
                 "shared_state": {name: -(-size // 2) for name, size in op.shared_state.items()},
                 "dtype": HALF,
+                "kernel": None,
             }
         )
         for op in graph.ops
