@@ -38,7 +38,12 @@ SYSTEMS = {
     "H100-80GB": "h100_sxm",
     "H200": "h200_sxm",
     "B200": "b200_sxm",
+    "GB200": "gb200",
+    "B300": "b300_sxm",
+    "GB300": "gb300",
     "L40S": "l40s",
+    "RTX-PRO-6000": "rtx_pro_6000_server",
+    "Arc-Pro-B60": "b60",
 }
 """Device kinds of the catalogue that have tables, and what these call them. Boards for PCIe have
 none: their power limits are lower."""
@@ -317,7 +322,7 @@ def _table_type(dtype: str) -> str | None:
 
 def _distance(sizes: Floats, size: float) -> Floats:
     """Of logarithms; rounded, so that as far up as down is a tie."""
-    return np.round(np.abs(np.log(sizes / size)), 9)
+    return np.asarray(np.round(np.abs(np.log(sizes / size)), 9), np.float64)
 
 
 def _product_roof_ns(spec: DeviceSpec, dtype: str, m: Any, n: Any, k: Any, batch: int = 1) -> Any:
