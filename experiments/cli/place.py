@@ -310,6 +310,12 @@ def _checked(asked: PlaceOptions) -> Wanted:
         find_transform(asked.coarsen, coarsen_params)
     if asked.method is not None:
         parse_params(find_method(asked.method), params)
+    if asked.write is not None:
+        from placegap.solvers.models.export import formulation_of, model_format
+
+        model_format(asked.write)
+        if asked.method is not None:
+            formulation_of(asked.method)
     return Wanted(exports, whole, params, coarsen_params)
 
 
@@ -407,12 +413,13 @@ def _deliver(
 
 def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> None:
     """``--write``: the MIP of a method in a file, unsolved, and a line that says so."""
-    from placegap.solvers.models.export import write_model
+    from placegap.solvers.models.export import formulation_of, write_model
     from placegap.solvers.solving.steps import proving_method
 
     assert asked.write is not None
     seen, semantics = coarsened(instance, first)
     method = asked.method or proving_method(semantics)
+    formulation_of(method)  # refused before a line says that a model is built
     with spinner(f"building the model of {method} for {seen.name}", tells=asked.tells):
         written = write_model(
             seen,

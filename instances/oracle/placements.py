@@ -38,9 +38,6 @@ from placegap.instances.referee.channels import NO_CHANNEL, channels_of, plan_fr
 
 MOST_LATENCY_OPS = 8
 
-MOST_ASSIGNMENTS = 2**20
-"""Ops to slots; a slot is a host or one call of an accelerator. About a second."""
-
 
 class FewOps(NamedTuple):
     """The ops of an instance in some order, and what its devices hold."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import pyomo.environ as pyo
 
@@ -60,18 +60,14 @@ def write_model(
     kind = model_format(path)
     chosen = find_method(method)
     parsed = parse_params(chosen, params or {})
-    if chosen.formulation is None:
-        names = [name for name, known in METHODS.items() if known.formulation is not None]
-        raise InputError(
-            f"{method} has no MIP model to write; methods that have one: {', '.join(names)}"
-        )
+    build = formulation_of(method)
     instance, semantics = relax_memory(instance, semantics)  # as `run_method` first does
     task = Task(instance, semantics, Limits(time_limit_s, seed=seed), incumbent)
     reason = why_not(chosen, task, parsed)
     if reason is not None:
         raise InputError(f"{method} does not apply to {instance.name}: {reason}")
     with _complete_or_not_at_all(path, kind) as plain:
-        formulation: Formulation = chosen.formulation(task, parsed)
+        formulation: Formulation = build(task, parsed)
         asked = placers(task) if getattr(parsed, "start", True) else ()
         start = best_start(task, (*asked, *formulation.starts))
         model = prepare(formulation, start)
@@ -84,6 +80,17 @@ def write_model(
         unit_ns=float(pyo.value(model.unit_ns)),
         start_ns=None if start is None else start.value_ns,
     )
+
+
+def formulation_of(method: str) -> Callable[[Task[Any], Any], Formulation]:
+    """What builds the MIP of a method; a method without one is refused."""
+    found = find_method(method).formulation
+    if found is None:
+        names = [name for name, known in METHODS.items() if known.formulation is not None]
+        raise InputError(
+            f"{method} has no MIP model to write; methods that have one: {', '.join(names)}"
+        )
+    return found
 
 
 def model_format(path: Path) -> Format:

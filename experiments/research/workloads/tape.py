@@ -70,7 +70,6 @@ class Dialect:
 
 
 MODULES = Dialect("modules")
-MODULES_TRAINING = Dialect("modules", training=True)
 
 
 FLOAT_BYTES = 4

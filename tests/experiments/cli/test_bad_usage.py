@@ -70,9 +70,9 @@ CASES = [
     ("place vgg19 --train", "--train is for models that are traced (hf:, py:)"),
     ("place hf:gpt2 --optimizer adam", "--optimizer belongs to training; add --t"),
     ("place hf:gpt2 --train --kv-tokens 9", "--context is for inference; leave out --train"),
-    ("place diamond.json --method moirai --write model.txt", "model.txt: is no name for a model"),
+    ("place nosuch.json --method moirai --write model.txt", "model.txt: is no name for a model"),
     ("place diamond.json --method moirai --write a.lp -o plan.json", "there is no plan for -o"),
-    ("place diamond.json --method heft --write a.lp", "heft has no MIP model to write"),
+    ("place nosuch.json --method heft --write a.lp", "heft has no MIP model to write"),
     (f"{EVALUATE} --links m.csv", "m.csv: row 1: unknown column 'op'; the header is source"),
     (
         f"{EVALUATE.replace('diamond.json', 'vgg19')} {ON}",

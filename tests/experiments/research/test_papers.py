@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
-from placegap.experiments.research import published
 from placegap.experiments.research.paper_comparison import compare
 from placegap.experiments.research.paper_table import markdown
 from placegap.experiments.research.papers import (
@@ -43,14 +40,6 @@ def kept(cells: list[GapCell], path: Path) -> Recorded:
     """Cells written to a file and read again."""
     path.write_text("\n".join(lines_of("small", cells, [TABLE])))
     return load_recorded(path)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def read_once() -> Iterator[None]:
-    """A page reads its paper's file sixteen times, which takes longer than all else."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(published, "load_paper", cache(published.load_paper))
-        yield
 
 
 @pytest.mark.parametrize("name", PAPERS)

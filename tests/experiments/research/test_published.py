@@ -177,9 +177,9 @@ def is_printed(column: PublishedColumn, cell: float | str | None, text: str) -> 
 def test_a_bad_file_is_one_line_with_its_place(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
-    path = tmp_path / "published.yaml"
-    path.write_text(GOOD)
-    assert load_paper(path).tables[0].rows[0].cells == ("1.5", "5 hrs")
+    good, path = tmp_path / "good.yaml", tmp_path / "published.yaml"
+    good.write_text(GOOD)
+    assert load_paper(good).tables[0].rows[0].cells == ("1.5", "5 hrs")
     path.write_text(GOOD.replace(old, new))
     with pytest.raises(InputError, match=re.escape(message)) as error:
         load_paper(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placegap.experiments.research.workloads.layers import add, dense, loss, placeholder
 from placegap.experiments.research.workloads.lowering import lower
-from placegap.experiments.research.workloads.tape import MODULES, MODULES_TRAINING, Dialect, Tape
+from placegap.experiments.research.workloads.tape import MODULES, Dialect, Tape
 from placegap.instances import Graph
 from placegap.instances.problem import Provenance
 
@@ -35,7 +35,7 @@ def test_a_layer_in_modules_holds_its_weights_and_reads_them() -> None:
 
 
 def test_modules_are_mirrored_and_run_where_their_forward_ops_run() -> None:
-    tape = Tape(MODULES_TRAINING)
+    tape = Tape(Dialect("modules", training=True))
     x = placeholder(tape, (2, 3))
     a = dense(tape, x, 3)
     add(tape, a, x)
