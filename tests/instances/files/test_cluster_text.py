@@ -89,7 +89,7 @@ def test_every_line_of_the_page_is_a_cluster() -> None:
         ("3xT4", "what joins its devices"),
         ("2x2xT4, pcie3", "what joins the servers.*ethernet-1g"),
         ("2xT4, pcie3, infiniband", "infiniband joins servers, and it names none"),
-        ("2xT4+RTX3090, nvlink", "T4 has no NVLink: add pcie3"),
+        ("2xT4+RTX3090, nvlink", "T4 has no nvlink link: add pcie3"),
         ("2xT4+2x2xT4, pcie3, infiniband", "2xT4 stands beside servers; write 1x"),
         ("2x(T4+(host)), pcie3", "is not a number of devices and their kind"),
         ("2xT4:big, pcie3", "'big' is no size of a memory"),
