@@ -23,7 +23,7 @@ link go along the widest path. Quantities are integers: 25_000_000_000, 25e9 or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, permutations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -193,15 +193,15 @@ class LinkEntry(InstancePart):
             )
         return self
 
-    def ends(self, everyone: tuple[str, ...]) -> tuple[str, ...]:
+    def ends(self, everyone: Iterable[str]) -> tuple[str, ...]:
         """The devices that it names, but for those of a matrix."""
         if self.all_to_all is not None:
-            return everyone if self.all_to_all == "all" else self.all_to_all
+            return tuple(everyone) if self.all_to_all == "all" else self.all_to_all
         return self.between or (self.source or "", self.target or "")
 
     def kind(self, places: Mapping[str, tuple[str, str]]) -> str:
         """The one kind of its ends, by kinds and servers of devices."""
-        alike = {places.get(end, ("", "no device")): end for end in self.ends(tuple(places))}
+        alike = {places.get(end, ("", "no device")): end for end in self.ends(places)}
         if len(alike) != 1 or ("", "no device") in alike:
             told = ", ".join(f"{end} ({' '.join(place).strip()})" for place, end in alike.items())
             raise ValueError(f"measured links join equal cards of one server, not {told}")
