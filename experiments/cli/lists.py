@@ -150,7 +150,9 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
                 "GB/s each way": "the cards'"
                 if link.bandwidth_bytes_per_s is None
                 else f"{link.bandwidth_bytes_per_s / 1e9:g}",
-                "latency": format_ns(LATENCIES_NS[link.family]),
+                "latency": format_ns(LATENCIES_NS[link.family])
+                if link.family in LATENCIES_NS
+                else "the cards'",
             }
             for link in map(link_kind, LINK_KINDS)
         ],

@@ -23,6 +23,7 @@ from placegap.experiments.show.hybrid_stages import (
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.costing.costing import MEASURED_SHARE
 from placegap.instances.costing.layer_modes import BY_KERNELS, MODELLED
+from placegap.instances.costing.measured_links import MEASURED_LINKS
 from placegap.instances.costing.runtime_memory import RESERVED
 from placegap.instances.files.plan_file import describe_plan
 from placegap.instances.problem import (
@@ -119,8 +120,9 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     The instance is that of the plan: the finer one, where the method split ops or layers were kept
     whole.
     """
-    verdict, reserved = result.evaluation, instance.cluster.provenance.parameters.get(RESERVED)
-    notes: tuple[str, ...] = () if reserved is None else (f"{reserved} ({SAYS_FREE})",)
+    verdict, told = result.evaluation, instance.cluster.provenance.parameters
+    notes: tuple[str, ...] = (f"{told[RESERVED]} ({SAYS_FREE})",) if RESERVED in told else ()
+    notes += (str(told[MEASURED_LINKS]),) if MEASURED_LINKS in told else ()
     modes = str(instance.graph.provenance.parameters.get(MODELLED, ""))
     notes += (f"modes are {modes}",) if modes.startswith(BY_KERNELS) else ()
     if result.plan is not None and verdict is not None:

@@ -15,14 +15,15 @@ A cluster file has a name, devices and links::
 
 A link entry states one of: ``source`` and ``target`` (one way), ``between: [a, b]`` (both ways),
 ``all_to_all: [a, b, c]`` or ``all`` (every ordered pair), or ``matrix_bytes_per_s``, the bandwidth
-by sender and then by receiver. Pairs without a link go along the widest path. Quantities are
-integers: 25_000_000_000, 25e9 or 2.5e10.
+by sender and then by receiver. ``measured: true`` stands in place of bandwidth and latency, between
+equal cards of a server: both are fitted to measured transfers (`measured_links`). Pairs without a
+link go along the widest path. Quantities are integers: 25_000_000_000, 25e9 or 2.5e10.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, permutations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -30,6 +31,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from placegap.instances.costing.costing import StatedSpec, as_host, catalogue, load_catalogue
+from placegap.instances.costing.measured_links import MEASURED_LINKS, measured_link
 from placegap.instances.files.cluster_text import OTHER_KINDS, cluster_content, is_cluster_text
 from placegap.instances.files.document import read_json
 from placegap.instances.problem import (
@@ -170,6 +172,7 @@ class LinkEntry(InstancePart):
     matrix_bytes_per_s: dict[Name, dict[Name, Rate]] | None = None
     bandwidth_bytes_per_s: Rate | None = None
     latency_ns: Size = 0
+    measured: Flag = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -180,16 +183,35 @@ class LinkEntry(InstancePart):
             raise ValueError(
                 "give one of source and target, between, all_to_all, matrix_bytes_per_s"
             )
-        if (self.bandwidth_bytes_per_s is None) != (self.matrix_bytes_per_s is not None):
-            raise ValueError("bandwidth_bytes_per_s is needed, except beside matrix_bytes_per_s")
+        stated = ("bandwidth_bytes_per_s", "latency_ns", "matrix_bytes_per_s")
+        if self.measured and self.model_fields_set.intersection(stated):
+            raise ValueError(f"measured stands in place of {', '.join(stated)}; leave one out")
+        without = self.matrix_bytes_per_s is not None or self.measured
+        if (self.bandwidth_bytes_per_s is None) != without:
+            raise ValueError(
+                "bandwidth_bytes_per_s is needed, except beside matrix_bytes_per_s or measured"
+            )
         return self
+
+    def ends(self, everyone: Iterable[str]) -> tuple[str, ...]:
+        """The devices that it names, but for those of a matrix."""
+        if self.all_to_all is not None:
+            return tuple(everyone) if self.all_to_all == "all" else self.all_to_all
+        return self.between or (self.source or "", self.target or "")
+
+    def kind(self, places: Mapping[str, tuple[str, str]]) -> str:
+        """The one kind of its ends, by kinds and servers of devices."""
+        alike = {places.get(end, ("", "no device")): end for end in self.ends(places)}
+        if len(alike) != 1 or ("", "no device") in alike:
+            told = ", ".join(f"{end} ({' '.join(place).strip()})" for place, end in alike.items())
+            raise ValueError(f"measured links join equal cards of one server, not {told}")
+        return next(iter(alike))[0]
 
     def links(self, everyone: tuple[str, ...]) -> Iterator[Link | Group]:
         """The links of this entry, in order; those of ``all_to_all`` stay a group."""
         if self.all_to_all is not None:
-            group = everyone if self.all_to_all == "all" else self.all_to_all
             assert self.bandwidth_bytes_per_s is not None  # validated
-            yield Group(group, self.bandwidth_bytes_per_s, self.latency_ns)
+            yield Group(self.ends(everyone), self.bandwidth_bytes_per_s, self.latency_ns)
             return
         for source, target, bandwidth in self._pairs():
             yield Link(
@@ -226,14 +248,15 @@ class ClusterFile(InstancePart):
         known = {**catalogue(), **(added or {}), **self.kinds}
         devices, kinds = self._devices(known)
         names = tuple(device.name for device in devices)
+        entries, noted = self._links(devices)
         found = [
-            (number, link) for number, entry in enumerate(self.links) for link in entry.links(names)
+            (number, link) for number, each in enumerate(entries) for link in each.links(names)
         ]
         links = Links(link for _, link in found)
         if len(set(names)) == len(names):  # else the cluster names the device that appears twice
             links.check(names, [number for number, _ in found])
         cluster = Cluster(
-            name=self.name, devices=devices, links=links, provenance=self.provenance, kinds=kinds
+            name=self.name, devices=devices, links=links, provenance=noted, kinds=kinds
         )
         is_open = [entry.is_open(known) for entry in self.devices for _ in range(entry.size)]
         return cluster.with_open_memory(compress(names, is_open))
@@ -267,6 +290,24 @@ class ClusterFile(InstancePart):
             if kind not in shipped or spec != _without_memory(shipped[kind])
         }
         return tuple(devices), kinds
+
+    def _links(self, devices: Sequence[Device]) -> tuple[list[LinkEntry], Provenance]:
+        """The entries with two numbers each, and the provenance with what was fitted."""
+        entries, notes = list[LinkEntry](), dict[str, None]()
+        places = {device.name: (device.kind, device.server or "") for device in devices}
+        for number, entry in enumerate(self.links):
+            if entry.measured:
+                try:
+                    rate, latency, note = measured_link(entry.kind(places))
+                except ValueError as error:
+                    raise ValueError(f"links[{number}]: {error}") from None
+                notes[note] = None
+                two = {"bandwidth_bytes_per_s": rate, "latency_ns": latency, "measured": False}
+                entry = entry.model_copy(update=two)
+            entries.append(entry)
+        told = "; ".join(notes)
+        noted = self.provenance.noting(told, {MEASURED_LINKS: told}) if notes else self.provenance
+        return entries, noted
 
     @model_validator(mode="after")
     def _check(self) -> Self:

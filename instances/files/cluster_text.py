@@ -8,10 +8,11 @@ catalogue, without regard to case and dashes; what tells boards of one card apar
 
 Behind it stand the kinds of links. In a server ``nvlink`` joins the cards that have it, at the rate
 of their datasheets, and ``pcie3``, ``pcie4`` or ``pcie5`` all else, by 16 lanes (``pcie4x8``: 8);
-every pair has that link to itself. Between servers ``infiniband`` (200 Gbit/s, or
-``infiniband-400g``) joins the cards of the same number, and ``ethernet-10g`` the hosts, or the
-first cards where there are none. Without servers, a network joins all devices. Servers of cards
-with NVLink need no kinds of links: theirs are ``nvlink, infiniband``.
+every pair has that link to itself; ``measured`` stands in place of ``nvlink``, for equal cards.
+Between servers ``infiniband`` (200 Gbit/s, or ``infiniband-400g``) joins the cards of the same
+number, and ``ethernet-10g`` the hosts, or the first cards where there are none. Without servers, a
+network joins all devices. Servers of cards with NVLink need no kinds of links: theirs are ``nvlink,
+infiniband``.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ PCIE3_BYTES_PER_S = 15_750_000_000
 LATENCIES_NS = {"pcie": 10_000, "nvlink": 5_000, "ethernet": 50_000, "infiniband": 10_000}
 """By the first word of a link; our assumption, as in the clusters that ship."""
 
-NETWORKS = ("ethernet", "infiniband")
+ROLES = {"ethernet": "network", "infiniband": "network", "measured": "nvlink"}
+"""What links of a family do, where it is not the family's name."""
 
 LINK_KINDS = (
     "pcie3",
     "pcie4",
     "pcie5",
     "nvlink",
+    "measured",
     "ethernet-1g",
     "ethernet-10g",
     "ethernet-100g",
@@ -74,7 +77,7 @@ class _Devices:
 
 @dataclass(frozen=True)
 class LinkKind:
-    """A kind of link, by its first word and its own; no bandwidth is that of the cards (NVLink)."""
+    """A kind of link, by its first word and its own; no bandwidth is that of the cards."""
 
     family: str
     word: str
@@ -136,7 +139,7 @@ def cluster_content(text: str, added: Mapping[str, DeviceSpec] | None = None) ->
         "provenance": {
             "source": f"asked for as {text!r}",
             "changes": [
-                "latencies of links are our assumption",
+                "latencies of links that are not measured are our assumption",
                 "every pair has its link to itself, at the full rate each way",
             ],
         },
@@ -150,7 +153,7 @@ def _links(words: Sequence[str]) -> dict[str, LinkKind]:
     found: dict[str, LinkKind] = {}
     for word in words:
         link = link_kind(word.strip())
-        role = "network" if link.family in NETWORKS else link.family
+        role = ROLES.get(link.family, link.family)
         if role in found:
             raise ValueError(f"{found[role].word} and {link.word} are two of a kind; leave one out")
         found[role] = link
@@ -173,8 +176,8 @@ def link_kind(word: str) -> LinkKind:
         lanes = int(match[2] or 16)
         rate = PCIE3_BYTES_PER_S * 2 ** (int(match[1]) - 3) * lanes // 16
         return LinkKind("pcie", plain, rate)
-    if plain == "nvlink":
-        return LinkKind("nvlink", plain, None)
+    if plain in ("nvlink", "measured"):
+        return LinkKind(plain, plain, None)
     if match := re.fullmatch(r"(ethernet|infiniband)([1-9][0-9]{0,3})g", plain):
         return LinkKind(match[1], f"{match[1]}-{match[2]}g", int(match[2]) * 125_000_000)
     if plain == "infiniband":
@@ -315,9 +318,9 @@ def _joined(
     local = [link for role, link in links.items() if role != "network"]
     if largest > 1 and not local and (grouped or network is None):
         what = "the devices of a server" if grouped else "its devices"
-        raise ValueError(f"what joins {what}? Add a kind of link: {', '.join(LINK_KINDS[:4])}")
+        raise ValueError(f"what joins {what}? Add a kind of link: {', '.join(LINK_KINDS[:5])}")
     if grouped and len(servers) > 1 and network is None:
-        raise ValueError(f"what joins the servers? Add a kind of link: {', '.join(LINK_KINDS[4:])}")
+        raise ValueError(f"what joins the servers? Add a kind of link: {', '.join(LINK_KINDS[5:])}")
     if network is not None and not grouped:
         if local:
             raise ValueError(
@@ -349,16 +352,18 @@ def _in_server(
         yield pcie.entry(all_to_all="all" if alone else everyone)
         return
     rates = {entry["kind"]: known[entry["kind"]].nvlink_bytes_per_s for entry in parts}
-    without = [entry for entry in parts if rates[entry["kind"]] is None]
+    measured = nvlink.family == "measured"
+    without = [e for e in parts if (e["is_host"] if measured else rates[e["kind"]] is None)]
     if without and pcie is None:
         raise ValueError(
-            f"{without[0]['kind']} has no NVLink: add pcie3, pcie4 or pcie5, by which it is reached"
+            f"{without[0]['kind']} has no {nvlink.word} link: add pcie3, pcie4 or pcie5 for it"
         )
     fast = tuple(name for entry in parts if entry not in without for name in entry["names"])
     slow = tuple(name for entry in without for name in entry["names"])
     if len(fast) > 1:
-        least = min(rate for rate in rates.values() if rate is not None)
-        yield nvlink.entry(least, all_to_all=fast)
+        least = min((rate for rate in rates.values() if rate is not None), default=None)
+        two = {"all_to_all": fast, "measured": True}
+        yield two if measured else nvlink.entry(least, all_to_all=fast)
     if pcie is not None and slow:
         rate = pcie.bandwidth_bytes_per_s
         MAX_LINKS.check(2 * len(fast) * len(slow), "by PCIe, a server")

@@ -108,6 +108,8 @@ def test_a_matrix_is_read_as_sender_then_receiver(tmp_path: Path) -> None:
 
 
 RATE = "bandwidth_bytes_per_s: 1"
+NUMBERS = "bandwidth_bytes_per_s: 1000, latency_ns: 5"
+UNLIKE = TWO.replace(NUMBERS, "measured: true").replace("T4}", "T4}\n  - {name: e, kind: P4}")
 
 
 @pytest.mark.parametrize(
@@ -122,6 +124,16 @@ RATE = "bandwidth_bytes_per_s: 1"
         ("all_to_all: all, ", "", r"links\[0\]: give one of source"),
         ("all_to_all: all", "source: d0", r"links\[0\]: source and target go together"),
         ("all_to_all: all", "between: [d0, e]", r"links\[0\]: there is no device 'e'"),
+        (NUMBERS, "measured: true", r"links\[0\]: no link of 'T4' is measured, but of A100-40GB, "),
+        (NUMBERS, "measured: 1", r"links\[0\]\.measured: .*bool"),
+        ("latency_ns: 5", "measured: true", r"links\[0\]: measured stands in place of bandwidth_b"),
+        (
+            "bandwidth_bytes_per_s: 1000",
+            "measured: true",
+            r"links\[0\]: measured stands in place of .*latency_ns",
+        ),
+        (NUMBERS, "", r"links\[0\]: bandwidth_bytes_per_s is needed, except .* or measured"),
+        (TWO, UNLIKE, r"links\[0\]: .* equal cards of one server, not d1 \(T4\), e \(P4\)"),
         ("all_to_all: all", "between: [d0, d0]", r"links\[0\]: joins 'd0' with itself"),
         ("5}", f"5}}\n  - {{source: d0, target: d1, {RATE}}}", r"links\[1\]: 'd0' -> 'd1' appears"),
         (TWO, "a: [1, 2", r"line 1, column 9: "),
@@ -190,7 +202,7 @@ def test_what_is_no_integer_or_above_2_to_the_62_is_refused(tmp_path: Path, rate
 def test_the_clusters_of_the_page_are_read(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
     blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    for block, names in zip(blocks, ("big own cpu", "a0 a1 x y"), strict=False):
+    for block, names in zip(blocks, ("a0 a1 a2 a3", "big own cpu", "a0 a1 x y"), strict=False):
         cluster = load_cluster(write(tmp_path, block))
         assert [device.name for device in cluster.devices] == names.split()
 

@@ -9,6 +9,7 @@ import pytest
 
 from placegap.instances import Cluster, InputError, load_cluster
 from placegap.instances.costing.costing import catalogue
+from placegap.instances.costing.measured_links import measured_link
 from placegap.instances.files.cluster_text import find_kind
 
 PCIE4 = 31_500_000_000  # 16 GT/s x 16 lanes x 128/130 / 8 bits, rounded as PCIe 3.0's 15.75 GB/s
@@ -54,6 +55,15 @@ def test_nvlink_joins_the_cards_that_have_it_and_pcie_the_others() -> None:
     assert others == {(PCIE4, 10_000)}
 
 
+def test_measured_links_stand_in_place_of_nvlink() -> None:
+    two = measured_link("L40S")[:2]  # which has no NVLink
+    between = paths(load_cluster("2x(2xL40S+host), measured, pcie4, ethernet-10g"))
+    assert between["s1.L40S-0", "s1.L40S-1"] == two
+    assert between["s0.L40S-1", "s0.host"] == (PCIE4, 10_000)
+    assert between["s0.host", "s1.host"] == (1_250_000_000, 50_000)
+    assert paths(load_cluster("2xL40S, measured"))["L40S-0", "L40S-1"] == two
+
+
 def test_cards_of_the_same_number_are_joined_by_infiniband() -> None:
     cluster = load_cluster("16x8xH100, nvlink, infiniband")
     assert len(cluster.devices) == 16 * 8
@@ -89,7 +99,11 @@ def test_every_line_of_the_page_is_a_cluster() -> None:
         ("3xT4", "what joins its devices"),
         ("2x2xT4, pcie3", "what joins the servers.*ethernet-1g"),
         ("2xT4, pcie3, infiniband", "infiniband joins servers, and it names none"),
-        ("2xT4+RTX3090, nvlink", "T4 has no NVLink: add pcie3"),
+        ("2xT4+RTX3090, nvlink", "T4 has no nvlink link: add pcie3"),
+        ("2xT4, measured", r"links\[0\]: no link of 'T4' is measured"),
+        ("L40S+H200, measured", r"equal cards of one server, not L40S \(L40S\), H200 \(H200\)"),
+        ("2xL40S+host, measured", "DDR5-2ch has no measured link: add pcie3"),
+        ("2xH100, nvlink, measured", "nvlink and measured are two of a kind; leave one out"),
         ("2xT4+2x2xT4, pcie3, infiniband", "2xT4 stands beside servers; write 1x"),
         ("2x(T4+(host)), pcie3", "is not a number of devices and their kind"),
         ("2xT4:big, pcie3", "'big' is no size of a memory"),
