@@ -285,12 +285,15 @@ class CostedKernels(NamedTuple):
     @property
     def shares(self) -> str:
         """For how much of the time on each kind costs are measured, and by which tables."""
-        said = [
-            f"measured for {self.share(kind):.0%} of the time on {kind} ({table.source})"
-            for kind, table in self.tables.items()
-        ]
+        said, source = list[str](), ""
+        for kind, table in self.tables.items():
+            by = "" if table.source == source else f" ({table.source})"
+            said.append(
+                f"{100 * self.share(kind):.0f} %{'' if said else ' of the time'} on {kind}{by}"
+            )
+            source = table.source
         others = [kind for kind in self.measured if kind not in self.tables]
-        return ", ".join([*said, *(f"not measured on {kind}" for kind in others)])
+        return f"measured for {', '.join([*said, *(f'none on {kind}' for kind in others)])}"
 
 
 def _tables(graph: Graph, specs: Mapping[str, DeviceSpec]) -> dict[str, KernelTables]:

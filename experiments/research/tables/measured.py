@@ -8,8 +8,9 @@ extras ``torch`` and ``measured``; `experiments/ours/measured.yaml` says what is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 from placegap.experiments.running.sources import costed_by, find_model
@@ -18,17 +19,19 @@ from placegap.instances.costing.costing import cost_graph
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.problem import Instance, MaxLoad, Plan
-from placegap.instances.problem.modules import with_granularity
+from placegap.instances.problem.modules import layer_of, numbered_layers, with_granularity
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.options import TraceOptions
-from placegap.solvers import Result, run_method
+from placegap.solvers import run_method
 
 RULES = {"vllm-even": "even (vLLM)", "llama-cpp": "llama.cpp", "exo": "exo"}
 
 PLAN = Path(__file__).resolve().parents[2] / "ours" / "measured.yaml"
 
 CHAIN, ANY = MaxLoad(plans="chain"), MaxLoad(plans="any")
+
+COSTS = ("roofline", "calibrated", "measured")
 
 HEADS = (
     *("cards", "model", "phase", "measured optimum", "layers", "by rooflines", "loses"),
@@ -37,13 +40,19 @@ HEADS = (
 
 
 class Split(NamedTuple):
-    """The optimum under measured costs, and by how much other splits are above it."""
+    """Optima by each kind of costs, what those of models lose, and how far placers are from them.
 
-    best: Result
-    #: Layers on each card: of the measured, the roofline's and the calibrated optimum.
-    layers: tuple[tuple[int, ...], ...]
-    #: By costs or rule: by which factor its split takes longer, less 1; None where it does not fit.
+    A loss or gap of 0.1 is a load that is 10 % higher; None: the plan does not fit.
+    """
+
+    #: Under measured costs.
+    value_ns: int
+    #: By costs: layers on each card.
+    layers: Mapping[str, tuple[int, ...]]
+    #: By costs of the optimum: under measured costs.
     losses: Mapping[str, float | None]
+    #: By placer and costs: to the optimum of these costs.
+    gaps: Mapping[tuple[str, str], float | None]
 
 
 class Row(NamedTuple):
@@ -79,33 +88,44 @@ def instances(document: Document, text: str) -> dict[str, Instance]:
     }
 
 
-def split(of: Mapping[str, Instance]) -> Split | None:
-    """The optimum under measured costs, and what others lose; None where no split fits."""
-    measured = of["measured"]
+def split(of: Mapping[str, Instance], placers: Sequence[str]) -> Split | None:
+    """What is known of a model on cards by each kind of costs; None where no split fits."""
     best = {costs: run_method(each, CHAIN, "ideal-dp") for costs, each in of.items()}
-    if best["measured"].value_ns is None:
+    values = {costs: each.value_ns for costs, each in best.items()}
+    measured_ns = values["measured"]
+    if measured_ns is None:
         return None
     if any(each.status != "optimal" for each in best.values()):
-        raise RuntimeError(f"{measured.name}: a split is not proven")
-    plans = {costs: each.plan for costs, each in best.items() if costs != "measured"}
-    plans |= {rule: run_method(measured, ANY, rule).plan for rule in RULES}
+        raise RuntimeError(f"{of['measured'].name}: an optimum is not proven")
     return Split(
-        best["measured"],
-        tuple(_counts(measured, each.plan) for each in best.values()),
-        {name: _loss(measured, plan, best["measured"]) for name, plan in plans.items()},
+        measured_ns,
+        {costs: _layers(of[costs], each.plan) for costs, each in best.items()},
+        {
+            costs: _above(of["measured"], best[costs].plan, measured_ns)
+            for costs in ("roofline", "calibrated")
+        },
+        {
+            (name, costs): _above(each, run_method(each, ANY, name).plan, values[costs])
+            for name in placers
+            for costs, each in of.items()
+        },
     )
 
 
-def _loss(instance: Instance, plan: Plan | None, best: Result) -> float | None:
-    """How much longer a plan takes than the best one, by the referee."""
+def _above(instance: Instance, plan: Plan | None, least_ns: int | None) -> float | None:
+    """How much longer a plan takes than the optimum, by the referee."""
     value_ns = None if plan is None else evaluate(instance, plan, ANY).value_ns
-    return None if value_ns is None or not best.value_ns else value_ns / best.value_ns - 1
+    return None if value_ns is None or not least_ns else value_ns / least_ns - 1
 
 
-def _counts(instance: Instance, plan: Plan | None) -> tuple[int, ...]:
+def _layers(instance: Instance, plan: Plan | None) -> tuple[int, ...]:
     """How many layers each device has."""
-    homes = [] if plan is None else [on[0] for on in plan.placement]
-    return tuple(homes.count(k) for k in range(instance.num_devices))
+    assert plan is not None  # it is optimal
+    layers = layer_of(instance.graph)
+    numbered = {layer for own in numbered_layers(layers).values() for layer in own}
+    homes = {layer: on[0] for layer, on in zip(layers, plan.placement, strict=True)}
+    held = [device for layer, device in homes.items() if layer in numbered]
+    return tuple(held.count(k) for k in range(instance.num_devices))
 
 
 def rows(entry: Mapping[str, Any]) -> Iterator[Row]:
@@ -117,25 +137,65 @@ def rows(entry: Mapping[str, Any]) -> Iterator[Row]:
             for pair in entry["pairs"]:
                 count = model["cards"]
                 text = "+".join(f"1x{count}x{kind}" for kind in pair) + ", pcie5, infiniband"
-                found = split(instances(document, text))
+                found = split(instances(document, text), entry["placers"])
                 if found is not None:
                     cards = " + ".join(f"{count} {kind}" if count > 1 else kind for kind in pair)
                     yield Row(cards, name, phase, found)
 
 
+def summary(found: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    """For each model and phase, and for all: median and largest of what each split loses."""
+    parts = {f"{row.model}, {row.phase}": list[Split]() for row in found}
+    for row in found:
+        parts[f"{row.model}, {row.phase}"].append(row.split)
+    for name, splits in {**parts, "all": [row.split for row in found]}.items():
+        columns = [
+            *([each.losses[costs] for each in splits] for costs in ("roofline", "calibrated")),
+            *([each.gaps[rule, "measured"] for each in splits] for rule in RULES),
+        ]
+        yield (name, str(len(splits)), *map(_middle, columns))
+
+
+def _middle(losses: Sequence[float | None]) -> str:
+    """Median and largest of those that fit."""
+    fitting = [loss for loss in losses if loss is not None]
+    return f"{median(fitting):.1%}, {max(fitting):.0%}" if fitting else "-"
+
+
+def placer_rows(found: Sequence[Row], placers: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The mean gap of each placer by costs, over the rows where it fits under all of them."""
+    for name in placers:
+        gaps = [[row.split.gaps[name, costs] for costs in COSTS] for row in found]
+        fitting = [[at for at in each if at is not None] for each in gaps]
+        whole = [each for each in fitting if len(each) == len(COSTS)]
+        yield (
+            name,
+            str(len(whole)),
+            *(f"{mean(column):.1%}" for column in zip(*whole, strict=True)),
+        )
+
+
 def main() -> None:
     entry = asked()
     found = list(rows(entry))
+    heads = ("of", "rows", "rooflines", "calibrated", *RULES.values())
+    print("\n".join(markdown_grid(heads, list(summary(found)))), "\n")
+    heads = ("placer", "rows", *COSTS)
+    print("\n".join(markdown_grid(heads, list(placer_rows(found, entry["placers"])))), "\n")
     print("\n".join(markdown_grid(HEADS, [_texts(row) for row in found])))
 
 
 def _texts(row: Row) -> tuple[str, ...]:
-    best, layers, losses = row.split
-    cuts = [", ".join(map(str, counts)) for counts in layers]
-    loss = {name: "does not fit" if at is None else f"{at:.1%}" for name, at in losses.items()}
+    def percent(loss: float | None) -> str:
+        return "does not fit" if loss is None else f"{loss:.1%}"
+
+    best = row.split
+    cuts = {costs: ", ".join(map(str, counts)) for costs, counts in best.layers.items()}
     return (
-        *(row.cards, row.model, row.phase, f"{(best.value_ns or 0) / 1e6:.3f} ms", cuts[0]),
-        *(cuts[1], loss["roofline"], cuts[2], loss["calibrated"], *(loss[rule] for rule in RULES)),
+        *(row.cards, row.model, row.phase, f"{best.value_ns / 1e6:.3f} ms", cuts["measured"]),
+        *(cuts["roofline"], percent(best.losses["roofline"])),
+        *(cuts["calibrated"], percent(best.losses["calibrated"])),
+        *(percent(best.gaps[rule, "measured"]) for rule in RULES),
     )
 
 

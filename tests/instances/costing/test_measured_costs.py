@@ -62,7 +62,7 @@ def test_the_answer_says_for_how_much_of_the_time_costs_are_measured() -> None:
     graph = Graph(name="g", ops=(product(), ADD))
     noted = cost_graph(graph, on("H100-80GB", "T4"), costs="measured").provenance.parameters
     assert noted[MEASURED_SHARE] == (
-        "measured for 83% of the time on H100-80GB (invented 1), not measured on T4"
+        "measured for 83 % of the time on H100-80GB (invented 1), none on T4"
     )
     assert noted[MOSTLY_MODELLED] == "T4"
 
