@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from placegap.instances.problem.op_kernel import (
     MatrixProduct,
     OpKernel,
 )
-from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.errors import InputError, MissingExtra
 
 SYSTEMS = {
     "A100-40GB": "a100_sxm",
@@ -357,8 +357,13 @@ def kernel_tables(kind: str, framework: str | None = None) -> KernelTables | Non
     if kind not in SYSTEMS:
         return None
     package = find_spec("aiconfigurator_core")
-    if package is None or not package.submodule_search_locations or not find_spec("pyarrow"):
-        raise InputError(EXTRA)
+    try:
+        version = metadata.version("aiconfigurator-core")
+        import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtra(EXTRA) from None
+    if package is None or not package.submodule_search_locations:
+        raise MissingExtra(EXTRA)
     folder = Path(package.submodule_search_locations[0], "systems", "data", SYSTEMS[kind])
     if not folder.is_dir():
         raise InputError(f"is missing; {REINSTALL}", folder)
@@ -366,8 +371,7 @@ def kernel_tables(kind: str, framework: str | None = None) -> KernelTables | Non
     if products is None:
         return None
     return KernelTables(
-        f"aiconfigurator-core {metadata.version('aiconfigurator-core')},"
-        f" {framework} {products.parent.name}",
+        f"aiconfigurator-core {version}, {framework} {products.parent.name}",
         catalogue()[kind],
         catalogue()[MEASURED_ON.get(SYSTEMS[kind], kind)],
         cache(lambda name: _read(_newest(folder, framework, name), name)),
