@@ -9,10 +9,10 @@ whatever the rates of the card are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from placegap.instances.problem.op_kernel import (
     MatrixProduct,
     OpKernel,
 )
-from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.errors import InputError, MissingExtra
 
 SYSTEMS = {
     "A100-40GB": "a100_sxm",
@@ -137,6 +137,13 @@ class Attention(NamedTuple):
     held_tokens: Any
     window: Any
 
+    @classmethod
+    def of(cls, rows: Columns) -> Attention:
+        """The rows of a table."""
+        heads, kv_heads = rows["num_heads"], rows["num_key_value_heads"]
+        batch, step, window = rows["batch_size"], rows.get("step", 0), rows[WINDOW]
+        return cls(batch, heads, kv_heads, rows["head_dim"], rows["isl"], step, window)
+
     @property
     def limit(self) -> Any:
         """The most tokens that each one sees."""
@@ -168,156 +175,139 @@ class KernelTables:
     measured_spec: DeviceSpec
     #: A table by its name; None where the card has none.
     table: Callable[[str], Columns | None]
-    _times: dict[OpKernel, float | None] = field(default_factory=dict)
-    _grids: dict[tuple[object, ...], Grid] = field(default_factory=dict)
 
     def time_ns(self, kernel: OpKernel) -> float | None:
         """What a kernel takes; None where no table has one like it. Of experts, all of a layer."""
-        if kernel not in self._times:
-            if isinstance(kernel, MatrixProduct):
-                self._times[kernel] = self._product_ns(kernel)
-            elif isinstance(kernel, AttentionKernel):
-                self._times[kernel] = self._attention_ns(kernel)
-            else:
-                self._times[kernel] = self._experts_ns(kernel)
-        return self._times[kernel]
+        return _time_ns(self, kernel)
 
-    def _product_ns(self, kernel: MatrixProduct) -> float | None:
-        """A batch has the ratio of as many rows."""
-        dtype = _table_type(kernel.dtype)
-        rows = _where(self.table("gemm_perf"), gemm_dtype=dtype)
-        if rows is None or dtype is None:
-            return None
-        m, n, k, batch = kernel.m, kernel.n, kernel.k, kernel.batch
-        grid = self._grid(
-            ("gemm_perf", dtype),
-            rows,
-            ("m", "n", "k"),
-            lambda: _product_roof_ns(self.measured_spec, dtype, rows["m"], rows["n"], rows["k"]),
-        )
-        roof = _product_roof_ns(self.spec, dtype, m, n, k, batch)
-        return float(roof) * grid.ratio(batch * m, n, k)
-
-    def _attention_ns(self, kernel: AttentionKernel) -> float | None:
-        """A shape that is not measured has the ratio of the next: of the next head size, then of
-        the next number of heads that share keys. Keys of other heads are those of other sequences:
-        twice the heads take what twice the batch takes (median error on H100 3 %).
-
-        A window, or held tokens of a prompt, that no row has: the ratio at as many pairs.
-        """
-        phase, name = kernel.phase, f"{kernel.phase}_attention_perf"
-        dtype, cache = _table_type(kernel.dtype), _table_type(kernel.cache_dtype)
-        if dtype is None or cache is None or (phase == "generation" and kernel.new_tokens > 1):
-            return None
-        table = self.table(name)
-        of_type = {"attn_dtype": dtype} | ({} if phase == "encoder" else {"kv_cache_dtype": cache})
-        for window in dict.fromkeys((kernel.window or 0, 0)):
-            rows = _where(table, **of_type, window_size=window)
-            if rows is not None and (
-                rows["head_dim"].min() <= kernel.head_size <= rows["head_dim"].max()
-            ):
-                break
-        else:
-            return None
-        own = Attention(
-            kernel.batch,
-            kernel.heads,
-            kernel.kv_heads,
-            kernel.head_size,
-            kernel.new_tokens,
-            kernel.held_tokens,
-            kernel.window or 0,
-        )
-        shapes = np.unique(
-            [rows["num_heads"], rows["num_key_value_heads"], rows["head_dim"]], axis=1
-        )
-        heads, kv_heads, head_size = shapes
-        near = np.lexsort(
-            (
-                _distance(kv_heads, own.kv_heads),
-                _distance(heads / kv_heads, own.heads / own.kv_heads),
-                _distance(head_size, own.head_size),
-            )
-        )[0]
-        heads, kv_heads, head_size = shapes[:, near]
-        rows = _where(rows, num_heads=heads, num_key_value_heads=kv_heads, head_dim=head_size)
-        assert rows is not None  # the shape is one of theirs
-        measured = Attention(
-            rows["batch_size"],
-            heads,
-            kv_heads,
-            head_size,
-            rows["isl"],
-            rows["step"] if phase == "generation" else 0.0,
-            window,
-        )
-        grid = self._grid(
-            (name, dtype, cache, window, heads, kv_heads, head_size),
-            {**rows, "tokens": measured.new_tokens + measured.held_tokens},
-            ("batch_size", "tokens"),
-            lambda: measured.roof_ns(self.measured_spec, phase, dtype, cache),
-        )
-        tokens = own.new_tokens + own.held_tokens
-        if phase == "generation" and not window:
-            tokens = own.pairs(phase)
-        elif phase == "context" and not window:
-            tokens = (np.sqrt(1 + 8 * own.pairs(phase)) - 1) / 2
-        roof = own.roof_ns(self.spec, phase, dtype, cache)
-        return float(roof) * grid.ratio(own.batch * own.kv_heads / kv_heads, tokens)
-
-    def _experts_ns(self, kernel: ExpertsKernel) -> float | None:
-        """Those of the next sizes, each at most twice or half; of tokens that choose evenly.
-
-        A100 and B60 were measured with uneven choices alone: the least uneven stands for even ones.
-        """
-        dtype = _table_type(kernel.dtype)
-        rows = _where(self.table("moe_perf"), moe_dtype=dtype, moe_tp_size=1, moe_ep_size=1)
-        if rows is None or dtype is None:
-            return None
-        rows = _where(rows, distribution=min(rows["distribution"]))
-        assert rows is not None  # some row has the least name: balanced, power_law_1.01, ...
-        names = ("hidden_size", "inter_size", "topk", "num_experts")
-        sizes = (kernel.hidden, kernel.inner, kernel.chosen, kernel.experts)
-        shapes = np.unique([rows[name] for name in names], axis=1)
-        far = np.array([_distance(shapes[i], size) for i, size in enumerate(sizes)])
-        far = np.where((far <= np.log(2) + 1e-9).all(0), far.sum(0), np.inf)
-        if np.isinf(far).all():
-            return None
-        shape = tuple(shapes[:, far.argmin()])
-        rows = _where(rows, **dict(zip(names, shape, strict=True)))
-        assert rows is not None  # the shape is one of theirs
-
-        def roof_ns(spec: DeviceSpec, tokens: Any, *sizes: Any) -> Any:
-            hidden, inner, chosen, experts = sizes
-            # expected, where all are chosen with equal chances
-            used = experts * (1 - (1 - chosen / experts) ** tokens)
-            flops = 2 * kernel.matrices * tokens * chosen * hidden * inner
-            weights = ITEM_BYTES[dtype] * kernel.matrices * hidden * inner * used
-            return _roof_ns(spec, dtype, flops, weights + 2 * 2 * tokens * hidden)
-
-        grid = self._grid(
-            ("moe_perf", dtype, kernel.matrices, *shape),
-            rows,
-            ("num_tokens",),
-            lambda: roof_ns(self.measured_spec, rows["num_tokens"], *shape),
-        )
-        return float(roof_ns(self.spec, kernel.tokens, *sizes)) * grid.ratio(kernel.tokens)
-
-    def _grid(
-        self,
-        key: tuple[object, ...],
-        rows: Columns,
-        axes: tuple[str, ...],
-        roof_ns: Callable[[], Any],
-    ) -> Grid:
-        if key not in self._grids:
-            ratio = rows["latency"] * NS_PER_MS / roof_ns()
-            self._grids[key] = Grid.of([rows[name] for name in axes], ratio)
-        return self._grids[key]
+    def grid(self, rows: Columns, axes: Sequence[str], roof_ns: Any) -> Grid:
+        """Of rows with these rooflines on the card that was measured."""
+        return Grid.of([rows[name] for name in axes], rows["latency"] * NS_PER_MS / roof_ns)
 
 
-def _table_type(dtype: str) -> str | None:
-    return TABLE_TYPES.get(dtype.partition("_")[0])
+@cache
+def _time_ns(tables: KernelTables, kernel: OpKernel) -> float | None:
+    dtype = TABLE_TYPES.get(kernel.dtype.partition("_")[0])
+    if dtype is None:
+        return None
+    if isinstance(kernel, MatrixProduct):
+        return _product_ns(tables, kernel, dtype)
+    if isinstance(kernel, AttentionKernel):
+        return _attention_ns(tables, kernel, dtype)
+    return _experts_ns(tables, kernel, dtype)
+
+
+def _product_ns(tables: KernelTables, kernel: MatrixProduct, dtype: str) -> float | None:
+    """A batch has the ratio of as many rows."""
+    grid = _product_grid(tables, dtype)
+    if grid is None:
+        return None
+    m, n, k, batch = kernel.m, kernel.n, kernel.k, kernel.batch
+    roof = product_roof_ns(tables.spec, dtype, m, n, k, batch)
+    return float(roof) * grid.ratio(batch * m, n, k)
+
+
+@cache
+def _product_grid(tables: KernelTables, dtype: str) -> Grid | None:
+    rows = _where(tables.table("gemm_perf"), gemm_dtype=dtype)
+    if rows is None:
+        return None
+    roof = product_roof_ns(tables.measured_spec, dtype, rows["m"], rows["n"], rows["k"])
+    return tables.grid(rows, ("m", "n", "k"), roof)
+
+
+def _attention_ns(tables: KernelTables, kernel: AttentionKernel, dtype: str) -> float | None:
+    """A window, or held tokens of a prompt, that no row has: the ratio at as many pairs."""
+    phase, cache_dtype = kernel.phase, TABLE_TYPES.get(kernel.cache_dtype.partition("_")[0])
+    if cache_dtype is None or (phase == "generation" and kernel.new_tokens > 1):
+        return None
+    shape = (kernel.heads, kernel.kv_heads, kernel.head_size)
+    for window in dict.fromkeys((kernel.window or 0, 0)):
+        found = _attention_grid(tables, phase, (dtype, cache_dtype), window, shape)
+        if found is not None:
+            break
+    else:
+        return None
+    own = Attention(kernel.batch, *shape, kernel.new_tokens, kernel.held_tokens, kernel.window or 0)
+    tokens = own.new_tokens + own.held_tokens
+    if phase == "generation" and not window:
+        tokens = own.pairs(phase)
+    elif phase == "context" and not window:
+        tokens = (np.sqrt(1 + 8 * own.pairs(phase)) - 1) / 2
+    grid, kv_heads = found
+    roof = own.roof_ns(tables.spec, phase, dtype, cache_dtype)
+    return float(roof) * grid.ratio(own.batch * own.kv_heads / kv_heads, tokens)
+
+
+@cache
+def _attention_grid(
+    tables: KernelTables,
+    phase: str,
+    dtypes: tuple[str, str],
+    window: int,
+    shape: tuple[int, int, int],
+) -> tuple[Grid, float] | None:
+    """The ratios of the next shape, and its number of heads of keys; None where no size of heads
+    is as small or none as large.
+
+    The next head size comes first, then the next number of heads that share keys. Keys of other
+    heads are as those of other sequences: on the tables themselves, twice the heads take what twice
+    the batch takes (median error on H100 3 %).
+    """
+    name = f"{phase}_attention_perf"
+    own_cache = {} if phase == "encoder" else {"kv_cache_dtype": dtypes[1]}
+    rows = _where(tables.table(name), attn_dtype=dtypes[0], window_size=window, **own_cache)
+    heads, kv_heads, head_size = shape
+    if rows is None or not rows["head_dim"].min() <= head_size <= rows["head_dim"].max():
+        return None
+    names = ("head_dim", "num_heads", "num_key_value_heads")
+    sizes, all_heads, all_kv_heads = found = np.unique([rows[n] for n in names], axis=1)
+    far = (
+        _distance(all_kv_heads, kv_heads),
+        _distance(all_heads / all_kv_heads, heads / kv_heads),
+        _distance(sizes, head_size),
+    )
+    near = found[:, np.lexsort(far)[0]]
+    rows = _where(rows, **dict(zip(names, near, strict=True))) or rows
+    measured = Attention.of(rows)
+    tokens = measured.new_tokens + measured.held_tokens
+    roof = measured.roof_ns(tables.measured_spec, phase, *dtypes)
+    return tables.grid({**rows, "tokens": tokens}, ("batch_size", "tokens"), roof), float(near[2])
+
+
+def _experts_ns(tables: KernelTables, kernel: ExpertsKernel, dtype: str) -> float | None:
+    """Those of the next sizes, each at most twice or half; of tokens that choose evenly.
+
+    A100 and B60 were measured with uneven choices alone: the least uneven stand for even ones.
+    """
+    rows = _where(tables.table("moe_perf"), moe_dtype=dtype, moe_tp_size=1, moe_ep_size=1)
+    if rows is None:
+        return None
+    # the first by name: balanced, power_law_1.01, ...
+    rows = _where(rows, distribution=min(rows["distribution"])) or rows
+    names = ("hidden_size", "inter_size", "topk", "num_experts")
+    sizes = (kernel.hidden, kernel.inner, kernel.chosen, kernel.experts)
+    shapes = np.unique([rows[name] for name in names], axis=1)
+    far = np.array([_distance(of, size) for of, size in zip(shapes, sizes, strict=True)])
+    far = np.where((far <= np.log(2) + 1e-9).all(0), far.sum(0), np.inf)
+    if np.isinf(far).all():
+        return None
+    near = shapes[:, far.argmin()]
+    rows = _where(rows, **dict(zip(names, near, strict=True))) or rows
+    item, matrices = ITEM_BYTES[dtype], kernel.matrices
+
+    def roof_ns(spec: DeviceSpec, tokens: Any, sizes: Iterable[Any]) -> Any:
+        hidden, inner, chosen, experts = sizes
+        # expected, where all are chosen with equal chances
+        used = experts * (1 - (1 - chosen / experts) ** tokens)
+        flops = 2 * matrices * tokens * chosen * hidden * inner
+        moved = item * matrices * hidden * inner * used + 2 * 2 * tokens * hidden
+        return _roof_ns(spec, dtype, flops, moved)
+
+    grid = tables.grid(
+        rows, ("num_tokens",), roof_ns(tables.measured_spec, rows["num_tokens"], near)
+    )
+    return float(roof_ns(tables.spec, kernel.tokens, sizes)) * grid.ratio(kernel.tokens)
 
 
 def _distance(sizes: Floats, size: float) -> Floats:
@@ -325,7 +315,8 @@ def _distance(sizes: Floats, size: float) -> Floats:
     return np.asarray(np.round(np.abs(np.log(sizes / size)), 9), np.float64)
 
 
-def _product_roof_ns(spec: DeviceSpec, dtype: str, m: Any, n: Any, k: Any, batch: int = 1) -> Any:
+def product_roof_ns(spec: DeviceSpec, dtype: str, m: Any, n: Any, k: Any, batch: int = 1) -> Any:
+    """Two factors of the type, and a result of two bytes a number."""
     moved = batch * (ITEM_BYTES[dtype] * (m * k + k * n) + 2 * m * n)
     return _roof_ns(spec, dtype, 2 * batch * m * n * k, moved)
 
@@ -357,8 +348,13 @@ def kernel_tables(kind: str, framework: str | None = None) -> KernelTables | Non
     if kind not in SYSTEMS:
         return None
     package = find_spec("aiconfigurator_core")
-    if package is None or not package.submodule_search_locations or not find_spec("pyarrow"):
-        raise InputError(EXTRA)
+    try:
+        version = metadata.version("aiconfigurator-core")
+        import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtra(EXTRA) from None
+    if package is None or not package.submodule_search_locations:
+        raise MissingExtra(EXTRA)
     folder = Path(package.submodule_search_locations[0], "systems", "data", SYSTEMS[kind])
     if not folder.is_dir():
         raise InputError(f"is missing; {REINSTALL}", folder)
@@ -366,8 +362,7 @@ def kernel_tables(kind: str, framework: str | None = None) -> KernelTables | Non
     if products is None:
         return None
     return KernelTables(
-        f"aiconfigurator-core {metadata.version('aiconfigurator-core')},"
-        f" {framework} {products.parent.name}",
+        f"aiconfigurator-core {version}, {framework} {products.parent.name}",
         catalogue()[kind],
         catalogue()[MEASURED_ON.get(SYSTEMS[kind], kind)],
         cache(lambda name: _read(_newest(folder, framework, name), name)),

@@ -29,6 +29,7 @@ from placegap.experiments.research.bench.in_process import (
     start_benches,
     traced_benches,
 )
+from placegap.experiments.research.bench.kernel_tables import print_held_out
 from placegap.experiments.research.bench.measuring import (
     HEADER,
     Measured,
@@ -103,6 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
             rows += _exact(unit_s, options)
             print_rows(options.only)
             print_offload(options.only)
+            print_held_out(options.only)
         except KeyboardInterrupt:
             print("\nstopped: the rows so far are kept")
         with held():
