@@ -92,14 +92,14 @@ Columns = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class RatioGrid:
     """Logarithms of measured time over roofline, by logarithms of sizes."""
 
     axes: tuple[Floats, ...]
     log_ratio: Floats
 
     @classmethod
-    def of(cls, sizes: list[Floats], ratio: Floats) -> Grid:
+    def of(cls, sizes: list[Floats], ratio: Floats) -> RatioGrid:
         """The grid of scattered rows; of rows of the same sizes the fastest counts."""
         found = [np.unique(size, return_inverse=True) for size in sizes]
         value = np.full([len(axis) for axis, _ in found], np.inf)
@@ -180,9 +180,9 @@ class KernelTables:
         """What a kernel takes; None where no table has one like it. Of experts, all of a layer."""
         return _time_ns(self, kernel)
 
-    def grid(self, rows: Columns, axes: Sequence[str], roof_ns: Any) -> Grid:
+    def grid(self, rows: Columns, axes: Sequence[str], roof_ns: Any) -> RatioGrid:
         """Of rows with these rooflines on the card that was measured."""
-        return Grid.of([rows[name] for name in axes], rows["latency"] * NS_PER_MS / roof_ns)
+        return RatioGrid.of([rows[name] for name in axes], rows["latency"] * NS_PER_MS / roof_ns)
 
 
 @cache
@@ -208,7 +208,7 @@ def _product_ns(tables: KernelTables, kernel: MatrixProduct, dtype: str) -> floa
 
 
 @cache
-def _product_grid(tables: KernelTables, dtype: str) -> Grid | None:
+def _product_grid(tables: KernelTables, dtype: str) -> RatioGrid | None:
     rows = _where(tables.table("gemm_perf"), gemm_dtype=dtype)
     if rows is None:
         return None
@@ -246,7 +246,7 @@ def _attention_grid(
     dtypes: tuple[str, str],
     window: int,
     shape: tuple[int, int, int],
-) -> tuple[Grid, float] | None:
+) -> tuple[RatioGrid, float] | None:
     """The ratios of the next shape, and its number of heads of keys; None where no size of heads
     is as small or none as large.
 

@@ -66,7 +66,7 @@ def _errors(tables: KernelTables) -> Iterator[tuple[str, tuple[str, ...]]]:
         ("products, planes of k", _planes(rows["k"])),
         ("products, pairs (n, k)", tenth[pair.ravel()]),
     ):
-        asked = Held(tables, "gemm_perf", rows, held, roofs)
+        asked = HeldOut(tables, "gemm_perf", rows, held, roofs)
         yield name, (*asked.cells(partial(_product, rows)), asked.six_nearest())
     phases: tuple[Phase, ...] = ("context", "generation")
     for phase in phases:
@@ -75,7 +75,7 @@ def _errors(tables: KernelTables) -> Iterator[tuple[str, tuple[str, ...]]]:
         sizes = Attention.of(rows)
         roofs = sizes.roof_ns(tables.measured_spec, phase, "bfloat16", "bfloat16")
         held = _planes(rows["isl" if phase == "context" else "step"])
-        asked = Held(tables, table, rows, held, roofs)
+        asked = HeldOut(tables, table, rows, held, roofs)
         yield f"{phase}, planes of tokens", (*asked.cells(partial(_attention, phase, sizes)), "")
 
 
@@ -107,7 +107,7 @@ def _planes(sizes: Floats) -> Flags:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOut:
     """Rows of a table of which some are held out, and their rooflines."""
 
     tables: KernelTables

@@ -108,7 +108,7 @@ def test_rows_held_out_of_a_table_of_even_efficiency_are_found_again() -> None:
     rows = {"m": m, "n": n, "k": k, "latency": 2 * roofs / 1e6}
     rows["gemm_dtype"] = np.full(len(m), "bfloat16")
     tables = KernelTables("test", card, card, {"gemm_perf": rows}.get)
-    held = kernel_tables.Held(tables, "gemm_perf", rows, n == 128, roofs)
+    held = kernel_tables.HeldOut(tables, "gemm_perf", rows, n == 128, roofs)
     found = held.cells(partial(kernel_tables._product, rows))
     missed = np.median(np.abs((roofs + 5_000) / (2 * roofs) - 1)[n == 128])
     assert found[:2] == ("6", "0.0 % (0 %)")
