@@ -29,7 +29,7 @@ RULES = {"vllm-even": "even (vLLM)", "llama-cpp": "llama.cpp", "exo": "exo"}
 
 PLAN = Path(__file__).resolve().parents[2] / "ours" / "measured.yaml"
 
-CHAIN, ANY = MaxLoad(plans="chain"), MaxLoad(plans="any")
+CHAIN, ANY = MaxLoad(plans="chain", memory="peak"), MaxLoad(plans="any", memory="peak")
 
 COSTS = ("roofline", "calibrated", "measured")
 
