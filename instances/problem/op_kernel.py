@@ -84,7 +84,7 @@ class ExpertsKernel(_Kernel):
     3
     """
 
-    type: Literal["experts"] = "experts"
+    type: Literal["mixture_of_experts"] = "mixture_of_experts"
     tokens: Positive
     hidden: Positive
     inner: Positive

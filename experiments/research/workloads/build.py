@@ -68,6 +68,10 @@ class NetworkRecipe(InstancePart):
     binds: Literal["memory", "links"]
 
 
+NOT_SHIPPED = {"kernel": None}
+"""Fields that the files of the corpus do not have: their bytes are older."""
+
+
 @cache
 def network_recipes() -> dict[str, NetworkRecipe]:
     """The networks by name."""
@@ -90,9 +94,9 @@ def build_network(name: str) -> Document:
     }
     licence = LICENCE_OF_TRANSFORMERS if is_traced(recipe.model) else OWN_LICENCE
     update = {"licence": licence, "changes": changes, "parameters": kept}
-    graph = made.graph.model_copy(
-        update={"name": name, "provenance": provenance.model_copy(update=update)}
-    )
+    ops = tuple(op.model_copy(update=NOT_SHIPPED) for op in made.graph.ops)
+    provenance = provenance.model_copy(update=update)
+    graph = made.graph.model_copy(update={"name": name, "ops": ops, "provenance": provenance})
     rules = MaxLoad(plans="chain")
     if recipe.memory != rules.memory:
         rules = rules.model_copy(update={"memory": recipe.memory})
@@ -145,7 +149,8 @@ def build_onnx_light(name: str) -> Document:
         changes=graph.provenance.changes,
     )
     # the best-known values go by the content of graphs that do not state axes
-    ops = tuple(op.model_copy(update={"splittable_axes": (), "axis_sizes": {}}) for op in graph.ops)
+    update: dict[str, object] = {"splittable_axes": (), "axis_sizes": {}, **NOT_SHIPPED}
+    ops = tuple(op.model_copy(update=update) for op in graph.ops)
     graph = graph.model_copy(update={"name": name, "ops": ops, "provenance": provenance})
     return Document(name=name, graph=graph)
 

@@ -6,7 +6,32 @@ import re
 
 import pytest
 
-from placegap.instances.costing.onnx_flops import Node, count_flops, has_rule
+from placegap.instances.costing.onnx_flops import Node, count_flops, has_rule, product_sizes
+
+
+@pytest.mark.parametrize(
+    ("node", "sizes"),
+    [  # batch, m, n, k
+        # 2 x 3 rows meet one matrix, also of a batch of one
+        (Node("MatMul", [(2, 3, 4), (4, 5)], [(2, 3, 5)], {}), (1, 6, 5, 4)),
+        (Node("MatMul", [(2, 3, 4), (1, 4, 5)], [(2, 3, 5)], {}), (1, 6, 5, 4)),
+        (Node("MatMul", [(2, 3, 4), (2, 4, 5)], [(2, 3, 5)], {}), (2, 3, 5, 4)),
+        (Node("MatMul", [(3, 4), (7, 4, 5)], [(7, 3, 5)], {}), (7, 3, 5, 4)),
+        (Node("MatMul", [(4,), (7, 4, 5)], [(7, 5)], {}), (7, 1, 5, 4)),
+        (Node("MatMul", [(3, 4), (4,)], [(3,)], {}), (1, 3, 1, 4)),
+        (Node("Gemm", [(4, 3), (5, 4)], [(3, 5)], {"transA": 1, "transB": 1}), (1, 3, 5, 4)),
+        # 2 samples of 4 x 4 pixels; 6 channels meet 4 x 9 numbers, in groups 3 meet 2 x 9
+        (Node("Conv", [(2, 4, 6, 6), (6, 4, 3, 3)], [(2, 6, 4, 4)], {}), (1, 32, 6, 36)),
+        (Node("Conv", [(2, 4, 6, 6), (6, 2, 3, 3)], [(2, 6, 4, 4)], {}), (2, 32, 3, 18)),
+        # of 4 x 4 pixels of 2 channels each makes 3 x 2 x 2 numbers
+        (Node("ConvTranspose", [(1, 2, 4, 4), (2, 3, 2, 2)], [(1, 3, 8, 8)], {}), (1, 16, 12, 2)),
+        # depthwise, though no attribute says so
+        (Node("CausalConvWithState", [(1, 8, 9), (8, 1, 4)], [(1, 8, 9)], {}), (8, 9, 1, 4)),
+    ],
+)
+def test_sizes_of_a_product(node: Node, sizes: tuple[int, int, int, int]) -> None:
+    assert product_sizes(node) == sizes
+
 
 PACKED = [(2, 5, 32), (2, 6, 16), (2, 6, 16), None, (2, 2, 10, 8), (2, 2, 10, 8)]
 LINEAR = [(1, 6, 8), (1, 6, 8), (1, 6, 6)]

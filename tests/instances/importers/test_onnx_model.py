@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from doubles.onnx_nets import INT64, helper, nodes, save, tensor, weight
 
-from placegap.instances import InputError
+from placegap.instances import InputError, MatrixProduct
+from placegap.instances.costing.weight_formats import weight_format
 from placegap.instances.importers.onnx_model import load_onnx
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
@@ -53,6 +54,58 @@ def test_a_small_net_is_counted_exactly(tmp_path: Path) -> None:
     }
     wires = [("conv", "relu", 192), ("relu", "flatten", 192), ("flatten", "gemm", 192)]
     assert [(edge.producer, edge.consumer, edge.bytes) for edge in graph.edges] == wires
+
+
+def products(path: Path, **options: Any) -> list[tuple[int, ...] | None]:
+    """Batch, m, n and k of the ops that compute most, in float32."""
+    ops = [op for op in load_onnx(path, **options).graph.ops if op.kind in KINDS]
+    found = [op.kernel for op in ops]
+    for op, kernel in zip(ops, found, strict=True):
+        assert kernel is None or kernel == product(*sizes_of_product(kernel))
+        assert kernel is None or kernel.flops == op.flops
+    return [None if kernel is None else sizes_of_product(kernel) for kernel in found]
+
+
+KINDS = {"Conv", "Gemm", "MatMul", "MatMulNBits", "QLinearMatMul"}
+
+
+def sizes_of_product(kernel: Any) -> tuple[int, ...]:
+    return kernel.batch, kernel.m, kernel.n, kernel.k
+
+
+def product(batch: int, m: int, n: int, k: int) -> MatrixProduct:
+    return MatrixProduct(batch=batch, m=m, n=n, k=k, dtype="float32")
+
+
+def test_products_and_convolutions_state_their_kernels(tmp_path: Path) -> None:
+    net = nodes("Conv image kernel > features", pads=[1, 1, 1, 1], group=2)
+    net += nodes("Reshape features rows > x; MatMul x right > a; MatMul left a > b")
+    net += nodes("Gemm b tall > y", transB=1)
+    weights = [weight("kernel", 6, 1, 3, 3), weight("rows", 2, values=[6, 16])]
+    weights += [weight("right", 16, 10), weight("left", 4, 6), weight("tall", 7, 10)]
+    path = save(tmp_path, net, [tensor("image", 1, 2, 4, 4)], initializer=weights)
+    # 16 pixels, of 2 groups with 3 channels of 9 numbers; 6 rows of 16 meet 10 columns; 10 columns
+    # of activations meet 4 rows of a weight; 4 rows of 10 meet 7
+    assert products(path) == [(2, 16, 3, 9), (1, 6, 10, 16), (1, 10, 4, 6), (1, 4, 7, 10)]
+
+
+def test_weights_that_are_unpacked_are_no_kernel_of_a_table(tmp_path: Path) -> None:
+    net = nodes("MatMul x w > y")
+    path = save(tmp_path, net, [tensor("x", 3, 8)], initializer=[weight("w", 8, 5)])
+    assert products(path) == [(1, 3, 5, 8)]
+    assert products(path, weights=weight_format("int4")) == [None]
+    net = nodes("DequantizeLinear q scale > w; MatMul x w > y")
+    packed = helper.make_tensor("q", onnx.TensorProto.INT8, (8, 5), bytes(40), raw=True)
+    scale = weight("scale")
+    path = save(tmp_path, net, [tensor("x", 3, 8)], initializer=[packed, scale])
+    assert products(path) == [None]
+    # integers that are multiplied as such are no floats
+    net = nodes("QLinearMatMul x one zero q one zero one zero > y")
+    zero = helper.make_tensor("zero", onnx.TensorProto.INT8, (), bytes(1), raw=True)
+    x = tensor("x", 3, 8, kind=onnx.TensorProto.INT8)
+    path = save(tmp_path, net, [x], initializer=[packed, weight("one"), zero])
+    (op,) = load_onnx(path).graph.ops
+    assert op.kernel == MatrixProduct(m=3, n=5, k=8, dtype="int8")
 
 
 def test_a_value_with_two_readers_is_one_tensor_and_each_op_has_a_name_of_its_own(
