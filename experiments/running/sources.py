@@ -15,6 +15,8 @@ from placegap.instances.corpus.layer_chains import (
     chain_with_modes,
     is_chain,
 )
+from placegap.instances.corpus.measured_chains import PREFIX as MEASURED_CHAIN
+from placegap.instances.corpus.measured_chains import check_rows
 from placegap.instances.costing.costing import MOSTLY_MODELLED, is_measured, with_costs
 from placegap.instances.costing.layer_modes import ModelledOn
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
@@ -106,6 +108,8 @@ def load_source(source: Source) -> Instance:
         document = costed_by(document, source.costs)
     if source.layers:
         document = as_layers(document, cluster or document.cluster, source.dims)
+    elif source.model.startswith(MEASURED_CHAIN) and cluster is not None and source.times is None:
+        check_rows(source.model, dict(source.dims), cluster)
     if source.half_precision:
         graph: Graph = _variants("half_precision").in_half_precision(document.graph)
         update = {"graph": graph, "best_known": ()}

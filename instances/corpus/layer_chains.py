@@ -10,10 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from itertools import pairwise
 from typing import NamedTuple, TypedDict
 
 from placegap.instances.corpus.corpus import corpus_names
+from placegap.instances.corpus.measured_chains import (
+    MEASURED,
+    PREFIX,
+    chain_edges,
+    measured_document,
+    measured_with_modes,
+)
 from placegap.instances.costing.costing import with_costs
 from placegap.instances.costing.layer_modes import LayerPart, ModelledOn, TrainedLayer, layer_graph
 from placegap.instances.costing.measured_rates import Divided, LayerWork, MovedBytes, Product
@@ -87,14 +93,17 @@ TRAIN = "-train"
 
 
 def is_chain(name: str) -> bool:
-    """Whether a name is that of a training step of a shape, and of no traced one in the corpus."""
-    return name in chain_names()
+    """Whether a name is that of a training step of a shape, and of no traced one in the corpus; or
+    of a measured one.
+    """
+    return name.startswith(PREFIX) or name in chain_names()
 
 
 @cache
 def chain_names() -> tuple[str, ...]:
-    """Names of all training steps of shapes."""
-    return tuple(name + TRAIN for name in SHAPES if name + TRAIN not in corpus_names())
+    """Names of all training steps of shapes, and of those with measured times."""
+    shapes = (name + TRAIN for name in SHAPES if name + TRAIN not in corpus_names())
+    return *shapes, *(PREFIX + name for name in MEASURED)
 
 
 def _sized(name: str, sizes: Mapping[str, int]) -> tuple[ModelShape, int]:
@@ -111,6 +120,8 @@ def _sized(name: str, sizes: Mapping[str, int]) -> tuple[ModelShape, int]:
 
 def chain_document(name: str, sizes: Mapping[str, int] | None = None) -> Document:
     """One training step of a shape, ``llama-70b-train``, as a document without a cluster."""
+    if name.startswith(PREFIX):
+        return measured_document(name, sizes or {})
     shape, batch = _sized(name, sizes or {})
     graph = layer_chain(name.removesuffix(TRAIN), shape=shape, batch=batch)
     graph = with_costs(graph, "roofline")
@@ -119,6 +130,8 @@ def chain_document(name: str, sizes: Mapping[str, int] | None = None) -> Documen
 
 def chain_with_modes(name: str, on: ModelledOn, sizes: Mapping[str, int] | None = None) -> Graph:
     """The layers of a training step of a shape, with modes, for hybrid_pipeline."""
+    if name.startswith(PREFIX):
+        return measured_with_modes(name, on.rates, on.tensors, sizes or {})
     return layers_with_modes(name, *_sized(name, sizes or {}), on)
 
 
@@ -324,14 +337,7 @@ def layer_chain(
     logits = tokens * shape.words * (VALUE_BYTES + 4)  # also in single precision
     rows.append(("loss", 2 * tokens * words, words, logits, 3 * logits))
     ops = [_op(row, backward=False) for row in rows] + [_op(row, backward=True) for row in rows]
-    edges = []
-    for (name_a, *_), (name_b, *_) in pairwise(rows):
-        edges.append(Edge(producer=name_a, consumer=name_b, bytes=size, tensor="out"))
-        edges.append(Edge(producer=f"{name_b}/backward", consumer=f"{name_a}/backward", bytes=size))
-    edges += [
-        Edge(producer=name, consumer=f"{name}/backward", bytes=stash, tensor="kept")
-        for name, _, _, stash, _ in rows
-    ]
+    edges = chain_edges({name: stash for name, _, _, stash, _ in rows}, size)
     source = f"{name}: its shape as published, FLOPs of matrix products"
     graph = Graph(
         name=name, ops=tuple(ops), edges=tuple(edges), provenance=Provenance(source=source)

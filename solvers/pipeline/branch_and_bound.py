@@ -31,7 +31,7 @@ from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.progress import Incumbent
-from placegap.solvers.pipeline.cuts import CutProblem, devices_alike, links_alike
+from placegap.solvers.pipeline.cuts import CutProblem, devices_alike, links_of_kinds
 from placegap.solvers.pipeline.event_times import (
     EventTable,
     PairLayers,
@@ -66,7 +66,7 @@ class Judge(Incumbent):
         self.walk: tuple[Ints, CutProblem] | None = None
         #: 1 where plans that are as good as the best are of use, too.
         self.slack_ns = 0
-        self._alike, self._links_alike = devices_alike(instance), links_alike(instance)
+        self._alike, self._links_alike = devices_alike(instance), links_of_kinds(instance)
         self._known: dict[tuple[int, bytes], bool] = {}
 
     @property

@@ -197,6 +197,15 @@ def links_alike(instance: Instance) -> bool:
     return len(np.unique(between)) <= 1
 
 
+def links_of_kinds(instance: Instance) -> bool:
+    """Whether transfers take the same time between any two devices of the same two kinds."""
+    apart = ~np.eye(instance.num_devices, dtype=np.bool_)
+    kinds = device_kinds(instance)
+    blocks = (np.ix_(a, b) for a in kinds for b in kinds)
+    classes = instance.arrays.link_class
+    return all(len(np.unique(classes[block][apart[block]])) <= 1 for block in blocks)
+
+
 def devices_alike(instance: Instance) -> bool:
     """Whether devices and the links between them make no difference."""
     arrays = instance.arrays
