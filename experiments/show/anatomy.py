@@ -200,7 +200,7 @@ def _hybrid(
     num_moves: int,
 ) -> Anatomy:
     """The same of a hybrid plan, with stages in the place of devices."""
-    stages = stages_apart(instance, plan, verdict)
+    stages = stages_apart(instance, plan, semantics, verdict)
     crossed = stage_crossings(instance, semantics, stages)
     into, out = bytes_moved(crossed, len(stages))
     names = [f"stage {s} ({each.degrees})" for s, each in enumerate(stages)]

@@ -46,10 +46,12 @@ class StageApart(NamedTuple):
         return f"{self.stage.replicas} x {self.stage.tensor}"
 
 
-def stages_apart(instance: Instance, plan: Plan, verdict: Evaluation) -> tuple[StageApart, ...]:
+def stages_apart(
+    instance: Instance, plan: Plan, semantics: HybridPipeline, verdict: Evaluation
+) -> tuple[StageApart, ...]:
     """The stages of a hybrid plan that has a value."""
     found = []
-    for stage in hybrid_stages(instance, plan):
+    for stage in hybrid_stages(instance, plan, semantics):
         modes = tuple(stage_modes(instance, plan, stage))
         held = sum(mode.held_bytes for mode in modes) * stage.in_flight
         scratch = max(mode.workspace_bytes for mode in modes)

@@ -79,9 +79,9 @@ def _tokens(use: DeviceUse) -> str:
 
 def plan_table(instance: Instance, plan: Plan, verdict: Evaluation, semantics: Semantics) -> Table:
     """One line per device, or per stage of a hybrid plan."""
-    if plan.tensor is None or verdict.value_ns is None:
+    if not isinstance(semantics, HybridPipeline) or verdict.value_ns is None:
         return device_table(instance, verdict, semantics)
-    stages = stages_apart(instance, plan, verdict)
+    stages = stages_apart(instance, plan, semantics, verdict)
     return plain_table(None, STAGE_HEAD, stage_rows(instance, plan, verdict, stages))
 
 

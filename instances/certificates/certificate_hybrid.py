@@ -353,6 +353,8 @@ def check(document: Any, certificate: Any) -> None:
         rules, claim = certificate["semantics"], certificate["bound_ns"]
         if rules["objective"] != "hybrid_pipeline":
             raise Rejected("stages prove nothing of this objective")
+        if rules.get("bubble"):  # then a pipeline may have more stages than microbatches
+            raise Rejected("stages prove nothing where filling and draining count")
         for value, least in ((claim, 0), (rules["microbatches"], 1)):
             if type(value) is not int or value < least:
                 raise Rejected(f"{str(value)[:40]!r} is out of its range")

@@ -63,8 +63,8 @@ as are the weights' copy and both moments."""
 
 SHARE_PERCENT = 50
 """Share of the peak rate of matrix products that a layer reaches, all else in it included: runs of
-Megatron-LM on A100 reach 47 to 73 % (`experiments.research.tables.hybrid`), and those of
-Llama 3 on H100 38 to 43 % with the bubble (Grattafiori et al. 2024, table 4)."""
+Megatron-LM on A100 reach 42 to 56 % with the bubble (Korthikanti et al. 2022, table 5), and those
+of Llama 3 on H100 38 to 43 % (Grattafiori et al. 2024, table 4)."""
 
 SUMMED_BYTES = 6
 """Of a weight, moved where a microbatch's gradient joins those before it: it is read, and the sum

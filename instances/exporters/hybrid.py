@@ -102,9 +102,9 @@ class _Read(NamedTuple):
         return [len(own) for own in self.stages]
 
 
-def _read(instance: Instance, plan: Plan) -> _Read:
+def _read(instance: Instance, plan: Plan, semantics: HybridPipeline) -> _Read:
     assert plan.stage is not None
-    stages = hybrid_stages(instance, plan)
+    stages = hybrid_stages(instance, plan, semantics)
     degrees = {(stage.replicas, stage.tensor) for stage in stages}
     if len(degrees) > 1:
         both = ", ".join(f"{d} x {t}" for d, t in sorted(degrees))
@@ -155,7 +155,7 @@ def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: HybridPip
     verdict = evaluate(instance, plan, semantics)
     if not verdict.feasible or verdict.value_ns is None:
         raise InputError(f"the plan breaks a rule: {verdict.violations[0]}")
-    found = _read(instance, plan)
+    found = _read(instance, plan, semantics)
     rules = {"recompute": "per_layer", "degrees": "one"}
     if kind == "megatron" and semantics.sharding == "gradients":
         rules["sharding"] = "optimizer"
@@ -237,6 +237,12 @@ def _megatron_line(found: _Read, semantics: HybridPipeline, text: str) -> str:
 
 
 def _torchtitan_part(found: _Read, semantics: HybridPipeline, text: str) -> str:
+    turns = semantics.microbatches // found.replicas
+    if turns < len(found.stages):
+        raise InputError(
+            f"torch's 1F1B needs a microbatch for each of {len(found.stages)} stages, and a replica"
+            f" has {turns}; use --export megatron, or more --microbatches"
+        )
     names = [[f"layers.{n}" for n in own] for own in found.stages]
     names[0].insert(0, TORCHTITAN["embed_tokens"])
     names[-1] += [TORCHTITAN["norm"], TORCHTITAN["lm_head"]]

@@ -30,12 +30,18 @@ def recheck_hybrid(facts: Facts, plan: Plan, semantics: HybridPipeline) -> Evalu
     found += _mode_rules(facts, rows, semantics)
     width, times = narrowest(facts), list[int]()
     for s, row in enumerate(rows):
-        in_flight = math.ceil(Fraction(sum(degree[s:]), degree[s]))
+        in_flight = flights(degree, s, semantics)
         limit = facts.devices[0].memory_bytes
         if limit is not None and stage_memory_bytes(row, semantics, degree[s], in_flight) > limit:
             found.append(Violation("memory", f"stage {s} does not fit {limit} bytes"))
         times.append(stage_time_ns(facts, row, semantics, (degree[s], width)))
     return Evaluation(batch_ns(times, semantics, degree[0]), tuple(found))
+
+
+def flights(degree: list[int], s: int, semantics: HybridPipeline) -> int:
+    """Microbatches that a replica of a stage holds: as many as stages follow, if it has these."""
+    follow = math.ceil(Fraction(sum(degree[s:]), degree[s]))
+    return min(follow, semantics.microbatches // degree[s])
 
 
 def batch_ns(times_ns: list[int], semantics: HybridPipeline, d: int) -> int:
@@ -86,7 +92,8 @@ def _degree_rules(
     whole = all(Fraction(n, d).denominator == 1 for d in degree)
     same_t = semantics.degrees == "free" or len(set(tensor)) == 1
     same_d = semantics.degrees != "one" or len(set(degree)) == 1
-    if not (whole and sum(degree) <= n and same_t and same_d):
+    full = semantics.bubble or sum(degree) <= n
+    if not (whole and full and same_t and same_d):
         yield Violation("degrees", f"{degree} replicas, tensor {list(tensor)}, {n} microbatches")
 
 

@@ -13,7 +13,13 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations, product
 
 from placegap.instances.oracle.facts import Facts
-from placegap.instances.oracle.hybrid import batch_ns, narrowest, stage_memory_bytes, stage_time_ns
+from placegap.instances.oracle.hybrid import (
+    batch_ns,
+    flights,
+    narrowest,
+    stage_memory_bytes,
+    stage_time_ns,
+)
 from placegap.instances.oracle.iteration import is_exchange
 from placegap.instances.oracle.recheck import recheck
 from placegap.instances.problem import (
@@ -182,7 +188,7 @@ class _Groups:
                 for row in found
                 for d, t in single
                 if sum(x * y for x, y in row) + d * t + left <= devices
-                and sum(x for x, _ in row) + d + left <= n
+                and (self.semantics.bubble or sum(x for x, _ in row) + d + left <= n)
                 and (not row or self.semantics.degrees == "free" or t == row[0][1])
                 and (not row or self.semantics.degrees != "one" or d == row[0][0])
             ]
@@ -255,7 +261,7 @@ def best_hybrid(instance: Instance, semantics: HybridPipeline) -> tuple[int, Pla
         names = [list(groups.mode_names())]
     elif semantics.recompute == "all_or_none":
         names = [[name] for name in groups.mode_names()]
-    most = min(len(groups.ops), instance.num_devices, semantics.microbatches)
+    most = min(len(groups.ops), instance.num_devices)
     degrees_of = [groups.degrees(stages) for stages in range(most + 1)]
     for row in groups.rows():
         for degrees in degrees_of[len(row)] if len(row) <= most else ():
@@ -276,8 +282,7 @@ def _best_of_row(
 ) -> tuple[int, dict[int, Mode]] | None:
     times, modes = list[int](), dict[int, Mode]()
     for s, own in enumerate(row):
-        d = degrees[s][0]
-        in_flight = -(-sum(degree for degree, _ in degrees[s:]) // d)
+        in_flight = flights([degree for degree, _ in degrees], s, groups.semantics)
         found = [groups.best_modes(own, degrees[s], in_flight, name) for name in names]
         able = [each for each in found if each is not None]
         if not able:

@@ -15,16 +15,17 @@ With `bubble`, which is for one d, filling and draining count: a microbatch also
 stages, each of which takes its N / d-th part of a batch. That is the sum over all stages of what
 they take for a microbatch, and N / d - 1 times the longest (Alpa's cost of a pipeline), rounded up.
 
-Stage i holds y = ceil((d_i + .. + d_l) / d_i) microbatches in flight (the l - i + 1 of 1F1B where
-all d are equal). On each device
+Stage i holds y = min(ceil((d_i + .. + d_l) / d_i), N / d_i) microbatches in flight (the l - i + 1
+of 1F1B where all d are equal, or all that there are). On each device
 
     sum of (held_bytes * y + state_bytes) + largest workspace_bytes <= memory_bytes
 
 where `sharding` divides a stage's `sharded_bytes`, and `gradient_bytes`, by d, rounded up.
 
-d divides N, and the sum of all d is at most N. Devices are equal; B is the least bandwidth between
-any two of them, and latencies do not count. Where devices name servers, t divides the devices of
-each, and every group of t lies in one.
+d divides N, and the sum of all d is at most N: fewer microbatches fill no pipeline, so with
+`bubble` they may be fewer. Devices are equal; B is the least bandwidth between any two of them, and
+latencies do not count. Where devices name servers, t divides the devices of each, and every group
+of t lies in one.
 
 Source: Tarnawski, Narayanan, Phanishayee, Piper, NeurIPS 2021; Zheng et al., Alpa, OSDI 2022,
 equation (2), for the bubble; workspace, sharding and the rules for degrees and modes are placegap's
@@ -150,7 +151,9 @@ class HybridStage:
     in_flight: int
 
 
-def hybrid_stages(instance: Instance, plan: Plan) -> tuple[HybridStage, ...]:
+def hybrid_stages(
+    instance: Instance, plan: Plan, semantics: HybridPipeline
+) -> tuple[HybridStage, ...]:
     """The stages of a plan, the first one first."""
     n = instance.num_ops
     for field, given in (("placement", plan.placement), ("stage", plan.stage), ("mode", plan.mode)):
@@ -188,7 +191,7 @@ def hybrid_stages(instance: Instance, plan: Plan) -> tuple[HybridStage, ...]:
             plan.placement[own[0]],
             degrees[s],
             plan.tensor[s],
-            ceil_div(sum(degrees[s:]), degrees[s]),
+            min(ceil_div(sum(degrees[s:]), degrees[s]), semantics.microbatches // degrees[s]),
         )
         for s, own in enumerate(ops)
     )
@@ -247,7 +250,7 @@ def evaluate_hybrid(instance: Instance, plan: Plan, semantics: HybridPipeline) -
     """The referee's verdict on a hybrid plan; `uses` are those of one batch."""
     check_hybrid(instance, semantics)
     try:
-        stages = hybrid_stages(instance, plan)
+        stages = hybrid_stages(instance, plan, semantics)
         modes = [stage_modes(instance, plan, stage) for stage in stages]
     except PlanError as error:
         return Evaluation(None, (Violation("shape", str(error)),))
@@ -302,11 +305,11 @@ def _degrees(semantics: HybridPipeline, stages: tuple[HybridStage, ...]) -> Iter
                 " microbatches; choose a divisor, or other --microbatches",
             )
     total = sum(stage.replicas for stage in stages)
-    if total > n:
+    if total > n and not semantics.bubble:
         yield Violation(
             "degrees",
-            f"{total} replicas in all are more than {n} microbatches; use fewer, or ask for more"
-            " --microbatches",
+            f"{total} replicas in all are more than {n} microbatches; use fewer, ask for more"
+            " --microbatches, or count filling and draining (--bubble)",
         )
     for what, own, rules in (
         ("tensor degree", {stage.tensor for stage in stages}, ("one", "one_t")),

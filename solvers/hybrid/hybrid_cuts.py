@@ -14,9 +14,9 @@ plan, and with the lower end a bound; intervals are halved until no bound is bel
 Rows of stages of one d and one t, none longer than a limit, with the least sum of times.
 
 least[I, p] is the least sum of p stages for the layers outside of ideal I. The first of them takes
-J - I for a larger ideal J. It has p microbatches in flight, as all stages have the same d, so what
-it takes is known: the time of its fastest modes that fit. A bisection over the knapsacks of
-`decide` finds it when a sum asks for it, and it is kept for other limits.
+J - I for a larger ideal J. It has y = min(p, m) microbatches in flight, as all stages have the same
+d, so what it takes is known: the time of its fastest modes that fit. A bisection over the knapsacks
+of `decide` finds it when a sum asks for it, and it is kept for other limits.
 
 placegap's own; a least sum for each limit on the longest is how Alpa makes stages (Zheng et al.,
 OSDI 2022), whose stages have their modes beforehand.
@@ -71,7 +71,8 @@ MOST_KEPT = 2**24
 class Uniform(NamedTuple):
     """What all stages have: a tensor degree by number, d, and names of modes to choose from.
 
-    `stages` is their most number; `rate` is the scaled cost of a ns.
+    `stages` is their most number; `rate` is the scaled cost of a ns. A replica has `turns`
+    microbatches.
     """
 
     tensor: int
@@ -79,6 +80,7 @@ class Uniform(NamedTuple):
     names: Ints
     stages: int
     rate: int
+    turns: int
 
 
 class SumLimits(NamedTuple):
@@ -110,7 +112,7 @@ def least_sums(
     """Fill rows of the table of least sums, from the first down to the second, and the ideals
     after the first stage of each entry.
 
-    ``known[I, J, p]`` is the time of a stage, or -2 - x where it is known to be above x. Modes that
+    ``known[I, J, y]`` is the time of a stage, or -2 - x where it is known to be above x. Modes that
     cannot be decided count as fitting, so that no sum is too large.
     """
     n, q, d, rate = len(tables.members), uniform.tensor, uniform.replicas, uniform.rate
@@ -137,9 +139,10 @@ def least_sums(
             fixed = tables.least_fixed[q, large] - tables.least_fixed[q, small]
             count = base = 0
             for p in range(1, most + 1):  # with more in flight, it takes no less
-                if held * p + fixed > limits.memory:
+                y = min(p, uniform.turns)
+                if held * y + fixed > limits.memory:
                     break
-                time = known[small, large, p]
+                time = known[small, large, y]
                 low = max(low, time if time >= 0 else -1 - time)
                 if low > limits.longest:
                     break
@@ -154,12 +157,12 @@ def least_sums(
                     high, ask = limits.longest + 1, low
                     while low < high:  # the first one is often the answer
                         bounds = (ask * rate - base, limits.memory)
-                        if fits(tables, stage, count, uniform.names, d, p, bounds) == NO:
+                        if fits(tables, stage, count, uniform.names, d, y, bounds) == NO:
                             low = ask + 1
                         else:
                             high = ask
                         ask = (low + high) // 2
-                    known[small, large, p] = low if low <= limits.longest else -1 - low
+                    known[small, large, y] = low if low <= limits.longest else -1 - low
                     if low > limits.longest:
                         break
                 if rest + low + before <= limits.total and rest + low < least[small, p]:
@@ -172,7 +175,7 @@ class LeastSums:
     def __init__(self, problem: HybridProblem, uniform: Uniform, clock: Clock) -> None:
         self.problem, self.uniform, self.clock = problem, uniform, clock
         n = len(problem.tables.members)
-        self._known = np.full((n, n, uniform.stages + 1), -1)
+        self._known = np.full((n, n, min(uniform.stages, uniform.turns) + 1), -1)
         self._least = np.full((n, uniform.stages + 1), NEVER)
         self._after = np.zeros((n, uniform.stages + 1), np.int64)
 
@@ -196,7 +199,7 @@ class LeastSums:
         stages, longest, at = list[RowStage](), 0, 0
         for left in range(p, 0, -1):
             after = int(self._after[at, left])
-            longest = max(longest, int(self._known[at, after, left]))
+            longest = max(longest, int(self._known[at, after, min(left, self.uniform.turns)]))
             stages.append(RowStage(at, after, self.uniform.tensor, self.uniform.replicas))
             at = after
         return SumRow(total, longest, tuple(stages))
@@ -390,7 +393,8 @@ class _Search(Incumbent):
         for found in reversed(stages):
             total += found.replicas
             budget = min(problem.largest, problem.budget(limit_ns) * found.replicas)
-            in_flight = ceil_div(total, found.replicas)
+            turns = self.task.semantics.microbatches // found.replicas
+            in_flight = min(ceil_div(total, found.replicas), turns)
             own = best_rows(problem, found, names, in_flight, budget)
             if own is None:
                 return None
@@ -404,11 +408,10 @@ class _Search(Incumbent):
 
 
 class _Filling(NamedTuple):
-    """One d, t and set of names: what no batch is below, least sum, microbatches of a replica."""
+    """One d, t and set of names: what no batch is below, and the least sum."""
 
     bound: int
     least: int
-    turns: int
     uniform: Uniform
 
 
@@ -428,7 +431,7 @@ class _FilledSearch(_Search):
         todo = sorted(self._fillings(), key=lambda each: each.bound)
         undecided = list[int]()
         if any(self._is_large(each) for each in todo):
-            self._full_first()
+            self._full_first(todo)
         for at, filling in enumerate(todo):
             if filling.bound >= self.below:
                 break
@@ -450,27 +453,32 @@ class _FilledSearch(_Search):
         for choice in choices(problem, self.task.semantics, self.rule):
             q, d = int(choice.tensors[0]), int(choice.degrees[0])
             groups = problem.devices // (d * int(tables.tensor[q]))
-            stages = min(groups, problem.most_replicas // d, tables.inside.shape[1])
+            stages = min(groups, tables.inside.shape[1])
             if stages == 0 or tables.unable[q, -1]:
                 continue
             cost = int(tables.least_cost[q, -1] + (d - 1) * tables.least_sync[q, -1])
-            uniform = Uniform(q, d, choice.names, stages, problem.scale * d)
-            turns, least = self.task.semantics.microbatches // d, ceil_div(cost, uniform.rate)
+            turns = self.task.semantics.microbatches // d
+            uniform = Uniform(q, d, choice.names, stages, problem.scale * d, turns)
+            least = ceil_div(cost, uniform.rate)
             bound = _filled_ns(ceil_div(least, stages), least, turns)
-            yield _Filling(bound, least, turns, uniform)
+            yield _Filling(bound, least, uniform)
 
     def _is_large(self, filling: _Filling) -> bool:
         ideals = len(self.problem.tables.members)
-        return ideals**2 * (filling.uniform.stages + 1) > MOST_KEPT
+        _, _, _, stages, _, turns = filling.uniform
+        return ideals**2 * (min(stages, turns) + 1) > MOST_KEPT
 
-    def _full_first(self) -> None:
-        """What a full pipeline takes is a bound, and its best plan one to begin with."""
+    def _full_first(self, todo: list[_Filling]) -> None:
+        """The best plan of a full pipeline is one to begin with; what it takes is a bound where no
+        pipeline can have more stages than microbatches.
+        """
         rules = self.task.semantics.model_copy(update={"bubble": False})
         full = _Search(replace(self.task, semantics=rules, starts=()), self.problem, self.rule)
         full.clock = self.clock
         full.close()
         self.decisions = full.decisions
-        self.prove(full.bound)
+        if all(each.uniform.stages <= each.uniform.turns for each in todo):
+            self.prove(full.bound)
         self.offer_plan(self.task, full.plan)
 
     def _explore(self, filling: _Filling) -> Iterator[int]:
@@ -478,7 +486,8 @@ class _FilledSearch(_Search):
 
         The first intervals grow from below, as for `_close`.
         """
-        _, least, turns, uniform = filling
+        _, least, uniform = filling
+        turns = uniform.turns
         if self._is_large(filling):
             self.why = "there are too many stages to keep the times of all"
             yield max(self.bound_ns, filling.bound)

@@ -81,10 +81,9 @@ class _Split:
         cuts = list(dict.fromkeys(self._cuts()))
         for begins in cuts:
             for t in self.tensors:
-                most = min(
-                    self.instance.num_devices // (len(begins) * t),
-                    self.semantics.microbatches // len(begins),
-                )
+                most = self.instance.num_devices // (len(begins) * t)
+                if not self.semantics.bubble:
+                    most = min(most, self.semantics.microbatches // len(begins))
                 if most:
                     d = int(divisors(self.semantics.microbatches, most)[-1])
                     yield from (_Equal(begins, d, t, name) for name in self.names)
@@ -110,7 +109,8 @@ class _Split:
         times, stages = list[int](), len(equal.begins)
         ends = (*equal.begins[1:], len(self.order))
         for s, (begin, end) in enumerate(zip(equal.begins, ends, strict=True)):
-            cost = self._cost(equal, begin, end, stages - s)
+            in_flight = min(stages - s, self.semantics.microbatches // equal.replicas)
+            cost = self._cost(equal, begin, end, in_flight)
             if cost is None or (below is not None and cost >= below):
                 return None
             times.append(cost)

@@ -78,15 +78,17 @@ def hybrid_instance(rng: random.Random, most_ops: int = 5, most_devices: int = 8
 
 
 def hybrid_semantics(rng: random.Random) -> HybridPipeline:
-    """Any rules, and 1 to 12 microbatches."""
+    """Any rules, and 1 to 12 microbatches, or 1 to 4 where there may be fewer than stages."""
     rules = HybridPipeline(
         microbatches=rng.randrange(1, 13),
         degrees=rng.choice(["free", "free", "one_t", "one"]),
         recompute=rng.choice(["per_layer", "per_layer", "per_stage", "all_or_none"]),
         sharding=rng.choice(["none", "optimizer", "gradients"]),
     )
-    bubble = rng.random() < 0.4
-    return rules.model_copy(update={"bubble": True, "degrees": "one"}) if bubble else rules
+    if rng.random() < 0.6:
+        return rules
+    few = rng.choice([rules.microbatches, rng.randrange(1, 5)])
+    return rules.model_copy(update={"bubble": True, "degrees": "one", "microbatches": few})
 
 
 def hybrid_plan(rng: random.Random, instance: Instance) -> Plan:

@@ -1,13 +1,13 @@
 """Hybrid plans beside proven optima, as docs/hybrid.md has them.
 
-``python -m placegap.experiments.research.tables.hybrid published [GB/S]`` prints published
-configurations of Megatron-LM, split evenly, beside the optimum, with other all-reduces inside of a
-server if a rate is named; ``trained`` current models on 8 to 16,384 H100,
-``filled`` the same where filling and draining count; ``restrictions [FILE ...]`` what one degree
-for all and few choices of recomputation cost, for a layer chain or inputs of Piper. All optima are
-proven by `hybrid-cuts`. ``measured NETWORK SHARDING FILE ...`` holds predicted iterations of even
-plans against measured ones, with all layers recomputed, by both kinds of costs: the errors, and how
-far the configuration of the least prediction is above the fastest measured one.
+``python -m placegap.experiments.research.tables.hybrid published`` prints published
+configurations of Megatron-LM, split evenly, beside the optimum; ``trained`` current models on 8 to
+16,384 H100, ``filled`` the same where filling and draining count; ``restrictions [FILE ...]`` what
+one degree for all and few choices of recomputation cost, for a layer chain or inputs of Piper. All
+optima are proven by `hybrid-cuts`, at measured costs but for Piper's inputs. ``measured NETWORK
+SHARDING FILE ...`` holds predicted iterations of even plans against measured ones, with all layers
+recomputed, by both kinds of costs: the errors, and how far the configuration of the least
+prediction is above the fastest measured one.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from placegap.instances.corpus.layer_chains import (
     chain_with_modes,
     layers_with_modes,
 )
-from placegap.instances.costing.layer_modes import (
-    MIXED,
-    ModelledOn,
-    Rates,
-    cluster_rates,
-    tensor_choices,
-)
+from placegap.instances.costing.layer_modes import ModelledOn
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.importers.piper import load_piper
-from placegap.instances.problem import Cluster, Graph, HybridPipeline, Instance, Plan, Sharding
+from placegap.instances.problem import (
+    Cluster,
+    Graph,
+    HybridPipeline,
+    Instance,
+    Plan,
+    Semantics,
+    Sharding,
+)
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.one_pipeline import one_pipeline
 from placegap.solvers import Result, run_method
 
 TIME_LIMIT_S = 120.0
-PERMILLE = 1000
-"""Shares of the peak are looked for in thousandths."""
 
 
 class Degrees(NamedTuple):
@@ -92,12 +92,26 @@ PUBLISHED_HEADS = (
     "model",
     "devices",
     "published t, p, d, mode",
-    "share of peak",
-    "above optimum",
-    "above, any mode",
+    "s",
+    "predicted",
+    "full pipeline, above",
+    "its t",
+    "filled and drained, above",
+    "full, above any mode",
     "any mode gains",
     "CPU s",
 )
+
+
+MEMORY = "68GiB"
+"""What is free of cards of 80 GiB: without the 12 that training takes (`runtime_memory`)."""
+
+
+def _trained_on(servers: str, shape: str, batch: int = 1, *, measured: bool = True) -> Instance:
+    cluster = load_cluster(servers)
+    on = ModelledOn.cluster(cluster, measured=measured)
+    graph = chain_with_modes(shape + TRAIN, on, {"batch": batch})
+    return Instance(name=shape, graph=graph, cluster=cluster)
 
 
 def even_plan(instance: Instance, degrees: Degrees, mode: str) -> Plan | None:
@@ -124,66 +138,45 @@ def even_plan(instance: Instance, degrees: Degrees, mode: str) -> Plan | None:
     )
 
 
-def published_rows(
-    runs: Sequence[Published] = PUBLISHED, inner_gb_per_s: float | None = None
-) -> Iterator[tuple[str, ...]]:
-    """One row per run; its share of the peak is the one at which its plan takes the time it took.
+def published_rows(runs: Sequence[Published] = PUBLISHED) -> Iterator[tuple[str, ...]]:
+    """One row per run, at measured costs: what its plan takes beside what it took, and optima.
 
-    Filling and draining count in that: p - 1 microbatches more, or a part of that with chunks.
-    `inner_gb_per_s` stands in place of NVLink's rate in all-reduces.
+    Filling and draining count in the first: p - 1 microbatches more, or a part of that with chunks.
     """
     for run in runs:
-        count = run.degrees.tensor * run.degrees.stages * run.degrees.replicas
-        servers = f"{count // 8}x8xA100-80GB:80GiB, nvlink, infiniband-180g"
-        cluster = load_cluster(servers)
-        free = HybridPipeline(microbatches=run.microbatches, degrees="free")
-        rates = cluster_rates(cluster, share_percent=100)
-        if inner_gb_per_s is not None:
-            inner = int(inner_gb_per_s * 10**9)
-            rates = {k: rate._replace(inner_bytes_per_s=inner) for k, rate in rates.items()}
-        share, instance, value_ns = _calibrated(run, cluster, rates, free)
+        t, p, d = run.degrees
+        cluster = f"{t * p * d // 8}x8xA100-80GB:{MEMORY}, nvlink, infiniband-180g"
+        instance = _trained_on(cluster, run.shape, run.batch)
+        full = HybridPipeline(microbatches=run.microbatches, degrees="free")
+        filled = HybridPipeline(microbatches=run.microbatches, bubble=True)
+        plan, own = even_plan(instance, run.degrees, run.mode), _only(instance, run.mode)
+        assert plan is not None
+        value_ns, filled_ns = (_value_ns(instance, plan, rules) for rules in (full, filled))
         begin = process_time()
-        same = _proven(_only(instance, run.mode), free)
-        any_mode = _proven(instance, free)
+        same, any_mode, best = _solved(own, full), _proven(instance, full), _proven(own, filled)
         spent = process_time() - begin
+        assert same.value_ns is not None
+        assert same.plan is not None
+        more = (p - 1) / (run.microbatches // d * run.chunks)
         yield (
             run.shape.removeprefix("megatron-").upper(),
-            f"{count:,}",
+            f"{t * p * d:,}",
             f"{run.degrees}, {run.mode}",
-            f"{share / PERMILLE:.2f}",
-            _above(value_ns, same),
+            f"{run.seconds:.2f}",
+            change(round(value_ns * (1 + more)), round(run.seconds * 1e9)),
+            _above(value_ns, same.value_ns),
+            ", ".join(map(str, sorted(set(same.plan.tensor or ())))),
+            _above(filled_ns, best),
             _above(value_ns, any_mode),
-            f"{100 * (1 - any_mode / same):.1f} %",
+            f"{100 * (1 - any_mode / same.value_ns):.1f} %",
             f"{spent:.1f}",
         )
 
 
-def _calibrated(
-    run: Published, cluster: Cluster, peak: Mapping[str, Rates], semantics: HybridPipeline
-) -> tuple[int, Instance, int]:
-    """The smallest share of the peak at which the published plan is as fast as published."""
-    each = run.microbatches // run.degrees.replicas
-    more = (run.degrees.stages - 1) / (each * run.chunks)
-    low, high = 1, PERMILLE
-    while True:
-        share = (low + high) // 2
-        rates = {
-            kind: rate._replace(flops_per_s=rate.flops_per_s * share // PERMILLE)
-            for kind, rate in peak.items()
-        }
-        on = ModelledOn(rates, tensor_choices(cluster), MIXED)
-        graph = chain_with_modes(run.shape + TRAIN, on, {"batch": run.batch})
-        instance = Instance(name=run.shape, graph=graph, cluster=cluster)
-        plan = even_plan(instance, run.degrees, run.mode)
-        assert plan is not None
-        verdict = evaluate(instance, plan, semantics)
-        assert verdict.value_ns is not None
-        if low == high:
-            return share, instance, verdict.value_ns
-        if verdict.value_ns * (1 + more) <= run.seconds * 1e9:
-            high = share
-        else:
-            low = share + 1
+def _value_ns(instance: Instance, plan: Plan, semantics: Semantics) -> int:
+    value_ns = evaluate(instance, plan, semantics).value_ns
+    assert value_ns is not None
+    return value_ns
 
 
 def _only(instance: Instance, name: str) -> Instance:
@@ -252,6 +245,7 @@ TRAINED_HEADS = (
     "s a batch",
     "t, p, d",
     "modes",
+    "chosen at half of the peak: above",
     "free degrees gain",
     "published t, p, d: above",
     "CPU s",
@@ -270,7 +264,7 @@ def trained_rows(runs: Sequence[Trained] = TRAINED) -> Iterator[tuple[str, ...]]
         spent = process_time() - begin
         row = (run.shape, f"{8 * run.servers:,}", str(run.microbatches))
         if best.value_ns is None or best.plan is None:
-            yield (*row, "none fits, proven", "", "", "", "", f"{spent:.1f}")
+            yield (*row, "none fits, proven", "", "", "", "", "", f"{spent:.1f}")
             continue
         free = _proven(instance, rules.model_copy(update={"degrees": "free"}))
         yield (
@@ -278,17 +272,23 @@ def trained_rows(runs: Sequence[Trained] = TRAINED) -> Iterator[tuple[str, ...]]
             f"{best.value_ns / 1e9:.2f}",
             str(_degrees_of(best.plan)),
             _modes_of(instance, best.plan),
+            _at_peak(run, instance, rules, best.value_ns),
             f"{100 * (1 - free / best.value_ns):.1f} %",
             _published(instance, rules, run.published, best.value_ns),
             f"{spent:.1f}",
         )
 
 
-def _to_train(run: Trained) -> tuple[Instance, HybridPipeline]:
-    cluster = load_cluster(f"{run.servers}x8xH100")
-    graph = chain_with_modes(run.shape + TRAIN, ModelledOn.cluster(cluster))
-    instance = Instance(name=run.shape, graph=graph, cluster=cluster)
+def _to_train(run: Trained, *, measured: bool = True) -> tuple[Instance, HybridPipeline]:
+    instance = _trained_on(f"{run.servers}x8xH100:{MEMORY}", run.shape, measured=measured)
     return instance, HybridPipeline(microbatches=run.microbatches, sharding=run.sharding)
+
+
+def _at_peak(run: Trained, instance: Instance, rules: HybridPipeline, best_ns: int) -> str:
+    """The plan that is best where products run at half of the peak, at the instance's costs."""
+    plan = _solved(_to_train(run, measured=False)[0], rules).plan
+    assert plan is not None
+    return f"{_degrees_of(plan)}: {_above(_value_ns(instance, plan, rules), best_ns)}"
 
 
 FILLED = (
@@ -312,6 +312,7 @@ FILLED_HEADS = (
     "modes",
     "to fill and drain",
     "best full pipeline: t, p, d",
+    "chosen at half of the peak: above",
     "1F1B simulated",
     "published t, p, d: above",
     "CPU s",
@@ -341,14 +342,12 @@ def filled_rows(runs: Sequence[Trained] = FILLED) -> Iterator[tuple[str, ...]]:
         assert best.plan is not None
         assert best.value_ns is not None
         assert steady.plan is not None
-        other = evaluate(instance, steady.plan, rules).value_ns
-        least_ns = evaluate(instance, best.plan, full).value_ns
-        assert other is not None
-        assert least_ns is not None
+        assert best.evaluation is not None
+        other = _value_ns(instance, steady.plan, rules)
+        least_ns = max(use.load_ns for use in best.evaluation.uses)
         t, _, d = _degrees_of(best.plan)
         folded, schedule = one_pipeline(instance, full, (d, t), best.plan)
-        simulated = evaluate(folded, pipeline_plan(best.plan), schedule).value_ns
-        assert simulated is not None
+        simulated = _value_ns(folded, pipeline_plan(best.plan), schedule)
         yield (
             run.shape,
             f"{8 * run.servers:,}",
@@ -358,6 +357,7 @@ def filled_rows(runs: Sequence[Trained] = FILLED) -> Iterator[tuple[str, ...]]:
             _modes_of(instance, best.plan),
             f"{100 * (1 - least_ns / best.value_ns):.1f} %",
             f"{_degrees_of(steady.plan)}: {_above(other, best.value_ns)}",
+            _at_peak(run, instance, rules, best.value_ns),
             change(simulated, best.value_ns),
             _published(instance, rules, run.published, best.value_ns),
             f"{spent:.1f}",
@@ -427,11 +427,9 @@ def restriction_rows(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
             instance = document.instance(cluster)
             yield _restricted(document.name, instance, memory, document.semantics)
     for shape, servers, microbatches in CHAINS if not files else ():
-        cluster = load_cluster(f"{servers}x8xH100")
-        graph = chain_with_modes(shape + TRAIN, ModelledOn.cluster(cluster))
-        instance = Instance(name=shape, graph=graph, cluster=cluster)
+        instance = _trained_on(f"{servers}x8xH100:{MEMORY}", shape)
         rules = HybridPipeline(microbatches=microbatches, degrees="free", sharding="optimizer")
-        yield _restricted(shape, instance, 80, rules)
+        yield _restricted(shape, instance, 73, rules)
 
 
 def equal_devices(count: int, memory_gb: int) -> Cluster:
@@ -514,9 +512,7 @@ def predicted_ms(run: MeasuredRun, network: str, sharding: Sharding, *, measured
     assert plan is not None
     microbatches = run.global_batch // run.micro_batch
     rules = HybridPipeline(microbatches=microbatches, bubble=True, sharding=sharding)
-    value_ns = evaluate(instance, plan, rules).value_ns
-    assert value_ns is not None
-    return value_ns / 1e6
+    return _value_ns(instance, plan, rules) / 1e6
 
 
 SERVER_DEVICES = 8
@@ -576,13 +572,13 @@ def _errors(ratios: Sequence[float], lost: float) -> tuple[str, ...]:
 
 
 TABLES: Mapping[str, tuple[Sequence[str], Callable[[Sequence[str]], Iterator[tuple[str, ...]]]]] = {
-    "published": (PUBLISHED_HEADS, lambda rate: published_rows(PUBLISHED, *map(float, rate))),
+    "published": (PUBLISHED_HEADS, lambda _: published_rows()),
     "trained": (TRAINED_HEADS, lambda _: trained_rows()),
     "filled": (FILLED_HEADS, lambda _: filled_rows()),
     "restrictions": (RESTRICTION_HEADS, restriction_rows),
     "measured": (MEASURED_HEADS, measured_rows),
 }
-"""Heads and rows of each table; the rows are made for files, or with a rate."""
+"""Heads and rows of each table; some rows are made for files."""
 
 
 def main(arguments: Sequence[str]) -> None:

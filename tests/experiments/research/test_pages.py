@@ -48,7 +48,7 @@ def test_what_the_titles_of_the_findings_claim_holds_of_the_figures() -> None:
     assert figure("form_factor") > 1  # 8
     assert figure("map_most") > 0  # 9
     assert figure("pipe_load") > 0  # 10
-    assert figure("hybrid_most") < 5 < figure("hybrid_gain")  # 11
+    assert figure("hybrid_filled") < 5 < figure("hybrid_full") < figure("hybrid_gain")  # 11
 
 
 def test_every_picture_is_drawn_and_shown_on_the_page() -> None:

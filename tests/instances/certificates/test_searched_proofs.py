@@ -125,6 +125,7 @@ def test_it_proves_hybrid_optima_and_nothing_above(seeds: range) -> None:
         ({"rules": {"degrees": "free-ish"}}, "degrees 'free-ish' is unknown"),
         ({"rules": {"recompute": ["per_layer"]}}, "unknown"),
         ({"rules": {"objective": "max_load"}}, "nothing of this objective"),
+        ({"rules": {"bubble": True}}, "nothing where filling and draining count"),
     ],
 )
 def test_a_forged_certificate_is_refused_in_one_line(change: dict[str, Any], words: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from placegap.experiments.running.sources import Source, as_layers, load_source
+from placegap.experiments.running.sources import Source, as_layers, find_model, load_source
 from placegap.experiments.show.place_report import plan_notes
 from placegap.instances import Graph, Instance, Makespan, Op, load_cluster
 from placegap.instances.costing.costing import with_costs
@@ -82,8 +82,30 @@ def test_papers_and_graphs_with_times_have_all_of_it() -> None:
     assert memories(placed(with_costs(model(), "roofline"), "T4")) == [16 * GB]
     timed = Graph(name="g", ops=(Op(name="a", time_ns={"T4": 5}),))
     assert memories(placed(timed, "T4")) == [16 * GB]
-    for shipped, layers in (("squeezenet", False), ("llama-8b-train", True)):
-        assert memories(load_source(Source(shipped, "8xH100", layers=layers))) == [80 * GB] * 8
+    for shipped in ("squeezenet", "llama-8b-train"):
+        assert memories(load_source(Source(shipped, "8xH100"))) == [80 * GB] * 8
+
+
+def test_layers_of_a_training_step_leave_12_gib_of_cards_of_80_gb(tmp_path: Path) -> None:
+    for costs, cluster, free in (
+        (None, "8xH100", 80 * GB - 12 * 2**30),
+        ("measured", "8xH100", 80 * GB - 12 * 2**30),
+        (None, "8xH100:75GB, nvlink", 75 * GB),
+        (None, "8xA100-40GB, nvlink", 40 * GB - CONTEXT),
+    ):
+        instance = load_source(Source("llama-8b-train", cluster, costs=costs, layers=True))
+        assert memories(instance) == [free] * 8
+    kinds = tmp_path / "kinds.yaml"
+    rates = "peak_flops_per_s: 1e15, bandwidth_bytes_per_s: 3e12, memory_bytes: 96e9"
+    kinds.write_text(f"a: {{{rates}}}\nb: {{{rates}, reserved_bytes: 1e9}}\n")
+    for kind, free in (("a", 96 * GB - 12 * 2**30), ("b", 95 * GB)):
+        cluster = load_cluster(f"2x{kind}, pcie4", kinds)
+        layers = as_layers(find_model("llama-8b-train"), cluster).instance(cluster)
+        assert memories(layers) == [free] * 2
+        said = "the runtime takes 12 GiB in training of each card that does not say what is free"
+        assert layers.cluster.provenance.parameters.get("reserved") == (
+            said if kind == "a" else None
+        )
 
 
 def test_layers_of_a_user_s_training_step_leave_a_context() -> None:

@@ -107,6 +107,16 @@ def test_parts_of_torchtitan_read_back_as_the_plan(row: tuple) -> None:
     assert read_torchtitan(export_plan("torchtitan", layer_row(), plan, EIGHT)) == plan
 
 
+def test_torchtitan_gets_no_more_stages_than_microbatches() -> None:
+    plan = plan_of([2, 2, 2], 1, 1, lambda s, at: "keep")
+    rules = HybridPipeline(microbatches=2, bubble=True)
+    assert "--pipeline-model-parallel-size 3" in export_plan("megatron", layer_row(), plan, rules)
+    with pytest.raises(
+        InputError, match="microbatch for each of 3 stages, and a replica has 2; us"
+    ):
+        export_plan("torchtitan", layer_row(), plan, rules)
+
+
 def test_vllm_gets_degrees_and_the_partition() -> None:
     text = export_plan("vllm", layer_row(), plan_of([4, 2], 2, 2, lambda s, at: "keep"), FOUR)
     degrees = "--tensor-parallel-size 2 --pipeline-parallel-size 2 --data-parallel-size 2"

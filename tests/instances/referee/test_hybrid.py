@@ -84,6 +84,12 @@ def test_filling_and_draining_take_a_microbatch_through_the_other_stages() -> No
     # d = 2: 2 * 10 + 2 * 2 * 3 + 2 * 1 / 2 * 6 = 38, and half of it
     twice = replace(PLAN, tensor=(1, 1))
     assert judged(two_layers(), twice, degrees="one", bubble=True) == (38 + 19, set())
+    # one microbatch of 10 + 2 * 3 passes two stages, and neither holds two: 5 + 8
+    assert judged(two_layers(memory=13), row, degrees="one", bubble=True, microbatches=1) == (
+        16 + 16,
+        set(),
+    )
+    assert judged(two_layers(), row, degrees="one", microbatches=1)[1] == {"degrees"}
     # one stage has nothing to fill: 4 * 20
     alone = replace(row, stage=(0, 0), placement=((0,), (0,)), tensor=(1,))
     assert judged(two_layers(), alone, degrees="one", bubble=True) == (80, set())
@@ -135,7 +141,7 @@ BROKEN: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"tensor": (1, 1), "placement": ((0,), (1, 2))}, {"degrees": "one"}, "degrees", "--degrees"),
     # 2 replicas do not divide 3; 4 replicas of 2
     ({}, {"microbatches": 3}, "degrees", "choose a divisor, or other --microbatches"),
-    ({"tensor": (1, 1)}, {"microbatches": 2}, "degrees", "ask for more --microbatches"),
+    ({"tensor": (1, 1)}, {"microbatches": 2}, "degrees", "more --microbatches, or count"),
     ({"stage": (1, 0), "tensor": (1, 1)}, {}, "chain", ""),
     ({"stage": (0, 0), "tensor": (1,)}, {}, "shape", ""),  # on two sets of devices
     ({"placement": ((0, 1), (1, 2))}, {}, "shape", ""),  # device 1 twice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from draws.tiny import SHARED, needs_inputs
 
 from placegap.experiments.research.pages import doc_rows
@@ -16,6 +17,7 @@ from placegap.experiments.research.tables.hybrid import (
     Degrees,
     even_plan,
     filled_rows,
+    measured_rows,
     published_rows,
     trained_rows,
 )
@@ -46,11 +48,11 @@ def test_a_published_run_is_beside_the_optimum() -> None:
     found = dict(zip(PUBLISHED_HEADS, row, strict=True))
     assert without_time(found) == on_page("model", 1)
     assert (found["model"], found["devices"]) == ("175B", "64")
-    # 13.75 s for 2 * 3 * 175e9 * 64 * 2048 FLOPs and more on 64 A100: 51 % (Korthikanti et al.),
-    # and the bubble of 7 / (64 * 3) and collectives on top
-    assert 0.51 < float(found["share of peak"]) < 0.65
-    assert 0 <= of(found["above optimum"]) <= of(found["above, any mode"]) < 5
-    assert 0 <= of(found["any mode gains"]) < 2
+    # what fills a pipeline is a part of both plans, so cuts differ less where it counts
+    assert 0 <= of(found["filled and drained, above"]) <= of(found["full pipeline, above"])
+    assert of(found["full pipeline, above"]) <= of(found["full, above any mode"]) < 10
+    assert abs(of(found["predicted"])) < 10
+    assert of(found["any mode gains"]) > 0
 
 
 def test_trained_models_are_proven_or_do_not_fit() -> None:
@@ -72,6 +74,18 @@ def test_what_fills_and_drains_is_proven_and_dearer_than_a_full_pipeline() -> No
     assert found["t, p, d"].split(", ")[1] == "1"
     assert found["to fill and drain"] == "0.0 %"
     assert of(found["best full pipeline: t, p, d"].split(": ")[1]) > 0
+
+
+@pytest.mark.deep
+@needs_inputs("measured", "it holds measured iterations of Megatron-LM")
+def test_the_page_has_the_errors_and_choices_of_measured_runs() -> None:
+    file = str(SHARED / "instances" / "measured" / "megatron-a100-iterations.csv")
+    found = [
+        (row[1], row[2], row[5], row[6], row[9])
+        for row in measured_rows(["infiniband-100g", "none", file])
+    ]
+    # all 82 runs, and the three groups of one model
+    assert found == [tuple(row.values())[1:] for row in doc_rows("hybrid.md", "runs")[:4]]
 
 
 @needs_piper
