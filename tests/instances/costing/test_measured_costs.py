@@ -8,7 +8,12 @@ import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Op, cost_graph
 from placegap.instances.costing import kernel_tables
-from placegap.instances.costing.costing import MEASURED_SHARE, MOSTLY_MODELLED, with_costs
+from placegap.instances.costing.costing import (
+    MEASURED_SHARE,
+    MOSTLY_MODELLED,
+    catalogue,
+    with_costs,
+)
 from placegap.instances.problem import ExpertsKernel, MatrixProduct, OpKernel
 
 PRODUCT = MatrixProduct(m=1, n=4096, k=4096, dtype="bfloat16")
@@ -96,6 +101,13 @@ def test_times_that_ops_bring_stay() -> None:
     graph = Graph(name="g", ops=(product(time_ns={"H100-80GB": 7}), product("c")))
     found = cost_graph(graph, on("H100-80GB"), costs="measured")
     assert [op.time_ns["H100-80GB"] for op in found.ops] == [7, 20_000]
+
+
+def test_a_card_with_rates_of_its_own_has_no_table() -> None:
+    spec = catalogue()["H100-80GB"].model_copy(update={"bandwidth_bytes_per_s": 10**12})
+    own = on("H100-80GB").model_copy(update={"kinds": {"H100-80GB": spec}})
+    with pytest.raises(InputError, match="no measured costs of H100-80GB"):
+        cost_graph(Graph(name="g", ops=(product(),)), own, costs="measured")
 
 
 def test_a_framework_is_asked_for_by_name(tables: list[str | None]) -> None:
