@@ -130,6 +130,12 @@ def sizes_of(tensor: Any) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+def bytes_without_repeats(tensor: Any) -> int:
+    """Size of a tensor in bytes, of what an expanded axis repeats once."""
+    axes = zip(sizes_of(tensor), tensor.stride(), strict=True)
+    return prod(size for size, stride in axes if stride) * int(tensor.dtype.itemsize)
+
+
 def dtype_name(tensors: Sequence[Any]) -> str | None:
     """Number type of the first floating tensor, as "float16"; None for float32 or no tensor."""
     for tensor in tensors:
@@ -207,8 +213,9 @@ def kernel_of_node(node: Any, is_weight: Callable[[Any], bool]) -> MatrixProduct
     if kind not in FACTORS:
         return None
     factors = [node.args[at] for at in FACTORS[kind]]
-    left, right = (sizes_of(_tensor(factor)) for factor in factors)
-    types = {number_type(_tensor(factor)) for factor in factors}
+    tensors = [_tensor(factor) for factor in factors]
+    left, right = map(sizes_of, tensors)
+    types = {number_type(tensor) for tensor in tensors}
     if kind == "convolution":  # the filters are (outputs, inputs of a group), or the other way
         is_transposed, groups = node.args[6], node.args[8]
         sites = left if is_transposed else sizes_of(tensors_in(node)[0])
@@ -219,6 +226,8 @@ def kernel_of_node(node: Any, is_weight: Callable[[Any], bool]) -> MatrixProduct
         m, n, k, batch = left[-2], right[-1], left[-1], prod(left[:-2])
         if is_weight(factors[0]) and not is_weight(factors[1]):
             m, n = n, m
+        elif batch > 1 and tensors[1].stride()[0] == 0:  # one matrix for all
+            m, batch = m * batch, 1
     if len(types) > 1 or not all((m, n, k, batch)):
         return None
     return MatrixProduct(m=m, n=n, k=k, batch=batch, dtype=types.pop())

@@ -38,6 +38,7 @@ from placegap.instances.torch_models.fx_nodes import (
     FACTORS,
     READS_WHAT_IT_WRITES,
     bytes_of,
+    bytes_without_repeats,
     count_node_flops,
     dtype_name,
     is_check,
@@ -87,9 +88,10 @@ class FxTensor:
     op: str | None = None
     held: Held | None = None
 
-    def is_packed(self, size: int) -> bool:
-        """Whether it is a weight that is stored in another number of bytes than it is read in."""
-        return self.held is not None and self.held.quantized and self.bytes != size
+    def is_packed(self, tensor: Any) -> bool:
+        """Whether it is a weight that is stored in another number of bits than it is read in."""
+        is_quantized = self.held is not None and self.held.quantized
+        return is_quantized and self.bytes != bytes_without_repeats(tensor)
 
 
 @dataclass
@@ -408,8 +410,8 @@ def _flops(reading: _Reading, node: Any) -> int:
 def _kernel(reading: _Reading, node: Any) -> MatrixProduct | None:
     """The product of a node, unless it unpacks a weight besides."""
     for at in FACTORS.get(kind_of_node(node), ()):
-        (tensor,) = tensors_in(node.args[at])
-        if any(read.is_packed(bytes_of(tensor)) for read in reading.values[node.args[at]]):
+        (tensor,), (read,) = tensors_in(node.args[at]), reading.values[node.args[at]]
+        if read.is_packed(tensor):
             return None
     return kernel_of_node(node, lambda factor: reading.values[factor][0].held is not None)
 

@@ -160,7 +160,7 @@ def _experts_kernel(program: FxProgram, nodes: list[Any], chosen: int) -> Expert
     (rows, *_, hidden), (experts, inner, *_) = sizes_of(lefts[0]), sizes_of(rights[-1])
     weights = (program.read_of[node.args[1].name] for node in nodes)
     types = {number_type(tensor) for tensor in (*lefts, *rights)}
-    if len(types) > 1 or any(map(FxTensor.is_packed, weights, map(bytes_of, rights))):
+    if len(types) > 1 or any(map(FxTensor.is_packed, weights, rights)):
         return None
     has_gate = len(nodes) == 3 or sizes_of(rights[0])[-1] == 2 * inner
     return ExpertsKernel(
