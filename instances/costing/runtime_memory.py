@@ -31,20 +31,22 @@ def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:
     if MODELLED not in parameters and parameters.get(COSTS) in (None, "roofline"):
         return cluster
     buffers = buffer_bytes(graph)
-    much = format_bytes(CONTEXT_BYTES + buffers)
-    much += f", {format_bytes(buffers)} for buffers," if buffers else ""
-    devices = []
+    small = format_bytes(CONTEXT_BYTES + buffers)
+    small += f", {format_bytes(buffers)} for buffers," if buffers else ""
+    devices, much = [], list[str]()
     for device in cluster.devices:
         size = device.memory_bytes
         if size is not None and device.name in cluster.open_memory and not is_cpu(device, cluster):
-            taken = CONTEXT_BYTES + buffers
+            taken, words = CONTEXT_BYTES + buffers, small
             if MODELLED in parameters and size >= TRAINING_CARD_BYTES:
-                taken, much = TRAINING_BYTES, "12 GiB in training"
+                taken, words = TRAINING_BYTES, "12 GiB in training"
+            much.append(words)
             device = device.model_copy(update={"memory_bytes": max(0, size - taken)})
         devices.append(device)
     if tuple(devices) == cluster.devices:
         return cluster
-    said = f"the runtime takes {much} of each card that does not say what is free"
+    words = " or ".join(dict.fromkeys(much))
+    said = f"the runtime takes {words} of each card that does not say what is free"
     noted = cluster.provenance.noting(said, {RESERVED: said})
     changed = cluster.model_copy(update={"devices": tuple(devices), "provenance": noted})
     return changed.read_from(cluster.source)

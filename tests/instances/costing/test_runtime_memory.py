@@ -108,6 +108,14 @@ def test_layers_of_a_training_step_leave_12_gib_of_cards_of_80_gb(tmp_path: Path
         )
 
 
+def test_the_note_names_what_large_and_small_cards_leave() -> None:
+    cluster = load_cluster("H100+A100-40GB, pcie4")
+    layers = as_layers(find_model("llama-8b-train"), cluster).instance(cluster)
+    assert layers.cluster.provenance.parameters.get("reserved") == (
+        "the runtime takes 12 GiB in training or 500 MB of each card that does not say what is free"
+    )
+
+
 def test_layers_of_a_user_s_training_step_leave_a_context() -> None:
     forward = Op(name="a", module="net.0", flops=8, parameter_bytes=4, state_bytes=16)
     backward = Op(name="b", module="net.0", backward=True, colocation="a", bytes_moved=1)
