@@ -62,7 +62,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_all_code_and_data_but_research_and_studies(wheel: Path) -> None:
     files = [path for path in (wheel / "placegap").rglob("*") if path.is_file()]
     shipped = {path.relative_to(wheel / "placegap").as_posix() for path in files}
-    code, data = (".py", ".pyi", ".html", ".css", ".js", "py.typed"), (".yaml", ".json", ".json.gz")
+    code = (".py", ".pyi", ".html", ".css", ".js", "py.typed")
+    data = (".yaml", ".json", ".json.gz", ".csv.gz")
     wanted = {
         name.removeprefix(f"{FACADE}/")
         for name in committed()

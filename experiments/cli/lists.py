@@ -87,7 +87,7 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.instances.corpus.corpus import corpus_names, load_corpus
     from placegap.instances.corpus.generate import FAMILIES
     from placegap.instances.corpus.layer_chains import SHAPES, TRAIN, chain_names
-    from placegap.instances.corpus.measured_chains import DEGREES, MEASURED, PREFIX, Degrees
+    from placegap.instances.corpus.measured_chains import DEGREES, MEASURED, PREFIX, RowDegrees
     from placegap.instances.costing.costing import catalogue
     from placegap.instances.files.cluster_file import cluster_names, load_cluster
     from placegap.instances.files.cluster_text import LATENCIES_NS, LINK_KINDS, link_kind
@@ -124,7 +124,7 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
         ],
         "measured_chains": [
             {"name": PREFIX + name, "layers": model.layers, "hidden": model.hidden}
-            | dict.fromkeys(Degrees._fields, " ".join(map(str, DEGREES)))
+            | dict.fromkeys(RowDegrees._fields, " ".join(map(str, DEGREES)))
             for name, model in MEASURED.items()
         ],
         "clusters": [

@@ -54,7 +54,7 @@ HALF = Precision("float16", 2, 2, 12)
 """With Adam: a copy of the weights and both moments in single precision."""
 
 
-class MeasuredModel(NamedTuple):
+class ProfiledModel(NamedTuple):
     """A model, and its name in the data."""
 
     row: str
@@ -68,9 +68,9 @@ class MeasuredModel(NamedTuple):
 
 
 MEASURED = {
-    "gpt-neo-2.7b": MeasuredModel("GPT-Neo-2.7", 32, 2560),
-    "opt-350m": MeasuredModel("OPT-350", 24, 1024),
-    "opt-30b": MeasuredModel("OPT-30", 48, 7168),
+    "gpt-neo-2.7b": ProfiledModel("GPT-Neo-2.7", 32, 2560),
+    "opt-350m": ProfiledModel("OPT-350", 24, 1024),
+    "opt-30b": ProfiledModel("OPT-30", 48, 7168),
 }
 """The models by name, behind `PREFIX`."""
 
@@ -91,7 +91,7 @@ class MeasuredPart(NamedTuple):
     state_bytes: int
 
 
-class Degrees(NamedTuple):
+class RowDegrees(NamedTuple):
     """Sequences of a microbatch, and devices that a layer is split over."""
 
     microbatch: int = 1
@@ -103,14 +103,14 @@ DEGREES = (1, 2, 4, 8)
 
 
 @cache
-def _data() -> dict[tuple[str, Degrees], list[MeasuredPart]]:
+def _data() -> dict[tuple[str, RowDegrees], list[MeasuredPart]]:
     """The parts of each model, by the row's name, and degrees."""
-    rows = defaultdict[tuple[str, Degrees, int], dict[str, list[list[float]]]](dict)
+    rows = defaultdict[tuple[str, RowDegrees, int], dict[str, list[list[float]]]](dict)
     with gzip.open(data_path("measured/sailor/training-ops.csv.gz"), "rt") as file:
         for gpu, model, microbatch, tensor, op, *values in list(csv.reader(file))[1:]:
-            key = model, Degrees(int(microbatch), int(tensor)), PART.get(op, 1)
+            key = model, RowDegrees(int(microbatch), int(tensor)), PART.get(op, 1)
             rows[key].setdefault(gpu, []).append([float(value) for value in values])
-    found = defaultdict[tuple[str, Degrees], list[MeasuredPart]](list)
+    found = defaultdict[tuple[str, RowDegrees], list[MeasuredPart]](list)
     for (model, degrees, _), cards in sorted(rows.items()):
         times, sizes = {}, list[tuple[float, ...]]()
         for gpu in filter(cards.__contains__, KINDS):
@@ -127,13 +127,13 @@ def _data() -> dict[tuple[str, Degrees], list[MeasuredPart]]:
     return dict(found)
 
 
-def _chosen(name: str, sizes: Mapping[str, int]) -> tuple[MeasuredModel, Degrees]:
+def _chosen(name: str, sizes: Mapping[str, int]) -> tuple[ProfiledModel, RowDegrees]:
     model = look_up("measured chain", name.removeprefix(PREFIX), MEASURED)
     for size, value in sizes.items():
-        if size not in Degrees._fields or value not in DEGREES:
-            known = f"{' and '.join(Degrees._fields)} are one of {', '.join(map(str, DEGREES))}"
+        if size not in RowDegrees._fields or value not in DEGREES:
+            known = f"{' and '.join(RowDegrees._fields)} are one of {', '.join(map(str, DEGREES))}"
             raise InputError(f"{name} has no rows for {size} {value}; {known}")
-    return model, Degrees(**sizes)
+    return model, RowDegrees(**sizes)
 
 
 def chain_edges(stash_bytes: Mapping[str, int], size_bytes: int) -> list[Edge]:
@@ -224,7 +224,7 @@ def check_rows(name: str, sizes: Mapping[str, int], cluster: Cluster) -> None:
             raise _no_rows(name, degrees, k, missing)
 
 
-def _no_rows(name: str, degrees: Degrees, part: int, kinds: list[str]) -> InputError:
+def _no_rows(name: str, degrees: RowDegrees, part: int, kinds: list[str]) -> InputError:
     row = MEASURED[name.removeprefix(PREFIX)].row
     return InputError(
         f"{name}: no {PARTS[part]} was measured on {', '.join(kinds)} with microbatch"
@@ -233,11 +233,11 @@ def _no_rows(name: str, degrees: Degrees, part: int, kinds: list[str]) -> InputE
     )
 
 
-def _sent_bytes(model: MeasuredModel, degrees: Degrees) -> int:
+def _sent_bytes(model: ProfiledModel, degrees: RowDegrees) -> int:
     return degrees.microbatch * TOKENS * model.hidden * HALF.weight_bytes
 
 
-def _graph(name: str, degrees: Degrees, ops: list[Op], edges: list[Edge]) -> Graph:
+def _graph(name: str, degrees: RowDegrees, ops: list[Op], edges: list[Edge]) -> Graph:
     trained = f"activations as recorded, and {sum(HALF[1:])} bytes per parameter"
     alone = MEASURED[name.removeprefix(PREFIX)].row in WEIGHTS_ALONE
     changes = (

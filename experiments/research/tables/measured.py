@@ -159,7 +159,7 @@ def summary(found: Sequence[Row]) -> Iterator[tuple[str, ...]]:
 def _middle(losses: Sequence[float | None]) -> str:
     """Median and largest of those that fit."""
     fitting = [loss for loss in losses if loss is not None]
-    return f"{median(fitting):.1%}, {max(fitting):.0%}" if fitting else "-"
+    return f"{_percent(median(fitting))}, {_percent(max(fitting))}" if fitting else "-"
 
 
 def placer_rows(found: Sequence[Row], placers: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -171,7 +171,7 @@ def placer_rows(found: Sequence[Row], placers: Sequence[str]) -> Iterator[tuple[
         yield (
             name,
             str(len(whole)),
-            *(f"{mean(column):.1%}" for column in zip(*whole, strict=True)),
+            *(_percent(mean(column)) for column in zip(*whole, strict=True)),
         )
 
 
@@ -185,17 +185,18 @@ def main() -> None:
     print("\n".join(markdown_grid(HEADS, [_texts(row) for row in found])))
 
 
-def _texts(row: Row) -> tuple[str, ...]:
-    def percent(loss: float | None) -> str:
-        return "does not fit" if loss is None else f"{loss:.1%}"
+def _percent(loss: float | None) -> str:
+    return "does not fit" if loss is None else f"{100 * loss:.1f} %"
 
+
+def _texts(row: Row) -> tuple[str, ...]:
     best = row.split
     cuts = {costs: ", ".join(map(str, counts)) for costs, counts in best.layers.items()}
     return (
         *(row.cards, row.model, row.phase, f"{best.value_ns / 1e6:.3f} ms", cuts["measured"]),
-        *(cuts["roofline"], percent(best.losses["roofline"])),
-        *(cuts["calibrated"], percent(best.losses["calibrated"])),
-        *(percent(best.gaps[rule, "measured"]) for rule in RULES),
+        *(cuts["roofline"], _percent(best.losses["roofline"])),
+        *(cuts["calibrated"], _percent(best.losses["calibrated"])),
+        *(_percent(best.gaps[rule, "measured"]) for rule in RULES),
     )
 
 

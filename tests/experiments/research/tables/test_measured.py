@@ -74,11 +74,11 @@ def test_tables_have_medians_and_largest_losses_and_mean_gaps(four_layers: Docum
     assert found is not None
     rows = [Row("H100 + A100", "g", "decode", found)]
     assert [row[:3] for row in summary(rows)] == [
-        ("g, decode", "1", "99.7%, 100%"),
-        ("all", "1", "99.7%, 100%"),
+        ("g, decode", "1", "99.7 %, 99.7 %"),
+        ("all", "1", "99.7 %, 99.7 %"),
     ]
     name, count, roofline, _, measured = next(placer_rows(rows, rules))
-    assert (name, count, roofline, measured) == ("vllm-even", "1", "0.0%", "99.7%")
+    assert (name, count, roofline, measured) == ("vllm-even", "1", "0.0 %", "99.7 %")
 
 
 def test_a_model_that_fits_no_split_has_no_row(four_layers: Document) -> None:
