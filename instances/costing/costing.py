@@ -365,6 +365,13 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
         for at, (i, op) in enumerate(zip(own, parts, strict=True)):
             times = {kind: parts_ns[at] for kind, parts_ns in split.items()}
             ops[i] = op.model_copy(update={"time_ns": {**times, **op.time_ns}, "colocation": group})
+    if tables and added and not any(measured.values()):
+        types = sorted({op.kernel.dtype for op in graph.ops if op.kernel is not None})
+        raise InputError(
+            f"no table has its kernels, which compute in {', '.join(types)}; trace it with --dtype"
+            " bfloat16, or choose --costs calibrated",
+            graph.name,
+        )
     return CostedKernels(ops, added, kernels, measured, tables)
 
 

@@ -133,6 +133,15 @@ def test_a_graph_that_states_no_kernel_is_refused() -> None:
         cost_graph(Graph(name="g", ops=(ADD,)), on("H100-80GB"), costs="measured")
 
 
+def test_a_graph_of_which_no_table_has_a_kernel_is_refused() -> None:
+    single = PRODUCT.model_copy(update={"dtype": "float32"})
+    op = product().model_copy(update={"kernel": single})
+    with pytest.raises(
+        InputError, match=r"no table has its kernels, which compute in float32; .*--dtype"
+    ):
+        cost_graph(Graph(name="g", ops=(op,)), on("H100-80GB"), costs="measured")
+
+
 def test_the_content_hash_is_that_of_the_times_and_not_of_the_kernels() -> None:
     ops = (product(time_ns={"H100-80GB": 7}), product("c", time_ns={"H100-80GB": 8}))
     edges = (Edge(producer="a", consumer="c", bytes=8),)
