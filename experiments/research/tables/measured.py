@@ -55,7 +55,7 @@ class Split(NamedTuple):
     gaps: Mapping[tuple[str, str], float | None]
 
 
-class Row(NamedTuple):
+class SplitRow(NamedTuple):
     """A split, and of what it is."""
 
     cards: str
@@ -128,7 +128,7 @@ def _layers(instance: Instance, plan: Plan | None) -> tuple[int, ...]:
     return tuple(held.count(k) for k in range(instance.num_devices))
 
 
-def rows(entry: Mapping[str, Any]) -> Iterator[Row]:
+def rows(entry: Mapping[str, Any]) -> Iterator[SplitRow]:
     """A row for each model, phase and pair of cards that the model fits."""
     for name, model in entry["models"].items():
         for phase, options in entry["phases"].items():
@@ -140,10 +140,10 @@ def rows(entry: Mapping[str, Any]) -> Iterator[Row]:
                 found = split(instances(document, text), entry["placers"])
                 if found is not None:
                     cards = " + ".join(f"{count} {kind}" if count > 1 else kind for kind in pair)
-                    yield Row(cards, name, phase, found)
+                    yield SplitRow(cards, name, phase, found)
 
 
-def summary(found: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+def summary(found: Sequence[SplitRow]) -> Iterator[tuple[str, ...]]:
     """For each model and phase, and for all: median and largest of what each split loses."""
     parts = {f"{row.model}, {row.phase}": list[Split]() for row in found}
     for row in found:
@@ -162,7 +162,7 @@ def _middle(losses: Sequence[float | None]) -> str:
     return f"{_percent(median(fitting))}, {_percent(max(fitting))}" if fitting else "-"
 
 
-def placer_rows(found: Sequence[Row], placers: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def placer_rows(found: Sequence[SplitRow], placers: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """The mean gap of each placer by costs, over the rows where it fits under all of them."""
     for name in placers:
         gaps = [[row.split.gaps[name, costs] for costs in COSTS] for row in found]
@@ -189,7 +189,7 @@ def _percent(loss: float | None) -> str:
     return "does not fit" if loss is None else f"{100 * loss:.1f} %"
 
 
-def _texts(row: Row) -> tuple[str, ...]:
+def _texts(row: SplitRow) -> tuple[str, ...]:
     best = row.split
     cuts = {costs: ", ".join(map(str, counts)) for costs, counts in best.layers.items()}
     return (

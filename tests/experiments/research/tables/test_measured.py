@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placegap.experiments.research.tables.measured import (
-    Row,
+    SplitRow,
     asked,
     instances,
     placer_rows,
@@ -72,7 +72,7 @@ def test_tables_have_medians_and_largest_losses_and_mean_gaps(four_layers: Docum
     of = instances(four_layers, "1x1xH100-80GB+1x1xA100-80GB, pcie5, infiniband")
     found = split(of, rules)
     assert found is not None
-    rows = [Row("H100 + A100", "g", "decode", found)]
+    rows = [SplitRow("H100 + A100", "g", "decode", found)]
     assert [row[:3] for row in summary(rows)] == [
         ("g, decode", "1", "99.7 %, 99.7 %"),
         ("all", "1", "99.7 %, 99.7 %"),
