@@ -35,7 +35,7 @@ help:
 	@touch $@
 
 .venv/.dev: .venv/.ready
-	@echo "installing the tools for tests into .venv (350 MB more, once)"
+	@echo "installing the tools for tests into .venv (650 MB more, once)"
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
