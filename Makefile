@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make study      install into .venv and run the quickstart study"
 	@echo "make studies    the papers' tables again (more than an hour; SMOKE=1: their smallest forms, minutes)"
-	@echo "make test       install, then ruff, mypy and the tests"
+	@echo "make test       install, then ruff, mypy and the tests (COVERAGE=1: what they cover)"
 	@echo "make test-torch tests with PyTorch, in a venv of its own (1.7 GB, under 6 minutes)"
 	@echo "make test-deep  thousands of random instances, bounds of arrays checked (hours)"
 	@echo "make bench      benchmarks, never part of the tests"
@@ -66,7 +66,7 @@ types: .venv/.dev
 test: lint
 	@mkdir -p build
 	@($(BIN)/mypy >build/types.txt 2>&1; typed=$$?; cat build/types.txt; exit $$typed) & types=$$!; \
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not deep and not torch"; tested=$$?; \
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not deep and not torch" $(if $(COVERAGE),--cov=placegap --cov-report=term:skip-covered); tested=$$?; \
 	wait $$types || { cat build/types.txt; echo "mypy found errors"; exit 1; }; \
 	exit $$tested
 
