@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -10,7 +12,8 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from placegap.experiments.running.dask_pool import run_on_dask
 from placegap.experiments.running.pool import Ending, Unfit, held, run_pool, send_news
@@ -21,8 +24,14 @@ from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.own_code import code_of
-from placegap.experiments.studies.plan import Cell, Run, plan_study
-from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, StudyProgress
+from placegap.experiments.studies.plan import Cell, Row, Run, row_cells, shard_of, study_rows
+from placegap.experiments.studies.progress import (
+    COMPILING,
+    READING,
+    RUNNING,
+    WARMING,
+    StudyProgress,
+)
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.reading.checkout import has_research, research
@@ -66,14 +75,25 @@ def unfit(run: Run) -> str | None:
 def run_task(run: Run) -> dict[str, Any]:
     """Solve one run; whatever goes wrong becomes a status and a one-line message.
 
-    It sends news of what it does: the run's key, and `WARMING`, `COMPILING` or `RUNNING`.
+    It sends news of what it does: the run's key, and `READING`, `WARMING`, `COMPILING` or
+    `RUNNING`. The clock of its hard limit stands while it reads or compiles.
     """
     at = [RUNNING]
-    with while_compiling(
-        lambda: send_news((run.key, COMPILING), compiles=True),
-        lambda: send_news((run.key, at[-1]), compiles=False),
-    ):
-        return _run(run, _warming(run, at))
+    send_news((run.key, READING), paused=True)
+    try:
+        instance = load_source(run.source)
+        if instance.content_hash != run.instance_hash:
+            raise InputError("has changed since the study began", run.source.model)
+        send_news((run.key, RUNNING), paused=False)
+        with while_compiling(
+            lambda: send_news((run.key, COMPILING), paused=True),
+            lambda: send_news((run.key, at[-1]), paused=False),
+        ):
+            return _run(run, instance, _warming(run, at))
+    except SolverDisagreement as error:
+        return {"status": "disagreement", "message": str(error)}
+    except Exception as error:  # the study goes on; the log keeps the place
+        return {"status": "error", "message": one_line(error), "traceback": traceback.format_exc()}
 
 
 @contextmanager
@@ -92,34 +112,19 @@ def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
     return run_task(run) if why is None else Unfit(why)
 
 
-def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
-    try:
-        instance = load_source(run.source)
-        if instance.content_hash != run.instance_hash:
-            raise InputError("has changed since the study began", run.source.model)
-        if code_of(find_method(run.method), run.semantics.objective) != run.code:
-            raise InputError(f"the code of {run.method} has changed since the study began")
-        loaded = loading_s()
-        with warming:
-            warm_up(run.method, run.semantics, run.params)
-        on: Callable[..., Result] = run_method
-        if run.coarsen is not None:
-            from placegap.solvers.solving.coarsened import solve_coarse
+def _run(run: Run, instance: Instance, warming: AbstractContextManager[None]) -> dict[str, Any]:
+    if code_of(find_method(run.method), run.semantics.objective) != run.code:
+        raise InputError(f"the code of {run.method} has changed since the study began")
+    loaded = loading_s()
+    with warming:
+        warm_up(run.method, run.semantics, run.params)
+    on: Callable[..., Result] = run_method
+    if run.coarsen is not None:
+        from placegap.solvers.solving.coarsened import solve_coarse
 
-            on = partial(solve_coarse, transform=run.coarsen)
-        result = on(
-            instance,
-            run.semantics,
-            run.method,
-            run.params,
-            time_limit_s=run.time_limit_s,
-            gap=run.gap,
-            seed=run.seed,
-        )
-    except SolverDisagreement as error:
-        return {"status": "disagreement", "message": str(error)}
-    except Exception as error:  # the study goes on; the log keeps the place
-        return {"status": "error", "message": one_line(error), "traceback": traceback.format_exc()}
+        on = partial(solve_coarse, transform=run.coarsen)
+    limits = {"time_limit_s": run.time_limit_s, "gap": run.gap, "seed": run.seed}
+    result = on(instance, run.semantics, run.method, run.params, **limits)
     result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
     described = describe_result(result)
     described["details"].update(_clocks(instance, result))
@@ -157,20 +162,16 @@ def describe_result(result: Result) -> dict[str, Any]:
     A plan of a finer instance (operator splitting) has no value here, for the run is about the
     original instance; its value there is among the details.
     """
+    times = {name: round(getattr(result, name), 6) for name in ("build_s", "solve_s", "setup_s")}
     if result.split is not None:
+        value = {} if result.value_ns is None else {"split_value_ns": result.value_ns}
         return {
-            "status": SPLIT if result.value_ns is not None else result.status,
+            "status": SPLIT if value else result.status,
             "value_ns": None,
             "bound_ns": None,
-            "build_s": round(result.build_s, 6),
-            "solve_s": round(result.solve_s, 6),
-            "setup_s": round(result.setup_s, 6),
+            **times,
             "message": f"{result.message}, {result.value_ns} ns there",
-            "details": {
-                **result.details,
-                "split_instance_hash": result.instance_hash,
-                **({} if result.value_ns is None else {"split_value_ns": result.value_ns}),
-            },
+            "details": {**result.details, "split_instance_hash": result.instance_hash, **value},
         }
     return {
         "status": result.status,
@@ -180,9 +181,7 @@ def describe_result(result: Result) -> dict[str, Any]:
         "bound_class": result.bound_class,
         "rests_on": result.rests_on,
         **({"faults": list(result.faults)} if result.faults else {}),
-        "build_s": round(result.build_s, 6),
-        "solve_s": round(result.solve_s, 6),
-        "setup_s": round(result.setup_s, 6),
+        **times,
         "message": result.message,
         "details": dict(result.details),
     }
@@ -239,31 +238,35 @@ def run_study(
     workers: int | None = None,
     progress: StudyProgress | None = None,
     modules: Sequence[str] = (),
-    tell: Callable[[str], None] = lambda sentence: None,
     smoke: bool = False,
+    shard: tuple[int, int] | None = None,
     client: Client | None = None,
 ) -> tuple[Study, list[GapCell]]:
     """Run what is missing of a study, and return the study and all its cells.
 
     The log ``runs.jsonl`` in the folder `out` (``results/<study name>``) is the only state: a run
     whose key is in it is not done again, even if it failed. Killing this at any moment loses at
-    most the runs under way. `tell` gets a sentence for each file and each run that is left out;
-    `modules` register methods of your own, and workers import them too; a `client` runs the study
-    on a Dask cluster.
+    most the runs under way. `modules` register methods of your own, and workers import them too; a
+    `client` runs the study on a Dask cluster. A `shard` (2, 3), the second of three, has a folder
+    of its own below `out`; the whole study takes over what the logs of shards there hold.
     """
     for module in modules:
         import_module(module)
     study, told = load_study(config, smoke=smoke), progress or StudyProgress()
-    cells = []
-    for cell in plan_study(study, config, tell):
-        cells.append(cell)
-        told.reading(cell.instance)
-    log_file = results_folder(study, out) / LOG_NAME
-    with RunLog(log_file) as log:
+    rows = study_rows(study, config)
+    if shard is not None:
+        rows = shard_of(rows, *shard)
+    folder = results_folder(study, out, shard)
+    cells: list[Cell] = []
+    told.total = sum(len(row.limits_s) for row in rows)
+    with RunLog(folder / LOG_NAME) as log:
+        for file in sorted(folder.glob(f"shard-*/{LOG_NAME}")):
+            with RunLog(file) as part:
+                for key in part.records.keys() - log.records:
+                    log.append(part.records[key])
         stamp = made_by()
-        todo = missing_runs(cells, log.records)
-        told.planned(todo, len({cell.run.key for cell in cells if cell.run is not None}))
-        asked, modules = _started(todo, told), (REFEREE, *modules)
+        read = _read(rows, study, config, told)
+        asked, modules = _missing(read, cells, log, told), (REFEREE, *modules)
         if client is None:
             endings = run_pool(
                 asked,
@@ -288,29 +291,100 @@ def run_study(
                 run = ending.task
                 if ending.fate == "timeout" and not had_begun(ending):
                     # a slow machine, and no result: what is in the log would never run again
-                    tell(f"left out: {run.label}, {ending.message} while its kernels were compiled")
+                    told.say(
+                        f"left out: {run.label}, {ending.message} while its kernels were compiled"
+                    )
                 else:
                     log.append({**describe_ending(ending), "made_by": ending.made_by or stamp})
                 told.ended(run)
         return study, gap_cells(cells, log.records)
 
 
-def _started(todo: Sequence[Run], told: StudyProgress) -> Iterator[Run]:
-    """The runs, as workers draw them."""
-    for run in todo:
-        told.started(run)
-        yield run
+def _read(
+    rows: Sequence[Row], study: Study, config: str | Path, told: StudyProgress
+) -> Iterator[list[Cell]]:
+    """The cells of each row, whose instance is read when they are asked for."""
+    for row in rows:
+        told.reading = Path(row.source.model).name
+        cells = row_cells(row, study, config, told.say)
+        told.reading = ""
+        told.total -= len(row.limits_s) - len(cells)
+        yield cells
 
 
-def missing_runs(cells: Sequence[Cell], records: dict[str, Record]) -> list[Run]:
-    """The runs that are not in the log, each once, in the order of the tables."""
-    wanted = {cell.run.key: cell.run for cell in cells if cell.run is not None}
-    return [run for key, run in wanted.items() if key not in records]
+def _missing(
+    read: Iterator[list[Cell]], cells: list[Cell], log: RunLog, told: StudyProgress
+) -> Iterator[Run | None]:
+    """The runs that the log lacks, each once, as workers draw them; `cells` are added to.
+
+    A row is read when the runs of all rows before have begun, so that reading takes no core from
+    them; meanwhile this yields None.
+    """
+    known: set[str] = set()
+    began = False
+    try:
+        for found in in_thread(read):
+            if found is None:
+                yield None
+                continue
+            cells += found
+            new = {cell.run.key: cell.run for cell in found if cell.run is not None}
+            new = {key: run for key, run in new.items() if key not in known}
+            todo = [run for key, run in new.items() if key not in log.records]
+            known |= new.keys()
+            told.total -= len(found) - len(new)
+            told.done += len(new) - len(todo)
+            for run in todo:
+                began = True
+                told.started(run)
+                yield run
+    except InputError:
+        while told.running:  # what runs is finished first
+            time.sleep(POLL_S)
+            yield None
+        raise
+    if not began:
+        told.say(f"all {told.total} runs are in the log: there is nothing to run")
 
 
-def results_folder(study: Study, out: str | Path | None) -> Path:
-    """Where a study's files go."""
-    return Path("results") / study.name if out is None else Path(out)
+T = TypeVar("T")
+
+POLL_S = 0.1
+"""How long a study waits for an instance before it looks whether runs have ended."""
+
+
+def in_thread(items: Iterator[T]) -> Iterator[T | None]:
+    """The items, each made in a thread when it is asked for; None as long as it is not there."""
+    answers: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+
+    def make() -> None:
+        try:
+            answers.put((next(items, None), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    while True:
+        threading.Thread(target=make, daemon=True).start()  # Ctrl-C does not wait for it
+        answer = None
+        while answer is None:
+            try:
+                answer = answers.get(timeout=POLL_S)
+            except Empty:
+                yield None
+        item, error = answer
+        if error is not None:
+            raise error
+        if item is None:
+            return
+        yield item
+
+
+def results_folder(
+    study: Study, out: str | Path | None, shard: tuple[int, int] | None = None
+) -> Path:
+    """Where the files of a study go, or of a shard of it."""
+    folder = Path("results") / study.name if out is None else Path(out)
+    return folder if shard is None else folder / "shard-{}-of-{}".format(*shard)
 
 
 def num_cores() -> int:
