@@ -201,6 +201,10 @@ def _validated(raw: dict[str, Any], path: str | Path) -> Study:
         return Study.model_validate(raw)
 
 
+INHERITED = ("tables", "recorded_bounds")
+"""What a study has of the one that it extends; the rest is about that study's own results."""
+
+
 def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """A study's file with all that it extends; `above` are the files that extend it."""
     raw = read_yaml(path)
@@ -215,10 +219,10 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         file = path.parent / given
         if file.resolve() in above:
             raise InputError(f"extends: {given} extends this file itself", path)
-        base = _read(file, above)
-        _validated(base, file)
-        base = _moved(base, os.path.relpath(file.parent, path.parent))
-        del base["name"]  # that of its folder of results
+        whole = _read(file, above)
+        _validated(whole, file)
+        by = os.path.relpath(file.parent, path.parent)
+        base = {key: _moved(whole[key], by, key) for key in INHERITED if key in whole}
     if isinstance(raw.get("tables"), list):
         raw["tables"] = list(_extended(raw["tables"], base.get("tables", []), path))
     return {**base, **raw}
@@ -250,8 +254,8 @@ def _moved(node: Any, by: str, at: str = "") -> Any:
         is_file = key == "path"
     else:
         is_known = {"clusters": is_known_cluster, "model": is_named, "instances": is_named}.get(key)
-        is_file = key == "file" if is_known is None else not is_known(str(node))
-    return os.path.normpath(os.path.join(by, node)) if is_file and node is not None else node
+        is_file = is_known is not None and not is_known(node)
+    return os.path.normpath(os.path.join(by, node)) if is_file else node
 
 
 def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
