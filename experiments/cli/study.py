@@ -73,7 +73,7 @@ def study_command(asked: StudyOptions) -> None:
     from placegap.experiments.running.dask_pool import num_slots
     from placegap.experiments.running.pool import PoolError
     from placegap.experiments.studies.config import load_study
-    from placegap.experiments.studies.plan import absent_models, shard_of, study_rows
+    from placegap.experiments.studies.plan import shard_of, study_rows
     from placegap.experiments.studies.progress import intention, progress_shown
     from placegap.experiments.studies.report import REPORT_FILES, write_report
     from placegap.experiments.studies.run import LOG_NAME, num_cores, results_folder, run_study
@@ -93,12 +93,10 @@ def study_command(asked: StudyOptions) -> None:
             if not slots:
                 warn(f"no Dask worker is there yet; the runs wait: dask worker {asked.scheduler}")
             workers = asked.workers or slots or 1
-            rows = study_rows(wanted, asked.config)
+            rows = study_rows(wanted, asked.config, warn)
             if shard is not None:
                 rows = shard_of(rows, *shard)
             warn(intention(wanted.name, rows, workers, folder / LOG_NAME))
-            for model in absent_models(wanted, asked.config):
-                warn(f"{asked.config}: left out, since it is not there: {model}")
             if asked.dry_run:
                 print_tables_to_run(rows, workers)
                 return

@@ -18,6 +18,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent import futures
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -183,6 +185,26 @@ def _hearing(listener: Callable[[_News], None]) -> Iterator[None]:
         yield
     finally:
         _listeners.remove(listener)
+
+
+POLL_S = 0.1
+"""How long what makes tasks may take before the pool looks whether others have ended."""
+
+
+def in_thread(make: Callable[[], T]) -> Iterator[T | None]:
+    """What is made in a thread, at the end; None as long as it is not there (`run_pool`)."""
+    made: Future[T] = Future()
+
+    def fulfil() -> None:
+        try:
+            made.set_result(make())
+        except BaseException as error:
+            made.set_exception(error)
+
+    threading.Thread(target=fulfil, daemon=True).start()  # no Ctrl-C waits for it
+    while not futures.wait([made], POLL_S).done:
+        yield None
+    yield made.result()
 
 
 def run_here(

@@ -214,9 +214,9 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     base: dict[str, Any] = {}
     if "extends" in raw:
         given, above = raw.pop("extends"), (*above, path.resolve())
-        if not isinstance(given, str):
-            raise InputError("extends: must be the name of a study's file", path)
-        file = path.parent / given
+        file = path.parent / str(given)
+        if not file.is_file():
+            raise InputError(f"extends: there is no file {str(given)!r} beside it", path)
         if file.resolve() in above:
             raise InputError(f"extends: {given} extends this file itself", path)
         whole = _read(file, above)
@@ -233,11 +233,12 @@ def _extended(tables: list[Any], base: list[Any], path: Path) -> Iterator[Any]:
     known = {table["name"]: table for table in base}
     for number, table in enumerate(tables):
         if isinstance(table, dict) and "extends" in table:
-            name = str(table.pop("extends"))
+            name = str(table["extends"])
             if name not in known:
                 near = instead_of(name, known)
                 raise InputError(f"tables[{number}].extends: no table {name!r}{near}", path)
             table = {**known[name], **table}
+            del table["extends"]
         if isinstance(table, dict):
             known[str(table.get("name"))] = table
         yield table
@@ -249,6 +250,8 @@ def _moved(node: Any, by: str, at: str = "") -> Any:
         return {name: _moved(part, by, f"{at}.{name}") for name, part in node.items()}
     if isinstance(node, list):
         return [_moved(part, by, at) for part in node]
+    if not isinstance(node, str):
+        return node
     *above, key = at.split(".")
     if "params" in above:
         is_file = key == "path"
@@ -296,7 +299,7 @@ def _with(table: dict[str, Any], key: str, value: Any, named: bool) -> dict[str,
     table, steps = deepcopy(table), key.split(".")
     _set(table, steps, [value] if steps[-1] in LISTED and not isinstance(value, list) else value)
     if named:
-        shown = value if isinstance(value, str) else json.dumps(value)
+        shown = value if isinstance(value, str) else json.dumps(value, default=str)
         table["name"] += f", {steps[-1]}={shown}"
     return table
 

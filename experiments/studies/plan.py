@@ -129,14 +129,16 @@ class Row:
         return [self.table.limits.time_limit_s] * (len(self.table.seeds) * len(self.columns))
 
 
-def study_rows(study: Study, path: str | Path) -> list[Row]:
-    """All rows of a study, table by table.
+def study_rows(
+    study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
+) -> list[Row]:
+    """All rows of a study, table by table; paths in it are relative to the folder of `path`.
 
     No instance is read, and most of what may be wrong is found nevertheless: unknown methods,
-    parameters, families and clusters, files that are not there. Paths in the study are relative to
-    the folder of `path`.
+    parameters, families and clusters, files that are not there. `tell` gets a sentence for each of
+    the latter that is optional.
     """
-    rows = []
+    rows, absent = [], dict[str, None]()
     for table in study.tables:
         with _of_table(table, path):
             columns = [column for entry in table.methods for column in _columns(entry, path)]
@@ -145,10 +147,15 @@ def study_rows(study: Study, path: str | Path) -> list[Row]:
 
                 find_transform(table.coarsen)
             for source, optional in _sources(table, Path(path).parent):
-                _check(source)
-                rows.append(Row(table, source, optional, columns))
+                if optional and _is_absent(source):
+                    absent[source.model] = None
+                else:
+                    _check(source)
+                    rows.append(Row(table, source, optional, columns))
         for method, _, _ in columns:
             refuse_edited(method, table.semantics.objective)
+    for model in absent:
+        tell(f"{path}: left out, since it is not there: {os.path.relpath(model)}")
     return rows
 
 
@@ -168,8 +175,13 @@ def _check(source: Source) -> None:
         from placegap.instances.corpus.generate import family_of
 
         family_of(source.model, dict(source.generated[0]))
-    elif not is_named(source.model) and not os.path.exists(source.model):
+    elif _is_absent(source):
         find_model(source.model)
+
+
+def _is_absent(source: Source) -> bool:
+    is_file = source.generated is None and not is_named(source.model)
+    return is_file and not os.path.exists(source.model)
 
 
 def plan_study(
@@ -187,7 +199,7 @@ def row_cells(row: Row, study: Study, path: str | Path, tell: Callable[[str], No
     """
     try:
         with _of_table(row.table, path):
-            return list(_row(row.table, row.source, row.columns, study.recorded_bounds))
+            return list(_cells(row, study.recorded_bounds))
     except MissingExtra as error:
         if not row.optional:
             raise
@@ -246,10 +258,9 @@ def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator
             yield _changed(Source(entry.generate, cluster, None, (params, seed)), entry)
         return
     assert entry.model is not None  # validated
-    if not _is_absent(entry, folder):
-        model = entry.model if is_named(entry.model) else str((folder / entry.model).resolve())
-        dims = tuple(sorted(entry.dims.items()))
-        yield _changed(Source(model, cluster, entry.time_unit, dims=dims), entry)
+    model = entry.model if is_named(entry.model) else str((folder / entry.model).resolve())
+    dims = tuple(sorted(entry.dims.items()))
+    yield _changed(Source(model, cluster, entry.time_unit, dims=dims), entry)
 
 
 def _changed(source: Source, entry: InstanceEntry) -> Source:
@@ -257,29 +268,9 @@ def _changed(source: Source, entry: InstanceEntry) -> Source:
     return replace(source, **{name: getattr(entry, name) for name in names})
 
 
-def absent_models(study: Study, path: str | Path) -> list[str]:
-    """Optional files of a study that are not there, each once."""
-    entries = (entry for table in study.tables for entry in table.instances)
-    absent = (str(entry.model) for entry in entries if _is_absent(entry, Path(path).parent))
-    return list(dict.fromkeys(absent))
-
-
-def _is_absent(entry: InstanceEntry, folder: Path) -> bool:
-    return (
-        entry.optional
-        and entry.model is not None
-        and not is_named(entry.model)
-        and not (folder / entry.model).exists()
-    )
-
-
-def _row(
-    table: TableEntry,
-    source: Source,
-    columns: Sequence[tuple[AnyMethod, Params, str]],
-    with_recorded: bool,
-) -> Iterator[Cell]:
-    asked = instance = load_source(source)
+def _cells(row: Row, with_recorded: bool) -> Iterator[Cell]:
+    table = row.table
+    asked = instance = load_source(row.source)
     if table.coarsen is not None:
         from placegap.instances.transforms.table import coarsen
 
@@ -287,7 +278,7 @@ def _row(
     ccr = communication_ratio(flow_of(instance.arrays))
     recorded = tuple(recorded_bounds(instance, table.semantics)) if with_recorded else ()
     for seed in table.seeds:
-        for method, params, label in columns:
+        for method, params, label in row.columns:
             limits = Limits(table.limits.time_limit_s, table.limits.gap, seed)
             reason = why_not(method, Task(asked, table.semantics, limits), params)
             missing = what_is_missing(method, params)
@@ -296,7 +287,7 @@ def _row(
             run = None
             if reason is None:
                 run = Run(
-                    source=source,
+                    source=row.source,
                     instance_hash=instance.content_hash,
                     semantics=table.semantics,
                     method=method.name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,11 +11,18 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from placegap.experiments.running.dask_pool import run_on_dask
-from placegap.experiments.running.pool import Ending, Unfit, held, run_pool, send_news
+from placegap.experiments.running.pool import (
+    POLL_S,
+    Ending,
+    Unfit,
+    held,
+    in_thread,
+    run_pool,
+    send_news,
+)
 from placegap.experiments.running.provenance import made_by
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
@@ -265,8 +271,8 @@ def run_study(
                 for key in part.records.keys() - log.records:
                     log.append(part.records[key])
         stamp = made_by()
-        read = _read(rows, study, config, told)
-        asked, modules = _missing(read, cells, log, told), (REFEREE, *modules)
+        read = partial(row_cells, study=study, path=config, tell=told.say)
+        asked, modules = _missing(rows, read, cells, log, told), (REFEREE, *modules)
         if client is None:
             endings = run_pool(
                 asked,
@@ -300,20 +306,12 @@ def run_study(
         return study, gap_cells(cells, log.records)
 
 
-def _read(
-    rows: Sequence[Row], study: Study, config: str | Path, told: StudyProgress
-) -> Iterator[list[Cell]]:
-    """The cells of each row, whose instance is read when they are asked for."""
-    for row in rows:
-        told.reading = Path(row.source.model).name
-        cells = row_cells(row, study, config, told.say)
-        told.reading = ""
-        told.total -= len(row.limits_s) - len(cells)
-        yield cells
-
-
 def _missing(
-    read: Iterator[list[Cell]], cells: list[Cell], log: RunLog, told: StudyProgress
+    rows: Sequence[Row],
+    read: Callable[[Row], list[Cell]],
+    cells: list[Cell],
+    log: RunLog,
+    told: StudyProgress,
 ) -> Iterator[Run | None]:
     """The runs that the log lacks, each once, as workers draw them; `cells` are added to.
 
@@ -322,61 +320,32 @@ def _missing(
     """
     known: set[str] = set()
     began = False
-    try:
-        for found in in_thread(read):
-            if found is None:
+    for row in rows:
+        told.reading = Path(row.source.model).name
+        try:
+            for found in in_thread(partial(read, row)):
+                if found is None:
+                    yield None
+        except InputError:
+            while told.running:  # what runs is finished first
+                time.sleep(POLL_S)
                 yield None
-                continue
-            cells += found
-            new = {cell.run.key: cell.run for cell in found if cell.run is not None}
-            new = {key: run for key, run in new.items() if key not in known}
-            todo = [run for key, run in new.items() if key not in log.records]
-            known |= new.keys()
-            told.total -= len(found) - len(new)
-            told.done += len(new) - len(todo)
-            for run in todo:
-                began = True
-                told.started(run)
-                yield run
-    except InputError:
-        while told.running:  # what runs is finished first
-            time.sleep(POLL_S)
-            yield None
-        raise
+            raise
+        told.reading = ""
+        assert found is not None  # the last one
+        cells += found
+        runs = {cell.run.key: cell.run for cell in found if cell.run is not None}
+        new = [run for key, run in runs.items() if key not in known]
+        todo = [run for run in new if run.key not in log.records]
+        known |= runs.keys()
+        told.total -= len(row.limits_s) - len(new)
+        told.done += len(new) - len(todo)
+        for run in todo:
+            began = True
+            told.started(run)
+            yield run
     if not began:
         told.say(f"all {told.total} runs are in the log: there is nothing to run")
-
-
-T = TypeVar("T")
-
-POLL_S = 0.1
-"""How long a study waits for an instance before it looks whether runs have ended."""
-
-
-def in_thread(items: Iterator[T]) -> Iterator[T | None]:
-    """The items, each made in a thread when it is asked for; None as long as it is not there."""
-    answers: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
-
-    def make() -> None:
-        try:
-            answers.put((next(items, None), None))
-        except BaseException as error:
-            answers.put((None, error))
-
-    while True:
-        threading.Thread(target=make, daemon=True).start()  # Ctrl-C does not wait for it
-        answer = None
-        while answer is None:
-            try:
-                answer = answers.get(timeout=POLL_S)
-            except Empty:
-                yield None
-        item, error = answer
-        if error is not None:
-            raise error
-        if item is None:
-            return
-        yield item
 
 
 def results_folder(

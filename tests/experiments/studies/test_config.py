@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.plan import absent_models, plan_study, study_rows
+from placegap.experiments.studies.plan import plan_study, study_rows
 from placegap.instances import Document, InputError, example, save_document
 
 GOOD = """
@@ -81,7 +82,10 @@ def test_optional_files_that_are_absent_are_left_out_and_named(
     path = written(tmp_path, re.sub(r"instances:.*?clusters", optional, GOOD, flags=re.DOTALL))
     study = load_study(path)
     assert {cell.instance for cell in plan_study(study, path)} == {"zfnet512"}
-    assert absent_models(study, path) == ["../other/net.json"]
+    said: list[str] = []
+    assert len(study_rows(study, path, said.append)) == 2  # clusters
+    net = os.path.relpath(tmp_path.parent / "other" / "net.json")
+    assert said == [f"{path}: left out, since it is not there: {net}"]
 
 
 def test_paths_are_relative_to_the_study(
