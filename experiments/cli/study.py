@@ -97,8 +97,9 @@ def study_command(asked: StudyOptions) -> None:
             if shard is not None:
                 rows = shard_of(rows, *shard)
             warn(intention(wanted.name, rows, workers, folder / LOG_NAME))
-            if asked.dry_run:
+            if asked.dry_run and rows:
                 print_tables_to_run(rows, workers)
+            if asked.dry_run or not rows:  # there may be more shards than instances
                 return
             with progress_shown() as told:
                 study, cells = run_study(

@@ -45,7 +45,9 @@ def intention(name: str, rows: Sequence[Row], workers: int, log: Path) -> str:
         f"{name}: at most {counted(len(limits), 'run')} of at most {each} each,"
         f" {workers} at a time: at most {format_duration(longest_s(limits, workers))} in all"
     )
-    kept = _num_lines(log)
+    kept = 0
+    with suppress(OSError):  # opening the log says what is wrong with it
+        kept = log.read_bytes().count(b"\n")
     return f"{sentence}; {log} holds {counted(kept, 'run')} already" if kept else sentence
 
 
@@ -58,13 +60,6 @@ def longest_s(limits_s: Sequence[float], workers: int) -> float:
         return 0.0
     last = max(limits_s)
     return (sum(limits_s) - last) / workers + last
-
-
-def _num_lines(log: Path) -> int:
-    try:
-        return log.read_bytes().count(b"\n")
-    except OSError:  # opening the log says what is wrong with it
-        return 0
 
 
 class StudyProgress:

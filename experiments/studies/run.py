@@ -6,7 +6,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
@@ -84,57 +84,49 @@ def run_task(run: Run) -> dict[str, Any]:
     It sends news of what it does: the run's key, and `READING`, `WARMING`, `COMPILING` or
     `RUNNING`. The clock of its hard limit stands while it reads or compiles.
     """
-    at = [RUNNING]
-    send_news((run.key, READING), paused=True)
+    at = WARMING
+
+    def tell(what: str, paused: bool | None = None) -> None:
+        send_news((run.key, what), paused=paused)
+
+    tell(READING, paused=True)
     try:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
-        send_news((run.key, RUNNING), paused=False)
-        with while_compiling(
-            lambda: send_news((run.key, COMPILING), paused=True),
-            lambda: send_news((run.key, at[-1]), paused=False),
-        ):
-            return _run(run, instance, _warming(run, at))
+        if code_of(find_method(run.method), run.semantics.objective) != run.code:
+            raise InputError(f"the code of {run.method} has changed since the study began")
+        tell(WARMING, paused=False)
+        with while_compiling(lambda: tell(COMPILING, True), lambda: tell(at, False)):
+            loaded = loading_s()
+            warm_up(run.method, run.semantics, run.params)
+            at = RUNNING
+            tell(RUNNING)
+            result = _solve(run, instance)
+        result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
+        described = describe_result(result)
+        described["details"].update(_clocks(instance, result))
+        return described
     except SolverDisagreement as error:
         return {"status": "disagreement", "message": str(error)}
     except Exception as error:  # the study goes on; the log keeps the place
         return {"status": "error", "message": one_line(error), "traceback": traceback.format_exc()}
 
 
-@contextmanager
-def _warming(run: Run, at: list[str]) -> Iterator[None]:
-    """Tell that the run's worker warms up, which is what it is `at` meanwhile."""
-    at.append(WARMING)
-    send_news((run.key, WARMING))
-    yield
-    at.pop()
-    send_news((run.key, RUNNING))
-
-
-def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
-    """`run_task`, on a machine that may have other solvers than the one that planned the run."""
-    why = unfit(run)
-    return run_task(run) if why is None else Unfit(why)
-
-
-def _run(run: Run, instance: Instance, warming: AbstractContextManager[None]) -> dict[str, Any]:
-    if code_of(find_method(run.method), run.semantics.objective) != run.code:
-        raise InputError(f"the code of {run.method} has changed since the study began")
-    loaded = loading_s()
-    with warming:
-        warm_up(run.method, run.semantics, run.params)
+def _solve(run: Run, instance: Instance) -> Result:
     on: Callable[..., Result] = run_method
     if run.coarsen is not None:
         from placegap.solvers.solving.coarsened import solve_coarse
 
         on = partial(solve_coarse, transform=run.coarsen)
     limits = {"time_limit_s": run.time_limit_s, "gap": run.gap, "seed": run.seed}
-    result = on(instance, run.semantics, run.method, run.params, **limits)
-    result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
-    described = describe_result(result)
-    described["details"].update(_clocks(instance, result))
-    return described
+    return on(instance, run.semantics, run.method, run.params, **limits)
+
+
+def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
+    """`run_task`, on a machine that may have other solvers than the one that planned the run."""
+    why = unfit(run)
+    return run_task(run) if why is None else Unfit(why)
 
 
 def _clocks(instance: Instance, result: Result) -> dict[str, int]:

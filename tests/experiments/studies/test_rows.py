@@ -114,6 +114,15 @@ def test_a_study_takes_over_what_its_shards_have_run(
     assert sorted(map(str, log_lines(tmp_path))) == sorted(map(str, parts[0] + parts[1]))
 
 
+def test_of_more_shards_than_instances_some_are_empty(
+    tmp_path: Path, fakes: list[str], capsys: Capture
+) -> None:
+    command = ["study", str(study_file(tmp_path)), "--out", str(tmp_path), "--shard", "2/2"]
+    assert main(command) == main([*command, "--dry-run"]) == 0
+    assert capsys.readouterr() == ("", "placegap: fakes: no runs\n" * 2)
+    assert [file.name for file in tmp_path.iterdir()] == ["study.yaml"]
+
+
 @pytest.mark.parametrize("shard", ["3/2", "0/2", "1", "a/b", "1/2/3", ""])
 def test_a_shard_that_there_is_not_is_one_line(tmp_path: Path, capsys: Capture, shard: str) -> None:
     assert main(["study", str(study_file(tmp_path)), "--shard", shard]) == 2
