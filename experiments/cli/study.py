@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import typer
 
 from placegap.experiments.cli.options import ModuleOption, inputs_of
 from placegap.experiments.running.pool import stop_status
-from placegap.experiments.show.figures import format_s
+from placegap.experiments.show.figures import format_duration, format_s
 from placegap.experiments.show.rendering import output, plain_table, warn
 from placegap.instances.files.output_files import release_outputs, reserve_outputs
 from placegap.instances.reading.checkout import has_research, research
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from placegap.experiments.studies.gaps import GapCell
+    from placegap.experiments.studies.plan import Row
 
 
 METHODS_DISAGREE = 1
@@ -56,6 +58,13 @@ class StudyOptions:
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Run the smallest form that the study states.")
     ] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would run and for how long; run nothing.")
+    ] = False
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Run the I-th of N parts, for N machines."),
+    ] = None
     module: ModuleOption = None
 
 
@@ -64,14 +73,14 @@ def study_command(asked: StudyOptions) -> None:
     from placegap.experiments.running.dask_pool import num_slots
     from placegap.experiments.running.pool import PoolError
     from placegap.experiments.studies.config import load_study
-    from placegap.experiments.studies.plan import absent_models
+    from placegap.experiments.studies.plan import shard_of, study_rows
     from placegap.experiments.studies.progress import intention, progress_shown
     from placegap.experiments.studies.report import REPORT_FILES, write_report
     from placegap.experiments.studies.run import LOG_NAME, num_cores, results_folder, run_study
 
-    wanted = load_study(asked.config, smoke=asked.smoke)
-    folder = results_folder(wanted, asked.out)
-    if folder.is_dir():
+    wanted, shard = load_study(asked.config, smoke=asked.smoke), _shard(asked.shard)
+    folder = results_folder(wanted, asked.out, shard)
+    if folder.is_dir() and not asked.dry_run:
         files = [folder / name for name in (*REPORT_FILES, PUBLISHED)]
         reserve_outputs(*files, inputs=inputs_of(asked))
         release_outputs()  # a study may be killed, and leaves nothing then
@@ -84,17 +93,22 @@ def study_command(asked: StudyOptions) -> None:
             if not slots:
                 warn(f"no Dask worker is there yet; the runs wait: dask worker {asked.scheduler}")
             workers = asked.workers or slots or 1
-            warn(intention(wanted, workers, folder / LOG_NAME))
-            for model in absent_models(wanted, asked.config):
-                warn(f"{asked.config}: left out, since it is not there: {model}")
-            with progress_shown(workers) as told:
+            rows = study_rows(wanted, asked.config, warn)
+            if shard is not None:
+                rows = shard_of(rows, *shard)
+            warn(intention(wanted.name, rows, workers, folder / LOG_NAME))
+            if asked.dry_run and rows:
+                print_tables_to_run(rows, workers)
+            if asked.dry_run or not rows:  # there may be more shards than instances
+                return
+            with progress_shown() as told:
                 study, cells = run_study(
                     asked.config,
-                    folder,
+                    asked.out,
                     workers=workers,
                     progress=told,
-                    tell=warn,
                     smoke=asked.smoke,
+                    shard=shard,
                     client=client,
                 )
     except KeyboardInterrupt:
@@ -129,6 +143,34 @@ def _cluster(asked: StudyOptions) -> AbstractContextManager[Client | None]:
     if asked.scheduler is not None:
         return cluster_at(asked.scheduler)
     return nullcontext() if asked.dask is None else local_cluster(asked.dask)
+
+
+def _shard(text: str | None) -> tuple[int, int] | None:
+    """Which part of how many."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise InputError(f"--shard {text}: state which part of how many, as in 1/4 and 4/4")
+    return int(found[1]), int(found[2])
+
+
+def print_tables_to_run(rows: Sequence[Row], workers: int) -> None:
+    """What each table would run, and for how long at most, on stdout."""
+    from placegap.experiments.studies.progress import longest_s
+
+    tables: dict[str, list[Row]] = {}
+    for row in rows:
+        tables.setdefault(row.table.name, []).append(row)
+    shown = []
+    for name, some in tables.items():
+        limits_s = [limit_s for row in some for limit_s in row.limits_s]
+        methods = ", ".join(label for _, _, label in some[0].columns)
+        at_most = format_duration(longest_s(limits_s, workers))
+        counts = map(str, (len(some), len(limits_s)))
+        shown.append([name, *counts, f"{limits_s[0]:g} s", at_most, methods])
+    head = ["table", "instances", "runs", "each", "at most", "methods"]
+    output().print(plain_table(None, head, shown))
 
 
 def print_summaries(cells: Sequence[GapCell]) -> None:

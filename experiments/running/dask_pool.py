@@ -215,7 +215,7 @@ POLL_S = 0.5
 
 
 def run_on_dask(
-    tasks: Iterable[T],
+    tasks: Iterable[T | None],
     function: Callable[[T], Any],
     *,
     client: Client,
@@ -244,12 +244,14 @@ def run_on_dask(
                 except StopIteration:
                     exhausted = True
                     break
+                if task is None:  # not yet
+                    break
                 limit_s = hard_limit_s(task)
                 job = RemoteTask(task, function, tuple(modules), limit_s, slots == 1, topic)
                 future = client.submit(run_one, job, key=f"placegap-{uuid.uuid4().hex}")
                 busy[future] = task
                 future.add_done_callback(ended.put)
-            if not busy:
+            if exhausted and not busy:
                 return
             try:
                 over = _next(ended)

@@ -477,8 +477,8 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
     with (
         hearing(hear),
         while_compiling(
-            lambda: send_news(Progress(doing=COMPILING), compiles=True),
-            lambda: send_news(Progress(doing=doing[0]), compiles=False),
+            lambda: send_news(Progress(doing=COMPILING), paused=True),
+            lambda: send_news(Progress(doing=doing[0]), paused=False),
         ),
     ):
         return _run_attempt(attempt)

@@ -18,6 +18,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent import futures
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -156,24 +158,24 @@ class PoolError(RuntimeError):
 
 @dataclass(frozen=True)
 class _News:
-    """What a task reports before it ends, and whether it begins or ends to compile a kernel."""
+    """What a task reports before it ends, and whether its clock stands from now on, or goes on."""
 
     content: Any
-    compiles: bool | None = None
+    paused: bool | None = None
 
 
 _listeners: list[Callable[[_News], None]] = []
 
 
-def send_news(content: Any, *, compiles: bool | None = None) -> None:
+def send_news(content: Any, *, paused: bool | None = None) -> None:
     """Send something that can be pickled to the parent of this task; without a pool, do nothing.
 
-    `compiles` is True from when the task compiles a kernel, which its hard limit leaves out, to
-    False.
+    From `paused` being True to False, the clock of the task's hard limit stands: the task reads its
+    instance or compiles a kernel.
     """
     for listener in _listeners:
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
-            listener(_News(content, compiles))
+            listener(_News(content, paused))
 
 
 @contextlib.contextmanager
@@ -185,8 +187,28 @@ def _hearing(listener: Callable[[_News], None]) -> Iterator[None]:
         _listeners.remove(listener)
 
 
+POLL_S = 0.1
+"""How long what makes tasks may take before the pool looks whether others have ended."""
+
+
+def in_thread(make: Callable[[], T]) -> Iterator[T | None]:
+    """What is made in a thread, at the end; None as long as it is not there (`run_pool`)."""
+    made: Future[T] = Future()
+
+    def fulfil() -> None:
+        try:
+            made.set_result(make())
+        except BaseException as error:
+            made.set_exception(error)
+
+    threading.Thread(target=fulfil, daemon=True).start()  # no Ctrl-C waits for it
+    while not futures.wait([made], POLL_S).done:
+        yield None
+    yield made.result()
+
+
 def run_here(
-    tasks: Iterable[T],
+    tasks: Iterable[T | None],
     function: Callable[[T], Any],
     *,
     on_news: Callable[[Any], None] | None = None,
@@ -199,6 +221,8 @@ def run_here(
             on_news(news.content)
 
     for task in tasks:
+        if task is None:
+            continue
         began = time.monotonic()
         with _hearing(hear):
             answer = function(task)
@@ -206,7 +230,7 @@ def run_here(
 
 
 def run_pool(
-    tasks: Iterable[T],
+    tasks: Iterable[T | None],
     function: Callable[[T], Any],
     *,
     workers: int,
@@ -218,9 +242,10 @@ def run_pool(
     """Run ``function(task)`` in worker processes; yield each task's ending as it comes.
 
     Tasks are drawn only when a worker is free, so with one worker a generator of tasks may look at
-    the endings before. Closing the generator, or an exception in its consumer, kills the workers.
-    The function is pickled by name, and should not raise. A single worker may start processes of
-    its own. The hard limit of a task leaves out the time of compiling kernels.
+    the endings before. One that has no task yet waits a little and yields None. Closing the
+    generator, or an exception in its consumer, kills the workers. The function is pickled by name,
+    and should not raise. A single worker may start processes of its own. The hard limit of a task
+    leaves out what it tells to (`send_news`).
 
     After Ctrl-C each task gets a `KeyboardInterrupt` and `stop_s` seconds to end; the endings of
     those that return in time are yielded, and then `KeyboardInterrupt` is raised. A second Ctrl-C
@@ -232,11 +257,15 @@ def run_pool(
     exhausted = False
     try:
         while True:
+            most_s = math.inf
             while not exhausted and len(busy) < workers:
                 try:
                     task = next(queue)
                 except StopIteration:
                     exhausted = True
+                    break
+                if task is None:
+                    most_s = 0.0  # the tasks have waited
                     break
                 worker = (
                     idle.pop()
@@ -247,10 +276,10 @@ def run_pool(
                 )
                 busy.append(worker)
                 worker.send(task, hard_limit_s(task))
-            if not busy:
+            if exhausted and not busy:
                 return
             try:
-                ended = _endings(busy, _wait(busy))
+                ended = _endings(busy, _wait(busy, most_s))
             except KeyboardInterrupt:
                 yield from _last_endings(busy, stop_s) if stop_s > 0 else _returned(busy)
                 raise
@@ -266,10 +295,10 @@ def run_pool(
             worker.kill()
 
 
-def _wait(busy: list[TaskProcess[T]]) -> Sequence[object]:
+def _wait(busy: list[TaskProcess[T]], most_s: float = math.inf) -> Sequence[object]:
     """Wait until a worker answers, dies or runs out of time; the pipes that have something."""
-    ends = [worker.deadline for worker in busy if worker.compiles_since is None]
-    patience = max(0.0, min(ends, default=math.inf) - time.monotonic())
+    ends = [worker.deadline for worker in busy if worker.paused_since is None]
+    patience = min(most_s, max(0.0, min(ends, default=math.inf) - time.monotonic()))
     pipes = [worker.pipe for worker in busy]
     with allowed():
         return wait(pipes, timeout=None if math.isinf(patience) else patience)
@@ -325,7 +354,7 @@ class TaskProcess(Generic[T]):
         self.starts = 0
         self._start()
         self.began, self.deadline = time.monotonic(), math.inf
-        self.compiles_since: float | None = None
+        self.paused_since: float | None = None
 
     def _start(self) -> None:
         try:
@@ -349,7 +378,7 @@ class TaskProcess(Generic[T]):
         """The ending of the current task, or None while it runs."""
         wall_s = time.monotonic() - self.began
         if not heard:
-            if self.compiles_since is not None or time.monotonic() < self.deadline:
+            if self.paused_since is not None or time.monotonic() < self.deadline:
                 return None
             message = f"killed at the hard limit of {self.limit_s:g} s"
             return Ending(self.task, "timeout", None, message, wall_s, self.last_news)
@@ -367,7 +396,7 @@ class TaskProcess(Generic[T]):
             message = f"the worker process died ({how})"
             return Ending(self.task, "crashed", None, message, wall_s, self.last_news)
         if isinstance(answer, _News):
-            self._compiles(answer.compiles)
+            self._pause(answer.paused)
             self.last_news = answer.content
             if self.on_news is not None:
                 self.on_news(answer.content)
@@ -378,17 +407,17 @@ class TaskProcess(Generic[T]):
         self._start_clock()
         return None
 
-    def _compiles(self, begins: bool | None) -> None:
-        """Let the clock stand from the beginning to the end of a kernel."""
+    def _pause(self, begins: bool | None) -> None:
+        """Let the clock stand, or go on."""
         if begins is None:
             return
         now = time.monotonic()
-        if self.compiles_since is not None:
-            self.deadline += now - self.compiles_since
-        self.compiles_since = now if begins else None
+        if self.paused_since is not None:
+            self.deadline += now - self.paused_since
+        self.paused_since = now if begins else None
 
     def _start_clock(self) -> None:
-        self.began, self.compiles_since = time.monotonic(), None
+        self.began, self.paused_since = time.monotonic(), None
         self.deadline = self.began + self.limit_s if self.ready else math.inf
 
     def ask_to_stop(self, stop_s: float) -> bool:
@@ -397,7 +426,7 @@ class TaskProcess(Generic[T]):
             self.ending(heard=True)
         if not self.ready:
             return False
-        self.deadline, self.compiles_since = min(self.deadline, time.monotonic() + stop_s), None
+        self.deadline, self.paused_since = min(self.deadline, time.monotonic() + stop_s), None
         self.process.send_signal(STOP)
         return True
 

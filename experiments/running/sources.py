@@ -357,3 +357,8 @@ def cluster_of(source: Source) -> Cluster | None:
 def is_known_cluster(cluster: str) -> bool:
     """Whether a cluster needs no file: it ships with the package, or the text says what it is."""
     return full_name(cluster) in cluster_names() or is_cluster_text(cluster)
+
+
+def is_named(model: str) -> bool:
+    """Whether a model needs no file: the package or a checkout knows the name."""
+    return model in corpus_names() or is_workload(model) or is_chain(model)

@@ -1,14 +1,23 @@
-"""What a study is: a YAML file, validated at the door."""
+"""What a study is: a YAML file, validated at the door.
+
+A study that `extends` another file, and tables that extend others or `sweep` over a parameter, are
+written out first: what is validated states every table.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from placegap.experiments.running.sources import is_known_cluster, is_named
 from placegap.instances.problem import Name, StatedSemantics
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, as_input_error, instead_of
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.reading.yaml_file import read_yaml
@@ -113,14 +122,6 @@ class TableEntry(Entry):
     #: The transform that makes every instance coarser; plans are judged on the instance itself.
     coarsen: Name | None = None
 
-    @property
-    def num_runs(self) -> int:
-        """Cells of the table, if every optional file is there: no fewer than its runs."""
-        rows = sum(
-            len(entry.seeds) * max(1, len(entry.device_memory)) for entry in self.instances
-        ) * max(1, len(self.clusters))
-        return rows * len(self.seeds) * sum(len(entry.params) for entry in self.methods)
-
     @model_validator(mode="after")
     def _check(self) -> Self:
         for number, entry in enumerate(self.instances):
@@ -188,14 +189,132 @@ def smallest(study: Study) -> Study:
 
 def load_study(path: str | Path, *, smoke: bool = False) -> Study:
     """Read and validate a study, or its smallest form."""
+    study = _validated(_read(Path(path)), path)
+    return smallest(study) if smoke else study
+
+
+def _validated(raw: dict[str, Any], path: str | Path) -> Study:
+    if isinstance(raw.get("tables"), list):
+        tables = [_swept(table, at, path) for at, table in enumerate(raw["tables"])]
+        raw = {**raw, "tables": [each for some in tables for each in some]}
+    with as_input_error(raw, path):
+        return Study.model_validate(raw)
+
+
+INHERITED = ("tables", "recorded_bounds")
+"""What a study has of the one that it extends; the rest is about that study's own results."""
+
+
+def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A study's file with all that it extends; `above` are the files that extend it."""
     raw = read_yaml(path)
     refuse_other(raw, "a study", path)
     if not isinstance(raw, dict):
         raise InputError("is not a study: expected the keys name and tables", path)
+    base: dict[str, Any] = {}
+    if "extends" in raw:
+        given, above = raw.pop("extends"), (*above, path.resolve())
+        file = path.parent / str(given)
+        if not file.is_file():
+            raise InputError(f"extends: there is no file {str(given)!r} beside it", path)
+        if file.resolve() in above:
+            raise InputError(f"extends: {given} extends this file itself", path)
+        whole = _read(file, above)
+        _validated(whole, file)
+        by = os.path.relpath(file.parent, path.parent)
+        base = {key: _moved(whole[key], by, key) for key in INHERITED if key in whole}
+    if isinstance(raw.get("tables"), list):
+        raw["tables"] = list(_extended(raw["tables"], base.get("tables", []), path))
+    return {**base, **raw}
+
+
+def _extended(tables: list[Any], base: list[Any], path: Path) -> Iterator[Any]:
+    """Tables with all keys of those that they extend: one of `base`, or an earlier one."""
+    known = {table["name"]: table for table in base}
+    for number, table in enumerate(tables):
+        if isinstance(table, dict) and "extends" in table:
+            name = str(table["extends"])
+            if name not in known:
+                near = instead_of(name, known)
+                raise InputError(f"tables[{number}].extends: no table {name!r}{near}", path)
+            table = {**known[name], **table}
+            del table["extends"]
+        if isinstance(table, dict):
+            known[str(table.get("name"))] = table
+        yield table
+
+
+def _moved(node: Any, by: str, at: str = "") -> Any:
+    """A part of a study, with the names of its files as seen from another folder."""
+    if isinstance(node, dict):
+        return {name: _moved(part, by, f"{at}.{name}") for name, part in node.items()}
+    if isinstance(node, list):
+        return [_moved(part, by, at) for part in node]
+    if not isinstance(node, str):
+        return node
+    *above, key = at.split(".")
+    if "params" in above:
+        is_file = key == "path"
+    else:
+        is_known = {"clusters": is_known_cluster, "model": is_named, "instances": is_named}.get(key)
+        is_file = is_known is not None and not is_known(node)
+    return os.path.normpath(os.path.join(by, node)) if is_file else node
+
+
+def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
+    """A table for each combination of the values over which it sweeps; else the table itself."""
+    if not isinstance(table, dict) or "sweep" not in table:
+        return [table]
+    table, place = dict(table), f"tables[{number}] {table.get('name')!r}.sweep"
+    sweep = table.pop("sweep")
+    if not isinstance(sweep, dict) or not sweep or [] in sweep.values():
+        raise InputError(
+            f"{place}: state parameters and their values, as limits.gap: [0, 0.1]", path
+        )
     try:
-        study = Study.model_validate(raw)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, path) from None
-    except RecursionError:
-        raise InputError("nested too deeply", path) from None
-    return smallest(study) if smoke else study
+        tables = [TableEntry.model_validate(table).model_dump(mode="json", exclude_unset=True)]
+        for key, values in sweep.items():
+            several = isinstance(values, list)
+            tables = [
+                _with(each, str(key), value, several)
+                for each in tables
+                for value in (values if several else [values])
+            ]
+    except ValidationError:
+        return [table]  # which says what is wrong, with its place
+    except InputError as error:
+        raise InputError(f"{place}: {key}: {error}", path) from None
+    for each in tables:
+        with as_input_error(each, f"{path}: {place}"):
+            TableEntry.model_validate(each)
+    return tables
+
+
+LISTED = ("clusters", "device_memory", "seeds")
+"""Keys with lists, of which a sweep states one value."""
+
+
+def _with(table: dict[str, Any], key: str, value: Any, named: bool) -> dict[str, Any]:
+    """A table with another value of a parameter, which its name says if it is one of several."""
+    table, steps = deepcopy(table), key.split(".")
+    _set(table, steps, [value] if steps[-1] in LISTED and not isinstance(value, list) else value)
+    if named:
+        shown = value if isinstance(value, str) else json.dumps(value, default=str)
+        table["name"] += f", {steps[-1]}={shown}"
+    return table
+
+
+def _set(node: Any, steps: list[str], value: Any) -> None:
+    """Set what a path of keys leads to; in a list, that of the entries with a name, or of all."""
+    if isinstance(node, list):
+        names = ("name", "model", "generate")
+        entries = [entry for entry in node if isinstance(entry, dict)]
+        picked = [e for e in entries if steps[0] in map(e.get, names)]
+        for entry in picked or node:
+            _set(entry, steps[1:] if picked else steps, value)
+    elif not isinstance(node, dict):
+        raise InputError(f"{steps[0]!r} is no key there")
+    elif len(steps) > 1:
+        _set(node.setdefault(steps[0], {}), steps[1:], value)
+    else:
+        node[steps[0]] = value

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from placegap.experiments.running.sources import Source, is_known_cluster, load_source
+from placegap.experiments.running.sources import (
+    Source,
+    cluster_of,
+    find_model,
+    is_known_cluster,
+    is_named,
+    load_source,
+)
 from placegap.experiments.studies.config import (
     InstanceEntry,
     MethodEntry,
@@ -20,12 +28,9 @@ from placegap.experiments.studies.config import (
 )
 from placegap.experiments.studies.log import run_key
 from placegap.experiments.studies.own_code import code_of, refuse_edited
-from placegap.instances.corpus.corpus import corpus_names
-from placegap.instances.corpus.layer_chains import is_chain
 from placegap.instances.problem import HybridPipeline, Semantics
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.problem.memory_pressure import memory_pressure
-from placegap.instances.reading.checkout import is_workload
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
@@ -108,40 +113,115 @@ class Cell:
     recorded: tuple[Bound, ...] = ()
 
 
+@dataclass(frozen=True)
+class Row:
+    """One instance of a table, not yet read, and the methods in the columns."""
+
+    table: TableEntry
+    source: Source
+    #: Whether it may be left out where nothing installed can read it.
+    optional: bool
+    columns: Sequence[tuple[AnyMethod, Params, str]]
+
+    @property
+    def limits_s(self) -> list[float]:
+        """The time limits of all runs; there are fewer runs where a method does not apply."""
+        return [self.table.limits.time_limit_s] * (len(self.table.seeds) * len(self.columns))
+
+
+def study_rows(
+    study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
+) -> list[Row]:
+    """All rows of a study, table by table; paths in it are relative to the folder of `path`.
+
+    No instance is read, and most of what may be wrong is found nevertheless: unknown methods,
+    parameters, families and clusters, files that are not there. `tell` gets a sentence for each of
+    the latter that is optional.
+    """
+    rows, absent = [], dict[str, None]()
+    for table in study.tables:
+        with _of_table(table, path):
+            columns = [column for entry in table.methods for column in _columns(entry, path)]
+            if table.coarsen is not None:
+                from placegap.instances.transforms.table import find_transform
+
+                find_transform(table.coarsen)
+            for source, optional in _sources(table, Path(path).parent):
+                if optional and _is_absent(source):
+                    absent[source.model] = None
+                else:
+                    _check(source)
+                    rows.append(Row(table, source, optional, columns))
+        for method, _, _ in columns:
+            refuse_edited(method, table.semantics.objective)
+    for model in absent:
+        tell(f"{path}: left out, since it is not there: {os.path.relpath(model)}")
+    return rows
+
+
+@contextmanager
+def _of_table(table: TableEntry, path: str | Path) -> Iterator[None]:
+    """Within it, what is wrong with the input is in a table of a study."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"table {table.name!r}: {error}", path) from None
+
+
+def _check(source: Source) -> None:
+    """Refuse what reading would refuse, as far as it shows before."""
+    cluster_of(source)
+    if source.generated is not None:
+        from placegap.instances.corpus.generate import family_of
+
+        family_of(source.model, dict(source.generated[0]))
+    elif _is_absent(source):
+        find_model(source.model)
+
+
+def _is_absent(source: Source) -> bool:
+    is_file = source.generated is None and not is_named(source.model)
+    return is_file and not os.path.exists(source.model)
+
+
 def plan_study(
     study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
 ) -> Iterator[Cell]:
-    """Every cell of a study, table by table, row by row.
+    """Every cell of a study, row by row (`study_rows`, `row_cells`)."""
+    for row in study_rows(study, path):
+        yield from row_cells(row, study, path, tell)
 
-    Each instance is read once, for its content hash and to find the methods that apply. Paths in
-    the study are relative to the folder of `path`. `tell` gets a sentence for each optional file
-    that nothing installed can read.
+
+def row_cells(row: Row, study: Study, path: str | Path, tell: Callable[[str], None]) -> list[Cell]:
+    """The cells of a row; its instance is read for its content hash and for what applies to it.
+
+    `tell` gets a sentence for an optional file that nothing installed can read.
     """
-    columns = [
-        [column for entry in table.methods for column in _columns(table, entry, path)]
-        for table in study.tables
-    ]
-    for table, table_columns in zip(study.tables, columns, strict=True):
-        for source, optional in _sources(table, Path(path).parent):
-            try:
-                yield from _row(table, source, table_columns, path, study.recorded_bounds)
-            except MissingExtra as error:
-                if not optional:
-                    raise
-                tell(f"left out: {error}")
+    try:
+        with _of_table(row.table, path):
+            return list(_cells(row, study.recorded_bounds))
+    except MissingExtra as error:
+        if not row.optional:
+            raise
+        tell(f"left out: {error}")
+        return []
 
 
-def _columns(
-    table: TableEntry, entry: MethodEntry, path: str | Path
-) -> Iterator[tuple[AnyMethod, Params, str]]:
-    """The methods of a table with their parameters, and what the column is called."""
+def shard_of(rows: Sequence[Row], number: int, count: int) -> list[Row]:
+    """The rows of one of several shards, from 1: all of an instance, and about equally long."""
+    busy_s = [0.0] * count
+    shards: dict[Source, int] = {}
+    for row in rows:
+        at = shards.setdefault(row.source, busy_s.index(min(busy_s)))
+        busy_s[at] += sum(row.limits_s)
+    return [row for row in rows if shards[row.source] == number - 1]
+
+
+def _columns(entry: MethodEntry, path: str | Path) -> Iterator[tuple[AnyMethod, Params, str]]:
+    """A method with each set of its parameters, and what the column is called."""
+    method = find_method(entry.name)
     for given in entry.params:
-        try:
-            method = find_method(entry.name)
-            params = parse_params(method, _beside(given, path))
-        except InputError as error:
-            raise InputError(f"table {table.name!r}: {error}", path) from None
-        refuse_edited(method, table.semantics.objective)
+        params = parse_params(method, _beside(given, path))
         shown = ", ".join(f"{name}={_plain(value)}" for name, value in given.items())
         yield method, params, f"{method.name} {shown}".strip()
 
@@ -178,12 +258,9 @@ def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator
             yield _changed(Source(entry.generate, cluster, None, (params, seed)), entry)
         return
     assert entry.model is not None  # validated
-    if not _is_absent(entry, folder):
-        model = entry.model
-        if model not in corpus_names() and not is_workload(model) and not is_chain(model):
-            model = str((folder / model).resolve())
-        dims = tuple(sorted(entry.dims.items()))
-        yield _changed(Source(model, cluster, entry.time_unit, dims=dims), entry)
+    model = entry.model if is_named(entry.model) else str((folder / entry.model).resolve())
+    dims = tuple(sorted(entry.dims.items()))
+    yield _changed(Source(model, cluster, entry.time_unit, dims=dims), entry)
 
 
 def _changed(source: Source, entry: InstanceEntry) -> Source:
@@ -191,49 +268,17 @@ def _changed(source: Source, entry: InstanceEntry) -> Source:
     return replace(source, **{name: getattr(entry, name) for name in names})
 
 
-def absent_models(study: Study, path: str | Path) -> list[str]:
-    """Optional files of a study that are not there, each once."""
-    entries = (entry for table in study.tables for entry in table.instances)
-    absent = (str(entry.model) for entry in entries if _is_absent(entry, Path(path).parent))
-    return list(dict.fromkeys(absent))
-
-
-def _is_absent(entry: InstanceEntry, folder: Path) -> bool:
-    return (
-        entry.optional
-        and entry.model is not None
-        and entry.model not in corpus_names()
-        and not is_workload(entry.model)
-        and not is_chain(entry.model)
-        and not (folder / entry.model).exists()
-    )
-
-
-def _row(
-    table: TableEntry,
-    source: Source,
-    columns: list[tuple[AnyMethod, Params, str]],
-    path: str | Path,
-    with_recorded: bool,
-) -> Iterator[Cell]:
-    try:
-        instance = load_source(source)
-    except MissingExtra as error:
-        raise MissingExtra(f"table {table.name!r}: {error}", path) from None
-    except InputError as error:
-        raise InputError(f"table {table.name!r}: {error}", path) from None
-    asked = instance
+def _cells(row: Row, with_recorded: bool) -> Iterator[Cell]:
+    table = row.table
+    asked = instance = load_source(row.source)
     if table.coarsen is not None:
         from placegap.instances.transforms.table import coarsen
 
-        try:
-            asked = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
-        except InputError as error:
-            raise InputError(f"table {table.name!r}: {error}", path) from None
+        asked = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
     ccr = communication_ratio(flow_of(instance.arrays))
     recorded = tuple(recorded_bounds(instance, table.semantics)) if with_recorded else ()
     for seed in table.seeds:
-        for method, params, label in columns:
+        for method, params, label in row.columns:
             limits = Limits(table.limits.time_limit_s, table.limits.gap, seed)
             reason = why_not(method, Task(asked, table.semantics, limits), params)
             missing = what_is_missing(method, params)
@@ -242,7 +287,7 @@ def _row(
             run = None
             if reason is None:
                 run = Run(
-                    source=source,
+                    source=row.source,
                     instance_hash=instance.content_hash,
                     semantics=table.semantics,
                     method=method.name,

@@ -16,8 +16,7 @@ from placegap.experiments.show.rendering import errors, warn
 from placegap.instances.reading.errors import shorten
 
 if TYPE_CHECKING:
-    from placegap.experiments.studies.config import Study
-    from placegap.experiments.studies.plan import Run
+    from placegap.experiments.studies.plan import Row, Run
 
 LINE_S = 5.0
 """Seconds between two lines of progress, in the first five minutes."""
@@ -31,39 +30,24 @@ LONGEST = 160
 """Characters of a line of progress."""
 
 
-WARMING, COMPILING, RUNNING = "warming up", "compiling kernels", "running"
+READING, WARMING, COMPILING, RUNNING = "reading", "warming up", "compiling kernels", "running"
 """What a run's worker is at; what comes before the run itself may take minutes, the first time."""
 
 
-class StudyProgress:
-    """Listens to what a study does; this one ignores it."""
-
-    def reading(self, name: str) -> None:
-        """An instance has been read."""
-
-    def planned(self, todo: Sequence[Run], total: int) -> None:
-        """These runs begin."""
-
-    def started(self, run: Run) -> None:
-        """A worker has got a run."""
-
-    def doing(self, news: tuple[str, str]) -> None:
-        """The worker of a run, by its key, has begun something."""
-
-    def ended(self, run: Run) -> None:
-        """A run is in the log."""
-
-
-def intention(study: Study, workers: int, log: Path) -> str:
+def intention(name: str, rows: Sequence[Row], workers: int, log: Path) -> str:
     """What a study will do and for how long at most, before any instance has been read."""
-    limits = [table.limits.time_limit_s for table in study.tables for _ in range(table.num_runs)]
+    limits = [limit_s for row in rows for limit_s in row.limits_s]
+    if not limits:
+        return f"{name}: no runs"
     least, most = min(limits), max(limits)
     each = f"{least:g} s" if least == most else f"{least:g} to {most:g} s"
     sentence = (
-        f"{study.name}: at most {counted(len(limits), 'run')} of at most {each} each,"
+        f"{name}: at most {counted(len(limits), 'run')} of at most {each} each,"
         f" {workers} at a time: at most {format_duration(longest_s(limits, workers))} in all"
     )
-    kept = _num_lines(log)
+    kept = 0
+    with suppress(OSError):  # opening the log says what is wrong with it
+        kept = log.read_bytes().count(b"\n")
     return f"{sentence}; {log} holds {counted(kept, 'run')} already" if kept else sentence
 
 
@@ -78,56 +62,34 @@ def longest_s(limits_s: Sequence[float], workers: int) -> float:
     return (sum(limits_s) - last) / workers + last
 
 
-def _num_lines(log: Path) -> int:
-    try:
-        return log.read_bytes().count(b"\n")
-    except OSError:  # opening the log says what is wrong with it
-        return 0
-
-
-class Told(StudyProgress):
+class StudyProgress:
     """How far a study is, as a sentence."""
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+    def __init__(self) -> None:
+        #: Runs that are done, of those that are known to be or may be.
         self.done = self.total = 0
-        self._running: dict[str, Run] = {}
-        self._compiling: set[str] = set()
-        self._reading: str | None = ""
+        #: The model that is being read for the next runs.
+        self.reading = ""
+        #: The runs that workers have, by key, and what these are at.
+        self.running: dict[str, Run] = {}
+        self._at: dict[str, str] = {}
         self._began = time.monotonic()
 
-    def reading(self, name: str) -> None:
-        """An instance has been read."""
-        self._reading = name
-
-    def planned(self, todo: Sequence[Run], total: int) -> None:
-        """Say what is left to do."""
-        self._reading = None
-        self.done, self.total = total - len(todo), total
-        if not todo:
-            warn(f"all {total} runs are in the log: there is nothing to run")
-            return
-        in_all = format_duration(longest_s([run.time_limit_s for run in todo], self.workers))
-        kept = f"; {self.done} more in the log" if self.done else ""
-        some = counted(len(todo), "run")
-        warn(f"{some} to do{kept}: at most {in_all}, and kernels to compile, once")
+    def say(self, sentence: str) -> None:
+        """Print what should be known of a run or a file that is left out."""
+        warn(sentence)
 
     def started(self, run: Run) -> None:
         """A worker has got a run."""
-        self._running[run.key] = run
+        self.running[run.key] = run
 
     def doing(self, news: tuple[str, str]) -> None:
         """The worker of a run, by its key, has begun something."""
-        key, what = news
-        if what == COMPILING:
-            self._compiling.add(key)
-        else:
-            self._compiling.discard(key)
+        key, self._at[key] = news
 
     def ended(self, run: Run) -> None:
         """A run is in the log."""
-        self._running.pop(run.key, None)
-        self._compiling.discard(run.key)
+        self.running.pop(run.key, None)
         self.done += 1
 
     @property
@@ -136,21 +98,19 @@ class Told(StudyProgress):
         return time.monotonic() - self._began
 
     def now(self) -> str:
-        """What runs, and what of it compiles kernels."""
-        if self._reading is not None:
-            return f"reading {self._reading or 'the instances'}"
+        """What runs, what of it reads or compiles, and what is read for the next runs."""
         texts = []
-        for run in list(self._running.values()):
-            texts.append("compiling kernels for " * (run.key in self._compiling) + run.label)
-        return "; ".join(texts)
+        for key, run in list(self.running.items()):
+            at = self._at.get(key)
+            texts.append(f"{at} for {run.label}" if at in (READING, COMPILING) else run.label)
+        return "; ".join([*texts, *filter(None, [self.reading and f"reading {self.reading}"])])
 
 
 @contextmanager
-def progress_shown(workers: int) -> Iterator[StudyProgress]:
+def progress_shown() -> Iterator[StudyProgress]:
     """A bar on stderr if that is a terminal, else a line every few seconds."""
-    console = errors()
+    console, told = errors(), StudyProgress()
     if sys.stderr is None or not console.is_terminal or console.is_dumb_terminal:
-        told = Told(workers)
         with _every(lambda: next_line_s(told.elapsed_s), lambda: _print_line(told)):
             yield told
         return
@@ -163,7 +123,6 @@ def progress_shown(workers: int) -> Iterator[StudyProgress]:
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    told = Told(workers)
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=None)
 
@@ -181,7 +140,7 @@ def next_line_s(elapsed_s: float) -> float:
     return max(LINE_S, elapsed_s / LINES)
 
 
-def _print_line(told: Told) -> None:
+def _print_line(told: StudyProgress) -> None:
     minutes, seconds = divmod(int(told.elapsed_s), 60)
     how_far = f"{told.done} of {told.total} runs, " if told.total else ""
     if told.now():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
@@ -13,7 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placegap.experiments.running.dask_pool import run_on_dask
-from placegap.experiments.running.pool import Ending, Unfit, held, run_pool, send_news
+from placegap.experiments.running.pool import (
+    POLL_S,
+    Ending,
+    Unfit,
+    held,
+    in_thread,
+    run_pool,
+    send_news,
+)
 from placegap.experiments.running.provenance import made_by
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
@@ -21,8 +30,14 @@ from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.own_code import code_of
-from placegap.experiments.studies.plan import Cell, Run, plan_study
-from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, StudyProgress
+from placegap.experiments.studies.plan import Cell, Row, Run, row_cells, shard_of, study_rows
+from placegap.experiments.studies.progress import (
+    COMPILING,
+    READING,
+    RUNNING,
+    WARMING,
+    StudyProgress,
+)
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.reading.checkout import has_research, research
@@ -66,64 +81,52 @@ def unfit(run: Run) -> str | None:
 def run_task(run: Run) -> dict[str, Any]:
     """Solve one run; whatever goes wrong becomes a status and a one-line message.
 
-    It sends news of what it does: the run's key, and `WARMING`, `COMPILING` or `RUNNING`.
+    It sends news of what it does: the run's key, and `READING`, `WARMING`, `COMPILING` or
+    `RUNNING`. The clock of its hard limit stands while it reads or compiles.
     """
-    at = [RUNNING]
-    with while_compiling(
-        lambda: send_news((run.key, COMPILING), compiles=True),
-        lambda: send_news((run.key, at[-1]), compiles=False),
-    ):
-        return _run(run, _warming(run, at))
+    at = WARMING
 
+    def tell(what: str, paused: bool | None = None) -> None:
+        send_news((run.key, what), paused=paused)
 
-@contextmanager
-def _warming(run: Run, at: list[str]) -> Iterator[None]:
-    """Tell that the run's worker warms up, which is what it is `at` meanwhile."""
-    at.append(WARMING)
-    send_news((run.key, WARMING))
-    yield
-    at.pop()
-    send_news((run.key, RUNNING))
-
-
-def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
-    """`run_task`, on a machine that may have other solvers than the one that planned the run."""
-    why = unfit(run)
-    return run_task(run) if why is None else Unfit(why)
-
-
-def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
+    tell(READING, paused=True)
     try:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
         if code_of(find_method(run.method), run.semantics.objective) != run.code:
             raise InputError(f"the code of {run.method} has changed since the study began")
-        loaded = loading_s()
-        with warming:
+        tell(WARMING, paused=False)
+        with while_compiling(lambda: tell(COMPILING, True), lambda: tell(at, False)):
+            loaded = loading_s()
             warm_up(run.method, run.semantics, run.params)
-        on: Callable[..., Result] = run_method
-        if run.coarsen is not None:
-            from placegap.solvers.solving.coarsened import solve_coarse
-
-            on = partial(solve_coarse, transform=run.coarsen)
-        result = on(
-            instance,
-            run.semantics,
-            run.method,
-            run.params,
-            time_limit_s=run.time_limit_s,
-            gap=run.gap,
-            seed=run.seed,
-        )
+            at = RUNNING
+            tell(RUNNING)
+            result = _solve(run, instance)
+        result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
+        described = describe_result(result)
+        described["details"].update(_clocks(instance, result))
+        return described
     except SolverDisagreement as error:
         return {"status": "disagreement", "message": str(error)}
     except Exception as error:  # the study goes on; the log keeps the place
         return {"status": "error", "message": one_line(error), "traceback": traceback.format_exc()}
-    result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
-    described = describe_result(result)
-    described["details"].update(_clocks(instance, result))
-    return described
+
+
+def _solve(run: Run, instance: Instance) -> Result:
+    on: Callable[..., Result] = run_method
+    if run.coarsen is not None:
+        from placegap.solvers.solving.coarsened import solve_coarse
+
+        on = partial(solve_coarse, transform=run.coarsen)
+    limits = {"time_limit_s": run.time_limit_s, "gap": run.gap, "seed": run.seed}
+    return on(instance, run.semantics, run.method, run.params, **limits)
+
+
+def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
+    """`run_task`, on a machine that may have other solvers than the one that planned the run."""
+    why = unfit(run)
+    return run_task(run) if why is None else Unfit(why)
 
 
 def _clocks(instance: Instance, result: Result) -> dict[str, int]:
@@ -157,20 +160,16 @@ def describe_result(result: Result) -> dict[str, Any]:
     A plan of a finer instance (operator splitting) has no value here, for the run is about the
     original instance; its value there is among the details.
     """
+    times = {name: round(getattr(result, name), 6) for name in ("build_s", "solve_s", "setup_s")}
     if result.split is not None:
+        value = {} if result.value_ns is None else {"split_value_ns": result.value_ns}
         return {
-            "status": SPLIT if result.value_ns is not None else result.status,
+            "status": SPLIT if value else result.status,
             "value_ns": None,
             "bound_ns": None,
-            "build_s": round(result.build_s, 6),
-            "solve_s": round(result.solve_s, 6),
-            "setup_s": round(result.setup_s, 6),
+            **times,
             "message": f"{result.message}, {result.value_ns} ns there",
-            "details": {
-                **result.details,
-                "split_instance_hash": result.instance_hash,
-                **({} if result.value_ns is None else {"split_value_ns": result.value_ns}),
-            },
+            "details": {**result.details, "split_instance_hash": result.instance_hash, **value},
         }
     return {
         "status": result.status,
@@ -180,9 +179,7 @@ def describe_result(result: Result) -> dict[str, Any]:
         "bound_class": result.bound_class,
         "rests_on": result.rests_on,
         **({"faults": list(result.faults)} if result.faults else {}),
-        "build_s": round(result.build_s, 6),
-        "solve_s": round(result.solve_s, 6),
-        "setup_s": round(result.setup_s, 6),
+        **times,
         "message": result.message,
         "details": dict(result.details),
     }
@@ -239,31 +236,35 @@ def run_study(
     workers: int | None = None,
     progress: StudyProgress | None = None,
     modules: Sequence[str] = (),
-    tell: Callable[[str], None] = lambda sentence: None,
     smoke: bool = False,
+    shard: tuple[int, int] | None = None,
     client: Client | None = None,
 ) -> tuple[Study, list[GapCell]]:
     """Run what is missing of a study, and return the study and all its cells.
 
     The log ``runs.jsonl`` in the folder `out` (``results/<study name>``) is the only state: a run
     whose key is in it is not done again, even if it failed. Killing this at any moment loses at
-    most the runs under way. `tell` gets a sentence for each file and each run that is left out;
-    `modules` register methods of your own, and workers import them too; a `client` runs the study
-    on a Dask cluster.
+    most the runs under way. `modules` register methods of your own, and workers import them too; a
+    `client` runs the study on a Dask cluster. A `shard` (2, 3), the second of three, has a folder
+    of its own below `out`; the whole study takes over what the logs of shards there hold.
     """
     for module in modules:
         import_module(module)
     study, told = load_study(config, smoke=smoke), progress or StudyProgress()
-    cells = []
-    for cell in plan_study(study, config, tell):
-        cells.append(cell)
-        told.reading(cell.instance)
-    log_file = results_folder(study, out) / LOG_NAME
-    with RunLog(log_file) as log:
+    rows = study_rows(study, config)
+    if shard is not None:
+        rows = shard_of(rows, *shard)
+    folder = results_folder(study, out, shard)
+    cells: list[Cell] = []
+    told.total = sum(len(row.limits_s) for row in rows)
+    with RunLog(folder / LOG_NAME) as log:
+        for file in sorted(folder.glob(f"shard-*/{LOG_NAME}")):
+            with RunLog(file) as part:
+                for key in part.records.keys() - log.records:
+                    log.append(part.records[key])
         stamp = made_by()
-        todo = missing_runs(cells, log.records)
-        told.planned(todo, len({cell.run.key for cell in cells if cell.run is not None}))
-        asked, modules = _started(todo, told), (REFEREE, *modules)
+        read = partial(row_cells, study=study, path=config, tell=told.say)
+        asked, modules = _missing(rows, read, cells, log, told), (REFEREE, *modules)
         if client is None:
             endings = run_pool(
                 asked,
@@ -288,29 +289,63 @@ def run_study(
                 run = ending.task
                 if ending.fate == "timeout" and not had_begun(ending):
                     # a slow machine, and no result: what is in the log would never run again
-                    tell(f"left out: {run.label}, {ending.message} while its kernels were compiled")
+                    told.say(
+                        f"left out: {run.label}, {ending.message} while its kernels were compiled"
+                    )
                 else:
                     log.append({**describe_ending(ending), "made_by": ending.made_by or stamp})
                 told.ended(run)
         return study, gap_cells(cells, log.records)
 
 
-def _started(todo: Sequence[Run], told: StudyProgress) -> Iterator[Run]:
-    """The runs, as workers draw them."""
-    for run in todo:
-        told.started(run)
-        yield run
+def _missing(
+    rows: Sequence[Row],
+    read: Callable[[Row], list[Cell]],
+    cells: list[Cell],
+    log: RunLog,
+    told: StudyProgress,
+) -> Iterator[Run | None]:
+    """The runs that the log lacks, each once, as workers draw them; `cells` are added to.
+
+    A row is read when the runs of all rows before have begun, so that reading takes no core from
+    them; meanwhile this yields None.
+    """
+    known: set[str] = set()
+    began = False
+    for row in rows:
+        told.reading = Path(row.source.model).name
+        try:
+            for found in in_thread(partial(read, row)):
+                if found is None:
+                    yield None
+        except InputError:
+            while told.running:  # what runs is finished first
+                time.sleep(POLL_S)
+                yield None
+            raise
+        told.reading = ""
+        assert found is not None  # the last one
+        cells += found
+        runs = {cell.run.key: cell.run for cell in found if cell.run is not None}
+        new = [run for key, run in runs.items() if key not in known]
+        todo = [run for run in new if run.key not in log.records]
+        known |= runs.keys()
+        told.total -= len(row.limits_s) - len(new)
+        told.done += len(new) - len(todo)
+        for run in todo:
+            began = True
+            told.started(run)
+            yield run
+    if not began:
+        told.say(f"all {told.total} runs are in the log: there is nothing to run")
 
 
-def missing_runs(cells: Sequence[Cell], records: dict[str, Record]) -> list[Run]:
-    """The runs that are not in the log, each once, in the order of the tables."""
-    wanted = {cell.run.key: cell.run for cell in cells if cell.run is not None}
-    return [run for key, run in wanted.items() if key not in records]
-
-
-def results_folder(study: Study, out: str | Path | None) -> Path:
-    """Where a study's files go."""
-    return Path("results") / study.name if out is None else Path(out)
+def results_folder(
+    study: Study, out: str | Path | None, shard: tuple[int, int] | None = None
+) -> Path:
+    """Where the files of a study go, or of a shard of it."""
+    folder = Path("results") / study.name if out is None else Path(out)
+    return folder if shard is None else folder / "shard-{}-of-{}".format(*shard)
 
 
 def num_cores() -> int:

@@ -201,16 +201,22 @@ def generate(family: str, params: Mapping[str, Any] | None = None, seed: int = 0
     >>> len(graph.ops), graph == generate("layered", {"ops": "20", "width": "3"}, seed=7)
     (20, True)
     """
-    chosen = look_up("family", family, FAMILIES)
-    with as_input_error(source=f"parameters of {family}"):
+    chosen, parsed = family_of(family, params)
+    with as_input_error(source=f"parameters of {family}"), paused_collector():
+        rng = random.Random(f"{family} {seed}")
+        graph = _dress(chosen.shape(rng, parsed), rng, parsed, family, seed, chosen.mirrored)
+        graph = mirror_training(graph) if chosen.mirrored else graph
+        return with_costs(graph, "roofline")
+
+
+def family_of(name: str, params: Mapping[str, Any] | None) -> tuple[Family, FamilyParams]:
+    """A family with its parameters, or what is wrong with them, before a graph is made."""
+    chosen = look_up("family", name, FAMILIES)
+    with as_input_error(source=f"parameters of {name}"):
         parsed = chosen.params.model_validate(dict(params or {}))
-        if parsed.size() > LARGEST_GRAPH:
-            raise InputError(f"{family}: more than {LARGEST_GRAPH} ops and edges")
-        with paused_collector():
-            rng = random.Random(f"{family} {seed}")
-            graph = _dress(chosen.shape(rng, parsed), rng, parsed, family, seed, chosen.mirrored)
-            graph = mirror_training(graph) if chosen.mirrored else graph
-            return with_costs(graph, "roofline")
+    if parsed.size() > LARGEST_GRAPH:
+        raise InputError(f"{name}: more than {LARGEST_GRAPH} ops and edges")
+    return chosen, parsed
 
 
 def _dress(

@@ -37,7 +37,7 @@ def log_lines(out: Path) -> list[dict[str, object]]:
 STUDY_WITH_FAKES = """
 import sys
 from functools import partial
-from placegap.experiments.cli import study as cli_study
+import doubles.fake_methods
 from placegap.experiments.studies import run as study
 study.run_study = partial(study.run_study, modules=['doubles.fake_methods'])
 from placegap.experiments.cli import main

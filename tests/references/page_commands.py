@@ -20,6 +20,7 @@ import yaml
 from doubles.bad_files import good_piper
 from references.own_methods import my_placer
 
+from placegap.experiments.studies.config import load_study
 from placegap.instances import Document, example, save_document
 from placegap.instances.files.document import write_json
 
@@ -206,15 +207,14 @@ def furnish(folder: Path) -> None:
 @cache
 def _studies() -> tuple[tuple[str, str], ...]:
     """The smallest forms of the studies, by their paths."""
-    files = (ROOT / "experiments").rglob("*.yaml")
-    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in files}
-    (texts["my-study.yaml"],) = yaml_blocks("experiments/README.md")
-    read = {name: yaml.safe_load(text) for name, text in texts.items()}
-    return tuple(
-        (name, yaml.safe_dump(smallest(study)))
-        for name, study in read.items()
-        if isinstance(study, dict) and {"tables", "name"} <= study.keys()
-    )
+    (example,) = yaml_blocks("experiments/README.md")
+    read = {"my-study.yaml": yaml.safe_load(example)}
+    for path in (ROOT / "experiments").rglob("*.yaml"):
+        stated = yaml.safe_load(path.read_text())
+        if isinstance(stated, dict) and {"tables", "name"} <= stated.keys():
+            whole = load_study(path).model_dump(mode="json", exclude_unset=True)
+            read[path.relative_to(ROOT).as_posix()] = whole
+    return tuple((name, yaml.safe_dump(smallest(study))) for name, study in read.items())
 
 
 def _save_onnx(path: Path) -> None:

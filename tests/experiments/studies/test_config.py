@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.plan import absent_models, plan_study
+from placegap.experiments.studies.plan import plan_study, study_rows
 from placegap.instances import Document, InputError, example, save_document
 
 GOOD = """
@@ -60,7 +61,8 @@ def test_each_share_of_memory_is_a_row_of_its_own(tmp_path: Path, fakes: list[st
     path = written(tmp_path, GOOD.replace("- zfnet512", f"- {tight}"))
     study = load_study(path)
     cells = list(plan_study(study, path))
-    assert len(cells) == study.tables[0].num_runs == 4 * 2 * 2 * 3
+    most = sum(len(row.limits_s) for row in study_rows(study, path))
+    assert len(cells) == most == 4 * 2 * 2 * 3
     shares = {f"8xH100-nvlink, memory {share}%" for share in (50, 30)}
     assert shares < {cell.cluster for cell in cells if cell.instance == "zfnet512"}
     assert len({cell.run.key for cell in cells if cell.run}) == len(cells)
@@ -80,7 +82,10 @@ def test_optional_files_that_are_absent_are_left_out_and_named(
     path = written(tmp_path, re.sub(r"instances:.*?clusters", optional, GOOD, flags=re.DOTALL))
     study = load_study(path)
     assert {cell.instance for cell in plan_study(study, path)} == {"zfnet512"}
-    assert absent_models(study, path) == ["../other/net.json"]
+    said: list[str] = []
+    assert len(study_rows(study, path, said.append)) == 2  # clusters
+    net = os.path.relpath(tmp_path.parent / "other" / "net.json")
+    assert said == [f"{path}: left out, since it is not there: {net}"]
 
 
 def test_paths_are_relative_to_the_study(
@@ -139,11 +144,15 @@ published: {file: published.yaml, tables: [table-1]}
 """
 
 
-def test_the_smallest_form_keeps_the_named_instances_and_shortens_the_runs(tmp_path: Path) -> None:
+def test_the_smallest_form_keeps_the_named_instances_and_shortens_the_runs(
+    tmp_path: Path, fakes: list[str]
+) -> None:
     path = written(tmp_path, GOOD + SMOKE)
-    assert load_study(path).tables[0].num_runs == 36  # 3 instances, 2 clusters, 2 seeds, 3 columns
     small = load_study(path, smoke=True)
-    assert (small.name, small.tables[0].num_runs) == ("small-smoke", 12)
+    # 3 instances, or 1, on 2 clusters; 2 seeds and 3 columns each
+    assert [len(row.limits_s) for row in study_rows(load_study(path), path)] == [6] * 6
+    assert [len(row.limits_s) for row in study_rows(small, path)] == [6] * 2
+    assert small.name == "small-smoke"
     assert (small.tables[0].limits.time_limit_s, small.tables[0].limits.gap) == (0.5, 0.01)
     plain = written(tmp_path, GOOD)  # a study that states no smaller form is its own
     assert load_study(plain, smoke=True) == load_study(plain)

@@ -9,9 +9,10 @@ import pytest
 from references.own_methods import methods_restored
 
 from placegap.experiments.studies import own_code
+from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.own_code import code_of
-from placegap.experiments.studies.plan import plan_study
-from placegap.experiments.studies.run import load_study, missing_runs, run_task, unfit
+from placegap.experiments.studies.plan import Run, plan_study
+from placegap.experiments.studies.run import run_task, unfit
 from placegap.instances import InputError
 from placegap.solvers import METHODS, use_module
 
@@ -59,6 +60,10 @@ def edit(file: Path) -> None:
     own_code._sources.clear()  # as in the next process
 
 
+def runs_of(study: Study) -> list[Run]:
+    return [cell.run for cell in plan_study(study, "study.yaml") if cell.run is not None]
+
+
 def test_the_code_is_that_of_the_module_and_of_what_it_imports_from_its_folder(
     folder: Path,
 ) -> None:
@@ -75,8 +80,7 @@ def test_the_code_is_that_of_the_module_and_of_what_it_imports_from_its_folder(
 
 def test_the_code_of_placegap_s_own_methods_is_no_part_of_their_keys(folder: Path) -> None:
     use_module("mine.py")
-    cells = list(plan_study(load_study("study.yaml"), "study.yaml"))
-    mine, ours = (run.identity for run in missing_runs(cells, {}))
+    mine, ours = (run.identity for run in runs_of(load_study("study.yaml")))
     assert mine["code"] == code_of(METHODS["mine"], "makespan")
     assert "code" not in ours
 
@@ -84,7 +88,7 @@ def test_the_code_of_placegap_s_own_methods_is_no_part_of_their_keys(folder: Pat
 def test_a_study_is_refused_while_the_process_has_the_old_code(folder: Path) -> None:
     use_module("mine.py")
     study = load_study("study.yaml")
-    before = missing_runs(list(plan_study(study, "study.yaml")), {})[0]
+    before = runs_of(study)[0]
     (folder / "mine.py").write_text(PLACER + "# edited\n")
     assert unfit(before) is None  # what runs is still what the study began with
     with pytest.raises(InputError, match=r"mine\.py: was edited after it was loaded; start the"):
@@ -105,7 +109,7 @@ def test_the_code_of_a_placer_counts_for_the_methods_that_start_from_its_plans(
 
 def test_a_worker_with_other_code_than_the_study_s_refuses_the_run(folder: Path) -> None:
     use_module("mine.py")
-    run, _ = missing_runs(list(plan_study(load_study("study.yaml"), "study.yaml")), {})
+    run, _ = runs_of(load_study("study.yaml"))
     assert unfit(run) is None
     edit(folder / "helper.py")
     assert unfit(run) == "has other code for mine than the study"

@@ -18,8 +18,9 @@ EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
 STUDIES = sorted(
     path
     for path in EXPERIMENTS.rglob("*.yaml")
-    if path.stem not in {"published", "regimes"} and not {"clusters", "research"} & {*path.parts}
-)  # those name the papers' figures, and where they stood
+    if path.stem not in {"published", "regimes", "measured"}
+    and not {"clusters", "research"} & {*path.parts}
+)  # those name the papers' figures, where they stood, and a page's models
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
