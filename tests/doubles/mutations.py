@@ -91,6 +91,9 @@ tables:
     methods: [heft, {name: etf}, {name: cp-sat, params: {workers: 1}}]
     seeds: [0]
     limits: {time_limit_s: 1, gap: 0.01}
+  - extends: one
+    name: two
+    sweep: {instances.layered.params.ops: [8], methods.cp-sat.params.workers: 2}
 """
 
 
