@@ -21,7 +21,7 @@ from placegap.instances.reading.errors import InputError
 if TYPE_CHECKING:
     from distributed import Client
 
-    from placegap.experiments.studies.gaps import GapCell
+    from placegap.experiments.studies.runs import RunRow
 
 
 METHODS_DISAGREE = 1
@@ -63,11 +63,14 @@ def study_command(asked: StudyOptions) -> None:
     """Run a study; what is in its log already is not run again."""
     from placegap.experiments.running.dask_pool import num_slots
     from placegap.experiments.running.pool import PoolError
+    from placegap.experiments.running.provenance import num_cores
     from placegap.experiments.studies.config import load_study
+    from placegap.experiments.studies.log import LOG_NAME
     from placegap.experiments.studies.plan import absent_models
     from placegap.experiments.studies.progress import intention, progress_shown
     from placegap.experiments.studies.report import REPORT_FILES, write_report
-    from placegap.experiments.studies.run import LOG_NAME, num_cores, results_folder, run_study
+    from placegap.experiments.studies.run import results_folder, run_study
+    from placegap.experiments.studies.runs import rows_of
 
     wanted = load_study(asked.config, smoke=asked.smoke)
     folder = results_folder(wanted, asked.out)
@@ -88,7 +91,7 @@ def study_command(asked: StudyOptions) -> None:
             for model in absent_models(wanted, asked.config):
                 warn(f"{asked.config}: left out, since it is not there: {model}")
             with progress_shown(workers) as told:
-                study, cells = run_study(
+                runs = run_study(
                     asked.config,
                     folder,
                     workers=workers,
@@ -102,19 +105,20 @@ def study_command(asked: StudyOptions) -> None:
         raise typer.Exit(stop_status()) from None
     except PoolError as error:
         raise InputError(str(error) if client is None else f"{error}; {kept}") from None
-    written = write_report(study, cells, folder)
-    print_summaries(cells)
+    rows = rows_of(runs)
+    written = write_report(wanted.name, rows, folder)
+    print_summaries(rows)
     if asked.rows:
-        print_rows(cells)
-    if study.published is not None:
+        print_rows(rows)
+    if wanted.published is not None:
         if has_research():
             printed = research("paper_table", PUBLISHED).print_published
-            written += printed(study.published, asked.config, cells, folder / PUBLISHED)
+            written += printed(wanted.published, asked.config, rows, folder / PUBLISHED)
         else:
             warn(f"{asked.config}: no {PUBLISHED}: a paper's tables need a checkout of placegap")
     if written:
         output().print(f"written: {', '.join(map(str, written))}", markup=False, soft_wrap=True)
-    if not _judge(cells):
+    if not _judge(rows):
         raise typer.Exit(METHODS_DISAGREE)
 
 
@@ -131,46 +135,59 @@ def _cluster(asked: StudyOptions) -> AbstractContextManager[Client | None]:
     return nullcontext() if asked.dask is None else local_cluster(asked.dask)
 
 
-def print_summaries(cells: Sequence[GapCell]) -> None:
+def print_summaries(rows: Sequence[RunRow]) -> None:
     """A line per method and the notes of every table on stdout, and what compiling took."""
-    from placegap.experiments.studies.gap_tables import lay_out
-    from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
+    from placegap.experiments.studies.report import (
+        SUMMARY_HEAD,
+        common_rows,
+        notes,
+        summary_rows,
+        tables_of,
+    )
+    from placegap.experiments.studies.runs import frame_of
 
     console = output()
-    for table in lay_out(cells):
-        rows = [summary_row(summary) for summary in table.summaries]
-        console.print(plain_table(f"{table.name}: {table.semantics}", SUMMARY_HEAD, rows))
-        for note in table.notes:
+    for name, table in tables_of(rows).items():
+        runs = frame_of(table)
+        title = f"{name}: {table[0].semantics}; {common_rows(runs)}"
+        console.print(plain_table(title, SUMMARY_HEAD, summary_rows(runs)))
+        for note in notes(table):
             console.print(note, markup=False)
         console.print()
-    took = {cell.cell.run.key: cell.setup_s or 0.0 for cell in cells if cell.cell.run}
-    setup_s = sum(took.values())
+    setup_s = sum(row.setup_s or 0.0 for row in rows)
     if setup_s:
         console.print(
             f"loading modules and kernels: {format_s(setup_s)}; no time above includes it"
         )
 
 
-def print_rows(cells: Sequence[GapCell]) -> None:
+def print_rows(rows: Sequence[RunRow]) -> None:
     """Every row of the gap tables and every model that was built, on stdout."""
-    from placegap.experiments.studies.gap_tables import MODEL_HEAD, gap_tables, lay_out
+    from placegap.experiments.studies.report import (
+        MODEL_HEAD,
+        grid_head,
+        grid_rows,
+        model_rows,
+        tables_of,
+    )
 
     console = output()
-    for table in lay_out(cells):
-        for grid in gap_tables(table, console.width):
-            console.print(grid)
-        if table.models:
-            console.print(plain_table(None, MODEL_HEAD, table.models))
+    for name, table in tables_of(rows).items():
+        title = f"{name}: {table[0].semantics}"
+        console.print(plain_table(title, grid_head(table), list(grid_rows(table))))
+        models = model_rows(table)
+        if models:
+            console.print(plain_table(None, MODEL_HEAD, models))
 
 
-def _judge(cells: Sequence[GapCell]) -> bool:
+def _judge(rows: Sequence[RunRow]) -> bool:
     """Report failures and contradictions on stderr; whether there are no contradictions."""
-    from placegap.experiments.studies.gaps import FAILURES, disagreements
+    from placegap.experiments.studies.runs import FAILURES, disagreements
 
-    failed = [cell for cell in cells if cell.status in FAILURES]
+    failed = [row for row in rows if row.status in FAILURES]
     if failed:
-        warn(f"{len(failed)} of {len(cells)} runs failed; the notes under the tables say why")
-    contradictions = disagreements(cells)
+        warn(f"{len(failed)} of {len(rows)} runs failed; the notes under the tables say why")
+    contradictions = disagreements(rows)
     for sentence in contradictions:
         warn(f"METHODS DISAGREE: {sentence}")
     return not contradictions

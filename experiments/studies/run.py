@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -14,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from placegap.experiments.running.dask_pool import run_on_dask
 from placegap.experiments.running.pool import Ending, Unfit, held, run_pool, send_news
-from placegap.experiments.running.provenance import made_by
+from placegap.experiments.running.provenance import cpu_s, made_by, num_cores
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.studies.config import Study, load_study
-from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell, gap_cells
-from placegap.experiments.studies.log import Record, RunLog
+from placegap.experiments.studies.log import LOG_NAME, Record, RunLog
 from placegap.experiments.studies.own_code import code_of
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, StudyProgress
+from placegap.experiments.studies.runs import frame_of, place_of, study_rows
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.reading.checkout import has_research, research
@@ -107,6 +106,7 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
             from placegap.solvers.solving.coarsened import solve_coarse
 
             on = partial(solve_coarse, transform=run.coarsen)
+        began = cpu_s()
         result = on(
             instance,
             run.semantics,
@@ -121,7 +121,7 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
     except Exception as error:  # the study goes on; the log keeps the place
         return {"status": "error", "message": one_line(error), "traceback": traceback.format_exc()}
     result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
-    described = describe_result(result)
+    described = describe_result(result) | {"cpu_s": round(cpu_s() - began, 6)}
     described["details"].update(_clocks(instance, result))
     return described
 
@@ -141,7 +141,7 @@ def _clocks(instance: Instance, result: Result) -> dict[str, int]:
             if most is not None
         )
         assert verdict.value_ns is not None  # only shape and order forbid a value
-        return {OVERFILLED_NS: verdict.value_ns, OVERFILLS_BYTES: max(beyond)}
+        return {"overfilled_ns": verdict.value_ns, "overfills_bytes": max(beyond)}
     if result.plan is None or not isinstance(result.semantics, Makespan) or not has_research():
         return {}
     judged_on = instance if result.split is None else result.split.fine
@@ -157,34 +157,31 @@ def describe_result(result: Result) -> dict[str, Any]:
     A plan of a finer instance (operator splitting) has no value here, for the run is about the
     original instance; its value there is among the details.
     """
-    if result.split is not None:
-        return {
-            "status": SPLIT if result.value_ns is not None else result.status,
-            "value_ns": None,
-            "bound_ns": None,
-            "build_s": round(result.build_s, 6),
-            "solve_s": round(result.solve_s, 6),
-            "setup_s": round(result.setup_s, 6),
-            "message": f"{result.message}, {result.value_ns} ns there",
-            "details": {
-                **result.details,
-                "split_instance_hash": result.instance_hash,
-                **({} if result.value_ns is None else {"split_value_ns": result.value_ns}),
-            },
-        }
-    return {
+    described: dict[str, Any] = {
         "status": result.status,
         "value_ns": result.value_ns,
         "bound_ns": result.bound_ns,
         "bound_origin": result.bound_origin,
         "bound_class": result.bound_class,
         "rests_on": result.rests_on,
-        **({"faults": list(result.faults)} if result.faults else {}),
+        "faults": "; ".join(result.faults),
         "build_s": round(result.build_s, 6),
         "solve_s": round(result.solve_s, 6),
         "setup_s": round(result.setup_s, 6),
         "message": result.message,
         "details": dict(result.details),
+    }
+    if result.split is None:
+        return described
+    details = {**result.details, "split_instance_hash": result.instance_hash}
+    if result.value_ns is not None:
+        details["split_value_ns"] = result.value_ns
+    return described | {
+        "status": SPLIT if result.value_ns is not None else result.status,
+        "value_ns": None,
+        "bound_ns": None,
+        "message": f"{result.message}, {result.value_ns} ns there",
+        "details": details,
     }
 
 
@@ -201,7 +198,6 @@ def describe_ending(ending: Ending[Run]) -> Record:
         outcome = {"status": ending.fate, "message": ending.message}
     return {
         "key": run.key,
-        **run.identity,
         "source": asdict(run.source),
         "wall_s": round(ending.wall_s, 6),
         **outcome,
@@ -224,9 +220,8 @@ def is_clock_limited(outcome: Mapping[str, Any], time_limit_s: float) -> bool:
 
 
 if TYPE_CHECKING:
+    import pandas as pd
     from distributed import Client
-
-LOG_NAME = "runs.jsonl"
 
 REFEREE = "placegap.instances.referee.evaluate"
 """Workers load it before their first run, whose hard limit it would eat into."""
@@ -242,8 +237,8 @@ def run_study(
     tell: Callable[[str], None] = lambda sentence: None,
     smoke: bool = False,
     client: Client | None = None,
-) -> tuple[Study, list[GapCell]]:
-    """Run what is missing of a study, and return the study and all its cells.
+) -> pd.DataFrame:
+    """Run what is missing of a study, and return all its runs (`COLUMNS`).
 
     The log ``runs.jsonl`` in the folder `out` (``results/<study name>``) is the only state: a run
     whose key is in it is not done again, even if it failed. Killing this at any moment loses at
@@ -261,6 +256,7 @@ def run_study(
     log_file = results_folder(study, out) / LOG_NAME
     with RunLog(log_file) as log:
         stamp = made_by()
+        places = {c.run.key: place_of(c, study.name) for c in reversed(cells) if c.run is not None}
         todo = missing_runs(cells, log.records)
         told.planned(todo, len({cell.run.key for cell in cells if cell.run is not None}))
         asked, modules = _started(todo, told), (REFEREE, *modules)
@@ -290,9 +286,10 @@ def run_study(
                     # a slow machine, and no result: what is in the log would never run again
                     tell(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:
-                    log.append({**describe_ending(ending), "made_by": ending.made_by or stamp})
+                    made = dict(ending.made_by) or stamp
+                    log.append({**places[run.key], **describe_ending(ending), **made})
                 told.ended(run)
-        return study, gap_cells(cells, log.records)
+        return frame_of(study_rows(study.name, cells, log.records))
 
 
 def _started(todo: Sequence[Run], told: StudyProgress) -> Iterator[Run]:
@@ -311,8 +308,3 @@ def missing_runs(cells: Sequence[Cell], records: dict[str, Record]) -> list[Run]
 def results_folder(study: Study, out: str | Path | None) -> Path:
     """Where a study's files go."""
     return Path("results") / study.name if out is None else Path(out)
-
-
-def num_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
