@@ -48,6 +48,23 @@ def plot_summary(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """The gaps of one table: a mark per run, a bar at the median, the best method on top.
 
     Marks at 0 stand side by side, to the left of it. On the right: how many are optimal.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them.
+    ax
+        Axes to draw on; a new figure's, if None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from placegap.experiments import COLUMNS
+    >>> some = {"table": "t", "cluster": "c", "instance": ["i", "i", "j", "j"]}
+    >>> more = {"label": ["x", "y"] * 2, "value_ns": [2, 4, 5, 8], "gap": [0.0, 0.5, 0.2, 0.5]}
+    >>> runs = pd.DataFrame({**some, **more}).reindex(columns=list(COLUMNS))
+    >>> [text.get_text() for text in plot_summary(runs).get_yticklabels()]
+    ['x', 'y']
     """
     axis = ax or _new(runs["label"].nunique())
     _draw_summary(axis, runs, styles(runs["cluster"]))
@@ -94,7 +111,25 @@ def _beside(axis: Axes, row: float, text: str) -> None:
 
 
 def plot_gap_table(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """The gap table as a heat map, in percent; grey where there is no gap."""
+    """The gap table as a heat map, in percent; grey where there is no gap.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them.
+    ax
+        Axes to draw on; a new figure's, if None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from placegap.experiments import COLUMNS
+    >>> some = {"table": "t", "cluster": "c", "instance": ["i", "i", "j", "j"]}
+    >>> more = {"label": ["x", "y"] * 2, "value_ns": [2, 4, 5, 8], "gap": [0.0, 0.5, 0.2, 0.5]}
+    >>> runs = pd.DataFrame({**some, **more}).reindex(columns=list(COLUMNS))
+    >>> [text.get_text() for text in plot_gap_table(runs).texts]
+    ['0', '50', '20', '50']
+    """
     gaps = 100 * gap_table(runs).astype(float)
     axis = ax or _new(len(gaps))
     axis.set_facecolor("#dddddd")
@@ -117,7 +152,27 @@ def _cells(gaps: pd.DataFrame) -> list[tuple[tuple[int, int], float]]:
 
 
 def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> Axes:
-    """Value of `a` over value of `b`, row by row, the best first; below 1 `a` is better."""
+    """Value of `a` over value of `b`, row by row, the best first; below 1 `a` is better.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them.
+    a, b
+        Labels of two methods.
+    ax
+        Axes to draw on; a new figure's, if None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from placegap.experiments import COLUMNS
+    >>> some = {"table": "t", "cluster": "c", "instance": ["i", "i", "j", "j"]}
+    >>> more = {"label": ["x", "y"] * 2, "value_ns": [2, 4, 5, 8], "gap": [0.0, 0.5, 0.2, 0.5]}
+    >>> runs = pd.DataFrame({**some, **more}).reindex(columns=list(COLUMNS))
+    >>> plot_compare(runs, "x", "y").lines[0].get_ydata().tolist()
+    [0.5, 0.625]
+    """
     axis = ax or _new(8)
     told, style = compare(runs, a, b), styles(runs["table"])
     for table, group in runs.groupby("table", sort=False):
@@ -141,7 +196,27 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
 
 
 def plot_profile(runs: pd.DataFrame, of: str = "gap", ax: Axes | None = None) -> Axes:
-    """The performance profile: for each method the share of rows whose gap is at most x."""
+    """The performance profile: for each method the share of rows whose gap is at most x.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them.
+    of
+        ``gap`` or ``lost``, as of `profile`.
+    ax
+        Axes to draw on; a new figure's, if None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from placegap.experiments import COLUMNS
+    >>> some = {"table": "t", "cluster": "c", "instance": ["i", "i", "j", "j"]}
+    >>> more = {"label": ["x", "y"] * 2, "value_ns": [2, 4, 5, 8], "gap": [0.0, 0.5, 0.2, 0.5]}
+    >>> runs = pd.DataFrame({**some, **more}).reindex(columns=list(COLUMNS))
+    >>> len(plot_profile(runs).lines)
+    2
+    """
     axis = ax or _new(14)
     shares = profile(runs, of)
     style = styles(map(str, shares))
@@ -166,7 +241,28 @@ def plot_profile(runs: pd.DataFrame, of: str = "gap", ax: Axes | None = None) ->
 
 
 def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None) -> Axes:
-    """The gap of every run over one of its properties (`CAUSES`), by table."""
+    """The gap of every run over one of its properties (`CAUSES`), by table.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them.
+    cause
+        A key of `CAUSES`: ``ccr``, ``num_ops``, ``memory_pressure`` or ``bound_quality``.
+    ax
+        Axes to draw on; a new figure's, if None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from placegap.experiments import COLUMNS
+    >>> some = {"table": "t", "cluster": "c", "instance": ["i", "i", "j", "j"]}
+    >>> more = {"label": ["x", "y"] * 2, "value_ns": [2, 4, 5, 8], "gap": [0.0, 0.5, 0.2, 0.5]}
+    >>> runs = pd.DataFrame({**some, **more}).reindex(columns=list(COLUMNS))
+    >>> axis = plot_explain(runs.assign(ccr=[1.0, 1.0, 3.0, 3.0]))
+    >>> axis.lines[0].get_xdata().tolist()
+    [1.0, 1.0, 3.0, 3.0]
+    """
     axis = ax or _new(10)
     style = styles(runs["table"])
     quality = runs["best_bound_ns"].astype(float) / runs["best_value_ns"].astype(float)
@@ -190,7 +286,23 @@ def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None)
 def plot_regressions(
     old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01, ax: Axes | None = None
 ) -> Axes:
-    """A bar per run that became worse: by how many percent; hatched where the plan is gone."""
+    """A bar per run that became worse: by how many percent; hatched where the plan is gone.
+
+    Parameters
+    ----------
+    old, new, tolerance
+        As for `regressions`.
+    ax
+        Axes to draw on; a new figure's, if None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> some = {"table": "t", "instance": ["i", "j"], "cluster": "c", "seed": 0, "label": "x"}
+    >>> old = pd.DataFrame({**some, "value_ns": [100, 100]})
+    >>> len(plot_regressions(old, old.assign(value_ns=[150, 100])).patches)
+    1
+    """
     worse = regressions(old, new, tolerance)
     axis = ax or _new(max(1, len(worse)))
     gone = worse["ratio"] == math.inf
@@ -208,8 +320,6 @@ def plot_regressions(
 
 def gaps_png(runs: pd.DataFrame) -> bytes:
     """A PNG of all tables of a study, by their question (`plot_summary`)."""
-    from matplotlib.lines import Line2D
-
     asked = runs["rules"].map({rules: question(rules) for rules in runs["rules"].unique()})
     tables = [
         table
@@ -220,6 +330,8 @@ def gaps_png(runs: pd.DataFrame) -> bytes:
     figure = new_figure(9, 0.34 * sum(heights) + 0.9)
     axes = figure.subplots(len(tables), 1, height_ratios=heights, squeeze=False)
     style, before = styles(runs["cluster"]), ""
+    from matplotlib.lines import Line2D
+
     for axis, table in zip(axes[:, 0], tables, strict=True):
         _draw_summary(axis, table, style)
         name, semantics, rules = table[["table", "semantics", "rules"]].iloc[0]

@@ -84,7 +84,7 @@ def common_rows(runs: pd.DataFrame) -> str:
 
     of, left_out = summary(runs, "label")[["rows", "left_out"]].iloc[0]
     if not left_out:
-        return f"{of} rows"
+        return counted(int(of), "row")
     return f"means over the {of - left_out} of {of} rows where every method has a gap"
 
 

@@ -238,13 +238,39 @@ def run_study(
     smoke: bool = False,
     client: Client | None = None,
 ) -> pd.DataFrame:
-    """Run what is missing of a study, and return all its runs (`COLUMNS`).
+    """Run what is missing of a study, and return all its runs, as `load_runs` does.
 
-    The log ``runs.jsonl`` in the folder `out` (``results/<study name>``) is the only state: a run
-    whose key is in it is not done again, even if it failed. Killing this at any moment loses at
-    most the runs under way. `tell` gets a sentence for each file and each run that is left out;
-    `modules` register methods of your own, and workers import them too; a `client` runs the study
-    on a Dask cluster.
+    The log ``runs.jsonl`` is the only state: a run whose key is in it is not done again, even if it
+    failed. Killing this at any moment loses at most the runs under way.
+
+    Parameters
+    ----------
+    config
+        The study's YAML file.
+    out
+        Folder of the log; ``results/<study name>`` if None.
+    workers
+        Processes; as many as cores, if None.
+    progress
+        Listens to what the study does.
+    modules
+        Names of modules that register methods of your own; workers import them, too.
+    tell
+        Gets a sentence for each file and each run that is left out.
+    smoke
+        Whether to run the smallest form that the study states.
+    client
+        Of a Dask cluster that runs the study.
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> folder = Path(mkdtemp())
+    >>> table = "name: t, semantics: {objective: makespan}, methods: [single-device]"
+    >>> rows = "instances: [zfnet512], clusters: [celeritas-4xV100-pcie]"
+    >>> _ = (folder / "s.yaml").write_text(f"{{name: s, tables: [{{{table}, {rows}}}]}}")
+    >>> run_study(folder / "s.yaml", folder)[["instance", "label", "gap"]].values.tolist()
+    [['zfnet512', 'single-device', 0.0]]
     """
     for module in modules:
         import_module(module)
