@@ -1,4 +1,13 @@
-from .studies.analysis import compare, explain, gap_table, load_runs, profile, regressions, summary
+from .studies.analysis import (
+    compare,
+    example_runs,
+    explain,
+    gap_table,
+    load_runs,
+    profile,
+    regressions,
+    summary,
+)
 from .studies.plots import (
     plot_compare,
     plot_explain,
@@ -13,6 +22,7 @@ from .studies.runs import COLUMNS
 __all__ = [
     "COLUMNS",
     "compare",
+    "example_runs",
     "explain",
     "gap_table",
     "load_runs",

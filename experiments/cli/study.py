@@ -107,9 +107,7 @@ def study_command(asked: StudyOptions) -> None:
         raise InputError(str(error) if client is None else f"{error}; {kept}") from None
     rows = rows_of(runs)
     written = write_report(wanted.name, rows, folder)
-    print_summaries(rows)
-    if asked.rows:
-        print_rows(rows)
+    print_tables(rows, with_rows=asked.rows)
     if wanted.published is not None:
         if has_research():
             printed = research("paper_table", PUBLISHED).print_published
@@ -135,23 +133,20 @@ def _cluster(asked: StudyOptions) -> AbstractContextManager[Client | None]:
     return nullcontext() if asked.dask is None else local_cluster(asked.dask)
 
 
-def print_summaries(rows: Sequence[RunRow]) -> None:
-    """A line per method and the notes of every table on stdout, and what compiling took."""
-    from placegap.experiments.studies.report import (
-        SUMMARY_HEAD,
-        common_rows,
-        notes,
-        summary_rows,
-        tables_of,
-    )
-    from placegap.experiments.studies.runs import frame_of
+def print_tables(rows: Sequence[RunRow], *, with_rows: bool) -> None:
+    """A line per method and the notes of every table on stdout, and what compiling took.
+
+    Perhaps also every row, and every model that was built.
+    """
+    from placegap.experiments.studies.report import table_texts
 
     console = output()
-    for name, table in tables_of(rows).items():
-        runs = frame_of(table)
-        title = f"{name}: {table[0].semantics}; {common_rows(runs)}"
-        console.print(plain_table(title, SUMMARY_HEAD, summary_rows(runs)))
-        for note in notes(table):
+    for table in table_texts(rows):
+        console.print(plain_table(table.title, *table.summary))
+        for head, grid in (table.gaps, table.models) if with_rows else ():
+            if grid:
+                console.print(plain_table(None, head, grid))
+        for note in table.notes:
             console.print(note, markup=False)
         console.print()
     setup_s = sum(row.setup_s or 0.0 for row in rows)
@@ -159,25 +154,6 @@ def print_summaries(rows: Sequence[RunRow]) -> None:
         console.print(
             f"loading modules and kernels: {format_s(setup_s)}; no time above includes it"
         )
-
-
-def print_rows(rows: Sequence[RunRow]) -> None:
-    """Every row of the gap tables and every model that was built, on stdout."""
-    from placegap.experiments.studies.report import (
-        MODEL_HEAD,
-        grid_head,
-        grid_rows,
-        model_rows,
-        tables_of,
-    )
-
-    console = output()
-    for name, table in tables_of(rows).items():
-        title = f"{name}: {table[0].semantics}"
-        console.print(plain_table(title, grid_head(table), list(grid_rows(table))))
-        models = model_rows(table)
-        if models:
-            console.print(plain_table(None, MODEL_HEAD, models))
 
 
 def _judge(rows: Sequence[RunRow]) -> bool:

@@ -26,6 +26,7 @@ from placegap.experiments.research.published import NO_PLAN, UNITS_NS, load_publ
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.show.rendering import markdown_grid, output, plain_table
 from placegap.experiments.studies.config import PublishedEntry
+from placegap.experiments.studies.report import Grid
 from placegap.experiments.studies.runs import NOT_APPLICABLE, RunRow
 from placegap.instances.files.output_files import attempt, write_text
 from placegap.instances.reading.printable import printable
@@ -228,7 +229,7 @@ def notes(compared: ComparedTable) -> Iterator[str]:
         yield from _inversions(ranking.inversions)
 
 
-def grid(compared: ComparedTable) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def grid(compared: ComparedTable) -> Grid:
     """The head and the rows of the table: ``ours (gap; paper)`` in every cell."""
     head = ("row", "instance", *(column.name for column in compared.table.columns))
     rows = [

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from placegap.experiments.studies.runs import ROW, frame_of, load_rows
+from placegap.experiments.studies.runs import COLUMNS, ROW, frame_of, load_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,10 +53,28 @@ def load_runs(*paths: str | Path) -> pd.DataFrame:
 
     Examples
     --------
-    >>> runs = load_runs("experiments/notebooks/quickstart.csv")  # doctest: +SKIP
-    >>> runs.groupby("method")["gap"].mean()  # doctest: +SKIP
+    >>> load_runs("results/quickstart", "results/*/runs.csv")  # doctest: +SKIP
     """
     return frame_of(load_rows(*paths))
+
+
+def example_runs() -> pd.DataFrame:
+    """Methods x and y on instances i, j and k, where y has no plan on k: for examples.
+
+    Examples
+    --------
+    >>> example_runs()[["instance", "label", "value_ns", "best_bound_ns"]].values.tolist()[2:4]
+    [['j', 'x', 5, 4], ['j', 'y', 8, 4]]
+    """
+    import pandas as pd
+
+    runs = pd.DataFrame({"instance": list("iijjkk"), "label": ["x", "y"] * 3})
+    runs["value_ns"] = pd.array([2, 4, 5, 8, 10, None], dtype="Int64")
+    runs["best_bound_ns"], runs["best_value_ns"] = [2, 2, 4, 4, 10, 10], [2, 2, 5, 5, 10, 10]
+    runs["num_ops"], runs["ccr"] = [7, 7, 9, 9, 8, 8], 1.0
+    value = runs["value_ns"].astype(float)
+    runs["gap"], runs["lost"] = 1 - runs["best_bound_ns"] / value, 1 - runs["best_value_ns"] / value
+    return runs.assign(table="t", cluster="c", seed=0).reindex(columns=list(COLUMNS))
 
 
 def gap_table(
@@ -81,18 +99,15 @@ def gap_table(
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> runs = pd.DataFrame({"instance": ["a", "a"], "label": ["x", "y"], "gap": [0.0, 0.5]})
-    >>> gap_table(runs, rows=["instance"]).loc["a"].to_dict()
-    {'x': 0.0, 'y': 0.5}
+    >>> gap_table(example_runs(), rows=["instance"]).loc["j"].round(3).to_dict()
+    {'x': 0.2, 'y': 0.5}
     """
     key = [*rows, columns]
     twice = runs.loc[runs.duplicated(key), key]
     if len(twice):
         raise ValueError(f"two runs in one cell, {twice.iloc[0].to_dict()}: add a column to rows")
     found = runs.set_index(key)[values].unstack(columns)
-    order = runs[list(rows)].drop_duplicates().itertuples(index=False, name=None)
-    at = [one if len(rows) > 1 else one[0] for one in order]
+    at = runs.drop_duplicates(list(rows)).set_index(list(rows)).index
     return found.reindex(index=at, columns=list(dict.fromkeys(runs[columns])))
 
 
@@ -116,50 +131,37 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> from placegap.experiments import COLUMNS
-    >>> some = {"table": "t", "instance": ["a", "a", "b"], "label": ["x", "y", "x"]}
-    >>> runs = pd.DataFrame({**some, "value_ns": [4, 8, 5], "gap": [0.0, 0.5, 0.2]})
-    >>> found = summary(runs.reindex(columns=list(COLUMNS)))
-    >>> found.loc[("t", "x"), ["rows", "plans", "mean", "left_out"]].to_dict()
-    {'rows': 2.0, 'plans': 2.0, 'mean': 0.0, 'left_out': 1.0}
+    >>> summary(example_runs()).loc["t", ["rows", "plans", "worst", "left_out"]].values.tolist()
+    [[3.0, 3.0, 0.2, 1.0], [3.0, 2.0, 0.5, 1.0]]
     """
     import pandas as pd
 
     *groups, what = [by] if isinstance(by, str) else by
-    lines = {}
-    split = runs.groupby(groups, sort=False) if groups else [((), runs)]
-    for name, group in split:
+    parts = {}
+    for name, group in runs.groupby(groups, sort=False) if groups else [((), runs)]:
         gaps = wide(group, what, "gap")
-        times = wide(group.assign(time=_time_s(group)), what, "time")
-        values = wide(group, what, "value_ns")
+        time_s = group["solve_s"].astype(float) + group["build_s"].astype(float).fillna(0.0)
         known = gaps.dropna(axis="columns", how="all")
         common = gaps.loc[known.notna().all(axis="columns")]
-        for label in gaps:
-            mine = common[label]
-            lines[(*name, label)] = {
+        parts[name] = pd.DataFrame(
+            {
                 "rows": len(gaps),
-                "plans": values[label].notna().sum(),
-                "optimal": (gaps[label] == 0).sum(),
-                **{column: (gaps[label] <= most).sum() for column, most in WITHIN.items()},
-                "mean": mine.mean(),
-                "median": mine.median(),
-                "worst": mine.max(),
-                "seconds": times[label][common.index].mean(),
+                "plans": wide(group, what, "value_ns").notna().sum(),
+                "optimal": (gaps == 0).sum(),
+                **{column: (gaps <= most).sum() for column, most in WITHIN.items()},
+                "mean": common.mean(),
+                "median": common.median(),
+                "worst": common.max(),
+                "seconds": wide(group.assign(time=time_s), what, "time").loc[common.index].mean(),
                 "left_out": len(gaps) - len(common),
             }
-    index = pd.MultiIndex.from_tuples(lines, names=[*groups, what])
-    found = pd.DataFrame(list(lines.values()), index=index)
-    return found if groups else found.set_axis(index.get_level_values(0))
-
-
-def _time_s(runs: pd.DataFrame) -> pd.Series[float]:
-    return runs["solve_s"].astype(float) + runs["build_s"].astype(float).fillna(0.0)
+        )
+    return pd.concat(parts, names=groups) if groups else parts[()]
 
 
 def wide(runs: pd.DataFrame, what: str, values: str) -> pd.DataFrame:
     """A row per row of a study, a column per method."""
-    rows = [name for name in ROW if name in runs and runs[name].notna().any()]
+    rows = [name for name in ROW if runs[name].notna().any()]
     return gap_table(runs, rows, what, values).astype(float)
 
 
@@ -183,37 +185,35 @@ def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> some = {"table": "t", "instance": ["i", "i", "j", "j"], "label": ["x", "y", "x", "y"]}
-    >>> found = compare(pd.DataFrame({**some, "value_ns": [1, 2, 2, 4]}), "x", "y").loc["t"]
-    >>> found[["wins", "losses", "ratio", "p"]].to_dict()
-    {'wins': 2.0, 'losses': 0.0, 'ratio': 0.5, 'p': 0.5}
+    >>> compare(example_runs(), "x", "y").loc["t", ["wins", "left_out", "ratio", "p"]].round(3)
+    wins        2.000
+    left_out    1.000
+    ratio       0.559
+    p           0.500
+    Name: t, dtype: float64
     """
     import numpy as np
     import pandas as pd
     from scipy.stats import binomtest
 
     lines = {}
+    tail = (1 - CONFIDENCE) / 2
     for table, group in runs.groupby("table", sort=False):
         values = wide(group, "label", "value_ns").reindex(columns=[a, b])
         pairs = values[(values > 0).all(axis="columns")]
         log = np.log((pairs[a] / pairs[b]).to_numpy())
         wins, losses = int((log < 0).sum()), int((log > 0).sum())
-        rng = np.random.default_rng(0)
-        means = rng.choice(log, (DRAWS, len(log))).mean(axis=1) if len(log) else [np.nan]
-        tail = (1 - CONFIDENCE) / 2
-        low, high = np.exp(np.quantile(means, [tail, 1 - tail]))
-        lines[table] = {
-            "wins": wins,
-            "ties": len(log) - wins - losses,
-            "losses": losses,
-            "left_out": len(values) - len(log),
-            "ratio": np.exp(log.mean()) if len(log) else np.nan,
-            "low": low,
-            "high": high,
-            "p": binomtest(wins, wins + losses).pvalue if wins + losses else 1.0,
-        }
-    return pd.DataFrame.from_dict(lines, orient="index").rename_axis("table")
+        line: dict[str, Any] = {"wins": wins, "ties": len(log) - wins - losses, "losses": losses}
+        line["left_out"] = len(values) - len(log)
+        if len(log):
+            means = np.random.default_rng(0).choice(log, (DRAWS, len(log))).mean(axis=1)
+            known = [log.mean(), *np.quantile(means, [tail, 1 - tail])]
+            line |= dict(zip(("ratio", "low", "high"), np.exp(known), strict=True))
+            line["p"] = binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+        lines[table] = line
+    columns = ["wins", "ties", "losses", "left_out", "ratio", "low", "high", "p"]
+    found = pd.DataFrame.from_dict(lines, orient="index")
+    return found.reindex(columns=columns).rename_axis("table")
 
 
 def profile(runs: pd.DataFrame, of: str = "gap") -> pd.DataFrame:
@@ -234,17 +234,14 @@ def profile(runs: pd.DataFrame, of: str = "gap") -> pd.DataFrame:
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> some = {"instance": ["i", "i", "j", "j"], "label": ["x", "y", "x", "y"]}
-    >>> found = profile(pd.DataFrame({**some, "gap": [0.0, 0.1, 0.2, None]}))
-    >>> found.loc[0.1].to_dict()
-    {'x': 0.5, 'y': 0.5}
+    >>> profile(example_runs()).loc[0.5].round(3).to_dict()
+    {'x': 1.0, 'y': 0.667}
     """
     import numpy as np
     import pandas as pd
 
     gaps = wide(runs, "label", of).dropna(how="all")
-    at = np.unique(np.append(gaps.stack().dropna(), [0.0, 1.0]))
+    at = np.unique([0.0, *gaps.stack().dropna(), 1.0])
     shares = pd.DataFrame({label: [(gaps[label] <= x).mean() for x in at] for label in gaps}, at)
     order = pd.DataFrame({"share": (gaps <= WITHIN["within_10"]).mean(), "mean": -gaps.mean()})
     best = order.fillna(-1.0).sort_values(["share", "mean"], ascending=False, kind="stable")
@@ -270,18 +267,13 @@ def explain(runs: pd.DataFrame, by: str = "table") -> pd.DataFrame:
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> some = {"table": "t", "best_value_ns": 10, "best_bound_ns": [10, 9, 8], "ccr": 1.0}
-    >>> more = {"gap": [0.0, 0.1, 0.4], "num_ops": [5, 6, 7], "memory_pressure": [3, 1, 2]}
-    >>> explain(pd.DataFrame({**some, **more})).loc["t"].to_dict()
-    {'bound_quality': -1.0, 'ccr': nan, 'num_ops': 1.0, 'memory_pressure': -0.5, 'runs': 3.0}
+    >>> explain(example_runs(), by="label").loc["x", ["num_ops", "ccr"]].round(3).to_dict()
+    {'num_ops': 0.866, 'ccr': nan}
     """
     import numpy as np
     import pandas as pd
 
-    known = runs.dropna(subset="gap")
-    quality = known["best_bound_ns"].astype(float) / known["best_value_ns"].astype(float)
-    known = known.assign(bound_quality=quality)
+    known = with_quality(runs.dropna(subset="gap"))
     lines = {}
     for name, group in known.groupby(by, sort=False):
         ranks = group[[*CAUSES, "gap"]].astype(float).rank()
@@ -289,6 +281,12 @@ def explain(runs: pd.DataFrame, by: str = "table") -> pd.DataFrame:
             found = ranks[list(CAUSES)].corrwith(ranks["gap"])
         lines[name] = {**found, "runs": len(group)}
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis(by)
+
+
+def with_quality(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with the best bound over the best plan: 1 is a proof."""
+    quality = runs["best_bound_ns"].astype(float) / runs["best_value_ns"].astype(float)
+    return runs.assign(bound_quality=quality)
 
 
 def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -> pd.DataFrame:
@@ -310,18 +308,15 @@ def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> some = {"table": "t", "instance": ["i", "j"], "cluster": "c", "seed": 0, "label": "x"}
-    >>> old = pd.DataFrame({**some, "value_ns": [100, 100]})
-    >>> found = regressions(old, pd.DataFrame({**some, "value_ns": [102, 100]}))
-    >>> found[["instance", "ratio"]].values.tolist()
-    [['i', 1.02]]
+    >>> old = example_runs()
+    >>> new = old.assign(value_ns=old["value_ns"].replace(8, 12))
+    >>> regressions(old, new)[["instance", "label", "ratio"]].values.tolist()
+    [['j', 'y', 1.5]]
     """
     key = ["table", "instance", "cluster", "seed", "label"]
     both = old[[*key, "value_ns"]].merge(new[[*key, "value_ns"]], on=key, validate="one_to_one")
     both = both.rename(columns={"value_ns_x": "old_ns", "value_ns_y": "new_ns"})
-    both["ratio"] = (both["new_ns"].astype(float) / both["old_ns"].astype(float)).fillna(
-        float("inf")
-    )
+    ratio = both["new_ns"].astype(float) / both["old_ns"].astype(float)
+    both["ratio"] = ratio.fillna(float("inf"))
     worse = both[both["old_ns"].notna() & (both["ratio"] > 1 + tolerance)]
     return worse.sort_values("ratio", ascending=False, kind="stable", ignore_index=True)

@@ -18,24 +18,14 @@ from placegap.experiments.studies.analysis import (
     regressions,
     summary,
     wide,
+    with_quality,
 )
-from placegap.experiments.studies.runs import stated
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
-
-QUESTIONS = {
-    "makespan": "When has one pass ended?",
-    "max_load": "How heavy is the heaviest stage?",
-    "max_load_fwd_bwd": "How heavy are the heaviest forward and backward stages?",
-    "latency_subgraphs": "When has one sample ended?",
-    "pipeline_iteration": "How long is a training iteration?",
-    "hybrid_pipeline": "How long is a batch?",
-}
-"""The question of an objective; others are named by their label."""
 
 LEAST_GAP, ASIDE = 5e-5, 0.07
 """Smaller gaps are drawn at 0, where marks are this many per cent apart."""
@@ -51,19 +41,13 @@ def plot_summary(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    runs
-        As `load_runs` returns them.
-    ax
-        Axes to draw on; a new figure's, if None.
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> from placegap.experiments import COLUMNS
-    >>> some = {"table": "t", "cluster": "c", "instance": ["i", "i", "j", "j"]}
-    >>> more = {"label": ["x", "y"] * 2, "value_ns": [2, 4, 5, 8], "gap": [0.0, 0.5, 0.2, 0.5]}
-    >>> runs = pd.DataFrame({**some, **more}).reindex(columns=list(COLUMNS))
-    >>> [text.get_text() for text in plot_summary(runs).get_yticklabels()]
+    >>> from placegap.experiments import example_runs
+    >>> [text.get_text() for text in plot_summary(example_runs()).get_yticklabels()]
     ['x', 'y']
     """
     axis = ax or _new(runs["label"].nunique())
@@ -115,20 +99,14 @@ def plot_gap_table(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    runs
-        As `load_runs` returns them.
-    ax
-        Axes to draw on; a new figure's, if None.
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> from placegap.experiments import COLUMNS
-    >>> some = {"table": "t", "cluster": "c", "instance": ["i", "i", "j", "j"]}
-    >>> more = {"label": ["x", "y"] * 2, "value_ns": [2, 4, 5, 8], "gap": [0.0, 0.5, 0.2, 0.5]}
-    >>> runs = pd.DataFrame({**some, **more}).reindex(columns=list(COLUMNS))
-    >>> [text.get_text() for text in plot_gap_table(runs).texts]
-    ['0', '50', '20', '50']
+    >>> from placegap.experiments import example_runs
+    >>> [text.get_text() for text in plot_gap_table(example_runs()).texts]
+    ['0', '50', '20', '50', '0']
     """
     gaps = 100 * gap_table(runs).astype(float)
     axis = ax or _new(len(gaps))
@@ -156,21 +134,15 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
 
     Parameters
     ----------
-    runs
-        As `load_runs` returns them.
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
     a, b
         Labels of two methods.
-    ax
-        Axes to draw on; a new figure's, if None.
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> from placegap.experiments import COLUMNS
-    >>> some = {"table": "t", "cluster": "c", "instance": ["i", "i", "j", "j"]}
-    >>> more = {"label": ["x", "y"] * 2, "value_ns": [2, 4, 5, 8], "gap": [0.0, 0.5, 0.2, 0.5]}
-    >>> runs = pd.DataFrame({**some, **more}).reindex(columns=list(COLUMNS))
-    >>> plot_compare(runs, "x", "y").lines[0].get_ydata().tolist()
+    >>> from placegap.experiments import example_runs
+    >>> plot_compare(example_runs(), "x", "y").lines[0].get_ydata().tolist()
     [0.5, 0.625]
     """
     axis = ax or _new(8)
@@ -200,21 +172,15 @@ def plot_profile(runs: pd.DataFrame, of: str = "gap", ax: Axes | None = None) ->
 
     Parameters
     ----------
-    runs
-        As `load_runs` returns them.
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
     of
         ``gap`` or ``lost``, as of `profile`.
-    ax
-        Axes to draw on; a new figure's, if None.
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> from placegap.experiments import COLUMNS
-    >>> some = {"table": "t", "cluster": "c", "instance": ["i", "i", "j", "j"]}
-    >>> more = {"label": ["x", "y"] * 2, "value_ns": [2, 4, 5, 8], "gap": [0.0, 0.5, 0.2, 0.5]}
-    >>> runs = pd.DataFrame({**some, **more}).reindex(columns=list(COLUMNS))
-    >>> len(plot_profile(runs).lines)
+    >>> from placegap.experiments import example_runs
+    >>> len(plot_profile(example_runs()).lines)
     2
     """
     axis = ax or _new(14)
@@ -245,28 +211,20 @@ def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None)
 
     Parameters
     ----------
-    runs
-        As `load_runs` returns them.
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
     cause
         A key of `CAUSES`: ``ccr``, ``num_ops``, ``memory_pressure`` or ``bound_quality``.
-    ax
-        Axes to draw on; a new figure's, if None.
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> from placegap.experiments import COLUMNS
-    >>> some = {"table": "t", "cluster": "c", "instance": ["i", "i", "j", "j"]}
-    >>> more = {"label": ["x", "y"] * 2, "value_ns": [2, 4, 5, 8], "gap": [0.0, 0.5, 0.2, 0.5]}
-    >>> runs = pd.DataFrame({**some, **more}).reindex(columns=list(COLUMNS))
-    >>> axis = plot_explain(runs.assign(ccr=[1.0, 1.0, 3.0, 3.0]))
-    >>> axis.lines[0].get_xdata().tolist()
-    [1.0, 1.0, 3.0, 3.0]
+    >>> from placegap.experiments import example_runs
+    >>> plot_explain(example_runs(), "num_ops").lines[0].get_xdata().tolist()
+    [7.0, 7.0, 9.0, 9.0, 8.0]
     """
     axis = ax or _new(10)
     style = styles(runs["table"])
-    quality = runs["best_bound_ns"].astype(float) / runs["best_value_ns"].astype(float)
-    known = runs.assign(bound_quality=quality).dropna(subset=["gap", cause])
+    known = with_quality(runs).dropna(subset=["gap", cause])
     for table, group in known.groupby("table", sort=False):
         gaps, own = 100 * group["gap"], style[str(table)]
         axis.plot(
@@ -292,16 +250,13 @@ def plot_regressions(
     ----------
     old, new, tolerance
         As for `regressions`.
-    ax
-        Axes to draw on; a new figure's, if None.
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> some = {"table": "t", "instance": ["i", "j"], "cluster": "c", "seed": 0, "label": "x"}
-    >>> old = pd.DataFrame({**some, "value_ns": [100, 100]})
-    >>> len(plot_regressions(old, old.assign(value_ns=[150, 100])).patches)
-    1
+    >>> from placegap.experiments import example_runs
+    >>> old = example_runs()
+    >>> len(plot_regressions(old, old.assign(value_ns=old["value_ns"] * 2)).patches)
+    5
     """
     worse = regressions(old, new, tolerance)
     axis = ax or _new(max(1, len(worse)))
@@ -319,39 +274,20 @@ def plot_regressions(
 
 
 def gaps_png(runs: pd.DataFrame) -> bytes:
-    """A PNG of all tables of a study, by their question (`plot_summary`)."""
-    asked = runs["rules"].map({rules: question(rules) for rules in runs["rules"].unique()})
-    tables = [
-        table
-        for _, of_one in runs.groupby(asked, sort=False)
-        for _, table in of_one.groupby("table", sort=False)
-    ]
-    heights = [table["label"][table["gap"].notna()].nunique() + 2.2 for table in tables]
+    """A PNG of all tables of a study (`plot_summary`)."""
+    tables = [table for _, table in runs.groupby("table", sort=False)]
+    heights = [table["label"][table["gap"].notna()].nunique() + 1.9 for table in tables]
     figure = new_figure(9, 0.34 * sum(heights) + 0.9)
     axes = figure.subplots(len(tables), 1, height_ratios=heights, squeeze=False)
-    style, before = styles(runs["cluster"]), ""
-    from matplotlib.lines import Line2D
-
+    style = styles(runs["cluster"])
     for axis, table in zip(axes[:, 0], tables, strict=True):
         _draw_summary(axis, table, style)
-        name, semantics, rules = table[["table", "semantics", "rules"]].iloc[0]
-        title = semantics if name == semantics.split()[0] else f"{name}: {semantics}"
-        title = plain_label(title)
-        if question(rules) != before:
-            before = question(rules)
-            title = f"{before}\n{title}"
-        axis.set_title(title, loc="left", fontsize=10.5)
-    handles = [Line2D([], [], label=plain_label(name), **own.dots) for name, own in style.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+        name, semantics = table[["table", "semantics"]].iloc[0]
+        axis.set_title(plain_label(f"{name}: {semantics}"), loc="left", fontsize=10.5)
+    for name, own in style.items():
+        axes[0, 0].plot([], [], **own.dots, label=plain_label(name))
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return png(figure)
-
-
-def question(rules: str) -> str:
-    """The question of a table, in words, and for which plans."""
-    semantics = stated(rules)
-    asked = QUESTIONS.get(semantics.objective, semantics.label)
-    plans = getattr(semantics, "plans", None)
-    return f"{asked} ({plans})" if plans else asked
 
 
 def _new(num_lines: int) -> Axes:

@@ -7,8 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placegap.experiments.show.figures import common_unit, counted, format_gap, format_in, format_s
 from placegap.experiments.show.rendering import markdown_grid, warn
@@ -30,6 +31,9 @@ from placegap.solvers.core.result import RECORDED, describe_basis, fault_words, 
 if TYPE_CHECKING:
     import pandas as pd
 
+Grid = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""A head and rows."""
+
 REPORT_FILES = ("table.md", "runs.csv", "gaps.png")
 
 SUMMARY_HEAD = (
@@ -49,12 +53,28 @@ WORDS = {NOT_APPLICABLE: "n/a", NOT_INSTALLED: "not installed", NOT_RUN: "not ru
 """What stands in a cell without a value, if it is not the status."""
 
 
-def tables_of(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
-    """The rows of each table, in order."""
-    found: dict[str, list[RunRow]] = {}
-    for row in rows:
-        found.setdefault(row.table, []).append(row)
-    return found
+class TableText(NamedTuple):
+    """One table in words: grids of a head and rows, for a terminal and for Markdown."""
+
+    title: str
+    summary: Grid
+    gaps: Grid
+    models: Grid
+    notes: list[str]
+
+
+def table_texts(rows: Sequence[RunRow], bold: str = "") -> Iterator[TableText]:
+    """Every table, in order; `bold` stands around values that are proven optimal."""
+    for name, group in groupby(rows, attrgetter("table")):
+        mine = list(group)
+        runs = frame_of(mine)
+        yield TableText(
+            f"{name}: {mine[0].semantics}; {common_rows(runs)}",
+            (SUMMARY_HEAD, summary_rows(runs)),
+            gap_grid(mine, bold),
+            (MODEL_HEAD, model_rows(mine)),
+            list(notes(mine)),
+        )
 
 
 def summary_rows(runs: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -88,32 +108,25 @@ def common_rows(runs: pd.DataFrame) -> str:
     return f"means over the {of - left_out} of {of} rows where every method has a gap"
 
 
-def grid_head(rows: Sequence[RunRow]) -> tuple[str, ...]:
-    """What stands above the rows of one table."""
-    unit, _ = _unit(rows)
-    labels = dict.fromkeys(row.label for row in rows)
-    return ("instance", "cluster", f"best bound ({unit})", *labels)
-
-
-def grid_rows(rows: Sequence[RunRow], bold: str = "") -> Iterator[tuple[str, ...]]:
-    """One line per row of one table: the best bound, and value, gap and time of each method."""
-    _, size = _unit(rows)
+def gap_grid(rows: Sequence[RunRow], bold: str = "") -> Grid:
+    """The rows of one table: the best bound, and value, gap and time of each method."""
+    unit, size = _unit(rows)
     labels = dict.fromkeys(row.label for row in rows)
     several = len({row.seed for row in rows}) > 1
     names = {(row.instance, row.cluster, row.instance_hash) for row in rows}
     twice = Counter((name, cluster) for name, cluster, _ in names)
-    for _, mine in groupby(rows, lambda row: [getattr(row, name) for name in ROW]):
+    lines = []
+    for _, mine in groupby(rows, attrgetter(*ROW)):
         found = {row.label: row for row in mine}
         row = next(iter(found.values()))
-        mark = f" {RECORDED_MARK}" if row.best_bound_by.startswith(RECORDED) else ""
-        yield (
-            # graphs that differ in parameters only have one name
-            f"{row.instance}{f' {row.instance_hash[:6]}' * (twice[row.instance, row.cluster] > 1)}"
-            f"{f' (seed {row.seed})' * several}",
-            row.cluster,
-            told(row.best_bound_ns, lambda ns: format_in(int(ns), size) + mark),  # noqa: B023
-            *(_cell(found[name], size, bold) if name in found else "-" for name in labels),
-        )
+        name = row.instance  # graphs that differ in parameters only have one name
+        name += f" {row.instance_hash[:6]}" * (twice[name, row.cluster] > 1)
+        name += f" (seed {row.seed})" * several
+        bound = "-" if row.best_bound_ns is None else format_in(row.best_bound_ns, size)
+        bound += f" {RECORDED_MARK}" * row.best_bound_by.startswith(RECORDED)
+        cells = (_cell(found[label], size, bold) if label in found else "-" for label in labels)
+        lines.append((name, row.cluster, bound, *cells))
+    return ("instance", "cluster", f"best bound ({unit})", *labels), lines
 
 
 def _unit(rows: Sequence[RunRow]) -> tuple[str, int]:
@@ -150,15 +163,17 @@ def model_rows(rows: Sequence[RunRow]) -> list[tuple[str, ...]]:
 
 def notes(rows: Sequence[RunRow]) -> Iterator[str]:
     """What stands below one table: why cells have no value, what bounds rest on, wrong claims."""
-    for (label, _), why in _reasons(rows).items():
+    told = dict[tuple[str, str], list[str]]()
+    for row in rows:
+        if row.value_ns is None and row.message and row.status != "bound":
+            key = (row.label, re.sub(r"\d+", "#", row.message))  # those that differ in figures
+            told.setdefault(key, []).append(row.message)
+    for (label, _), why in told.items():
         more = f" ({len(why)} rows, the first of them)" if len(why) > 1 else ""
         yield f"{label}: {why[0]}{more}"
-    firsts = [next(mine) for _, mine in groupby(rows, lambda row: [getattr(row, n) for n in ROW])]
-    by = Counter(
-        row.best_bound_by.removeprefix(RECORDED)
-        for row in firsts
-        if row.best_bound_by.startswith(RECORDED)
-    )
+    firsts = [next(mine) for _, mine in groupby(rows, attrgetter(*ROW))]
+    origins = [row.best_bound_by for row in firsts if row.best_bound_by.startswith(RECORDED)]
+    by = Counter(origin.removeprefix(RECORDED) for origin in origins)
     if by:
         who = "; ".join(f"{origin} ({by[origin]})" for origin in sorted(by))
         yield f"{RECORDED_MARK} recorded, and higher than all that this study's runs proved: {who}"
@@ -169,16 +184,6 @@ def notes(rows: Sequence[RunRow]) -> Iterator[str]:
     for row in rows:
         if row.faults:
             yield fault_words(row.faults, f"{row.instance}, {row.label}")
-
-
-def _reasons(rows: Sequence[RunRow]) -> dict[tuple[str, str], list[str]]:
-    """What runs without a value say; sentences that differ only in figures count as one."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        if row.value_ns is None and row.message and row.status != "bound":
-            key = (row.label, re.sub(r"\d+", "#", row.message))
-            found.setdefault(key, []).append(row.message)
-    return found
 
 
 def made_by(rows: Sequence[RunRow]) -> list[str]:
@@ -195,23 +200,25 @@ def made_by(rows: Sequence[RunRow]) -> list[str]:
 
 def write_report(study: str, rows: Sequence[RunRow], folder: str | Path) -> tuple[Path, ...]:
     """Write the files of a study that can be written (`attempt`), and return their paths."""
-    written, folder = list[Path](), Path(folder)
-    for name in REPORT_FILES:
-        path = folder / name
-        with attempt(path):
-            if name == "runs.csv":
-                write_rows(rows, path)
-            elif name == "table.md":
-                write_text(markdown(study, rows), path)
-            else:
-                try:
-                    from placegap.experiments.studies.plots import gaps_png
 
-                    write_bytes(gaps_png(frame_of(rows)), path)
-                except MissingExtra as error:
-                    warn(f"no plot: {error}")
-                    continue
-            written.append(path)
+    def picture() -> bytes:
+        from placegap.experiments.studies.plots import gaps_png
+
+        return gaps_png(frame_of(rows))
+
+    write: dict[str, Callable[[Path], None]] = {
+        "table.md": lambda path: write_text(markdown(study, rows), path),
+        "runs.csv": lambda path: write_rows(rows, path),
+        "gaps.png": lambda path: write_bytes(picture(), path),
+    }
+    written = []
+    for path in (Path(folder) / name for name in REPORT_FILES):
+        with attempt(path):
+            try:
+                write[path.name](path)
+                written.append(path)
+            except MissingExtra as error:
+                warn(f"no plot: {error}")
     return tuple(written)
 
 
@@ -222,14 +229,11 @@ def markdown(study: str, rows: Sequence[RunRow]) -> str:
     if contradictions:
         lines += ["**METHODS DISAGREE: at least one of them is wrong.**", ""]
         lines += [f"- {sentence}" for sentence in contradictions] + [""]
-    for name, table in tables_of(rows).items():
-        runs = frame_of(table)
-        lines += [f"## {name}: {table[0].semantics}", ""]
+    for table in table_texts(rows, "**"):
+        lines += [f"## {table.title}", ""]
         lines += ["Value (gap to the row's best bound, time). Bold: proven optimal.", ""]
-        lines += [*markdown_grid(grid_head(table), list(grid_rows(table, "**"))), ""]
-        lines += [*markdown_grid(SUMMARY_HEAD, summary_rows(runs)), "", common_rows(runs), ""]
-        models = model_rows(table)
-        lines += [*markdown_grid(MODEL_HEAD, models), ""] if models else []
-        lines += [f"- {note}" for note in notes(table)] + [""]
+        for head, grid in (table.gaps, table.summary, table.models):
+            lines += [*markdown_grid(head, grid), ""] if grid else []
+        lines += [f"- {note}" for note in table.notes] + [""]
     lines += [f"Made by {maker}." for maker in made_by(rows)]
     return "\n".join(map(printable, lines)) + "\n"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from glob import glob
@@ -146,10 +146,8 @@ COLUMNS: Mapping[str, str] = {
 }
 """Every column and what it means."""
 
-TYPES = {
-    name: {str: "str", Whole: "Int64", Real: "float64"}[get_type_hints(RunRow)[name]]
-    for name in COLUMNS
-}
+_HINTS = get_type_hints(RunRow)
+TYPES = {name: {str: "str", Whole: "Int64", Real: "float64"}[_HINTS[name]] for name in COLUMNS}
 """Every column's type in pandas."""
 
 ROW = ("study", "table", "instance", "cluster", "instance_hash", "seed")
@@ -173,26 +171,16 @@ def _problem(rules: str) -> str:
 def place_of(cell: Cell, study: str) -> Record:
     """The columns of a cell that are known before its run, with the best recorded bound."""
     best = max(cell.recorded, key=lambda bound: bound.ns, default=None)
-    run = cell.run
+    known = {name: getattr(cell, name) for name in COLUMNS if hasattr(cell, name)}
+    if cell.run is not None:
+        known |= {"time_limit_s": cell.run.time_limit_s, "gap_limit": cell.run.gap}
+        known["memory_share"] = cell.run.source.device_memory
     return {
+        **known,
         "study": study,
-        "table": cell.table,
-        "instance": cell.instance,
-        "cluster": cell.cluster,
         "instance_hash": cell.instance_hash[:HASH_DIGITS],
-        "seed": cell.seed,
-        "num_ops": cell.num_ops,
-        "num_edges": cell.num_edges,
-        "num_devices": cell.num_devices,
-        "ccr": cell.ccr,
-        "memory_share": None if run is None else run.source.device_memory,
-        "memory_pressure": cell.memory_pressure,
-        **semantics_columns(cell.semantics),
-        "method": cell.method,
-        "label": cell.label,
         "params": canonical_json(dict(cell.params)),
-        "time_limit_s": None if run is None else run.time_limit_s,
-        "gap_limit": None if run is None else run.gap,
+        **semantics_columns(cell.semantics),
         "best_bound_ns": None if best is None else best.ns,
         "best_bound_by": "" if best is None else best.origin,
         "best_rests_on": "" if best is None else best.basis,
@@ -240,50 +228,35 @@ def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
     values: dict[tuple[str, str, PlanClass], int] = {}
     for row in rows:
         own = plan_class(row.stated)
-        for bound in _bounds(row, own):
+        held: PlanClass = row.bound_class or own  # type: ignore[assignment]
+        known = []
+        if row.best_bound_ns is not None:
+            known.append(Bound(row.best_bound_ns, row.best_bound_by, row.best_rests_on, own))
+        if row.bound_ns is not None:
+            known.append(Bound(row.bound_ns, row.label, row.rests_on, held))
+        for bound in known:
             for plans in PLAN_CLASSES[: PLAN_CLASSES.index(bound.plan_class or own) + 1]:
                 where = (*row.problem, plans)
-                if where not in best or _rank(bound) > _rank(best[where]):
-                    best[where] = bound
+                best[where] = max(best.get(where, bound), bound, key=_rank)
         if row.value_ns is not None:
             where = (*row.problem, own)
             values[where] = min(row.value_ns, values.get(where, row.value_ns))
-    return [_measured(row, best, values) for row in rows]
+    found = []
+    for row in rows:
+        where = (*row.problem, plan_class(row.stated))
+        bound_ns, by, basis, _ = best.get(where, (None, "", "", None))
+        best_ns = values.get(where)
+        gap, lost = (relative_gap(row.value_ns, ns) for ns in (bound_ns, best_ns))
+        changed: dict[str, Any] = {"gap": gap, "lost": lost, "best_value_ns": best_ns}
+        changed |= {"best_bound_ns": bound_ns, "best_bound_by": by, "best_rests_on": basis}
+        changed["open"] = None if gap is None or lost is None else gap - lost
+        found.append(replace(row, **changed))
+    return found
 
 
 def _rank(bound: Bound) -> tuple[int, bool, bool]:
     """Higher is better: of equal ones that of a run, and then one proved by placegap."""
     return bound.ns, not bound.origin.startswith(RECORDED), bound.basis == PROOF
-
-
-def _bounds(row: RunRow, own: PlanClass) -> Iterator[Bound]:
-    """What a row knows: what its run proved, and the best bound that it had already."""
-    if row.bound_ns is not None:
-        held: PlanClass = row.bound_class or own  # type: ignore[assignment]
-        yield Bound(row.bound_ns, row.label, row.rests_on, held)
-    if row.best_bound_ns is not None:
-        yield Bound(row.best_bound_ns, row.best_bound_by, row.best_rests_on, own)
-
-
-def _measured(
-    row: RunRow,
-    best: Mapping[tuple[str, str, PlanClass], Bound],
-    values: Mapping[tuple[str, str, PlanClass], int],
-) -> RunRow:
-    where = (*row.problem, plan_class(row.stated))
-    bound_ns, by, basis, _ = best.get(where, (None, "", "", None))
-    value_ns, best_ns = row.value_ns, values.get(where)
-    gap, lost = relative_gap(value_ns, bound_ns), relative_gap(value_ns, best_ns)
-    return replace(
-        row,
-        best_value_ns=best_ns,
-        best_bound_ns=bound_ns,
-        best_bound_by=by,
-        best_rests_on=basis,
-        gap=gap,
-        lost=lost,
-        open=None if gap is None or lost is None else gap - lost,
-    )
 
 
 def disagreements(rows: Sequence[RunRow]) -> list[str]:
@@ -328,20 +301,12 @@ def rows_of(runs: pd.DataFrame) -> list[RunRow]:
     return [row_of(record) for record in records]
 
 
-def write_rows(rows: Sequence[RunRow], path: Path) -> None:
+def write_rows(rows: Iterable[RunRow], path: Path) -> None:
     """Write rows as CSV, without columns that are empty or computed when the file is read."""
-    kept = [
-        name
-        for name in COLUMNS
-        if name not in DERIVED and any(getattr(row, name) not in (None, "") for row in rows)
-    ]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(kept)
-    for row in rows:
-        cells = (getattr(row, name) for name in kept)
-        writer.writerow([printable(cell) if isinstance(cell, str) else cell for cell in cells])
-    write_text(text.getvalue(), path)
+    runs = frame_of(rows).drop(columns=list(DERIVED)).astype(object)
+    texts = runs.map(lambda cell: printable(cell) or None if isinstance(cell, str) else cell)
+    text = texts.dropna(axis="columns", how="all").to_csv(index=False, lineterminator="\n")
+    write_text(text, path)
 
 
 def read_rows(path: str | Path) -> list[RunRow]:
@@ -369,14 +334,10 @@ def load_rows(*paths: str | Path) -> list[RunRow]:
 
 def _files(path: str | Path) -> list[Path]:
     """What a path names: a file, what a pattern matches, or the runs of a folder."""
-    found = [Path(name) for name in sorted(glob(str(path)))] or [Path(path)]
     files = []
-    for one in found:
-        below = [one]
-        if one.is_dir():
-            below = sorted(one.rglob("runs.csv")) or sorted(one.rglob(LOG_NAME))
-            below = below or sorted(one.rglob("*.csv"))
-        files += below
+    for one in [Path(name) for name in sorted(glob(str(path)))] or [Path(path)]:
+        below = (sorted(one.rglob(name)) for name in ("runs.csv", LOG_NAME, "*.csv"))
+        files += next(filter(None, below), []) if one.is_dir() else [one]
     if not files:
         raise InputError("has no results of studies below it", path)
     return files

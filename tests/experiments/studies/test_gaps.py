@@ -10,7 +10,7 @@ from doubles.gap_runs import ANY, CHAIN, CONVEX, cells_of, plan
 
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.studies import run as study_run
-from placegap.experiments.studies.report import grid_rows, markdown, notes
+from placegap.experiments.studies.report import gap_grid, markdown, notes
 from placegap.experiments.studies.run import run_study
 from placegap.experiments.studies.runs import RunRow, disagreements, rows_of, with_best
 from placegap.instances import Makespan, MaxLoad
@@ -147,7 +147,7 @@ def test_only_a_higher_recorded_bound_takes_the_place_of_a_run_s() -> None:
 
 def test_rows_that_rest_on_a_recorded_bound_are_marked_in_every_output() -> None:
     cells = with_recorded(80)
-    assert [row[2].endswith("(r)") for row in grid_rows(cells)] == [False, True]
+    assert [row[2].endswith("(r)") for row in gap_grid(cells)[1]] == [False, True]
     (note,) = [note for note in notes(cells) if note.startswith("(r)")]
     assert note.endswith("proved: by hand (1)")
     assert "| 80 (r) |" in markdown("small", cells)

@@ -14,7 +14,7 @@ from placegap.experiments.running import placing
 from placegap.experiments.running.pool import Ending, run_here
 from placegap.experiments.studies.config import Study
 from placegap.experiments.studies.plan import plan_study
-from placegap.experiments.studies.report import grid_rows, notes, summary_rows
+from placegap.experiments.studies.report import gap_grid, notes, summary_rows
 from placegap.experiments.studies.run import describe_ending, describe_result, run_task
 from placegap.experiments.studies.runs import (
     disagreements,
@@ -59,7 +59,7 @@ def test_a_study_shows_the_value_of_the_parts_without_a_gap(diamond: Path) -> No
     assert not parts.is_optimal
     assert parts.split_value_ns == 30
     assert disagreements(rows) == []
-    (line,) = grid_rows(rows)
+    _, (line,) = gap_grid(rows)
     assert line[-1].startswith("30 (split, ")
     first, basis = notes(rows)
     assert first.startswith("fd-dps min_share=0.4, parts=3: the plan of another instance, ")
