@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from references import readme_tables
-from references.readme_tables import PAGE, RUNS, SENTENCES, TABLES, cells_of, grid, grids_of
+from references.readme_tables import PAGE, RUNS, SENTENCES, TABLES, grid, grids_of
 
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.plan import plan_study
+from placegap.experiments.studies.runs import HASH_DIGITS, RunRow, frame_of, load_rows
 from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.layer_chains import is_chain
 from placegap.solvers import METHODS, run_method
@@ -31,17 +31,17 @@ WITHOUT_LIMIT = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft", "ide
 
 
 @pytest.fixture(scope="module")
-def cells() -> list[GapCell]:
+def cells() -> list[RunRow]:
     if "UPDATE_README" in os.environ:
         readme_tables.update(Path(os.environ["UPDATE_README"]))
-    return cells_of(RUNS.read_text())
+    return load_rows(RUNS)
 
 
 @pytest.mark.parametrize("page", TABLES, ids=lambda page: page.stem)
 def test_the_tables_of_a_page_are_those_of_the_recorded_study(
-    page: Path, cells: list[GapCell]
+    page: Path, cells: list[RunRow]
 ) -> None:
-    shown = [grid(cells, name) for name in TABLES[page]]
+    shown = [grid(frame_of(cells), name) for name in TABLES[page]]
     assert [found.strip() for found in grids_of(page)] == shown
 
 
@@ -49,52 +49,53 @@ def test_the_readme_is_read_in_a_few_minutes() -> None:
     assert len((ROOT / "README.md").read_bytes()) <= 8_000
 
 
-def test_the_recorded_study_is_the_one_that_ships(cells: list[GapCell]) -> None:
+def test_the_recorded_study_is_the_one_that_ships(cells: list[RunRow]) -> None:
     planned = plan_study(load_study(STUDY), STUDY)
 
     def places(found: object) -> list[tuple[object, ...]]:
-        names = ("table", "instance", "instance_hash", "cluster", "label", "seed")
-        return [tuple(getattr(cell, name) for name in names) for cell in found]  # type: ignore[attr-defined]
+        names = ("table", "instance", "cluster", "label", "seed")
+        return [
+            (*(getattr(cell, name) for name in names), cell.instance_hash[:HASH_DIGITS])
+            for cell in found  # type: ignore[attr-defined]
+        ]
 
-    assert places(cell.cell for cell in cells) == places(planned)
+    assert places(cells) == places(planned)
     assert {cell.status for cell in cells} <= {"optimal", "feasible", "gap_met"}
 
 
-def test_what_no_time_limit_decides_comes_out_again(cells: list[GapCell]) -> None:
-    again = [cell for cell in cells if cell.cell.method in WITHOUT_LIMIT and is_real(cell)]
+def test_what_no_time_limit_decides_comes_out_again(cells: list[RunRow]) -> None:
+    again = [cell for cell in cells if cell.method in WITHOUT_LIMIT and is_real(cell)]
     # networks: etf, m-etf, heft, peft; m-topo, ideal-dp; m-topo. Three small graphs on two clusters
     # before them measured chains: three times m-topo and ideal-dp, and two iterations of m-topo
     assert len(again) == 6 * (4 + 2 + 1) + 3 * 2 + 2 + 6 * (6 + 3 + 2)
     for cell in again[::3]:
-        result = run_method(
-            instance_of(cell), cell.cell.semantics, cell.cell.method, time_limit_s=60
-        )
-        if cell.cell.method == "ideal-dp" and cell.status != "optimal":  # on a busy machine
+        result = run_method(instance_of(cell), cell.stated, cell.method, time_limit_s=60)
+        if cell.method == "ideal-dp" and cell.status != "optimal":  # on a busy machine
             assert cell.bound_ns is not None
             assert cell.value_ns is not None
             assert result.value_ns is not None
             assert cell.bound_ns <= result.value_ns <= cell.value_ns
         else:
-            assert (result.status, result.value_ns) == (cell.status, cell.value_ns), cell.cell
+            assert (result.status, result.value_ns) == (cell.status, cell.value_ns), cell.place
 
 
-def test_no_recorded_run_contradicts_what_is_known_of_the_corpus(cells: list[GapCell]) -> None:
+def test_no_recorded_run_contradicts_what_is_known_of_the_corpus(cells: list[RunRow]) -> None:
     for cell in filter(is_real, cells):
-        instance, semantics = instance_of(cell), cell.cell.semantics
+        instance, semantics = instance_of(cell), cell.stated
         known = recorded_value_ns(instance, semantics)
-        if known is not None and cell.bound_ns is not None and cell.cell.method != "ideal-dp":
-            assert cell.bound_ns <= known, cell.cell
+        if known is not None and cell.bound_ns is not None and cell.method != "ideal-dp":
+            assert cell.bound_ns <= known, cell.place
         for bound in recorded_bounds(instance, semantics):
             assert cell.value_ns is not None
-            assert bound.ns <= cell.value_ns, cell.cell
+            assert bound.ns <= cell.value_ns, cell.place
         if cell.status == "optimal":
-            assert known is None or cell.value_ns == known, cell.cell
+            assert known is None or cell.value_ns == known, cell.place
 
 
 @pytest.mark.parametrize("pattern", SENTENCES)
-def test_a_figure_in_the_text_counts_right(pattern: str, cells: list[GapCell]) -> None:
+def test_a_figure_in_the_text_counts_right(pattern: str, cells: list[RunRow]) -> None:
     (said,) = re.findall(pattern, PAGE.read_text())
-    assert int(said) == SENTENCES[pattern](cells)
+    assert int(said) == SENTENCES[pattern](frame_of(cells))
 
 
 def test_the_tables_of_methods_name_every_method() -> None:
@@ -107,10 +108,10 @@ def test_the_tables_of_methods_name_every_method() -> None:
     assert sorted(named) == sorted(METHODS)
 
 
-def is_real(cell: GapCell) -> bool:
-    return cell.cell.instance in corpus_names() or is_chain(cell.cell.instance)
+def is_real(cell: RunRow) -> bool:
+    return cell.instance in corpus_names() or is_chain(cell.instance)
 
 
-def instance_of(cell: GapCell):  # type: ignore[no-untyped-def]
-    layers = cell.cell.semantics.objective == "hybrid_pipeline"
-    return load_source(Source(cell.cell.instance, cell.cell.cluster, layers=layers))
+def instance_of(cell: RunRow):  # type: ignore[no-untyped-def]
+    layers = cell.stated.objective == "hybrid_pipeline"
+    return load_source(Source(cell.instance, cell.cluster, layers=layers))

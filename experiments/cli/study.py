@@ -22,8 +22,8 @@ from placegap.instances.reading.errors import InputError
 if TYPE_CHECKING:
     from distributed import Client
 
-    from placegap.experiments.studies.gaps import GapCell
     from placegap.experiments.studies.plan import Row
+    from placegap.experiments.studies.runs import RunRow
 
 
 METHODS_DISAGREE = 1
@@ -72,11 +72,14 @@ def study_command(asked: StudyOptions) -> None:
     """Run a study; what is in its log already is not run again."""
     from placegap.experiments.running.dask_pool import num_slots
     from placegap.experiments.running.pool import PoolError
+    from placegap.experiments.running.provenance import num_cores
     from placegap.experiments.studies.config import load_study
+    from placegap.experiments.studies.log import LOG_NAME
     from placegap.experiments.studies.plan import shard_of, study_rows
     from placegap.experiments.studies.progress import intention, progress_shown
     from placegap.experiments.studies.report import REPORT_FILES, write_report
-    from placegap.experiments.studies.run import LOG_NAME, num_cores, results_folder, run_study
+    from placegap.experiments.studies.run import results_folder, run_study
+    from placegap.experiments.studies.runs import rows_of
 
     wanted, shard = load_study(asked.config, smoke=asked.smoke), _shard(asked.shard)
     folder = results_folder(wanted, asked.out, shard)
@@ -93,16 +96,16 @@ def study_command(asked: StudyOptions) -> None:
             if not slots:
                 warn(f"no Dask worker is there yet; the runs wait: dask worker {asked.scheduler}")
             workers = asked.workers or slots or 1
-            rows = study_rows(wanted, asked.config, warn)
+            planned = study_rows(wanted, asked.config, warn)
             if shard is not None:
-                rows = shard_of(rows, *shard)
-            warn(intention(wanted.name, rows, workers, folder / LOG_NAME))
-            if asked.dry_run and rows:
-                print_tables_to_run(rows, workers)
-            if asked.dry_run or not rows:  # there may be more shards than instances
+                planned = shard_of(planned, *shard)
+            warn(intention(wanted.name, planned, workers, folder / LOG_NAME))
+            if asked.dry_run and planned:
+                print_tables_to_run(planned, workers)
+            if asked.dry_run or not planned:  # there may be more shards than instances
                 return
             with progress_shown() as told:
-                study, cells = run_study(
+                runs = run_study(
                     asked.config,
                     asked.out,
                     workers=workers,
@@ -116,19 +119,18 @@ def study_command(asked: StudyOptions) -> None:
         raise typer.Exit(stop_status()) from None
     except PoolError as error:
         raise InputError(str(error) if client is None else f"{error}; {kept}") from None
-    written = write_report(study, cells, folder)
-    print_summaries(cells)
-    if asked.rows:
-        print_rows(cells)
-    if study.published is not None:
+    rows = rows_of(runs)
+    written = write_report(wanted.name, rows, folder)
+    print_tables(rows, with_rows=asked.rows)
+    if wanted.published is not None:
         if has_research():
             printed = research("paper_table", PUBLISHED).print_published
-            written += printed(study.published, asked.config, cells, folder / PUBLISHED)
+            written += printed(wanted.published, asked.config, rows, folder / PUBLISHED)
         else:
             warn(f"{asked.config}: no {PUBLISHED}: a paper's tables need a checkout of placegap")
     if written:
         output().print(f"written: {', '.join(map(str, written))}", markup=False, soft_wrap=True)
-    if not _judge(cells):
+    if not _judge(rows):
         raise typer.Exit(METHODS_DISAGREE)
 
 
@@ -173,46 +175,37 @@ def print_tables_to_run(rows: Sequence[Row], workers: int) -> None:
     output().print(plain_table(None, head, shown))
 
 
-def print_summaries(cells: Sequence[GapCell]) -> None:
-    """A line per method and the notes of every table on stdout, and what compiling took."""
-    from placegap.experiments.studies.gap_tables import lay_out
-    from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
+def print_tables(rows: Sequence[RunRow], *, with_rows: bool) -> None:
+    """A line per method and the notes of every table on stdout, and what compiling took.
+
+    Perhaps also every row, and every model that was built.
+    """
+    from placegap.experiments.studies.report import table_texts
 
     console = output()
-    for table in lay_out(cells):
-        rows = [summary_row(summary) for summary in table.summaries]
-        console.print(plain_table(f"{table.name}: {table.semantics}", SUMMARY_HEAD, rows))
+    for table in table_texts(rows):
+        console.print(plain_table(table.title, *table.summary))
+        for head, grid in (table.gaps, table.models) if with_rows else ():
+            if grid:
+                console.print(plain_table(None, head, grid))
         for note in table.notes:
             console.print(note, markup=False)
         console.print()
-    took = {cell.cell.run.key: cell.setup_s or 0.0 for cell in cells if cell.cell.run}
-    setup_s = sum(took.values())
+    setup_s = sum(row.setup_s or 0.0 for row in rows)
     if setup_s:
         console.print(
             f"loading modules and kernels: {format_s(setup_s)}; no time above includes it"
         )
 
 
-def print_rows(cells: Sequence[GapCell]) -> None:
-    """Every row of the gap tables and every model that was built, on stdout."""
-    from placegap.experiments.studies.gap_tables import MODEL_HEAD, gap_tables, lay_out
-
-    console = output()
-    for table in lay_out(cells):
-        for grid in gap_tables(table, console.width):
-            console.print(grid)
-        if table.models:
-            console.print(plain_table(None, MODEL_HEAD, table.models))
-
-
-def _judge(cells: Sequence[GapCell]) -> bool:
+def _judge(rows: Sequence[RunRow]) -> bool:
     """Report failures and contradictions on stderr; whether there are no contradictions."""
-    from placegap.experiments.studies.gaps import FAILURES, disagreements
+    from placegap.experiments.studies.runs import FAILURES, disagreements
 
-    failed = [cell for cell in cells if cell.status in FAILURES]
+    failed = [row for row in rows if row.status in FAILURES]
     if failed:
-        warn(f"{len(failed)} of {len(cells)} runs failed; the notes under the tables say why")
-    contradictions = disagreements(cells)
+        warn(f"{len(failed)} of {len(rows)} runs failed; the notes under the tables say why")
+    contradictions = disagreements(rows)
     for sentence in contradictions:
         warn(f"METHODS DISAGREE: {sentence}")
     return not contradictions

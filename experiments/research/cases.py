@@ -22,7 +22,7 @@ from typing import Any
 from placegap.experiments.cli import main as placegap
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source, load_source
-from placegap.experiments.studies.report import markdown_grid
+from placegap.experiments.show.rendering import markdown_grid
 from placegap.instances.exporters.modules import layer_list
 from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import Instance, Plan, Semantics

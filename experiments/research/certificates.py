@@ -27,13 +27,14 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from placegap.experiments.research.record import logged_cells
+from placegap.experiments.research.record import logged_rows
 from placegap.experiments.running.pool import handled, held, stop_status
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.show.figures import format_gap
 from placegap.experiments.show.rendering import output, warn
-from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.report import made_by
 from placegap.experiments.studies.run import results_folder
+from placegap.experiments.studies.runs import RunRow
 from placegap.instances.files.output_files import write_text
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.bounds.certificates.write import certify
@@ -70,7 +71,7 @@ class Share(NamedTuple):
 
 
 def certified_shares(
-    cells: Iterable[GapCell], limit_s: float, folder: Path, known: dict[Key, Share]
+    cells: Iterable[RunRow], limit_s: float, folder: Path, known: dict[Key, Share]
 ) -> None:
     """Certify the best bounds of cells that are not in `known` yet, `limit_s` seconds for each.
 
@@ -87,16 +88,16 @@ def certified_shares(
             known[key] = known[key]._replace(limit_s=limit_s)
         with held():
             _write(folder / FILE_NAME, known)
-        place, best = f"{cell.cell.table}, {cell.cell.instance}", known[key]
+        place, best = f"{cell.table}, {cell.instance}", known[key]
         proven = f"{100 * best.part:.1f} % ({best.kind or 'no certificate'})"
         warn(f"{place}: {proven}, {share.took_s:.1f} s")
 
 
-def key_of(cell: GapCell) -> Key | None:
+def key_of(cell: RunRow) -> Key | None:
     """What is to be certified; None where there is no run, or no bound."""
-    if cell.cell.run is None or not cell.best_bound_ns:
+    if cell.source is None or not cell.best_bound_ns:
         return None
-    return cell.cell.instance_hash, cell.cell.semantics.label, cell.best_bound_ns
+    return cell.instance_hash, cell.semantics, cell.best_bound_ns
 
 
 def known_shares(folder: Path) -> dict[Key, Share]:
@@ -131,17 +132,17 @@ def _is_enough(share: Share, limit_s: float) -> bool:
     return share.part == 1.0 or share.limit_s >= limit_s
 
 
-def _certified(cell: GapCell, limit_s: float) -> Share:
-    run, bound_ns = cell.cell.run, cell.best_bound_ns
-    assert run is not None
+def _certified(cell: RunRow, limit_s: float) -> Share:
+    source, bound_ns = cell.source, cell.best_bound_ns
+    assert source is not None
     assert bound_ns is not None
-    instance, began = load_source(run.source), time.perf_counter()
-    found = certify(instance, cell.cell.semantics, limit_s, bound_ns)
+    instance, began = load_source(source), time.perf_counter()
+    found = certify(instance, cell.stated, limit_s, bound_ns)
     return Share(
-        cell.cell.table,
-        cell.cell.instance,
-        cell.cell.instance_hash,
-        cell.cell.semantics.label,
+        cell.table,
+        cell.instance,
+        cell.instance_hash,
+        cell.semantics,
         bound_ns,
         0 if found is None else found.bound_ns,
         "" if found is None else found.proof.kind,
@@ -161,7 +162,7 @@ def _write(file: Path, known: dict[Key, Share]) -> None:
 HEADS = ("table", "method", "plans", "of", "mean gap", "worst", "bound / value", "optimal", "proof")
 
 
-def closing_row(cells: Sequence[GapCell]) -> tuple[str, ...]:
+def closing_row(cells: Sequence[RunRow]) -> tuple[str, ...]:
     """One line for the cells of a method in a table, without names."""
     gaps = [cell.gap for cell in cells if cell.gap is not None]
     ratios = [
@@ -181,7 +182,7 @@ def closing_row(cells: Sequence[GapCell]) -> tuple[str, ...]:
     )
 
 
-def certified_column(cells: Sequence[GapCell], known: Mapping[Key, Share]) -> str:
+def certified_column(cells: Sequence[RunRow], known: Mapping[Key, Share]) -> str:
     """The mean certified share of the cells' bounds, and of how many where some are unknown."""
     keys = [key for cell in cells if (key := key_of(cell)) is not None]
     parts = [known[key].part for key in keys if key in known]
@@ -201,7 +202,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--certify", type=float, default=0.0, help="seconds for each bound")
     asked = parser.parse_args(arguments)
     try:
-        study, cells = logged_cells(asked.study, asked.out)
+        study, cells = logged_rows(asked.study, asked.out)
     except InputError as error:
         warn(str(error))
         return 2
@@ -215,14 +216,14 @@ def main(arguments: Sequence[str]) -> int:
             status = stop_status()
             warn("stopped; the same command goes on from here")
     grid = Table(*HEADS, *["certified"] * bool(asked.certify))
-    for name in dict.fromkeys((cell.cell.table, cell.cell.label) for cell in cells):
-        mine = [cell for cell in cells if (cell.cell.table, cell.cell.label) == name]
+    for name in dict.fromkeys((cell.table, cell.label) for cell in cells):
+        mine = [cell for cell in cells if (cell.table, cell.label) == name]
         row = [*name, *closing_row(mine)]
         if asked.certify:
             row.append(certified_column(mine, known))
         grid.add_row(*row)
     output().print(grid)
-    for maker in dict.fromkeys(cell.made_by for cell in cells if cell.made_by):
+    for maker in made_by(cells):
         output().print(f"made by {maker}", markup=False, soft_wrap=True)
     return status
 

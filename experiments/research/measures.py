@@ -1,142 +1,70 @@
-"""What the pages say of committed results: gaps, losses, rankings, as plain numbers."""
+"""What the pages say of committed results: losses and rankings, as frames of plain numbers."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from placegap.experiments.studies.log import Record
-from placegap.solvers.core.result import relative_gap
+from placegap.experiments.studies.analysis import summary
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def gaps_of(rows: Sequence[Record]) -> dict[str, list[float | None]]:
-    """Gap to the row's bound, by method, row by row; None without a plan. Rows need a bound."""
-    bounded = [row for row in rows if row["bound_ns"] is not None]
-    labels = dict.fromkeys(label for row in bounded for label in row["runs"])
-    return {
-        label: [
-            relative_gap(row["runs"].get(label, {}).get("value_ns"), row["bound_ns"])
-            for row in bounded
-        ]
-        for label in labels
-    }
+WHERE = ["instance", "cluster"]
 
 
-def share_within(gaps: Sequence[float | None], most: float) -> float:
-    """Share of rows whose gap is at most a limit; a row without a plan is in none."""
-    return sum(gap is not None and gap <= most for gap in gaps) / len(gaps) if gaps else 0.0
+def ranked(runs: pd.DataFrame) -> pd.DataFrame:
+    """The summary of all methods, the most rows within 10 % first, then the least mean gap."""
+    found = summary(runs, "label").sort_index()
+    return found.sort_values(["within_10", "mean"], ascending=[False, True], kind="stable")
 
 
-def by_share(gaps: Mapping[str, Sequence[float | None]], most: float = 0.1) -> list[str]:
-    """Methods, the largest share of rows within `most` first, then the least mean gap."""
-
-    def order(label: str) -> tuple[float, float, str]:
-        known = [gap for gap in gaps[label] if gap is not None]
-        return -share_within(gaps[label], most), statistics.fmean(known) if known else 1.0, label
-
-    return sorted(gaps, key=order)
-
-
-def with_looser_bounds(rows: Sequence[Record]) -> list[Record]:
-    """Rows of `memory` with the best bound of all that have as much memory or more.
+def with_looser_bounds(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs of `memory` with the best bound of all that have as much memory or more.
 
     A plan that fits into less memory fits into more, so a bound for more memory holds for less.
     """
-    return [
-        {
-            **row,
-            "bound_ns": max(
-                (
-                    other["bound_ns"]
-                    for other in rows
-                    if other["instance"] == row["instance"]
-                    and other["memory_share"] >= row["memory_share"]
-                    and other["bound_ns"] is not None
-                ),
-                default=None,
-            ),
-        }
-        for row in rows
-    ]
+    loose = runs.sort_values("memory_share", ascending=False, kind="stable")
+    best = loose.groupby("instance")["best_bound_ns"].cummax().reindex(runs.index)
+    gap = 1 - best.astype(float) / runs["value_ns"].astype(float)
+    return runs.assign(best_bound_ns=best, gap=gap)
 
 
-def bounds_by_size(records: Sequence[Record]) -> dict[int, int]:
-    """The best bound of each size of `scaling`, in ns: what any method proved, or a cheap one."""
-    best: dict[int, int] = {}
-    for record in records:
-        for bound_ns in (record.get("bound_ns"), record.get("cheap_bound_ns")):
-            if bound_ns is not None:
-                size = record["num_ops"]
-                best[size] = max(best.get(size, 0), bound_ns)
-    return best
+def blind_rows(runs: pd.DataFrame) -> pd.DataFrame:
+    """Methods that plan for free channels, under ports (`congestion`): a line for each.
 
-
-class Loss(NamedTuple):
-    """Mean and largest ratio over 1 of what is compared, and how many pairs there are."""
-
-    mean: float
-    worst: float
-    num_pairs: int
-
-
-def loss_of(pairs: Iterable[tuple[int | None, int | None]]) -> Loss | None:
-    """How far the first values are above the second ones; None without a pair of values."""
-    over = [first / second - 1 for first, second in pairs if first is not None and second]
-    if not over:
-        return None
-    return Loss(round(statistics.fmean(over), 9), round(max(over), 9), len(over))
-
-
-class BlindRow(NamedTuple):
-    """A method that plans for free channels, under ports (`congestion`).
-
-    `promised` is its value under ports against that for free channels, `aware` against the plan
-    that it makes for ports; `num_alike` counts the instances where both plans are worth the same,
-    and `gap` is the mean one to the best bound under ports.
+    ``promised`` is the value under ports over that for free channels, minus one, ``aware`` over the
+    plan that the method makes for ports; ``alike`` counts the ``plans`` that are worth the same.
     """
-
-    method: str
-    promised: Loss
-    aware: Loss
-    num_alike: int
-    gap: float
-
-
-def blind_rows(records: Sequence[Record]) -> list[BlindRow]:
-    """One row per method; the best bound of a graph and cluster is that of all their records."""
-    best: dict[tuple[str, str], int] = {}
-    for record in records:
-        where = (record["instance"], record["cluster"])
-        best[where] = max(best.get(where, 0), record["bound_ns"] or 0)
-    found = []
-    for method in dict.fromkeys(record["method"] for record in records):
-        known = (r for r in records if r["method"] == method)
-        mine = [r for r in known if r["blind_port_ns"] and r["aware_ns"]]
-        promised = loss_of((r["blind_port_ns"], r["blind_free_ns"]) for r in mine)
-        aware = loss_of((r["blind_port_ns"], r["aware_ns"]) for r in mine)
-        if promised is not None and aware is not None:
-            alike = sum(r["blind_port_ns"] == r["aware_ns"] for r in mine)
-            gaps = (1 - best[r["instance"], r["cluster"]] / r["blind_port_ns"] for r in mine)
-            found.append(BlindRow(method, promised, aware, alike, statistics.fmean(gaps)))
-    return found
+    blind, aware = (
+        runs[runs["table"] == table].set_index([*WHERE, "method"]) for table in ("blind", "aware")
+    )
+    both = blind.assign(aware_ns=aware["value_ns"])
+    both = both.dropna(subset=["value_ns", "promised_ns", "aware_ns"])
+    both["promised"] = (both["value_ns"] / both["promised_ns"] - 1).astype(float)
+    both["aware"] = (both["value_ns"] / both["aware_ns"] - 1).astype(float)
+    both["alike"] = both["value_ns"] == both["aware_ns"]
+    return both.groupby("method", sort=False).agg(
+        plans=("value_ns", "size"),
+        promised=("promised", "mean"),
+        promised_worst=("promised", "max"),
+        gap=("gap", "mean"),
+        alike=("alike", "sum"),
+        aware=("aware", "mean"),
+        aware_worst=("aware", "max"),
+    )
 
 
-def losses_by_error(records: Sequence[Record]) -> dict[tuple[str, float], Loss]:
-    """By method and error: plans of wrong costs against plans of true ones, on true costs."""
-    right = {_place(r): r["true_ns"] for r in records if r["off"] == 0}
-    found = {}
-    for method, off in dict.fromkeys((r["method"], r["off"]) for r in records if r["off"]):
-        mine = (r for r in records if (r["method"], r["off"]) == (method, off))
-        loss = loss_of((r["true_ns"], right.get(_place(r))) for r in mine)
-        if loss is not None:
-            found[method, off] = loss
-    return found
+RIGHT = "off by 0 %"
+"""The table of `sensitivity` whose costs are true."""
 
 
-def _place(record: Record) -> tuple[str, str, str]:
-    return record["instance"], record["cluster"], record["method"]
+def losses_by_error(runs: pd.DataFrame) -> pd.DataFrame:
+    """Mean and worst loss by method and table: plans of wrong costs over those of true ones."""
+    right = runs[runs["table"] == RIGHT][[*WHERE, "method", "value_ns"]]
+    both = runs[runs["table"] != RIGHT].merge(right, on=[*WHERE, "method"], suffixes=("", "_true"))
+    loss = (both["value_ns"] / both["value_ns_true"] - 1).astype(float).round(9)
+    return loss.groupby([both["method"], both["table"]], sort=False).agg(["mean", "max"])
 
 
 class OrderCount(NamedTuple):
@@ -153,51 +81,33 @@ class OrderCount(NamedTuple):
 
 
 def compare_orders(
-    judged: Iterable[tuple[Mapping[str, int], Mapping[str, int]]], least: float = 0.0
+    runs: pd.DataFrame, by: Sequence[str], true: str, other: str, least: float = 0.0
 ) -> OrderCount:
-    """Count how often two judges rank a pair of methods alike.
+    """Count how often two columns rank a pair of methods alike.
 
-    Each item has the values of methods on one instance, by both. Pairs count whose first values
-    differ by more than the share `least`.
+    Pairs stand in the same place `by`, and their `true` values differ by more than the share
+    `least`.
     """
-    count = [0, 0, 0]
-    for true, other in judged:
-        both = [method for method in true if method in other]
-        for first, second in combinations(both, 2):
-            fast, slow = sorted((first, second), key=lambda method: true[method])
-            if true[slow] > true[fast] * (1 + least):
-                sign = (other[slow] > other[fast]) - (other[slow] < other[fast])
-                count[1 - sign] += 1
-    return OrderCount(*count)
+    known = runs[[*by, "method", true, other]].dropna()
+    pairs = known.merge(known, on=list(by), suffixes=("", "_2"))
+    pairs = pairs[pairs[f"{true}_2"] > pairs[true] * (1 + least)]
+    over = pairs[f"{other}_2"] - pairs[other]
+    return OrderCount(int((over > 0).sum()), int((over == 0).sum()), int((over < 0).sum()))
 
 
-def orders_under_ports(records: Sequence[Record]) -> OrderCount:
+def orders_under_ports(runs: pd.DataFrame) -> OrderCount:
     """What free channels rank, under ports: blind plans of `congestion`."""
-    free: dict[tuple[str, str], dict[str, int]] = {}
-    port: dict[tuple[str, str], dict[str, int]] = {}
-    for r in records:
-        if r["blind_port_ns"] and r["blind_free_ns"]:
-            where = (r["instance"], r["cluster"])
-            free.setdefault(where, {})[r["method"]] = r["blind_free_ns"]
-            port.setdefault(where, {})[r["method"]] = r["blind_port_ns"]
-    return compare_orders((free[where], port[where]) for where in free)
+    return compare_orders(runs[runs["table"] == "blind"], WHERE, "promised_ns", "value_ns")
 
 
-def orders_by_error(records: Sequence[Record], least: float = 0.0) -> dict[float, OrderCount]:
-    """What true costs rank, by the values that placers compute from wrong costs."""
-    draws: dict[tuple[float, str, str, int], dict[str, int]] = {}
-    for r in records:
-        if r["believed_ns"] is not None:
-            where = (r["off"], r["instance"], r["cluster"], r["seed"] if r["off"] else 0)
-            draws.setdefault(where, {})[r["method"]] = r["believed_ns"]
+def orders_by_error(runs: pd.DataFrame, least: float = 0.0) -> dict[str, OrderCount]:
+    """What true costs rank, by the values that placers compute from wrong costs, by table."""
+    right = runs[runs["table"] == RIGHT][[*WHERE, "method", "promised_ns"]]
+    both = runs.merge(right, on=[*WHERE, "method"], suffixes=("", "_true"))
     return {
-        error: compare_orders(
-            (
-                (draws.get((0.0, instance, cluster, 0), {}), believed)
-                for (off, instance, cluster, _), believed in draws.items()
-                if off == error
-            ),
-            least,
+        str(table): compare_orders(
+            group, [*WHERE, "seed"], "promised_ns_true", "promised_ns", least
         )
-        for error in sorted({off for off, *_ in draws if off})
+        for table, group in both.groupby("table", sort=False)
+        if table != RIGHT
     }

@@ -11,38 +11,37 @@ from __future__ import annotations
 import csv
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from placegap.experiments.research.measures import (
     blind_rows,
-    bounds_by_size,
-    by_share,
-    gaps_of,
     losses_by_error,
     orders_by_error,
     orders_under_ports,
-    share_within,
+    ranked,
     with_looser_bounds,
 )
-from placegap.experiments.research.page_plots import plot_ccr, plot_memory, plot_profile, plot_time
-from placegap.experiments.research.record import HERE, load_results
+from placegap.experiments.research.page_plots import plot_ccr, plot_memory, plot_time, profile_png
+from placegap.experiments.research.record import HERE, RESULTS
 from placegap.experiments.show.figures import format_gap, format_ns, format_s
-from placegap.experiments.studies.log import Record
-from placegap.experiments.studies.report import markdown_grid
+from placegap.experiments.show.rendering import markdown_grid
+from placegap.experiments.studies.analysis import load_runs, summary
+from placegap.experiments.studies.report import (
+    SUMMARY_HEAD,
+    common_rows,
+    made_by,
+    summary_rows,
+    told,
+)
+from placegap.experiments.studies.runs import COLUMNS, RunRow, load_rows, rows_of
 from placegap.instances.files.output_files import write_bytes, write_text
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
-PLACER_HEAD = (
-    "placer",
-    "plans",
-    "optimal",
-    "within 1 %",
-    "within 10 %",
-    "mean gap",
-    "median gap",
-    "median time",
-)
 STUDIES = ("corpus", "moirai-forms", "congestion", "scaling", "sensitivity", "memory")
 
 
@@ -53,79 +52,64 @@ def percent(share: float) -> str:
 
 def tables() -> dict[str, str]:
     """Every table by its name in the template, and what made the results."""
-    read = {name: load_results(name) for name in STUDIES}
-    rows = {name: content for name, (_, content) in read.items()}
-    made = (
-        f"- {name}{', in its smallest form' * head['smoke']}: {maker}."
-        for name, (head, _) in read.items()
-        for maker in head["made_by"]
-    )
+    runs = {name: load_results(name) for name in STUDIES}
+    made = {name: made_by(rows_of(found)) for name, found in runs.items()}
     found = {
-        "corpus": corpus(rows["corpus"]),
-        "moirai-forms": forms(rows["moirai-forms"]),
-        "congestion": congestion(rows["congestion"]),
-        "scaling": scaling(rows["scaling"]),
-        "sensitivity": sensitivity(rows["sensitivity"]),
-        "rankings": rankings(rows["sensitivity"]),
-        "memory": memory(rows["memory"]),
-        "made_by": made,
+        "corpus": corpus(runs["corpus"]),
+        "moirai-forms": forms(runs["moirai-forms"]),
+        "congestion": congestion(runs["congestion"]),
+        "scaling": scaling(runs["scaling"]),
+        "sensitivity": sensitivity(runs["sensitivity"]),
+        "rankings": rankings(runs["sensitivity"]),
+        "memory": memory(runs["memory"]),
+        "made_by": (f"- {runs[name]['study'][0]}: {one}." for name in made for one in made[name]),
     }
     return {name: "\n".join(lines) for name, lines in found.items()}
 
 
-def corpus(rows: Sequence[Record]) -> Iterator[str]:
+def load_results(name: str) -> pd.DataFrame:
+    """The committed results of a study of our own."""
+    return load_runs(RESULTS / f"{name}.csv")
+
+
+def corpus(runs: pd.DataFrame) -> Iterator[str]:
     """A line per placer, the best first, in a table per table of the study."""
-    for table in dict.fromkeys(row["table"] for row in rows):
-        mine = [row for row in rows if row["table"] == table]
-        gaps = gaps_of(mine)
-        yield from () if table == rows[0]["table"] else ("",)
-        yield from (f"**{table}**", "")
-        yield from markdown_grid(
-            PLACER_HEAD, [_placer(label, gaps[label], mine) for label in by_share(gaps)]
-        )
+    for name, mine in runs.groupby("table", sort=False):
+        yield from ("",) if name != runs["table"][0] else ()
+        yield from (f"**{name}**, {common_rows(mine)}", "")
+        yield from markdown_grid(SUMMARY_HEAD, best_first(mine))
 
 
-def _placer(label: str, gaps: Sequence[float | None], rows: Sequence[Record]) -> tuple[str, ...]:
-    known = [gap for gap in gaps if gap is not None]
-    runs = [row["runs"].get(label, {}) for row in rows]
-    times = [run["time_s"] for run in runs if "time_s" in run]
-    return (
-        label,
-        f"{len(known)} of {len(gaps)}",
-        *(percent(share_within(gaps, most)) for most in (0.0, 0.01, 0.1)),
-        format_gap(statistics.fmean(known)) if known else "-",
-        format_gap(statistics.median(known)) if known else "-",
-        format_s(statistics.median(times)) if times else "-",
-    )
+def best_first(runs: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The lines of a summary, in the order of `ranked`."""
+    lines = {line[0]: line for line in summary_rows(runs)}
+    return [lines[str(label)] for label in ranked(runs).index]
 
 
-def own_bound_ns(run: Record) -> int | None:
-    """What the model alone proved; `run_method` reports a cheap bound instead if that is better."""
-    found: int | None = run.get("own_bound_ns", run.get("bound_ns"))
-    return found
-
-
-def forms(rows: Sequence[Record]) -> Iterator[str]:
+def forms(runs: pd.DataFrame) -> Iterator[str]:
     """Rows, columns, time, nodes and own bound of both forms of Moirai's MILP."""
     parts = ("rows x columns", "time", "nodes", "own bound")
     heads = [f"{form}: {what}" for form in FORMS for what in parts]
-    lines = []
-    for row in rows:
-        cells = []
-        for label in FORMS.values():
-            run = row["runs"].get(label, {})
-            bound_ns, best_ns = own_bound_ns(run), row["bound_ns"]
-            cells += [
-                f"{run.get('rows', '-')} x {run.get('columns', '-')}",
-                format_s(run["time_s"]) if "time_s" in run else "-",
-                str(run.get("nodes", "-")),
+    lines: dict[str, list[str]] = {}
+    for row in rows_of(runs[runs["label"].isin(FORMS.values())]):
+        bound_ns, best_ns = own_bound_ns(row), row.best_bound_ns
+        lines.setdefault(row.instance_hash, [row.instance, str(row.num_ops)]).extend(
+            [
+                f"{told(row.rows, str)} x {told(row.columns, str)}",
+                told(row.time_s, format_s),
+                told(row.nodes, str),
                 percent(bound_ns / best_ns) if bound_ns is not None and best_ns else "-",
             ]
-        lines.append((row["instance"], str(row["num_ops"]), *cells))
-    yield from markdown_grid(("instance", "ops", *heads), lines)
+        )
+    yield from markdown_grid(("instance", "ops", *heads), list(lines.values()))
 
 
-def congestion(records: Sequence[Record]) -> Iterator[str]:
+def own_bound_ns(row: RunRow) -> int | None:
+    """What the model alone proved; `run_method` reports a cheap bound instead if that is better."""
+    return row.bound_ns if row.own_bound_ns is None else row.own_bound_ns
+
+
+def congestion(runs: pd.DataFrame) -> Iterator[str]:
     """A line per method: its blind plans under ports; then what becomes of the ranking."""
     yield from markdown_grid(
         (
@@ -139,20 +123,11 @@ def congestion(records: Sequence[Record]) -> Iterator[str]:
             "worst",
         ),
         [
-            (
-                row.method,
-                str(row.promised.num_pairs),
-                percent(row.promised.mean),
-                percent(row.promised.worst),
-                percent(row.gap),
-                str(row.num_alike),
-                percent(row.aware.mean),
-                percent(row.aware.worst),
-            )
-            for row in blind_rows(records)
+            tuple(str(x) if isinstance(x, str | int) else percent(x) for x in line)
+            for line in blind_rows(runs).astype(object).itertuples(name=None)
         ],
     )
-    order = orders_under_ports(records)
+    order = orders_under_ports(runs)
     same, ties, turned = (percent(count / max(1, order.num_pairs)) for count in order)
     yield ""
     yield (
@@ -161,67 +136,53 @@ def congestion(records: Sequence[Record]) -> Iterator[str]:
     )
 
 
-def scaling(records: Sequence[Record]) -> Iterator[str]:
+def scaling(runs: pd.DataFrame) -> Iterator[str]:
     """A line per method, a column per size: CPU seconds, peak memory, gap."""
-    sizes = sorted({record["num_ops"] for record in records})
-    found = {(record["method"], record["num_ops"]): record for record in records}
-    best = bounds_by_size(records)
-    lines = []
-    for method in dict.fromkeys(record["method"] for record in records):
-        cells = []
-        for size in sizes:
-            record = found.get((method, size), {})
-            bound_ns = best.get(size)
-            if record.get("value_ns") is None:
-                cells.append(record.get("message") or "no plan")
-                continue
-            gap = "" if bound_ns is None else f", {percent(1 - bound_ns / record['value_ns'])}"
-            held = f"{record['peak_bytes'] / 1e9:.2f} GB"
-            cells.append(f"{format_s(record['cpu_s'])}, {held}{gap}")
-        lines.append((method, *cells))
-    yield from markdown_grid(("method", *(f"{size:,} ops" for size in sizes)), lines)
+    cells: dict[str, list[str]] = {}
+    for row in rows_of(runs.sort_values("num_ops", kind="stable")):
+        gap = "" if row.gap is None else f", {percent(row.gap)}"
+        cells.setdefault(row.method, []).append(
+            f"{format_s(row.cpu_s or 0)}, {(row.peak_bytes or 0) / 1e9:.2f} GB{gap}"
+            if row.value_ns is not None
+            else row.message or "no plan"
+        )
+    sizes = (f"{size:,} ops" for size in sorted(runs["num_ops"].unique()))
+    yield from markdown_grid(("method", *sizes), [(name, *line) for name, line in cells.items()])
 
 
-def sensitivity(records: Sequence[Record]) -> Iterator[str]:
+def sensitivity(runs: pd.DataFrame) -> Iterator[str]:
     """A line per placer, a column per error: mean and worst loss."""
-    losses = losses_by_error(records)
-    errors = sorted({off for _, off in losses})
-    lines = []
-    for method in dict.fromkeys(method for method, _ in losses):
-        found = [losses[method, off] for off in errors if (method, off) in losses]
-        lines.append((method, *(f"{percent(loss.mean)}, {percent(loss.worst)}" for loss in found)))
-    yield from markdown_grid(("placer", *(f"off by {100 * off:.0f} %" for off in errors)), lines)
+    losses = losses_by_error(runs)
+    texts = losses["mean"].map(percent) + ", " + losses["max"].map(percent)
+    wide = texts.unstack("table").reindex(losses.index.unique("method"))
+    lines = [tuple(map(str, line)) for line in wide.itertuples(name=None)]
+    yield from markdown_grid(("placer", *wide), lines)
 
 
-def rankings(records: Sequence[Record]) -> Iterator[str]:
+def rankings(runs: pd.DataFrame) -> Iterator[str]:
     """How many pairs keep their order: of all, and of those that are well apart."""
     lines = [
         (
             f"more than {100 * least:.0f} % apart" if least else "all",
-            f"{100 * off:.0f} %",
+            table.removeprefix("off by "),
             str(order.num_pairs),
             *(percent(count / max(1, order.num_pairs)) for count in order),
         )
         for least in (0.0, 0.05)
-        for off, order in orders_by_error(records, least).items()
+        for table, order in orders_by_error(runs, least).items()
     ]
     yield from markdown_grid(("pairs", "off by", "number", "same order", "ties", "turned"), lines)
 
 
-def memory(rows: Sequence[Record]) -> Iterator[str]:
+def memory(runs: pd.DataFrame) -> Iterator[str]:
     """A line per method, a column per share of memory: plans and their mean gap."""
-    rows = with_looser_bounds(rows)
-    shares = sorted({row["memory_share"] for row in rows}, reverse=True)
-    lines = []
-    for label in dict.fromkeys(label for row in rows for label in row["runs"]):
-        cells = []
-        for share in shares:
-            mine = [row for row in rows if row["memory_share"] == share]
-            gaps = gaps_of(mine).get(label, [])
-            known = [gap for gap in gaps if gap is not None]
-            mean = f", {format_gap(statistics.fmean(known))}" if known else ""
-            cells.append(f"{len(known)} of {len(gaps)}{mean}")
-        lines.append((label, *cells))
+    groups = with_looser_bounds(runs).groupby(["label", "memory_share"], sort=False)
+    found = groups["gap"].agg(["count", "size", "mean"])
+    texts = found["count"].astype(str) + " of " + found["size"].astype(str)
+    texts += [f", {format_gap(gap)}" if gap >= 0 else "" for gap in found["mean"]]
+    wide = texts.unstack("memory_share").reindex(runs["label"].unique())
+    shares = sorted(runs["memory_share"].unique(), reverse=True)
+    lines = [tuple(map(str, line)) for line in wide[shares].itertuples(name=None)]
     yield from markdown_grid(("method", *(f"{100 * share:g} %" for share in shares)), lines)
 
 
@@ -283,63 +244,63 @@ def _certificates() -> dict[str, str]:
 
 
 def _corpus() -> dict[str, str]:
-    rows = load_results("corpus")[1]
-    alone = gaps_of([row for row in rows if row["table"] == "graphs"])[ALONE]
-    gaps = gaps_of(rows)
-    first, second = [label for label in by_share(gaps) if label != DEFAULT][:2]
-    known = [gap for gap in gaps[first] if gap is not None]
+    runs = load_results("corpus")
+    alone: Any = summary(runs[runs["table"] == "graphs"], "label").loc[ALONE]
+    found = ranked(runs)
+    first: Any
+    first, second = (found.loc[label] for label in found.index.drop(DEFAULT)[:2])
+    shares = found[["optimal", "within_10"]].div(found["rows"], axis="index")
     return {
-        "graph_rows": str(len(alone)),
-        "alone_optimal": str(sum(gap == 0 for gap in alone)),
-        "alone_near": str(sum(gap is not None and gap <= 0.01 for gap in alone)),
-        "corpus_rows": str(len(gaps[first])),
-        "first": first,
-        "second": second,
-        "first_share": percent(share_within(gaps[first], 0.1)),
-        "second_share": percent(share_within(gaps[second], 0.1)),
-        "auto_share": percent(share_within(gaps[DEFAULT], 0.1)) if DEFAULT in gaps else "-",
-        "auto_optimal": percent(share_within(gaps[DEFAULT], 0.0)) if DEFAULT in gaps else "-",
-        "first_optimal": percent(share_within(gaps[first], 0.0)),
-        "first_worst": percent(max(known)),
-        "first_plans": str(len(known)),
+        "graph_rows": str(int(alone["rows"])),
+        "alone_optimal": str(int(alone["optimal"])),
+        "alone_near": str(int(alone["within_1"])),
+        "corpus_rows": str(int(first["rows"])),
+        "first": str(first.name),
+        "second": str(second.name),
+        "first_share": percent(shares["within_10"][first.name]),
+        "second_share": percent(shares["within_10"][second.name]),
+        "auto_share": percent(shares["within_10"][DEFAULT]),
+        "auto_optimal": percent(shares["optimal"][DEFAULT]),
+        "first_optimal": percent(shares["optimal"][first.name]),
+        "first_worst": percent(runs[runs["label"] == first.name]["gap"].max()),
+        "first_plans": str(int(first["plans"])),
     }
 
 
 def _congestion() -> dict[str, str]:
-    records = load_results("congestion")[1]
-    rows = blind_rows(records)
-    best = next(row for row in rows if row.method == EXACT)
-    placers = [row for row in rows if row.method != EXACT]
-    worst = max(placers, key=lambda row: row.promised.mean)
-    order = orders_under_ports(records)
+    runs = load_results("congestion")
+    rows = blind_rows(runs)
+    placers = rows.drop(index=EXACT)
+    best: Any = rows.loc[EXACT]
+    worst: Any = placers.sort_values("promised").iloc[-1]
+    order = orders_under_ports(runs)
     return {
-        "blind_promised": percent(best.promised.mean),
-        "blind_promised_worst": percent(best.promised.worst),
-        "blind_aware": percent(best.aware.mean),
-        "blind_aware_worst": percent(best.aware.worst),
+        "blind_promised": percent(best["promised"]),
+        "blind_promised_worst": percent(best["promised_worst"]),
+        "blind_aware": percent(best["aware"]),
+        "blind_aware_worst": percent(best["aware_worst"]),
         "blind_placers": str(len(placers)),
-        "blind_alike": str(sum(row.num_alike for row in placers)),
-        "blind_plans": str(sum(row.promised.num_pairs for row in placers)),
-        "blind_placer": worst.method,
-        "blind_placer_promised": percent(worst.promised.mean),
+        "blind_alike": str(placers["alike"].sum()),
+        "blind_plans": str(placers["plans"].sum()),
+        "blind_placer": str(worst.name),
+        "blind_placer_promised": percent(worst["promised"]),
         "blind_turned": percent(order.turned / order.num_pairs),
     }
 
 
 def _costs() -> dict[str, str]:
-    records = load_results("sensitivity")[1]
-    losses = losses_by_error(records)
-    errors = sorted({off for _, off in losses})
-    placers = [m for m in dict.fromkeys(m for m, _ in losses) if m not in (ALONE, EXACT)]
-    mean = {off: statistics.fmean(losses[method, off].mean for method in placers) for off in errors}
-    said = [f"{percent(mean[off])} where costs are off by {100 * off:.0f} %" for off in errors]
-    every, apart = (orders_by_error(records, least)[errors[-1]] for least in (0.0, 0.05))
+    runs = load_results("sensitivity")
+    losses = losses_by_error(runs).drop(index=[ALONE, EXACT], level="method")
+    mean = losses["mean"].groupby("table", sort=False).mean()
+    most = str(mean.index[-1])
+    said = [f"{percent(mean[table])} where costs are {table}" for table in mean.index]
+    every, apart = (orders_by_error(runs, least)[most] for least in (0.0, 0.05))
     return {
-        "cost_placers": str(len(placers)),
+        "cost_placers": str(losses.index.get_level_values("method").nunique()),
         "cost_means": ", ".join(said),
-        "cost_mean": percent(mean[errors[-1]]),
-        "cost_most": f"{100 * errors[-1]:.0f} %",
-        "cost_worst": percent(max(losses[method, errors[-1]].worst for method in placers)),
+        "cost_mean": percent(mean[most]),
+        "cost_most": most.removeprefix("off by "),
+        "cost_worst": percent(losses["max"].xs(most, level="table").max()),
         "rank_same": percent(every.same / every.num_pairs),
         "rank_turned": percent(every.turned / every.num_pairs),
         "rank_apart_same": percent(apart.same / apart.num_pairs),
@@ -347,70 +308,69 @@ def _costs() -> dict[str, str]:
 
 
 def _scaling() -> dict[str, str]:
-    records = load_results("scaling")[1]
-    heft, topo = (
-        {r["num_ops"]: r for r in records if r["method"] == name and r.get("value_ns")}
-        for name in ("heft", "m-topo")
-    )
-    bounds = bounds_by_size(records)
-    most = max(set(heft) & set(topo))
-    proven = max(set(heft) & set(topo) & set(bounds))
+    runs = load_results("scaling").dropna(subset="value_ns").set_index(["method", "num_ops"])
+    heft, topo = (runs.loc[name].sort_index() for name in ("heft", "m-topo"))
+    both = heft.index.intersection(topo.index)
+    most, proven = both.max(), heft.loc[both, "gap"].dropna().index.max()
     return {
         "scale_ops": f"{most:,}",
-        "scale_heft_s": format_s(heft[most]["cpu_s"]),
-        "scale_heft_memory": f"{heft[most]['peak_bytes'] / 1e9:.1f} GB",
-        "scale_topo_s": format_s(topo[most]["cpu_s"]),
+        "scale_heft_s": format_s(heft["cpu_s"][most]),
+        "scale_heft_memory": f"{heft['peak_bytes'][most] / 1e9:.1f} GB",
+        "scale_topo_s": format_s(topo["cpu_s"][most]),
         "scale_bound_ops": f"{proven:,}",
-        "scale_heft_gap": percent(1 - bounds[proven] / heft[proven]["value_ns"]),
-        "scale_topo_gap": percent(1 - bounds[proven] / topo[proven]["value_ns"]),
+        "scale_heft_gap": percent(heft["gap"][proven]),
+        "scale_topo_gap": percent(topo["gap"][proven]),
     }
 
 
 def _memory() -> dict[str, str]:
-    rows = with_looser_bounds(load_results("memory")[1])
-    shares = sorted({row["memory_share"] for row in rows})
-    at = {s: gaps_of([row for row in rows if row["memory_share"] == s]) for s in shares}
-    tightest, loosest = at[shares[0]], at[shares[-1]]
-    missing = [label for label, gaps in tightest.items() if None in gaps]
-    before = [label for label, gaps in at[shares[1]].items() if None in gaps]
+    groups = with_looser_bounds(load_results("memory")).groupby(
+        ["memory_share", "label"], sort=False
+    )
+    found = groups["gap"].agg(["count", "size", "mean"])
+    tightest, before, *_, loosest = sorted(found.index.unique("memory_share"))
+    lacks = found["count"] < found["size"]
+    missing = list(lacks[tightest][lacks[tightest]].index)
     return {
-        "memory_tight": f"{100 * shares[0]:g} %",
-        "memory_next": f"{100 * shares[1]:g} %",
-        "memory_loose": f"{100 * shares[-1]:g} %",
-        "memory_tight_gap": percent(_mean(tightest[DEFAULT])),
-        "memory_loose_gap": percent(_mean(loosest[DEFAULT])),
+        "memory_tight": f"{100 * tightest:g} %",
+        "memory_next": f"{100 * before:g} %",
+        "memory_loose": f"{100 * loosest:g} %",
+        "memory_tight_gap": percent(found["mean"][tightest, DEFAULT]),
+        "memory_loose_gap": percent(found["mean"][loosest, DEFAULT]),
         "memory_missing": str(len(missing)),
-        "memory_before": str(len(before)),
-        "memory_methods": str(len(tightest)),
-        "memory_rows": str(len(tightest[DEFAULT])),
+        "memory_before": str(lacks[before].sum()),
+        "memory_methods": str(len(lacks[tightest])),
+        "memory_rows": str(found["size"][tightest, DEFAULT]),
         "memory_names": ", ".join(f"`{label}`" for label in missing),
     }
 
 
-def _mean(gaps: Sequence[float | None]) -> float:
-    """Of those that are known."""
-    return statistics.fmean(gap for gap in gaps if gap is not None)
-
-
 def _forms() -> dict[str, str]:
-    rows = [row["runs"] for row in load_results("moirai-forms")[1]]
-    pairs = [[runs.get(form, {}) for form in FORMS.values()] for runs in rows]
-    both = [pair for pair in pairs if all("rows" in run for run in pair)]
-    closed = [pair for pair in both if all(map(_closed, pair))]
+    of: dict[str, dict[str, RunRow]] = {}
+    for row in rows_of(load_results("moirai-forms")):
+        if row.rows is not None:
+            of.setdefault(row.instance_hash, {})[row.label] = row
+    both = [[rows[form] for form in FORMS.values()] for rows in of.values() if len(rows) == 2]
+    closed = [
+        (one.time_s or 0, two.time_s or 0) for one, two in both if _closed(one) and _closed(two)
+    ]
+    factors = [(one.rows or 0) / (two.rows or 1) for one, two in both]
     return {
         "form_rows": str(len(both)),
-        "form_factor": f"{statistics.median(one['rows'] / two['rows'] for one, two in both):.1f}",
+        "form_factor": f"{statistics.median(factors):.1f}",
         "form_published": str(sum(_closed(one) for one, _ in both)),
         "form_strengthened": str(sum(_closed(two) for _, two in both)),
         "form_both": str(len(closed)),
-        "form_time": f"{statistics.median(o['time_s'] / t['time_s'] for o, t in closed):.1f}",
+        "form_time": f"{statistics.median(one / two for one, two in closed):.1f}",
     }
 
 
-def _closed(run: Record) -> bool:
+def _closed(row: RunRow) -> bool:
     """Whether the model's own bound meets its value, but for the margin."""
-    value_ns, bound_ns = run.get("value_ns"), own_bound_ns(run)
-    return value_ns is not None and bound_ns is not None and bound_ns >= value_ns * (1 - MARGIN)
+    bound_ns = own_bound_ns(row)
+    return None not in (row.value_ns, bound_ns) and (bound_ns or 0) >= (row.value_ns or 0) * (
+        1 - MARGIN
+    )
 
 
 def _maps() -> dict[str, str]:
@@ -463,10 +423,10 @@ def pages() -> Iterator[tuple[str, str]]:
     templates = Path(__file__).resolve().parent
     yield "ours-results.md", (templates / "results.template.md").read_text().format_map(tables())
     yield "found.md", (templates / "found.template.md").read_text().format_map(figures())
-    for path in sorted(DOCS.glob("*.md")):
+    for path in (*sorted(DOCS.glob("*.md")), DOCS / "../experiments/README.md"):
         text = path.read_text()
         if TABLE.search(text):
-            yield path.name, TABLE.sub(_filled, text)
+            yield str(path.relative_to(DOCS)), TABLE.sub(_filled, text)
 
 
 def _filled(found: re.Match[str]) -> str:
@@ -476,45 +436,45 @@ def _filled(found: re.Match[str]) -> str:
 def data_table(name: str, page: str) -> Iterator[str]:
     """The lines of a table: a file of experiments/research/data, or runs of methods.
 
-    ``auto`` and ``placers`` are tables of the corpus, and ``quickstart METHOD`` has runs there.
+    ``auto`` and ``placers`` are tables of the corpus, ``quickstart METHOD`` has runs there, and
+    ``columns`` says what a run is.
     """
     kind, _, method = name.partition(" ")
     if kind == "quickstart":
         yield from _quickstart(method)
+    elif kind == "columns":
+        yield from markdown_grid(("column", "meaning"), list(COLUMNS.items()))
     elif kind in ("auto", "placers"):
-        rows = load_results("corpus")[1]
-        gaps = gaps_of(rows)
-        best = [label for label in by_share(gaps) if label != DEFAULT]
+        lines = best_first(load_results("corpus"))
+        best = [line for line in lines if line[0] != DEFAULT]
         described = set(re.findall(r"^## (.*)$|`([a-z-]+)`", page, re.MULTILINE))
         named = {one for pair in described for heads in pair for one in heads.split(", ")}
-        shown = best if kind == "placers" else [DEFAULT, *best[:2]]
-        yield from markdown_grid(
-            PLACER_HEAD,
-            [_placer(one, gaps[one], rows) for one in shown if kind == "auto" or one in named],
+        default = [line for line in lines if line[0] == DEFAULT]
+        shown = (
+            [line for line in best if line[0] in named] if kind == "placers" else default + best[:2]
         )
+        yield from markdown_grid(SUMMARY_HEAD, shown)
     else:
         with (DATA / f"{name}.csv").open() as file:
-            head, *lines = csv.reader(file)
-        yield from markdown_grid(head, lines)
+            head, *table = csv.reader(file)
+        yield from markdown_grid(head, table)
 
 
 def _quickstart(method: str) -> Iterator[str]:
     """Each run of a method in the quickstart study."""
-    with QUICKSTART.open() as file:
-        runs = [row for row in csv.DictReader(file) if row["method"] == method]
     lines = [
         (
-            row["instance"],
-            row["cluster"],
-            row["num_ops"],
-            row["objective"],
-            format_ns(int(row["value_ns"])),
-            format_gap(float(row["gap"])),
-            format_s(float(row["solve_s"])),
-            row["made_by"].partition(";")[0].partition(" at ")[2],
+            row.instance,
+            row.cluster,
+            str(row.num_ops),
+            row.stated.objective,
+            format_ns(row.value_ns or 0),
+            format_gap(row.gap or 0.0),
+            told(row.solve_s, format_s),
+            row.commit,
         )
-        for row in runs
-        if row["table"].startswith("networks")
+        for row in load_rows(QUICKSTART)
+        if row.method == method and row.table.startswith("networks")
     ]
     head = ("graph", "cluster", "ops", "objective", "value", "gap", "time", "commit")
     yield from markdown_grid(head, lines)
@@ -522,8 +482,8 @@ def _quickstart(method: str) -> Iterator[str]:
 
 def pictures() -> Iterator[tuple[str, bytes]]:
     """Name and content of each picture."""
-    corpus, memory = (load_results(name)[1] for name in ("corpus", "memory"))
-    yield "placers-profile.png", plot_profile(corpus)
+    corpus, memory = (load_results(name) for name in ("corpus", "memory"))
+    yield "placers-profile.png", profile_png(corpus)
     yield "placers-time.png", plot_time(corpus)
     yield "placers-ccr.png", plot_ccr(corpus)
     yield "placers-memory.png", plot_memory(memory)

@@ -22,14 +22,14 @@ from placegap.experiments.research.published import (
     StatedFigure,
     parse_cell,
 )
-from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_INSTALLED, OVERFILLED_NS, GapCell
+from placegap.experiments.studies.runs import NOT_APPLICABLE, NOT_INSTALLED, RunRow
 from placegap.instances.problem.memory_pressure import PRESSURE
 from placegap.instances.reading.errors import InputError
 
 NO_PLAN_STATUSES = ("infeasible", "no_plan")
 WITHOUT_RUN = (NOT_APPLICABLE, NOT_INSTALLED)
 
-Figures = Callable[[GapCell, str], float]
+Figures = Callable[[RunRow, str], float]
 
 STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "max": max,
@@ -53,7 +53,7 @@ class ComparedCell:
     #: The same in nanoseconds; infinity for "OOM".
     paper_ns: float | None
     #: Our run; None where the study has none.
-    run: GapCell | None
+    run: RunRow | None
     #: The plan's time, or the method's; infinity where the method found no plan. In a table of
     #: figures both are those, without a unit.
     ours_ns: float | None
@@ -102,14 +102,14 @@ class ComparedTable:
         return len(self.table.rows) - len(self.rows)
 
 
-def live_figure(cell: GapCell, name: str) -> float:
+def live_figure(cell: RunRow, name: str) -> float:
     """A figure of the graph that a run was about, computed now."""
-    assert cell.cell.run is not None  # `run_of` chose one that has
-    return figure_of(cell.cell.run.source, name)
+    assert cell.source is not None  # `run_of` chose one that has
+    return figure_of(cell.source, name)
 
 
 def compare(
-    table: PublishedTable, cells: Sequence[GapCell], figure: Figures = live_figure
+    table: PublishedTable, cells: Sequence[RunRow], figure: Figures = live_figure
 ) -> ComparedTable:
     """Join a paper's table with the runs of a study.
 
@@ -129,12 +129,12 @@ def compare(
     return ComparedTable(table, tuple(rows), claims)
 
 
-def figure_in(run: GapCell, name: str, row: PublishedRow, figure: Figures) -> float:
+def figure_in(run: RunRow, name: str, row: PublishedRow, figure: Figures) -> float:
     """A figure of a row: of its op, if it names one, or else of the graph."""
     return figure(run, name if row.op is None else f"{name} of {row.op}")
 
 
-def run_of(row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell]) -> GapCell | None:
+def run_of(row: PublishedRow, column: PublishedColumn, cells: Sequence[RunRow]) -> RunRow | None:
     """The run of a study that belongs to a row and a column of a paper's table.
 
     A row's cluster may have other boards there: `device_memory` adds their share to its name.
@@ -144,10 +144,10 @@ def run_of(row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell])
     found = [
         cell
         for cell in cells
-        if cell.cell.instance == row.instance
-        and row.cluster in (None, cell.cell.cluster, cell.cell.cluster.partition(PRESSURE)[0])
-        and (not column.tables or cell.cell.table in column.tables)
-        and column.method in (None, cell.cell.label, cell.cell.method)
+        if cell.instance == row.instance
+        and row.cluster in (None, cell.cluster, cell.cluster.partition(PRESSURE)[0])
+        and (not column.tables or cell.table in column.tables)
+        and column.method in (None, cell.label, cell.method)
     ]
     if column.figure is not None:  # any run will do: its graph counts
         return next((cell for cell in found if cell.status not in WITHOUT_RUN), None)
@@ -163,7 +163,7 @@ def _cell(
     table: PublishedTable,
     column: PublishedColumn,
     printed: float | str | None,
-    run: GapCell | None,
+    run: RunRow | None,
     figure: Figures,
 ) -> ComparedCell:
     paper_ns = parse_cell(printed, table.unit)
@@ -189,17 +189,17 @@ def _shown(printed: float | str | None) -> str:
 
 
 def _ours_ns(
-    table: PublishedTable, column: PublishedColumn, run: GapCell, figure: Figures
+    table: PublishedTable, column: PublishedColumn, run: RunRow, figure: Figures
 ) -> float | None:
     if column.figure is not None:
         return figure(run, column.figure)
-    overfilled_ns = run.details.get(OVERFILLED_NS) if column.best_effort else None
+    overfilled_ns = run.overfilled_ns if column.best_effort else None
     if run.status in NO_PLAN_STATUSES and overfilled_ns is None:
         return math.inf
     time_ns = None if run.time_s is None else run.time_s * 1e9
     if table.quantity == "time":
         return time_ns
-    other_ns = run.details.get("split_value_ns", overfilled_ns)
+    other_ns = overfilled_ns if run.split_value_ns is None else run.split_value_ns
     value_ns = run.value_ns if other_ns is None else float(other_ns)
     if table.quantity == "measuring" and value_ns is not None and time_ns is not None:
         return table.steps * value_ns + time_ns
@@ -222,7 +222,7 @@ def _claim(
             ratios.append((row.row.name, over / under))
             if run is not None and run.best_bound_ns:
                 most.append(over / run.best_bound_ns)
-                bounded = bounded and "split_value_ns" not in run.details
+                bounded = bounded and run.split_value_ns is None
     statistic = STATISTICS[claim.statistic]
     ours = statistic([ratio for _, ratio in ratios]) if ratios else None
     where = next((name for name, ratio in ratios if ratio == ours), "")
@@ -406,7 +406,7 @@ def _cells(
 
 
 def _splits(cell: ComparedCell) -> bool:
-    return cell.run is not None and "split_value_ns" in cell.run.details
+    return cell.run is not None and cell.run.split_value_ns is not None
 
 
 def _value(compared: ComparedTable, cell: ComparedCell, of: str) -> float | None:

@@ -24,11 +24,10 @@ from placegap.experiments.research.paper_comparison import (
 )
 from placegap.experiments.research.published import NO_PLAN, UNITS_NS, load_published
 from placegap.experiments.show.figures import format_gap, format_s
-from placegap.experiments.show.rendering import output
+from placegap.experiments.show.rendering import markdown_grid, output, plain_table
 from placegap.experiments.studies.config import PublishedEntry
-from placegap.experiments.studies.gap_tables import CellText, RowText, TableText, gap_tables
-from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, OVERFILLS_BYTES, GapCell
-from placegap.experiments.studies.report import markdown_grid
+from placegap.experiments.studies.report import Grid
+from placegap.experiments.studies.runs import NOT_APPLICABLE, RunRow
 from placegap.instances.files.output_files import attempt, write_text
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
@@ -57,20 +56,20 @@ class Cause(NamedTuple):
     told: str
 
 
-def cause(faster: GapCell, slower: GapCell) -> Cause | None:
+def cause(faster: RunRow, slower: RunRow) -> Cause | None:
     """What makes the method that is slower in the paper the faster one here, by clocks.
 
     The same two plans run again with free channels, and then without any transfers. The first clock
     under which the paper's order comes back names the regime; None where a run has no such clocks.
     """
-    names = faster.cell.label, slower.cell.label
+    names = faster.label, slower.label
     for run, name in zip((faster, slower), names, strict=True):
-        if run.value_ns is None and "split_value_ns" not in run.details:
+        if run.value_ns is None and run.split_value_ns is None:
             told = f"{name} has no plan here" + (f": {run.message}" if run.message else "")
             return Cause(NO_PLAN_HERE, told)
     clocks = {}
     for clock in (FREE_CHANNELS, NO_TRANSFERS):
-        pair = faster.details.get(clock), slower.details.get(clock)
+        pair = getattr(faster, clock), getattr(slower, clock)
         if pair[0] is None or pair[1] is None:
             return None
         clocks[clock] = (int(pair[0]), int(pair[1]))
@@ -197,27 +196,6 @@ HEAD = "ours, its gap to the best bound, and the paper's"
 NOTHING = "-"
 
 
-def table_text(compared: ComparedTable) -> TableText:
-    """The table for `gap_tables`: three lines per cell, which are ours, its gap, the paper's."""
-    return TableText(
-        name=compared.table.title,
-        semantics=HEAD,
-        unit=compared.table.unit,
-        columns=tuple(column.name for column in compared.table.columns),
-        rows=tuple(
-            RowText(
-                row.row.name,
-                row.row.instance,
-                _bound(compared, row.cells),
-                tuple(_cell_text(compared, cell) for cell in row.cells),
-            )
-            for row in compared.rows
-        ),
-        notes=tuple(notes(compared)),
-        summaries=(),
-    )
-
-
 def notes(compared: ComparedTable) -> Iterator[str]:
     """What stands below the table: source, stand-ins, claims, rankings, and what to make of it."""
     table, ranking = compared.table, rank(compared)
@@ -251,20 +229,25 @@ def notes(compared: ComparedTable) -> Iterator[str]:
         yield from _inversions(ranking.inversions)
 
 
-def markdown(compared: ComparedTable) -> str:
-    """The table with its notes as Markdown: ``ours (gap; paper)`` in every cell."""
-    table = compared.table
-    head = ("row", "instance", *(column.name for column in table.columns))
+def grid(compared: ComparedTable) -> Grid:
+    """The head and the rows of the table: ``ours (gap; paper)`` in every cell."""
+    head = ("row", "instance", *(column.name for column in compared.table.columns))
     rows = [
         (row.row.name, row.row.instance, *(_flat(compared, cell) for cell in row.cells))
         for row in compared.rows
     ]
+    return head, rows
+
+
+def markdown(compared: ComparedTable) -> str:
+    """The table with its notes as Markdown."""
+    table = compared.table
     lines = [
         f"## {table.title}",
         "",
         f"{HEAD[0].upper()}{HEAD[1:]}{_in_unit(table.unit)}.",
         "",
-        *markdown_grid(head, rows),
+        *markdown_grid(*grid(compared)),
         "",
         *(f"- {note}" for note in notes(compared)),
         "",
@@ -276,30 +259,10 @@ def _in_unit(unit: str) -> str:
     return "" if unit == "1" else f", in {unit}"
 
 
-def _bound(compared: ComparedTable, cells: tuple[ComparedCell, ...]) -> str:
-    """The least of the row's bounds: columns may ask for different classes of plans."""
-    if compared.table.quantity != "value":
-        return NOTHING
-    bounds = [
-        cell.run.best_bound_ns for cell in cells if cell.run is not None and cell.run.best_bound_ns
-    ]
-    return _figure(compared, min(bounds)) if bounds else NOTHING
-
-
-def _cell_text(compared: ComparedTable, cell: ComparedCell) -> CellText:
-    paper = f"paper {cell.printed or NOTHING}"
-    ours = _ours(compared, cell)
-    if cell.run is None or cell.ours_ns is None:
-        failed = cell.run is not None and cell.run.status in FAILURES
-        return CellText(ours, "", paper, "failed" if failed else "empty")
-    gap = NOTHING if cell.gap is None else format_gap(cell.gap)
-    return CellText(ours, gap, paper, "optimal" if cell.gap == 0 else "plain")
-
-
 def _flat(compared: ComparedTable, cell: ComparedCell) -> str:
     gap = "" if cell.gap is None else f"{format_gap(cell.gap)}; "
     if cell.ours_ns is not None and math.isfinite(cell.ours_ns) and cell.run is not None:
-        beyond = cell.run.details.get(OVERFILLS_BYTES)
+        beyond = cell.run.overfills_bytes
         gap += "" if beyond is None else f"overfills by {float(beyond) / GB:.2g} GB; "
     return f"{_ours(compared, cell)} ({gap}paper {cell.printed or NOTHING})"
 
@@ -323,12 +286,12 @@ def _figure(compared: ComparedTable, time_ns: float) -> str:
 def _memory(compared: ComparedTable) -> Iterator[str]:
     """The rule by which our runs count memory, and why."""
     runs = (cell.run for row in compared.rows for cell in row.cells if cell.run is not None)
-    rules = dict.fromkeys(run.cell.semantics.memory_rule for run in runs)
+    rules = dict.fromkeys(run.stated.memory_rule for run in runs)
     why = f": {told(compared, compared.table.memory)}" if compared.table.memory else ""
     yield f"memory: by the rule {' and '.join(f'`{rule}`' for rule in rules)}{why}"
 
 
-def _columns_of(compared: ComparedTable, ended: Callable[[GapCell], bool]) -> Iterator[str]:
+def _columns_of(compared: ComparedTable, ended: Callable[[RunRow], bool]) -> Iterator[str]:
     """Columns with those of their rows whose run ended so."""
     for number, column in enumerate(compared.table.columns):
         if column.figure is not None:
@@ -339,11 +302,11 @@ def _columns_of(compared: ComparedTable, ended: Callable[[GapCell], bool]) -> It
             yield f"{column.name} ({', '.join(rows)})"
 
 
-def _took_all(run: GapCell) -> bool:
+def _took_all(run: RunRow) -> bool:
     return run.time_limit_s is not None and (run.time_s or 0.0) >= run.time_limit_s
 
 
-def _took_a_share(run: GapCell) -> bool:
+def _took_a_share(run: RunRow) -> bool:
     """Whether a run ended before its limit, and by the time that it had nevertheless.
 
     A run may have a share of the limit: the one on the floor of the peak, or on a coarser graph.
@@ -355,7 +318,7 @@ def _took_a_share(run: GapCell) -> bool:
         return True
     if len(run.message) >= MOST_WORDS and run.time_s > MOST_SHARE * run.time_limit_s:
         return run.value_ns is not None  # what ended it may be in the part that was not kept
-    asked = METHODS.get(run.cell.method) if run.time_s > LEAST_SHARE * run.time_limit_s else None
+    asked = METHODS.get(run.method) if run.time_s > LEAST_SHARE * run.time_limit_s else None
     return asked is not None and bool(asked.params.little_effort())
 
 
@@ -421,16 +384,16 @@ def _inversions(inversions: Sequence[Inversion]) -> Iterator[str]:
 
 
 def print_published(
-    asked: PublishedEntry, config: Path, cells: Sequence[GapCell], file: Path
+    asked: PublishedEntry, config: Path, cells: Sequence[RunRow], file: Path
 ) -> tuple[Path, ...]:
     """The paper's tables beside ours on stdout, and in the file that is returned if it is there."""
     console = output()
     tables = load_published(config.parent / asked.file, asked.tables)
     compared = [compare(table, cells) for table in tables]
-    for text in map(table_text, compared):
-        for grid in gap_tables(text, console.width) if text.rows else ():
-            console.print(grid)
-        for note in text.notes:
+    for table in compared:
+        head, rows = grid(table)
+        console.print(plain_table(f"{table.table.title}: {HEAD} ({table.table.unit})", head, rows))
+        for note in notes(table):
             console.print(note, markup=False)
         console.print()
     with attempt(file) as failed:

@@ -7,8 +7,8 @@ kept. ``--inversions`` prints every reversed ranking, with its cause. Names of s
 files limit all of them. Without an option it prints per paper what agrees, ties and turns, in the
 regimes of `regimes.yaml` where there are some, and for each turned pair the cause that was tested.
 
-The log of a study names files of the machine and repeats itself; what is kept is one short JSON
-line per cell, the figures of its graphs that a paper's table asks for, and what made them.
+What is kept is a CSV file of runs (`studies.runs`), and the figures of graphs that a paper's tables
+ask for, in one file of each paper.
 """
 
 from __future__ import annotations
@@ -17,15 +17,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from pydantic import TypeAdapter
-
-from placegap.experiments.research.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.research.paper_comparison import (
     MOST_WORDS,
     ComparedTable,
@@ -35,7 +31,7 @@ from placegap.experiments.research.paper_comparison import (
 )
 from placegap.experiments.research.paper_table import Inversion, markdown, rank
 from placegap.experiments.research.published import PublishedTable, load_published
-from placegap.experiments.research.record import logged_cells
+from placegap.experiments.research.record import logged_rows
 from placegap.experiments.research.regimes import (
     REGIMES,
     Regime,
@@ -47,81 +43,41 @@ from placegap.experiments.research.regimes import (
     told_score,
 )
 from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.gaps import NOT_RUN, OVERFILLED_NS, OVERFILLS_BYTES, GapCell
-from placegap.experiments.studies.log import canonical_json
-from placegap.experiments.studies.plan import Cell
+from placegap.experiments.studies.report import made_by
+from placegap.experiments.studies.runs import NOT_RUN, RunRow, load_rows, write_rows
 from placegap.instances.files.output_files import write_text
-from placegap.instances.problem import StatedSemantics
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.result import relative_gap
 
-KEPT_DETAILS = ("split_value_ns", FREE_CHANNELS, NO_TRANSFERS, OVERFILLED_NS, OVERFILLS_BYTES)
+FIGURES = "figures.json"
 
-_SEMANTICS: TypeAdapter[Any] = TypeAdapter(StatedSemantics)
+FiguresOf = dict[str, dict[str, dict[str, float]]]
+"""Instance, cluster and name of a figure -> the figure of its graph."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a file of results holds: the study's name, what made it, its cells and figures."""
+    """The kept runs of a study, and the figures of their graphs."""
 
-    study: str
-    made_by: tuple[str, ...]
-    cells: tuple[GapCell, ...]
-    figures: dict[tuple[str, str, str], float]
+    rows: tuple[RunRow, ...]
+    figures: FiguresOf
 
-    def figure(self, cell: GapCell, name: str) -> float:
-        """A figure of a cell's graph, as it was when the study ran."""
+    def figure(self, row: RunRow, name: str) -> float:
+        """A figure of a row's graph, as it was when the study ran."""
         try:
-            return self.figures[cell.cell.instance, cell.cell.cluster, name]
+            return self.figures[row.instance][row.cluster][name]
         except KeyError:
             raise InputError(
-                f"{self.study} has no figure {name!r} of {cell.cell.instance}: record it anew"
+                f"{row.study} has no figure {name!r} of {row.instance}: record it anew"
             ) from None
 
 
-def lines_of(
-    study: str, cells: Sequence[GapCell], tables: Sequence[PublishedTable]
-) -> Iterator[str]:
-    """The lines of a file of results: a head, then cells that have run, then figures.
-
-    The tables of the paper decide which figures are kept.
-    """
-    ran = [cell for cell in cells if cell.status != NOT_RUN]
-    makers = dict.fromkeys(cell.made_by for cell in ran if cell.made_by)
-    semantics = {
-        cell.cell.table: cell.cell.semantics.model_dump(mode="json", exclude_defaults=True)
-        for cell in ran
-    }
-    yield canonical_json({"study": study, "made_by": list(makers), "tables": semantics})
-    yield from (canonical_json(_line_of(cell)) for cell in ran)
-    yield from (canonical_json(line) for line in _figure_lines(ran, tables))
-
-
-def _line_of(cell: GapCell) -> dict[str, Any]:
-    place = cell.cell
-    line = {
-        "table": place.table,
-        "instance": place.instance,
-        "cluster": place.cluster,
-        "hash": place.instance_hash[:12],
-        "ops": place.num_ops,
-        "devices": place.num_devices,
-        "method": place.method,
-        "label": "" if place.label == place.method else place.label,
-        "seed": place.seed or None,
-        "limit_s": cell.time_limit_s,
-        "status": cell.status,
-        "value_ns": cell.value_ns,
-        "bound_ns": cell.bound_ns,
-        "best_ns": cell.best_bound_ns,
-        "best_by": cell.best_bound_by,
-        "rests_on": cell.best_rests_on,
-        "build_s": cell.build_s,
-        "solve_s": None if cell.solve_s is None else round(cell.solve_s, 4),
-        "message": _kept_message(cell.message),
-        **{key: cell.details[key] for key in KEPT_DETAILS if key in cell.details},
-    }
-    return {key: value for key, value in line.items() if value is not None and value != ""}
+def kept_rows(rows: Sequence[RunRow]) -> list[RunRow]:
+    """The rows that have run, as far as they are kept."""
+    return [
+        replace(row, message=_kept_message(row.message), params="")
+        for row in rows
+        if row.status != NOT_RUN
+    ]
 
 
 def _kept_message(message: str) -> str:
@@ -132,71 +88,31 @@ def _kept_message(message: str) -> str:
     return message[:MOST_WORDS]
 
 
-def _figure_lines(
-    cells: Sequence[GapCell], tables: Sequence[PublishedTable]
-) -> Iterator[dict[str, Any]]:
-    seen: dict[tuple[str, str, str], float] = {}
+def figures_of(rows: Sequence[RunRow], tables: Sequence[PublishedTable]) -> FiguresOf:
+    """The figures of graphs that the tables of the paper ask for."""
+    seen: FiguresOf = {}
 
-    def figure(cell: GapCell, name: str) -> float:
-        found = live_figure(cell, name)
-        seen[cell.cell.instance, cell.cell.cluster, name] = found
+    def figure(row: RunRow, name: str) -> float:
+        found = live_figure(row, name)
+        seen.setdefault(row.instance, {}).setdefault(row.cluster, {})[name] = found
         return found
 
     for table in tables:
-        compare(table, cells, figure)
-    for (instance, cluster, name), value in seen.items():
-        yield {"figure": name, "instance": instance, "cluster": cluster, "value": value}
+        compare(table, rows, figure)
+    return seen
 
 
-def load_recorded(path: str | Path) -> Recorded:
-    """A file of results."""
-    try:
-        head, *rest = (json.loads(line) for line in Path(path).read_text().splitlines())
-        semantics = {
-            name: _SEMANTICS.validate_python(rules) for name, rules in head["tables"].items()
-        }
-        cells = tuple(_cell_of(line, semantics) for line in rest if "figure" not in line)
-        figures = {
-            (line["instance"], line["cluster"], line["figure"]): float(line["value"])
-            for line in rest
-            if "figure" in line
-        }
-        return Recorded(head["study"], tuple(head["made_by"]), cells, figures)
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"is no file of results; record it anew ({error})", path) from None
+def load_recorded(path: Path) -> Recorded:
+    """A file of results, and its figures in the file of its folder."""
+    figures = load_figures(path.parent).get(path.stem, {})
+    return Recorded(tuple(load_rows(path)), figures)
 
 
-def _cell_of(line: dict[str, Any], semantics: dict[str, Any]) -> GapCell:
-    value_ns, best_ns = line.get("value_ns"), line.get("best_ns")
-    cell = Cell(
-        table=line["table"],
-        semantics=semantics[line["table"]],
-        instance=line["instance"],
-        cluster=line["cluster"],
-        instance_hash=line["hash"],
-        num_ops=line["ops"],
-        num_devices=line["devices"],
-        method=line["method"],
-        label=line.get("label", line["method"]),
-        params={},
-        seed=line.get("seed", 0),
-        run=None,
-    )
-    return GapCell(
-        cell,
-        line["status"],
-        value_ns=value_ns,
-        bound_ns=line.get("bound_ns"),
-        best_bound_ns=best_ns,
-        best_bound_by=line.get("best_by", ""),
-        best_rests_on=line.get("rests_on", ""),
-        gap=relative_gap(value_ns, best_ns),
-        build_s=line.get("build_s"),
-        solve_s=line.get("solve_s"),
-        message=line.get("message", ""),
-        time_limit_s=line.get("limit_s"),
-        details={key: line[key] for key in KEPT_DETAILS if key in line},
-    )
+def load_figures(folder: Path) -> dict[str, FiguresOf]:
+    """The figures of graphs that a paper's studies kept, by study."""
+    path = folder / FIGURES
+    found: dict[str, FiguresOf] = json.loads(path.read_text()) if path.exists() else {}
+    return found
 
 
 PAPERS = {
@@ -219,7 +135,7 @@ def studies_of(folder: Path) -> list[Path]:
 
 def results_file(study: Path) -> Path:
     """Where the results of a study are kept."""
-    return study.parent / "results" / f"{study.stem}.jsonl"
+    return study.parent / "results" / f"{study.stem}.csv"
 
 
 def compared_tables(study: Path, recorded: Recorded) -> list[ComparedTable]:
@@ -228,7 +144,7 @@ def compared_tables(study: Path, recorded: Recorded) -> list[ComparedTable]:
     if published is None:
         return []
     tables = load_published(study.parent / published.file, published.tables)
-    return [compare(table, recorded.cells, recorded.figure) for table in tables]
+    return [compare(table, recorded.rows, recorded.figure) for table in tables]
 
 
 def page(folder: Path) -> str:
@@ -255,12 +171,12 @@ def page(folder: Path) -> str:
 
 def _of_study(study: Path, recorded: Recorded) -> Iterator[str]:
     command = f"placegap study experiments/papers/{study.parent.name}/{study.name}"
-    small = recorded.study.endswith(SMOKE)
+    small = recorded.rows[0].study.endswith(SMOKE)
     yield f"**`{command}{' --smoke' if small else ''}`**"
     if small:
         yield "- the study's smallest form, with few rows and few seconds per run."
     yield ""
-    yield from (f"Made by {maker}." for maker in recorded.made_by)
+    yield from (f"Made by {maker}." for maker in made_by(recorded.rows))
     yield ""
     for compared in compared_tables(study, recorded):
         if compared.rows:
@@ -298,15 +214,15 @@ def _told_list(name: str, sentences: Sequence[Stated]) -> Iterator[str]:
         yield from (f"{name}:", "", *(f"- {sentence}" for sentence in told), "")
 
 
-def kept_cells(folder: Path) -> Callable[[str], tuple[Sequence[GapCell], Figures]]:
+def kept_cells(folder: Path) -> Callable[[str], tuple[Sequence[RunRow], Figures]]:
     """The kept cells and figures of a paper's studies, by their names; none of what did not run."""
 
     @cache
-    def cells(study: str) -> tuple[Sequence[GapCell], Figures]:
+    def cells(study: str) -> tuple[Sequence[RunRow], Figures]:
         if not results_file(folder / f"{study}.yaml").exists():
             return (), live_figure
         recorded = load_recorded(results_file(folder / f"{study}.yaml"))
-        return recorded.cells, recorded.figure
+        return recorded.rows, recorded.figure
 
     return cells
 
@@ -370,17 +286,19 @@ FOLDER, DOCS = Path("experiments/papers"), Path("docs/papers")
 
 def record(path: Path, *, smoke: bool) -> str:
     """Keep the results of a study that has run; a sentence on what was written."""
-    study, cells = logged_cells(path, smoke=smoke)
+    study, rows = logged_rows(path, smoke=smoke)
     published = study.published
     tables = (
         [] if published is None else load_published(path.parent / published.file, published.tables)
     )
-    lines = list(lines_of(study.name, cells, tables))
-    results_file(path).parent.mkdir(exist_ok=True)
-    write_text("\n".join(lines) + "\n", results_file(path))
-    missing = sum(cell.status == NOT_RUN for cell in cells)
-    left = f"; {missing} cells have not run" if missing else ""
-    return f"{results_file(path)}: {len(cells) - missing} cells{left}"
+    file, kept = results_file(path), kept_rows(rows)
+    file.parent.mkdir(exist_ok=True)
+    write_rows(kept, file)
+    figures = {**load_figures(file.parent), path.stem: figures_of(kept, tables)}
+    text = json.dumps({name: of for name, of in figures.items() if of}, indent=1, sort_keys=True)
+    write_text(text + "\n", file.parent / FIGURES)
+    left = f"; {len(rows) - len(kept)} cells have not run" if len(kept) < len(rows) else ""
+    return f"{file}: {len(kept)} cells{left}"
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from placegap.experiments.running.sources import Source, load_source
-from placegap.experiments.studies.log import Record, RunLog
+from placegap.experiments.studies.log import LOG_NAME, RunLog
+from placegap.experiments.studies.runs import RunRow, row_of
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     ONNX_FAMILY,
@@ -25,14 +26,7 @@ from placegap.instances.corpus.corpus import (
 )
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import write_json
-from placegap.instances.problem import (
-    PLAN_CLASSES,
-    BestKnown,
-    Instance,
-    parse_semantics,
-    plan_class,
-    with_plans,
-)
+from placegap.instances.problem import PLAN_CLASSES, BestKnown, Instance, plan_class, with_plans
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.solvers.bounds.portfolio import bound
 
@@ -130,42 +124,41 @@ def _record_portfolio(limit_s: float, target: Path) -> int:
 
 def _record_study(folder: Path, target: Path) -> int:
     """Enter what the log of a study holds of the corpus."""
-    if not (folder / "runs.jsonl").is_file():
-        raise InputError("has no runs.jsonl: it is not the folder of a study", folder)
-    with RunLog(folder / "runs.jsonl") as log:
+    if not (folder / LOG_NAME).is_file():
+        raise InputError(f"has no {LOG_NAME}: it is not the folder of a study", folder)
+    with RunLog(folder / LOG_NAME) as log:
         records = sorted(log.records.values(), key=lambda record: str(record["key"]))
     graphs = {*corpus_names(ONNX_FAMILY), *corpus_names(NETWORK_FAMILY)}
     known = [record for record in records if record["source"]["model"] in graphs]
     for record in known:
         instance = load_source(Source(record["source"]["model"], record["source"]["cluster"]))
-        if instance.content_hash != record["instance_hash"]:
+        row = row_of(record)
+        if not instance.content_hash.startswith(row.instance_hash):
             continue  # a run of an older corpus
-        for found in what_it_proves(record):
+        for found in what_it_proves(row):
             record_best(instance, found, target)
     print(f"{len(known)} runs of corpus graphs read, written: {target}")
     return 0
 
 
-def what_it_proves(record: Record) -> Iterator[BestKnown]:
+def what_it_proves(row: RunRow) -> Iterator[BestKnown]:
     """A run's value and bound, under its own semantics and under those they carry over to."""
-    own = parse_semantics(record["semantics"])
-    value_ns, bound_ns = record.get("value_ns"), record.get("bound_ns")
-    own_class = plan_class(own)
+    own_class = plan_class(row.stated)
     rank = PLAN_CLASSES.index(own_class)
-    bound_rank = PLAN_CLASSES.index(record.get("bound_class") or own_class)
-    classes = PLAN_CLASSES if own.objective == "max_load" else (own_class,)
+    bound_rank = PLAN_CLASSES.index(row.bound_class or own_class)
+    classes = PLAN_CLASSES if row.stated.objective == "max_load" else (own_class,)
     for plans in classes:
         at = PLAN_CLASSES.index(plans)
-        has_value = value_ns is not None and at >= rank
-        has_bound = bound_ns is not None and at <= bound_rank
+        has_value = row.value_ns is not None and at >= rank
+        has_bound = row.bound_ns is not None and at <= bound_rank
         if has_value or has_bound:
             yield BestKnown(
-                semantics=with_plans(own, plans),
-                value_ns=value_ns if has_value else None,
-                bound_ns=bound_ns if has_bound else None,
-                value_origin=record["method"] if has_value else "",
-                bound_origin=(record["bound_origin"] or record["method"]) if has_bound else "",
-                rests_on=record.get("rests_on", "") if has_bound else "",
+                semantics=with_plans(row.stated, plans),
+                value_ns=row.value_ns if has_value else None,
+                bound_ns=row.bound_ns if has_bound else None,
+                value_origin=row.method if has_value else "",
+                bound_origin=(row.bound_origin or row.method) if has_bound else "",
+                rests_on=row.rests_on if has_bound else "",
             )
 
 

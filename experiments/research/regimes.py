@@ -20,7 +20,7 @@ from placegap.experiments.research.paper_comparison import ComparedTable, Figure
 from placegap.experiments.research.paper_table import Inversion, rank
 from placegap.experiments.research.published import PublishedTable, Sentence, load_published
 from placegap.experiments.studies.config import Entry
-from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.runs import RunRow
 from placegap.instances.problem import Name
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.yaml_file import read_yaml
@@ -37,7 +37,7 @@ Kind = Literal[
     "a choice of ours",
     "the paper's own contradiction",
 ]
-Cells = Callable[[str], "tuple[Sequence[GapCell], Figures]"]
+Cells = Callable[[str], "tuple[Sequence[RunRow], Figures]"]
 """The kept cells of a study by its name, and the figures of its graphs."""
 
 LEAST = "least s"
@@ -72,7 +72,7 @@ class CauseRuns(Entry):
     #: Columns whose plans the paper ran although they overfill devices by its own count.
     best_effort: tuple[Name, ...] = ()
 
-    def cells(self, cells: Cells) -> tuple[Sequence[GapCell], Figures]:
+    def cells(self, cells: Cells) -> tuple[Sequence[RunRow], Figures]:
         """The kept cells of all its studies, with the bounds of the first, and its figures."""
         found, figure = cells(self.results)
         bounds = {_question(cell): cell for cell in found}
@@ -104,11 +104,11 @@ class CauseRuns(Entry):
         )
 
 
-def _question(cell: GapCell) -> tuple[str, str]:
-    return cell.cell.instance_hash, cell.cell.semantics.label
+def _question(cell: RunRow) -> tuple[str, str]:
+    return cell.instance_hash, cell.semantics
 
 
-def _bounded(cell: GapCell, others: Mapping[tuple[str, str], GapCell]) -> GapCell:
+def _bounded(cell: RunRow, others: Mapping[tuple[str, str], RunRow]) -> RunRow:
     """The cell with the bound of another one of its question, if that is the better one."""
     other = others.get(_question(cell), cell)
     if (other.best_bound_ns or 0) <= (cell.best_bound_ns or 0):
@@ -414,7 +414,7 @@ def _value(table: ComparedTable, row: str, column: str, clock: str | None) -> fl
     cell = cells[names.index(column)]
     if clock is None:
         return cell.ours_ns
-    found = None if cell.run is None else cell.run.details.get(clock)
+    found = None if cell.run is None else getattr(cell.run, clock)
     return None if found is None else float(found)
 
 

@@ -5,21 +5,22 @@
 congestion
     Plans that were made as if channels were free, under ports: what blindness to congestion costs.
     Each placer plans twice: for free channels, whose plan is then judged under ports as it is
-    (placement and order of ops), and for ports. `decomposition` proves what it plans, so that its
-    blind plan is the best one there is for free channels. At most eight minutes on two cores.
+    (placement and order of ops: the table "blind"), and for ports ("aware"). `decomposition` proves
+    what it plans, so that its blind plan is the best one there is for free channels. At most eight
+    minutes on two cores.
 sensitivity
     Plans that were made with wrong costs, judged with the true ones. Times of ops and sizes of
-    tensors are off by up to 10, 20 and 30 %, by three draws. A record has what the placer believes
-    of its plan, and what it is worth. At most six minutes on two cores.
+    tensors are off by up to 10, 20 and 30 %, by three draws, each error a table. `promised_ns` is
+    what the placer believes of its plan. At most six minutes on two cores.
 scaling
     Placers and `auto` from a thousand to a million ops: CPU seconds, peak memory, gap. The graphs
     are those of `bench.placers`: layered, width 50, on eight equal GPUs that hold them one and a
     half times. Each run is a process of its own, and its peak has the instance in it. Gaps are to
     the better of what `auto` proves and of a cheap bound (paths, work). At most eight minutes.
 
-A task is a mapping of plain values; what is measured of it joins it in the log. The log is that of
-studies (`experiments.studies.log`), so a sweep may be killed at any moment and goes on where it
-stopped.
+A task is a mapping of plain values, columns of a run (`studies.runs`) and others; what is measured
+of it joins it in the log. The log is that of studies, so a sweep may be killed at any moment and
+goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -36,16 +37,23 @@ from typing import Any, NamedTuple
 
 from placegap.experiments.research.bench.measuring import measure_apart
 from placegap.experiments.research.bench.placers import DEVICES, layered
-from placegap.experiments.research.record import record_lines
+from placegap.experiments.research.record import RESULTS
 from placegap.experiments.running.provenance import made_by
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.show.rendering import warn
-from placegap.experiments.studies.log import Record, RunLog, run_key
-from placegap.experiments.studies.run import LOG_NAME
+from placegap.experiments.studies.log import LOG_NAME, RunLog, run_key
+from placegap.experiments.studies.runs import (
+    HASH_DIGITS,
+    RunRow,
+    row_of,
+    semantics_columns,
+    write_rows,
+)
 from placegap.instances.problem import Edge, Instance, Makespan, Op
+from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers import run_method
+from placegap.solvers import Bound, Result, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.solving.known_bounds import known_bound, proven_by
 
@@ -65,8 +73,8 @@ class Sweep(NamedTuple):
 
 def run_sweep(
     name: str, tasks: Iterable[Mapping[str, Any]], measure: Measure, out: Path | None = None
-) -> list[Record]:
-    """Measure what the log of a sweep does not hold yet, and return the records of all tasks.
+) -> list[RunRow]:
+    """Measure what the log of a sweep does not hold yet, and return the runs of all tasks.
 
     Tasks and what `measure` finds are plain values. The log is ``results/NAME/runs.jsonl``, or in
     the folder `out`.
@@ -76,12 +84,12 @@ def run_sweep(
     with RunLog((out or Path("results", name)) / LOG_NAME) as log:
         for number, (key, task) in enumerate(zip(keys, listed, strict=True), start=1):
             if key not in log.records:
-                log.append({"key": key, **task, **measure(task), "made_by": made_by()})
+                log.append({"key": key, "study": name, **task, **measure(task), **made_by()})
                 warn(f"{number}/{len(listed)}: {', '.join(map(str, task.values()))}")
-        return [log.records[key] for key in keys]
+        return [row_of(log.records[key]) for key in keys]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Record]:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run a sweep, or with ``--smoke`` its smallest form; ``--record`` keeps it for the pages."""
     parser = ArgumentParser(prog="python -m placegap.experiments.research.sweeps")
     parser.add_argument("name", choices=SWEEPS)
@@ -91,13 +99,32 @@ def main(arguments: Sequence[str] | None = None) -> list[Record]:
     sweep = SWEEPS[asked.name]
     name = f"ours-{asked.name}{'-smoke' * asked.smoke}"
     try:
-        records = run_sweep(name, sweep.tasks(asked.smoke), sweep.measure)
+        rows = run_sweep(name, sweep.tasks(asked.smoke), sweep.measure)
     except InputError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
     if asked.record:
-        record_lines(asked.name, asked.smoke, records)
-    return records
+        write_rows(rows, RESULTS / f"{asked.name}.csv")
+
+
+def about(instance: Instance, method: str, value_ns: int | None) -> dict[str, Any]:
+    """Columns of a run under ports that follow from its instance, method and value."""
+    return {
+        "instance_hash": instance.content_hash[:HASH_DIGITS],
+        "num_ops": instance.num_ops,
+        "num_edges": len(instance.graph.edges),
+        "num_devices": instance.num_devices,
+        "ccr": communication_ratio(flow_of(instance.arrays)),
+        **semantics_columns(PORT),
+        "label": method,
+        "status": "no_plan" if value_ns is None else "feasible",
+        "value_ns": value_ns,
+    }
+
+
+def _bound(instance: Instance, proven: Iterable[Bound] = ()) -> dict[str, Any]:
+    best, _ = known_bound(instance, PORT, proven=proven)
+    return {} if best is None else {"best_bound_ns": best.ns, "best_bound_by": best.origin}
 
 
 BLIND_CLUSTERS = (
@@ -125,22 +152,33 @@ def congestion_tasks(smoke: bool) -> Iterator[Mapping[str, Any]]:
     for graph in GRAPHS[1:2] if smoke else GRAPHS:
         for cluster in BLIND_CLUSTERS[:2] if smoke else BLIND_CLUSTERS:
             for method in (*(BLIND_PLACERS[:3] if smoke else BLIND_PLACERS), EXACT):
-                yield {"instance": graph, "cluster": cluster, "method": method}
+                for table in ("blind", "aware"):
+                    yield {
+                        "table": table,
+                        "instance": graph,
+                        "cluster": cluster,
+                        "method": method,
+                        "seed": 0,
+                        "time_limit_s": BLIND_S,
+                    }
 
 
-def blind_and_aware(task: Mapping[str, Any], time_limit_s: float = BLIND_S) -> Mapping[str, Any]:
-    """Value of the blind plan where it was made and under ports, of the other, and a bound."""
+def blind_or_aware(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Value under ports of a plan that was made for free channels, or for ports, and a bound."""
     instance = load_source(Source(task["instance"], task["cluster"]))
-    blind = run_method(instance, FREE, task["method"], time_limit_s=time_limit_s)
-    aware = run_method(instance, PORT, task["method"], time_limit_s=time_limit_s)
-    judged = None if blind.plan is None else evaluate(instance, blind.plan, PORT)
-    bound, _ = known_bound(instance, PORT, proven=proven_by(aware))
-    return {
-        "blind_free_ns": blind.value_ns,
-        "blind_port_ns": judged.value_ns if judged is not None and judged.feasible else None,
-        "aware_ns": aware.value_ns,
-        "bound_ns": None if bound is None else bound.ns,
-    }
+    rules = FREE if task["table"] == "blind" else PORT
+    result = run_method(instance, rules, task["method"], time_limit_s=task["time_limit_s"])
+    if rules == PORT:
+        found = about(instance, task["method"], result.value_ns)
+        return found | _bound(instance, proven_by(result))
+    found = about(instance, task["method"], _worth(instance, result))
+    return found | _bound(instance) | {"promised_ns": result.value_ns}
+
+
+def _worth(instance: Instance, result: Result) -> int | None:
+    """Value under ports of a plan that was made otherwise."""
+    judged = None if result.plan is None else evaluate(instance, result.plan, PORT)
+    return judged.value_ns if judged is not None and judged.feasible else None
 
 
 WRONG_CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")
@@ -158,11 +196,13 @@ def sensitivity_tasks(smoke: bool) -> Iterator[Mapping[str, Any]]:
                 for seed in SEEDS[:1] if smoke or off == 0 else SEEDS:
                     for method in (*(WRONG_PLACERS[:6] if smoke else WRONG_PLACERS), EXACT):
                         yield {
+                            "table": f"off by {100 * off:.0f} %",
                             "instance": graph,
                             "cluster": cluster,
                             "off": off,
                             "seed": seed,
                             "method": method,
+                            "time_limit_s": WRONG_S,
                         }
 
 
@@ -172,18 +212,13 @@ def _wrong(graph: str, cluster: str, off: float, seed: int) -> Instance:
     return with_wrong_costs(load_source(Source(graph, cluster)), off, seed)
 
 
-def believed_and_true(task: Mapping[str, Any], time_limit_s: float = WRONG_S) -> Mapping[str, Any]:
+def believed_and_true(task: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the placer's plan is worth with wrong costs, and with true ones."""
     instance = load_source(Source(task["instance"], task["cluster"]))
     wrong = _wrong(task["instance"], task["cluster"], task["off"], task["seed"])
-    result = run_method(wrong, PORT, task["method"], time_limit_s=time_limit_s)
-    judged = None if result.plan is None else evaluate(instance, result.plan, PORT)
-    bound, _ = known_bound(instance, PORT)
-    return {
-        "believed_ns": result.value_ns,
-        "true_ns": judged.value_ns if judged is not None and judged.feasible else None,
-        "bound_ns": None if bound is None else bound.ns,
-    }
+    result = run_method(wrong, PORT, task["method"], time_limit_s=task["time_limit_s"])
+    found = about(instance, task["method"], _worth(instance, result))
+    return found | _bound(instance) | {"promised_ns": result.value_ns}
 
 
 def with_wrong_costs(instance: Instance, off: float, seed: int) -> Instance:
@@ -233,7 +268,15 @@ def scaling_tasks(smoke: bool) -> Iterator[Mapping[str, Any]]:
     """Each method on each size."""
     for num_ops in SIZES[:2] if smoke else SIZES:
         for method in SCALED[:3] if smoke else SCALED:
-            yield {"num_ops": num_ops, "method": method}
+            yield {
+                "table": "scaling",
+                "instance": "layered",
+                "cluster": "8-gpus",
+                "num_ops": num_ops,
+                "method": method,
+                "seed": 0,
+                "time_limit_s": SCALING_S,
+            }
 
 
 @lru_cache(maxsize=1)
@@ -244,27 +287,30 @@ def _instance(num_ops: int) -> tuple[Instance, int]:
     return instance, quick_bound(instance, PORT).ns
 
 
-def cost_of_size(task: Mapping[str, Any], time_limit_s: float = SCALING_S) -> Mapping[str, Any]:
+def cost_of_size(task: Mapping[str, Any]) -> Mapping[str, Any]:
     """Value, bound, CPU seconds and peak memory of one method on one size."""
     (instance, cheap_ns), small = _instance(task["num_ops"]), layered(200, DEVICES)
 
-    def run(on: Instance = instance, limit_s: float = time_limit_s) -> str:
+    def run(on: Instance = instance, limit_s: float = task["time_limit_s"]) -> str:
         result = run_method(on, PORT, task["method"], time_limit_s=limit_s)
         return json.dumps({"value_ns": result.value_ns, "bound_ns": result.bound_ns})
 
     found = measure_apart(run, lambda: run(small, 1.0), KILL_AFTER_S)
+    cheap = {"best_bound_ns": cheap_ns, "best_bound_by": "cheap bound"}
     if isinstance(found, str):
-        return {"message": found, "cheap_bound_ns": cheap_ns}
+        return {**about(instance, task["method"], None), **cheap, "message": found}
+    told = json.loads(found.remark)
     return {
-        **json.loads(found.remark),
-        "cheap_bound_ns": cheap_ns,
+        **about(instance, task["method"], told["value_ns"]),
+        **cheap,
+        "bound_ns": told["bound_ns"],
         "cpu_s": round(found.cpu_s, 4),
         "peak_bytes": found.peak_bytes,
     }
 
 
 SWEEPS = {
-    "congestion": Sweep(congestion_tasks, blind_and_aware),
+    "congestion": Sweep(congestion_tasks, blind_or_aware),
     "sensitivity": Sweep(sensitivity_tasks, believed_and_true),
     "scaling": Sweep(scaling_tasks, cost_of_size),
 }

@@ -17,11 +17,11 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from types import FrameType
@@ -138,7 +138,7 @@ class Ending(Generic[T]):
     message: str
     wall_s: float
     last_news: Any = None
-    made_by: str = ""
+    made_by: Mapping[str, str | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import subprocess
+import time
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -16,15 +18,26 @@ GIT_S = 5.0
 
 
 @cache
-def made_by() -> str:
-    """One line that names commit, versions and machine, as far as they can be known."""
-    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return (
-        f"placegap {version('placegap')}{_commit()};"
-        f" Python {platform.python_version()}, {versions};"
-        f" {cores} core{'s' * (cores != 1)} of {_processor()}, {platform.system()}"
-    )
+def made_by() -> dict[str, str | int]:
+    """Commit, versions and machine, as far as they can be known: columns of a run."""
+    versions = ", ".join(f"{name} {version(name)}" for name in ("placegap", *PACKAGES))
+    return {
+        "commit": _commit(),
+        "versions": f"{versions}, Python {platform.python_version()}, {platform.system()}",
+        "cpu": _processor(),
+        "cores": num_cores(),
+    }
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process and of the programs that it ran."""
+    programs = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + programs.ru_utime + programs.ru_stime
 
 
 def _commit() -> str:
@@ -44,7 +57,7 @@ def _commit() -> str:
         return ""
     if tracked.returncode or said.returncode:
         return ""
-    return f" at {said.stdout.strip()}"
+    return said.stdout.strip()
 
 
 def _processor() -> str:

@@ -171,7 +171,7 @@ def plain_table(
     table.head, table.texts = head, rows
     for number, name in enumerate(head):
         figures = bool(rows) and all(
-            row[number][:1].isdigit() or row[number] in "-" for row in rows
+            row[number].lstrip("<")[:1].isdigit() or row[number] in "-" for row in rows
         )
         whole = number == 0 or figures  # names that are copied from here, and 1.5 ms
         pieces = [
@@ -189,3 +189,10 @@ def plain_table(
     for row in rows:
         table.add_row(*(Text(value) for value in row))
     return table
+
+
+def markdown_grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table in Markdown."""
+    for cells in (head, ["---"] * len(head), *rows):
+        escaped = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
+        yield f"| {' | '.join(escaped)} |"

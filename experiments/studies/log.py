@@ -25,6 +25,8 @@ except ImportError:  # not on Windows
 
 Record = dict[str, Any]
 
+LOG_NAME = "runs.jsonl"
+
 
 def canonical_json(content: Any) -> str:
     """JSON with one spelling per content: sorted keys, no spaces, no NaN."""

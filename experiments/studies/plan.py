@@ -93,6 +93,7 @@ class Cell:
     cluster: str
     instance_hash: str
     num_ops: int
+    num_edges: int
     num_devices: int
     method: str
     label: str
@@ -306,6 +307,7 @@ def _cells(row: Row, with_recorded: bool) -> Iterator[Cell]:
                 cluster=instance.cluster.name,
                 instance_hash=instance.content_hash,
                 num_ops=instance.num_ops,
+                num_edges=len(instance.graph.edges),
                 num_devices=instance.num_devices,
                 method=method.name,
                 label=label,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +22,11 @@ from placegap.experiments.running.pool import (
     run_pool,
     send_news,
 )
-from placegap.experiments.running.provenance import made_by
+from placegap.experiments.running.provenance import cpu_s, made_by, num_cores
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.studies.config import Study, load_study
-from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell, gap_cells
-from placegap.experiments.studies.log import Record, RunLog
+from placegap.experiments.studies.log import LOG_NAME, Record, RunLog
 from placegap.experiments.studies.own_code import code_of
 from placegap.experiments.studies.plan import Cell, Row, Run, row_cells, shard_of, study_rows
 from placegap.experiments.studies.progress import (
@@ -38,6 +36,7 @@ from placegap.experiments.studies.progress import (
     WARMING,
     StudyProgress,
 )
+from placegap.experiments.studies.runs import frame_of, place_of, run_rows
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.reading.checkout import has_research, research
@@ -102,9 +101,10 @@ def run_task(run: Run) -> dict[str, Any]:
             warm_up(run.method, run.semantics, run.params)
             at = RUNNING
             tell(RUNNING)
+            began = cpu_s()
             result = _solve(run, instance)
         result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
-        described = describe_result(result)
+        described = describe_result(result) | {"cpu_s": round(cpu_s() - began, 6)}
         described["details"].update(_clocks(instance, result))
         return described
     except SolverDisagreement as error:
@@ -144,7 +144,7 @@ def _clocks(instance: Instance, result: Result) -> dict[str, int]:
             if most is not None
         )
         assert verdict.value_ns is not None  # only shape and order forbid a value
-        return {OVERFILLED_NS: verdict.value_ns, OVERFILLS_BYTES: max(beyond)}
+        return {"overfilled_ns": verdict.value_ns, "overfills_bytes": max(beyond)}
     if result.plan is None or not isinstance(result.semantics, Makespan) or not has_research():
         return {}
     judged_on = instance if result.split is None else result.split.fine
@@ -160,28 +160,31 @@ def describe_result(result: Result) -> dict[str, Any]:
     A plan of a finer instance (operator splitting) has no value here, for the run is about the
     original instance; its value there is among the details.
     """
-    times = {name: round(getattr(result, name), 6) for name in ("build_s", "solve_s", "setup_s")}
-    if result.split is not None:
-        value = {} if result.value_ns is None else {"split_value_ns": result.value_ns}
-        return {
-            "status": SPLIT if value else result.status,
-            "value_ns": None,
-            "bound_ns": None,
-            **times,
-            "message": f"{result.message}, {result.value_ns} ns there",
-            "details": {**result.details, "split_instance_hash": result.instance_hash, **value},
-        }
-    return {
+    described: dict[str, Any] = {
         "status": result.status,
         "value_ns": result.value_ns,
         "bound_ns": result.bound_ns,
         "bound_origin": result.bound_origin,
         "bound_class": result.bound_class,
         "rests_on": result.rests_on,
-        **({"faults": list(result.faults)} if result.faults else {}),
-        **times,
+        "faults": "; ".join(result.faults),
+        "build_s": round(result.build_s, 6),
+        "solve_s": round(result.solve_s, 6),
+        "setup_s": round(result.setup_s, 6),
         "message": result.message,
         "details": dict(result.details),
+    }
+    if result.split is None:
+        return described
+    details = {**result.details, "split_instance_hash": result.instance_hash}
+    if result.value_ns is not None:
+        details["split_value_ns"] = result.value_ns
+    return described | {
+        "status": SPLIT if result.value_ns is not None else result.status,
+        "value_ns": None,
+        "bound_ns": None,
+        "message": f"{result.message}, {result.value_ns} ns there",
+        "details": details,
     }
 
 
@@ -198,7 +201,6 @@ def describe_ending(ending: Ending[Run]) -> Record:
         outcome = {"status": ending.fate, "message": ending.message}
     return {
         "key": run.key,
-        **run.identity,
         "source": asdict(run.source),
         "wall_s": round(ending.wall_s, 6),
         **outcome,
@@ -221,9 +223,8 @@ def is_clock_limited(outcome: Mapping[str, Any], time_limit_s: float) -> bool:
 
 
 if TYPE_CHECKING:
+    import pandas as pd
     from distributed import Client
-
-LOG_NAME = "runs.jsonl"
 
 REFEREE = "placegap.instances.referee.evaluate"
 """Workers load it before their first run, whose hard limit it would eat into."""
@@ -239,14 +240,41 @@ def run_study(
     smoke: bool = False,
     shard: tuple[int, int] | None = None,
     client: Client | None = None,
-) -> tuple[Study, list[GapCell]]:
-    """Run what is missing of a study, and return the study and all its cells.
+) -> pd.DataFrame:
+    """Run what is missing of a study, and return all its runs, as `load_runs` does.
 
-    The log ``runs.jsonl`` in the folder `out` (``results/<study name>``) is the only state: a run
-    whose key is in it is not done again, even if it failed. Killing this at any moment loses at
-    most the runs under way. `modules` register methods of your own, and workers import them too; a
-    `client` runs the study on a Dask cluster. A `shard` (2, 3), the second of three, has a folder
-    of its own below `out`; the whole study takes over what the logs of shards there hold.
+    The log ``runs.jsonl`` is the only state: a run whose key is in it is not done again, even if it
+    failed. Killing this at any moment loses at most the runs under way.
+
+    Parameters
+    ----------
+    config
+        The study's YAML file.
+    out
+        Folder of the log; ``results/<study name>`` if None.
+    workers
+        Processes; as many as cores, if None.
+    progress
+        Listens to what the study does.
+    modules
+        Names of modules that register methods of your own; workers import them, too.
+    smoke
+        Whether to run the smallest form that the study states.
+    shard
+        (2, 3) is the second of three parts, in a folder of its own below `out`; the whole study
+        takes over what the logs of shards there hold.
+    client
+        Of a Dask cluster that runs the study.
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> folder = Path(mkdtemp())
+    >>> table = "name: t, semantics: {objective: makespan}, methods: [single-device]"
+    >>> rows = "instances: [zfnet512], clusters: [celeritas-4xV100-pcie]"
+    >>> _ = (folder / "s.yaml").write_text(f"{{name: s, tables: [{{{table}, {rows}}}]}}")
+    >>> run_study(folder / "s.yaml", folder)[["instance", "label", "gap"]].values.tolist()
+    [['zfnet512', 'single-device', 0.0]]
     """
     for module in modules:
         import_module(module)
@@ -255,7 +283,7 @@ def run_study(
     if shard is not None:
         rows = shard_of(rows, *shard)
     folder = results_folder(study, out, shard)
-    cells: list[Cell] = []
+    cells, first = list[Cell](), dict[str, Cell]()
     told.total = sum(len(row.limits_s) for row in rows)
     with RunLog(folder / LOG_NAME) as log:
         for file in sorted(folder.glob(f"shard-*/{LOG_NAME}")):
@@ -264,7 +292,7 @@ def run_study(
                     log.append(part.records[key])
         stamp = made_by()
         read = partial(row_cells, study=study, path=config, tell=told.say)
-        asked, modules = _missing(rows, read, cells, log, told), (REFEREE, *modules)
+        asked, modules = _missing(rows, read, cells, first, log, told), (REFEREE, *modules)
         if client is None:
             endings = run_pool(
                 asked,
@@ -293,24 +321,28 @@ def run_study(
                         f"left out: {run.label}, {ending.message} while its kernels were compiled"
                     )
                 else:
-                    log.append({**describe_ending(ending), "made_by": ending.made_by or stamp})
+                    made = dict(ending.made_by) or stamp
+                    place = place_of(first[run.key], study.name)
+                    log.append({**place, **describe_ending(ending), **made})
                 told.ended(run)
-        return study, gap_cells(cells, log.records)
+        return frame_of(run_rows(study.name, cells, log.records))
 
 
 def _missing(
     rows: Sequence[Row],
     read: Callable[[Row], list[Cell]],
     cells: list[Cell],
+    first: dict[str, Cell],
     log: RunLog,
     told: StudyProgress,
 ) -> Iterator[Run | None]:
-    """The runs that the log lacks, each once, as workers draw them; `cells` are added to.
+    """The runs that the log lacks, each once, as workers draw them.
+
+    What is read is added to `cells`, and to `first` the first cell of each run by its key.
 
     A row is read when the runs of all rows before have begun, so that reading takes no core from
     them; meanwhile this yields None.
     """
-    known: set[str] = set()
     began = False
     for row in rows:
         told.reading = Path(row.source.model).name
@@ -327,9 +359,11 @@ def _missing(
         assert found is not None  # the last one
         cells += found
         runs = {cell.run.key: cell.run for cell in found if cell.run is not None}
-        new = [run for key, run in runs.items() if key not in known]
+        new = [run for key, run in runs.items() if key not in first]
         todo = [run for run in new if run.key not in log.records]
-        known |= runs.keys()
+        for cell in found:
+            if cell.run is not None:
+                first.setdefault(cell.run.key, cell)
         told.total -= len(row.limits_s) - len(new)
         told.done += len(new) - len(todo)
         for run in todo:
@@ -346,8 +380,3 @@ def results_folder(
     """Where the files of a study go, or of a shard of it."""
     folder = Path("results") / study.name if out is None else Path(out)
     return folder if shard is None else folder / "shard-{}-of-{}".format(*shard)
-
-
-def num_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

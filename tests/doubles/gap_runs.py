@@ -1,13 +1,12 @@
-"""Cells of gap tables, from runs made by hand."""
+"""Rows of gap tables, from runs made by hand."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from placegap.experiments.running.sources import Source
-from placegap.experiments.studies.config import Study
-from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.plan import Cell, Run
+from placegap.experiments.studies.runs import RunRow, run_rows
 from placegap.instances import MaxLoad, Semantics
 
 Results = dict[tuple[str, str, str], dict[str, Any] | str]
@@ -34,8 +33,8 @@ def plan(value: int, bound: int | None = None, plan_class: str = "chain") -> dic
     }
 
 
-def cells_of(results: Results, semantics: dict[str, Semantics]) -> list[GapCell]:
-    """Cells as a study makes them, and their records."""
+def cells_of(results: Results, semantics: dict[str, Semantics]) -> list[RunRow]:
+    """Rows as a study makes them."""
     cells, records = [], {}
     for (table, instance, method), result in results.items():
         rules, why = semantics[table], result if isinstance(result, str) else ""
@@ -44,15 +43,6 @@ def cells_of(results: Results, semantics: dict[str, Semantics]) -> list[GapCell]
             run = Run(Source(instance), instance, rules, method, {}, 0, 1.0, 0.0, {})
             if result:
                 records[run.key] = result
-        sizes = (instance, "pair", instance, 4, 2)
+        sizes = (instance, "pair", instance, 4, 3, 2)
         cells.append(Cell(table, rules, *sizes, method, method, {}, 0, run, why))
-    return gap_cells(cells, records)
-
-
-TABLE = {
-    "name": "t",
-    "semantics": {"objective": "max_load"},
-    "instances": ["net"],
-    "methods": ["m"],
-}
-STUDY = Study.model_validate({"name": "small", "tables": [TABLE]})
+    return run_rows("small", cells, records)

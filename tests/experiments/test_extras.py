@@ -33,11 +33,11 @@ tables:
 """  # noqa: E501
 
 PIP_LINES = """\
-[1] metis: needs pymetis: pip install 'placegap[metis]'
-[2] mt-kahypar: needs mtkahypar: pip install 'placegap[kahypar]'
-[3] scotch: needs Scotch's program gpart on the PATH (Debian: apt install scotch)
-[4] archer-exact: does not do makespan
-[5] moirai solver=scip: solver=scip needs pyscipopt: pip install 'placegap[scip]'
+metis: needs pymetis: pip install 'placegap[metis]'
+mt-kahypar: needs mtkahypar: pip install 'placegap[kahypar]'
+scotch: needs Scotch's program gpart on the PATH (Debian: apt install scotch)
+archer-exact: does not do makespan
+moirai solver=scip: solver=scip needs pyscipopt: pip install 'placegap[scip]'
 """
 
 

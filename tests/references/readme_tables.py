@@ -6,17 +6,15 @@ The runs that they show lie beside the notebook. After a new quickstart study:
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from pathlib import Path
 
+import pandas as pd
 from references import notebooks
 
-from placegap.experiments.studies.gaps import GapCell, summarize
-from placegap.experiments.studies.plan import Cell
-from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
-from placegap.instances.problem import parse_semantics
+from placegap.experiments import load_runs
+from placegap.experiments.show.rendering import markdown_grid
+from placegap.experiments.studies.report import SUMMARY_HEAD, summary_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "quickstart.md"
@@ -34,40 +32,9 @@ TABLES = {ROOT / "README.md": SHOWN[:1], PAGE: SHOWN}
 """What the pages show of them."""
 
 
-def cells_of(text: str) -> list[GapCell]:
-    """The cells of a study, as far as its runs.csv holds them."""
-    return [_cell(row) for row in csv.DictReader(io.StringIO(text))]
-
-
-def _cell(row: dict[str, str]) -> GapCell:
-    rules = ("objective", "transfers", "channels", "plans", "load", "memory", "schedule", "sending")
-    names = ("table", "instance", "cluster", "instance_hash", "method", "label")
-    sizes = ("num_ops", "num_devices", "seed")
-    cell = Cell(
-        **{name: row[name] for name in names},
-        **{name: int(row[name]) for name in sizes},
-        semantics=parse_semantics(
-            {name: row[name] for name in rules if row[name]}
-            | {name: int(row[name]) for name in ("microbatches",) if row[name]}
-        ),
-        params={},
-        run=None,
-    )
-    number = {n: float(row[n]) if row[n] else None for n in ("gap", "build_s", "solve_s")}
-    times = ("value_ns", "bound_ns", "best_bound_ns")
-    whole = {n: int(row[n]) if row[n] else None for n in times}
-    return GapCell(cell, row["status"], **number, **whole)  # type: ignore[arg-type]
-
-
-def grid(cells: list[GapCell], table: str) -> str:
+def grid(runs: pd.DataFrame, table: str) -> str:
     """A table as the pages have it."""
-    lines = ["| " + " | ".join(SUMMARY_HEAD) + " |", "|" + " --- |" * len(SUMMARY_HEAD)]
-    lines += [
-        "| " + " | ".join(summary_row(summary)) + " |"
-        for summary in summarize(cells)
-        if summary.table == table
-    ]
-    return "\n".join(lines)
+    return "\n".join(markdown_grid(SUMMARY_HEAD, summary_rows(runs[runs["table"] == table])))
 
 
 def grids_of(page: Path) -> list[str]:
@@ -76,19 +43,15 @@ def grids_of(page: Path) -> list[str]:
     return re.findall(rf"^{head}\n(?:\|.*\n?)+", page.read_text(), flags=re.MULTILINE)
 
 
-def num_open(cells: list[GapCell]) -> int:
+def num_open(runs: pd.DataFrame) -> int:
     """Networks none of whose plans of one pass is proven optimal."""
-    rows: dict[tuple[str, str], bool] = {}
-    for cell in cells:
-        if cell.cell.table == SHOWN[0]:
-            row = cell.cell.instance, cell.cell.cluster
-            rows[row] = rows.get(row, False) or cell.is_optimal
-    return sum(not met for met in rows.values())
+    mine = runs[runs["table"] == SHOWN[0]]
+    return int((mine.groupby("instance_hash")["gap"].min() > 0).sum())
 
 
-def num_proved(cells: list[GapCell]) -> int:
+def num_proved(runs: pd.DataFrame) -> int:
     """Rows of the corpus whose best chain the ideal DP proved."""
-    return sum(cell.cell.method == "ideal-dp" and cell.status == "optimal" for cell in cells)
+    return int(((runs["method"] == "ideal-dp") & (runs["status"] == "optimal")).sum())
 
 
 SENTENCES = {
@@ -102,13 +65,13 @@ def update(runs: Path) -> None:
     """Make the pages' tables and the notebook's outputs those of a study's runs.csv."""
     if runs.resolve() != RUNS:
         RUNS.write_text(runs.read_text())
-    cells = cells_of(RUNS.read_text())
+    found = load_runs(RUNS)
     for page, names in TABLES.items():
         text = page.read_text()
         for old, table in zip(grids_of(page), names, strict=True):
-            text = text.replace(old, grid(cells, table) + "\n")
+            text = text.replace(old, grid(found, table) + "\n")
         for pattern, count in SENTENCES.items() if page == PAGE else ():
             (found,) = re.finditer(pattern, text)
-            text = text[: found.start(1)] + str(count(cells)) + text[found.end(1) :]
+            text = text[: found.start(1)] + str(count(found)) + text[found.end(1) :]
         page.write_text(text)
     notebooks.update("gaps")

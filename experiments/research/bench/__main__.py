@@ -33,7 +33,6 @@ from placegap.experiments.research.bench.kernel_tables import print_held_out
 from placegap.experiments.research.bench.measuring import (
     HEADER,
     Measured,
-    cpu_s,
     least_cpu_s,
     peak_bytes,
     workbooks,
@@ -47,6 +46,7 @@ from placegap.experiments.research.bench.placers import (
     placer_rows,
 )
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
+from placegap.experiments.running.provenance import cpu_s
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.document import Document, load_document, save_document

@@ -16,7 +16,6 @@ from pathlib import Path
 from placegap.experiments.research.bench.measuring import (
     ExactRow,
     apart,
-    cpu_s,
     measure,
     peak_bytes,
     workbooks,
@@ -26,6 +25,7 @@ from placegap.experiments.research.workloads.partitioning_like import (
     on_devices,
     partitioning_graph,
 )
+from placegap.experiments.running.provenance import cpu_s
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.corpus.corpus import (
     ONNX_FAMILY,

@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
+from placegap.experiments.running.provenance import cpu_s
 from placegap.instances.problem import Instance, Semantics
 from placegap.instances.problem.example import example
 from placegap.solvers import run_method
@@ -38,12 +39,6 @@ class Measured:
     cpu_s: float
     peak_bytes: int
     remark: str
-
-
-def cpu_s() -> float:
-    """CPU seconds of this process and of the programs that it ran."""
-    programs = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + programs.ru_utime + programs.ru_stime
 
 
 def least_cpu_s(run: Callable[[], object]) -> float:

@@ -27,8 +27,8 @@ from placegap.experiments.research.learned.evaluations import CurvePoint, Evalua
 from placegap.experiments.research.learned.methods import HrlParams, PlacetoParams
 from placegap.experiments.research.learned.placeto_nodes import nodes_of, start_of
 from placegap.experiments.show.drawing import new_figure, styles, write_figure
+from placegap.experiments.show.rendering import markdown_grid
 from placegap.experiments.studies.log import RunLog, run_key
-from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.corpus.corpus import best_known, load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster

@@ -14,7 +14,7 @@ from statistics import mean, median
 from typing import Any, NamedTuple
 
 from placegap.experiments.running.sources import costed_by, find_model
-from placegap.experiments.studies.report import markdown_grid
+from placegap.experiments.show.rendering import markdown_grid
 from placegap.instances.costing.costing import cost_graph
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document

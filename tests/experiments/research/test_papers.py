@@ -14,12 +14,12 @@ from placegap.experiments.research.papers import (
     Recorded,
     all_studies,
     inversions,
-    lines_of,
+    kept_rows,
     load_recorded,
     page,
 )
 from placegap.experiments.research.published import PublishedTable
-from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.runs import RunRow, write_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "experiments" / "papers"
@@ -36,9 +36,9 @@ TABLE = PublishedTable.model_validate(
 )
 
 
-def kept(cells: list[GapCell], path: Path) -> Recorded:
+def kept(cells: list[RunRow], path: Path) -> Recorded:
     """Cells written to a file and read again."""
-    path.write_text("\n".join(lines_of("small", cells, [TABLE])))
+    write_rows(kept_rows(cells), path)
     return load_recorded(path)
 
 
@@ -68,10 +68,10 @@ def test_what_is_kept_prints_the_same_table(tmp_path: Path) -> None:
         },
         {"t": CHAIN},
     )
-    found = kept(cells, tmp_path / "small.jsonl")
-    assert found.study == "small"
-    assert markdown(compare(TABLE, found.cells, found.figure)) == markdown(compare(TABLE, cells))
-    assert [cell.gap for cell in found.cells] == [cell.gap for cell in cells]
+    found = kept(cells, tmp_path / "small.csv")
+    assert {row.study for row in found.rows} == {"small"}
+    assert markdown(compare(TABLE, found.rows, found.figure)) == markdown(compare(TABLE, cells))
+    assert [cell.gap for cell in found.rows] == [cell.gap for cell in cells]
 
 
 def test_the_class_of_plans_that_a_bound_is_for_stays_with_it(tmp_path: Path) -> None:
@@ -83,5 +83,5 @@ def test_the_class_of_plans_that_a_bound_is_for_stays_with_it(tmp_path: Path) ->
         },
         {"t": CHAIN, "u": ANY},
     )
-    found = kept(cells, tmp_path / "small.jsonl")
-    assert [cell.best_bound_ns for cell in found.cells] == [9 * 10**9, 10**9]
+    found = kept(cells, tmp_path / "small.csv")
+    assert [cell.best_bound_ns for cell in found.rows] == [9 * 10**9, 10**9]

@@ -7,27 +7,19 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.research.record_best import main, record_best, what_it_proves
+from placegap.experiments.studies.runs import RunRow, semantics_columns
 from placegap.instances.corpus.corpus import load_best_known, load_corpus
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import BestKnown, MaxLoad
 
 
-def record(plans: str, value: int | None, bound: int | None, key: str = "k") -> dict[str, object]:
-    instance = load_corpus("squeezenet").instance(load_cluster("fd-dps-8xP100"))
-    return {
-        "key": key,
-        "source": {"model": "squeezenet", "cluster": "fd-dps-8xP100"},
-        "semantics": MaxLoad(plans=plans).model_dump(),  # type: ignore[arg-type]
-        "instance_hash": instance.content_hash,
-        "method": f"method-{plans}",
-        "value_ns": value,
-        "bound_ns": bound,
-        "bound_class": plans,
-        "bound_origin": "",
-    }
+def record(plans: str, value: int | None, bound: int | None) -> RunRow:
+    rules = semantics_columns(MaxLoad(plans=plans))  # type: ignore[arg-type]
+    known = {"value_ns": value, "bound_ns": bound, "bound_class": plans}
+    return RunRow(method=f"method-{plans}", **rules, **known)  # type: ignore[arg-type]
 
 
-def proved(run: dict[str, object]) -> dict[str, tuple[int | None, int | None]]:
+def proved(run: RunRow) -> dict[str, tuple[int | None, int | None]]:
     return {b.semantics.plans: (b.value_ns, b.bound_ns) for b in what_it_proves(run)}
 
 

@@ -21,7 +21,7 @@ from placegap.experiments.research.regimes import (
     score,
     told_score,
 )
-from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell
+from placegap.experiments.studies.runs import RunRow
 
 ROOT = Path(__file__).resolve().parents[3]
 S = 10**9
@@ -41,12 +41,12 @@ TABLE = PublishedTable.model_validate(
 
 def study(values: dict[str, tuple[int, int, int]]) -> Cells:
     """A study of tables: what a, b and c take there, in seconds."""
-    cells: list[GapCell] = []
+    cells: list[RunRow] = []
     for table, times in values.items():  # one by one, for their runs have the same keys
         runs = {(table, "net", m): plan(t * S) for m, t in zip("abc", times, strict=True)}
         cells += cells_of(dict(runs), {table: ANY})
 
-    def of(name: str) -> tuple[Sequence[GapCell], Figures]:
+    def of(name: str) -> tuple[Sequence[RunRow], Figures]:
         assert name == "study"
         return cells, live_figure
 
@@ -93,7 +93,7 @@ def test_a_bound_that_leaves_no_room_for_the_papers_ratio_is_a_cause(
     cells = study({"regime": (5, 4, 9)})
     proof = Change(kind="costs", changes="B has more to do there", least="bounds")
 
-    def of(name: str) -> tuple[Sequence[GapCell], Figures]:
+    def of(name: str) -> tuple[Sequence[RunRow], Figures]:
         return ((), lambda run, figure: least_s) if name == "bounds" else cells(name)
 
     (turned,) = score(compare(in_table("regime").of(TABLE), *cells("study")), [proof], of).turned
@@ -103,7 +103,7 @@ def test_a_bound_that_leaves_no_room_for_the_papers_ratio_is_a_cause(
 
 def overfilled(effort: tuple[str, ...]) -> tuple[str, list[str]]:
     """The table, and its score's lines, where A's plan overfills a device by 3 GB."""
-    details = {OVERFILLED_NS: 2 * S, OVERFILLS_BYTES: 3 * 10**9}
+    details = {"overfilled_ns": 2 * S, "overfills_bytes": 3 * 10**9}
     results: Results = {
         ("t", "net", "a"): {"status": "no_plan", "message": "memory", "details": details},
         ("t", "net", "b"): plan(4 * S),

@@ -9,14 +9,9 @@ import pytest
 
 from placegap.experiments.running.pool import Ending
 from placegap.experiments.studies.config import Study
-from placegap.experiments.studies.gaps import (
-    OVERFILLED_NS,
-    OVERFILLS_BYTES,
-    disagreements,
-    gap_cells,
-)
 from placegap.experiments.studies.plan import plan_study
 from placegap.experiments.studies.run import describe_ending, run_task
+from placegap.experiments.studies.runs import disagreements, run_rows
 from placegap.instances import Document, InputError, example, save_document
 
 
@@ -56,8 +51,8 @@ def test_a_plan_that_overfills_a_device_tells_its_time_and_by_how_much(path: Pat
     method = {"name": "order-place", "params": {"reach": 1, "best_effort": True}}
     found = told(path, {"device_memory": [0.25]}, method)
     assert found["status"] == "no_plan"
-    assert found["details"][OVERFILLS_BYTES] == 2
-    assert found["details"][OVERFILLED_NS] >= 34
+    assert found["details"]["overfills_bytes"] == 2
+    assert found["details"]["overfilled_ns"] >= 34
 
 
 def two_tables(coarsen: str) -> Study:
@@ -85,7 +80,7 @@ def test_a_plan_of_the_coarse_graph_is_judged_on_the_original_one(diamond: Path)
         ending = Ending(cell.run, "done", run_task(cell.run), "", 0.1)
         records[cell.run.key] = describe_ending(ending)
     assert len(records) == 2  # the transform is part of a run's key
-    original, coarse = gap_cells(cells, records)
+    original, coarse = run_rows("coarse", cells, records)
     assert original.value_ns == 34  # the optimum of figure 3
     assert coarse.value_ns is not None
     assert coarse.value_ns >= 34

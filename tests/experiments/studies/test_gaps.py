@@ -6,16 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from doubles.gap_runs import ANY, CHAIN, CONVEX, STUDY, cells_of, plan
+from doubles.gap_runs import ANY, CHAIN, CONVEX, cells_of, plan
 
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.studies import run as study_run
-from placegap.experiments.studies.gap_tables import lay_out
-from placegap.experiments.studies.gaps import GapCell, disagreements, gap_cells, summarize
-from placegap.experiments.studies.report import markdown, runs_csv
+from placegap.experiments.studies.report import gap_grid, markdown, notes
 from placegap.experiments.studies.run import run_study
+from placegap.experiments.studies.runs import RunRow, disagreements, rows_of, with_best
 from placegap.instances import Makespan, MaxLoad
-from placegap.solvers.core.result import Bound
 
 
 def test_the_best_bound_of_all_methods_counts_for_each() -> None:
@@ -101,31 +99,6 @@ def test_a_proof_that_there_is_no_plan_beside_a_plan_is_a_contradiction() -> Non
     assert disagreements(found) == []
 
 
-def test_a_summary_counts_only_rows_with_a_gap() -> None:
-    cells = cells_of(
-        {
-            ("t", "one", "dp"): plan(100, 100),
-            ("t", "two", "dp"): plan(100, 80),
-            ("t", "three", "dp"): plan(100, 50),
-            ("t", "four", "dp"): {"status": "no_plan", "message": "memory"},
-            ("t", "one", "placer"): plan(100),
-            ("t", "two", "placer"): plan(160),
-            ("t", "five", "placer"): plan(70),
-        },
-        {"t": CHAIN},
-    )
-    dp, placer = summarize(cells)
-    assert (dp.num_plans, dp.num_gaps, dp.num_optimal, dp.num_proved) == (3, 3, 1, 1)
-    # gaps 0, 0.2, 0.5
-    assert dp.mean_gap == pytest.approx(0.7 / 3)
-    assert dp.median_gap == pytest.approx(0.2)
-    assert dp.total_s == pytest.approx(3 * 1.25)
-    # gaps 0 (met the other's bound: optimal, not proved by it) and 0.5; nobody bounds "five"
-    assert (placer.num_plans, placer.num_gaps) == (3, 2)
-    assert (placer.num_optimal, placer.num_proved) == (1, 0)
-    assert placer.median_gap == pytest.approx(0.25)
-
-
 TEXT = """
 name: mine
 tables:
@@ -137,10 +110,10 @@ tables:
 """
 
 
-def ran(tmp_path: Path, text: str) -> list[GapCell]:
+def ran(tmp_path: Path, text: str) -> list[RunRow]:
     path = tmp_path / "study.yaml"
     path.write_text(text)
-    return run_study(path, tmp_path / "out", workers=1)[1]
+    return rows_of(run_study(path, tmp_path / "out", workers=1))
 
 
 def test_a_study_of_a_graph_whose_optimum_is_recorded_has_the_gap_to_it(
@@ -157,30 +130,27 @@ def test_a_study_of_a_graph_whose_optimum_is_recorded_has_the_gap_to_it(
     assert (without.best_bound_ns, without.gap, without.value_ns) == (None, None, cell.value_ns)
 
 
-def with_recorded(ns: int, plans: str = "any") -> list[GapCell]:
+def with_recorded(ns: int) -> list[RunRow]:
     """Two rows, of which one has a run that proves 90, and both a recorded bound."""
     records = {"net": plan(100, 90), "other": plan(100)}
-    cells = cells_of({("t", name, "dp"): record for name, record in records.items()}, {"t": CHAIN})
-    bound = Bound(ns, "recorded: by hand", "proof", plans)  # type: ignore[arg-type]
-    found = [replace(cell.cell, recorded=(bound,)) for cell in cells]
-    return gap_cells(found, {c.run.key: records[c.instance] for c in found if c.run is not None})
+    rows = cells_of({("t", name, "dp"): record for name, record in records.items()}, {"t": CHAIN})
+    known = {"best_bound_ns": ns, "best_bound_by": "recorded: by hand", "best_rests_on": "proof"}
+    return with_best([replace(row, **known) for row in rows])  # type: ignore[arg-type]
 
 
 def test_only_a_higher_recorded_bound_takes_the_place_of_a_run_s() -> None:
     cells = with_recorded(80)
     assert [cell.best_bound_by for cell in cells] == ["dp", "recorded: by hand"]
     assert [cell.gap for cell in cells] == [0.1, 0.2]
-    assert [cell.gap for cell in with_recorded(95, "chain")] == [0.05, 0.05]
+    assert [cell.gap for cell in with_recorded(95)] == [0.05, 0.05]
 
 
 def test_rows_that_rest_on_a_recorded_bound_are_marked_in_every_output() -> None:
     cells = with_recorded(80)
-    (table,) = lay_out(cells)
-    assert [row.bound.endswith("(r)") for row in table.rows] == [False, True]
-    (note,) = [note for note in table.notes if note.startswith("(r)")]
+    assert [row[2].endswith("(r)") for row in gap_grid(cells)[1]] == [False, True]
+    (note,) = [note for note in notes(cells) if note.startswith("(r)")]
     assert note.endswith("proved: by hand (1)")
-    assert "| 80 (r) |" in markdown(STUDY, cells)
-    assert "recorded: by hand" in runs_csv(STUDY, cells)
+    assert "| 80 (r) |" in markdown("small", cells)
 
 
 def test_a_plan_that_refutes_a_recorded_bound_is_a_contradiction() -> None:

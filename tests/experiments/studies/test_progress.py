@@ -184,13 +184,13 @@ def test_a_run_that_is_killed_while_it_compiles_stays_out_of_the_log(
 
     monkeypatch.setattr(study, "run_pool", slow_machine)
     path = study_file(tmp_path)
-    _, cells = run_study(path, tmp_path, workers=1, modules=fakes)
-    assert [cell.status for cell in cells] == ["timeout", "not_run"] * 3
+    runs = run_study(path, tmp_path, workers=1, modules=fakes)
+    assert list(runs["status"]) == ["timeout", "not_run"] * 3
     assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 3
     assert capsys.readouterr().err.splitlines()[0] == (
         "placegap: left out: fake on zfnet512, killed at the hard limit of 210 s while its kernels"
         " were compiled"
     )
     monkeypatch.setattr(study, "run_pool", run_here)
-    _, cells = run_study(path, tmp_path, workers=1, modules=fakes)
-    assert [cell.status for cell in cells] == ["timeout", "feasible"] * 3
+    runs = run_study(path, tmp_path, workers=1, modules=fakes)
+    assert list(runs["status"]) == ["timeout", "feasible"] * 3

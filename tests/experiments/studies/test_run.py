@@ -15,6 +15,7 @@ from placegap.experiments.running import pool
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.run import run_study
+from placegap.experiments.studies.runs import rows_of
 from placegap.instances import InputError
 from placegap.instances.files.document import save_document
 
@@ -22,7 +23,7 @@ from placegap.instances.files.document import save_document
 def test_every_ending_is_a_line_of_the_log(tmp_path: Path, fakes: list[str]) -> None:
     kinds = "{kind: crash}, {kind: error}, {kind: none}, {kind: infeasible}, {}"
     path = study_file(tmp_path, kinds + ", {bound: 1}, {bound: 9000000000}")
-    _, cells = run_study(path, tmp_path / "out", workers=2, modules=fakes)
+    cells = rows_of(run_study(path, tmp_path / "out", workers=2, modules=fakes))
     ended = ["crashed", "error", "no_plan", "infeasible", "feasible", "feasible", "disagreement"]
     assert [cell.status for cell in cells] == ended
     assert "SIGKILL" in cells[0].message
@@ -45,8 +46,8 @@ def test_runs_are_known_by_content_not_by_name(
     document = load_corpus("zfnet512")
     save_document(document.model_copy(update={"name": "copy"}), tmp_path / "copy.json")
     path = study_file(tmp_path, instances="zfnet512, copy.json")
-    _, cells = run_study(path, tmp_path / "out", workers=1, modules=fakes)
-    assert [cell.cell.instance for cell in cells] == ["zfnet512", "copy"]
+    cells = rows_of(run_study(path, tmp_path / "out", workers=1, modules=fakes))
+    assert [cell.instance for cell in cells] == ["zfnet512", "copy"]
     assert len(log_lines(tmp_path / "out")) == 1
     assert cells[0].value_ns == cells[1].value_ns is not None
 

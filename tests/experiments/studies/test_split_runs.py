@@ -13,10 +13,16 @@ from placegap.experiments.research.record_best import what_it_proves
 from placegap.experiments.running import placing
 from placegap.experiments.running.pool import Ending, run_here
 from placegap.experiments.studies.config import Study
-from placegap.experiments.studies.gap_tables import lay_out
-from placegap.experiments.studies.gaps import disagreements, gap_cells
 from placegap.experiments.studies.plan import plan_study
+from placegap.experiments.studies.report import gap_grid, notes, summary_rows
 from placegap.experiments.studies.run import describe_ending, describe_result, run_task
+from placegap.experiments.studies.runs import (
+    disagreements,
+    frame_of,
+    row_of,
+    run_rows,
+    semantics_columns,
+)
 from placegap.instances import Document, Makespan, save_document
 from placegap.solvers import run_method
 
@@ -45,22 +51,20 @@ def test_a_study_shows_the_value_of_the_parts_without_a_gap(diamond: Path) -> No
         assert cell.run is not None
         ending = Ending(cell.run, "done", run_task(cell.run), "", 0.1)
         records[cell.run.key] = describe_ending(ending)
-    optimum, whole, parts = gap_cells(cells, records)
+    rows = run_rows("parts", cells, records)
+    optimum, whole, parts = rows
     assert (optimum.value_ns, whole.value_ns) == (34, 34)
     # 30 ns, below the optimum of 34: no value of the row's instance, no gap, no disagreement
     assert (parts.status, parts.value_ns, parts.gap) == ("split", None, None)
     assert not parts.is_optimal
-    assert parts.details["split_value_ns"] == 30
-    assert disagreements([optimum, whole, parts]) == []
-    (table,) = lay_out([optimum, whole, parts])
-    shown = table.rows[0].cells[2]
-    assert (shown.value, shown.gap) == ("30", "split [1]")
-    assert table.notes == (
-        "[1] fd-dps min_share=0.4, parts=3: 1 ops split into 3 parts; a plan of that finer"
-        " instance, without a gap",
-        "best bounds rest on: proved by placegap (1)",
-    )
-    assert table.summaries[2].num_plans == 0
+    assert parts.split_value_ns == 30
+    assert disagreements(rows) == []
+    _, (line,) = gap_grid(rows)
+    assert line[-1].startswith("30 (split, ")
+    first, basis = notes(rows)
+    assert first.startswith("fd-dps min_share=0.4, parts=3: the plan of another instance, ")
+    assert basis == "best bounds rest on: proved by placegap (1)"
+    assert summary_rows(frame_of(rows))[2][1] == "0 of 1"  # plans
 
 
 def test_a_value_of_parts_is_never_recorded_as_the_best_of_the_whole() -> None:
@@ -69,9 +73,9 @@ def test_a_value_of_parts_is_never_recorded_as_the_best_of_the_whole() -> None:
         describe_result(run_method(instance, FREE, name, params))
         for name, params in (("d-dps", {}), ("fd-dps", PARTS))
     )
-    run = {"semantics": FREE.model_dump(mode="json"), "method": "fd-dps"}
-    assert [best.value_ns for best in what_it_proves({**run, **whole})] == [34]
-    assert list(what_it_proves({**run, **parts})) == []
+    run = {**semantics_columns(FREE), "method": "fd-dps"}
+    assert [best.value_ns for best in what_it_proves(row_of({**run, **whole}))] == [34]
+    assert list(what_it_proves(row_of({**run, **parts}))) == []
     assert parts["message"].endswith("1 op split into 3 parts, 30 ns there")
     assert parts["details"]["split_instance_hash"] != instance.content_hash
 

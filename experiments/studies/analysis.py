@@ -1,0 +1,322 @@
+"""Runs as DataFrames, and what they say: gap tables, summaries, comparisons, causes, regressions.
+
+Every function takes a frame with the columns of `runs.COLUMNS` and returns a new one. Rows of a
+study are never pooled over unequal sets: means are over the rows that all methods have, and the
+number of rows that are left out stands beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placegap.experiments.studies.runs import COLUMNS, ROW, frame_of, load_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WITHIN = {"within_1": 0.01, "within_10": 0.1}
+"""Columns of a summary: plans whose gap is at most this."""
+
+CAUSES = {
+    "bound_quality": "best bound / best plan",
+    "ccr": "CCR",
+    "num_ops": "ops",
+    "memory_pressure": "bytes of all ops / memory",
+}
+"""What `explain` sets beside a gap."""
+
+DRAWS, CONFIDENCE = 9999, 0.95
+"""Bootstrap samples of a geometric mean: with more, the interval's second digit does not move."""
+
+
+def load_runs(*paths: str | Path) -> pd.DataFrame:
+    """Runs of one or several studies, as one frame.
+
+    Parameters
+    ----------
+    *paths
+        Files (``runs.csv``, the log ``runs.jsonl``, committed results), folders of such files, or
+        patterns such as ``results/*/runs.csv``.
+
+    Returns
+    -------
+    DataFrame
+        A row per run, with the columns of ``placegap.experiments.COLUMNS``. The best bound and the
+        best plan of a row are those of all that is loaded.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, or holds no runs.
+
+    Examples
+    --------
+    >>> load_runs("results/quickstart", "results/*/runs.csv")  # doctest: +SKIP
+    """
+    return frame_of(load_rows(*paths))
+
+
+def example_runs() -> pd.DataFrame:
+    """Methods x and y on instances i, j and k, where y has no plan on k: for examples.
+
+    Examples
+    --------
+    >>> example_runs()[["instance", "label", "value_ns", "best_bound_ns"]].values.tolist()[2:4]
+    [['j', 'x', 5, 4], ['j', 'y', 8, 4]]
+    """
+    import pandas as pd
+
+    runs = pd.DataFrame({"instance": list("iijjkk"), "label": ["x", "y"] * 3})
+    runs["value_ns"] = pd.array([2, 4, 5, 8, 10, None], dtype="Int64")
+    runs["best_bound_ns"], runs["best_value_ns"] = [2, 2, 4, 4, 10, 10], [2, 2, 5, 5, 10, 10]
+    runs["num_ops"], runs["ccr"] = [7, 7, 9, 9, 8, 8], 1.0
+    value = runs["value_ns"].astype(float)
+    runs["gap"], runs["lost"] = 1 - runs["best_bound_ns"] / value, 1 - runs["best_value_ns"] / value
+    return runs.assign(table="t", cluster="c", seed=0).reindex(columns=list(COLUMNS))
+
+
+def gap_table(
+    runs: pd.DataFrame,
+    rows: Sequence[str] = ("table", "instance", "cluster"),
+    columns: str = "label",
+    values: str = "gap",
+) -> pd.DataFrame:
+    """The gap of every method on every row; NaN without a plan or a bound.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them.
+    rows, columns, values
+        Columns of `runs`: what a row is, what stands side by side, and what a cell holds.
+
+    Raises
+    ------
+    ValueError
+        If two runs have the same cell: name one more column, such as ``seed`` or ``study``.
+
+    Examples
+    --------
+    >>> gap_table(example_runs(), rows=["instance"]).loc["j"].round(3).to_dict()
+    {'x': 0.2, 'y': 0.5}
+    """
+    key = [*rows, columns]
+    twice = runs.loc[runs.duplicated(key), key]
+    if len(twice):
+        raise ValueError(f"two runs in one cell, {twice.iloc[0].to_dict()}: add a column to rows")
+    found = runs.set_index(key)[values].unstack(columns)
+    at = runs.drop_duplicates(list(rows)).set_index(list(rows)).index
+    return found.reindex(index=at, columns=list(dict.fromkeys(runs[columns])))
+
+
+def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.DataFrame:
+    """How good each method is: a line per method.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them.
+    by
+        The last column names what is compared, the ones before it split the runs into groups.
+
+    Returns
+    -------
+    DataFrame
+        ``rows`` of the group, ``plans``, ``optimal``, ``within_1`` and ``within_10`` (gaps of at
+        most 1 and 10 %) count over all rows. ``mean``, ``median`` and ``worst`` gap and
+        ``seconds`` (mean time of a run) are over the rows where every method of the group has a
+        gap, but for methods that have none at all; ``left_out`` is the number of other rows.
+
+    Examples
+    --------
+    >>> summary(example_runs()).loc["t", ["rows", "plans", "worst", "left_out"]].values.tolist()
+    [[3.0, 3.0, 0.2, 1.0], [3.0, 2.0, 0.5, 1.0]]
+    """
+    import pandas as pd
+
+    *groups, what = [by] if isinstance(by, str) else by
+    parts = {}
+    for name, group in runs.groupby(groups, sort=False) if groups else [((), runs)]:
+        gaps = wide(group, what, "gap")
+        time_s = group["solve_s"].astype(float) + group["build_s"].astype(float).fillna(0.0)
+        known = gaps.dropna(axis="columns", how="all")
+        common = gaps.loc[known.notna().all(axis="columns")]
+        parts[name] = pd.DataFrame(
+            {
+                "rows": len(gaps),
+                "plans": wide(group, what, "value_ns").notna().sum(),
+                "optimal": (gaps == 0).sum(),
+                **{column: (gaps <= most).sum() for column, most in WITHIN.items()},
+                "mean": common.mean(),
+                "median": common.median(),
+                "worst": common.max(),
+                "seconds": wide(group.assign(time=time_s), what, "time").loc[common.index].mean(),
+                "left_out": len(gaps) - len(common),
+            }
+        )
+    return pd.concat(parts, names=groups) if groups else parts[()]
+
+
+def wide(runs: pd.DataFrame, what: str, values: str) -> pd.DataFrame:
+    """A row per row of a study, a column per method."""
+    rows = [name for name in ROW if runs[name].notna().any()]
+    return gap_table(runs, rows, what, values).astype(float)
+
+
+def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
+    """Whether method `a` is better than method `b`, over the rows where both have a plan.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them.
+    a, b
+        Labels of two methods.
+
+    Returns
+    -------
+    DataFrame
+        A line per table. ``wins`` are the rows where `a` has the smaller value; ``ties`` and
+        ``losses`` likewise, and ``left_out`` the rows where one of them has no plan. ``ratio`` is
+        the geometric mean of value of `a` over value of `b`, ``low`` and ``high`` its 95 %
+        bootstrap interval (with a fixed seed), and ``p`` the two-sided sign test without ties.
+
+    Examples
+    --------
+    >>> compare(example_runs(), "x", "y").loc["t", ["wins", "left_out", "ratio", "p"]].round(3)
+    wins        2.000
+    left_out    1.000
+    ratio       0.559
+    p           0.500
+    Name: t, dtype: float64
+    """
+    import numpy as np
+    import pandas as pd
+    from scipy.stats import binomtest
+
+    lines = {}
+    tail = (1 - CONFIDENCE) / 2
+    for table, group in runs.groupby("table", sort=False):
+        values = wide(group, "label", "value_ns").reindex(columns=[a, b])
+        pairs = values[(values > 0).all(axis="columns")]
+        log = np.log((pairs[a] / pairs[b]).to_numpy())
+        wins, losses = int((log < 0).sum()), int((log > 0).sum())
+        line: dict[str, Any] = {"wins": wins, "ties": len(log) - wins - losses, "losses": losses}
+        line["left_out"] = len(values) - len(log)
+        if len(log):
+            means = np.random.default_rng(0).choice(log, (DRAWS, len(log))).mean(axis=1)
+            known = [log.mean(), *np.quantile(means, [tail, 1 - tail])]
+            line |= dict(zip(("ratio", "low", "high"), np.exp(known), strict=True))
+            line["p"] = binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+        lines[table] = line
+    columns = ["wins", "ties", "losses", "left_out", "ratio", "low", "high", "p"]
+    found = pd.DataFrame.from_dict(lines, orient="index")
+    return found.reindex(columns=columns).rename_axis("table")
+
+
+def profile(runs: pd.DataFrame, of: str = "gap") -> pd.DataFrame:
+    """The performance profile: which share of the rows each method solves to within x.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them; rows where no method has a figure do not count.
+    of
+        ``gap``: x is the gap to the best bound. ``lost``: x is the gap to the best plan.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by x, a column per method, the largest share within 10 % first. A row without a plan
+        is within no x.
+
+    Examples
+    --------
+    >>> profile(example_runs()).loc[0.5].round(3).to_dict()
+    {'x': 1.0, 'y': 0.667}
+    """
+    import numpy as np
+    import pandas as pd
+
+    gaps = wide(runs, "label", of).dropna(how="all")
+    at = np.unique([0.0, *gaps.stack().dropna(), 1.0])
+    shares = pd.DataFrame({label: [(gaps[label] <= x).mean() for x in at] for label in gaps}, at)
+    order = pd.DataFrame({"share": (gaps <= WITHIN["within_10"]).mean(), "mean": -gaps.mean()})
+    best = order.fillna(-1.0).sort_values(["share", "mean"], ascending=False, kind="stable")
+    return shares.rename_axis(of)[list(best.index)]
+
+
+def explain(runs: pd.DataFrame, by: str = "table") -> pd.DataFrame:
+    """What goes along with a gap: rank correlations (Spearman), over all runs of a group.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them.
+    by
+        Column that splits the runs: ``table``, or ``label`` for each method by itself.
+
+    Returns
+    -------
+    DataFrame
+        A line per group, a column per property (`CAUSES`), and the number of ``runs``. 1: the
+        larger the one, the larger the other; NaN where one of both never changes. Few instances are
+        few points, and their properties go together: it is a hint for the next study.
+
+    Examples
+    --------
+    >>> explain(example_runs(), by="label").loc["x", ["num_ops", "ccr"]].round(3).to_dict()
+    {'num_ops': 0.866, 'ccr': nan}
+    """
+    import numpy as np
+    import pandas as pd
+
+    known = with_quality(runs.dropna(subset="gap"))
+    lines = {}
+    for name, group in known.groupby(by, sort=False):
+        ranks = group[[*CAUSES, "gap"]].astype(float).rank()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = ranks[list(CAUSES)].corrwith(ranks["gap"])
+        lines[name] = {**found, "runs": len(group)}
+    return pd.DataFrame.from_dict(lines, orient="index").rename_axis(by)
+
+
+def with_quality(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with the best bound over the best plan: 1 is a proof."""
+    quality = runs["best_bound_ns"].astype(float) / runs["best_value_ns"].astype(float)
+    return runs.assign(bound_quality=quality)
+
+
+def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -> pd.DataFrame:
+    """The runs that became worse: for the CI of a placer.
+
+    Parameters
+    ----------
+    old, new
+        Runs before and after a change. Rows of the same table, instance, cluster, seed and label
+        are compared; what only one of them has does not count.
+    tolerance
+        By how much of the old value the new one may be larger.
+
+    Returns
+    -------
+    DataFrame
+        The rows that are worse, with ``old_ns``, ``new_ns`` and their ``ratio``, the largest first.
+        A plan that is not found any more has the ratio infinity.
+
+    Examples
+    --------
+    >>> old = example_runs()
+    >>> new = old.assign(value_ns=old["value_ns"].replace(8, 12))
+    >>> regressions(old, new)[["instance", "label", "ratio"]].values.tolist()
+    [['j', 'y', 1.5]]
+    """
+    key = ["table", "instance", "cluster", "seed", "label"]
+    both = old[[*key, "value_ns"]].merge(new[[*key, "value_ns"]], on=key, validate="one_to_one")
+    both = both.rename(columns={"value_ns_x": "old_ns", "value_ns_y": "new_ns"})
+    ratio = both["new_ns"].astype(float) / both["old_ns"].astype(float)
+    both["ratio"] = ratio.fillna(float("inf"))
+    worse = both[both["old_ns"].notna() & (both["ratio"] > 1 + tolerance)]
+    return worse.sort_values("ratio", ascending=False, kind="stable", ignore_index=True)

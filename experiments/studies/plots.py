@@ -1,0 +1,310 @@
+"""Pictures of runs as matplotlib Axes in the style of the site, for each function of `analysis`.
+
+A gap's axis is linear up to 1 % and logarithmic above, so that 0, proven optimal, has a place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from placegap.experiments.show.drawing import Style, dress, new_figure, plain_label, png, styles
+from placegap.experiments.studies.analysis import (
+    CAUSES,
+    compare,
+    gap_table,
+    profile,
+    regressions,
+    summary,
+    wide,
+    with_quality,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
+
+LEAST_GAP, ASIDE = 5e-5, 0.07
+"""Smaller gaps are drawn at 0, where marks are this many per cent apart."""
+
+FEW = 6
+"""Methods whose lines are bold where all would hide one another."""
+
+
+def plot_summary(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """The gaps of one table: a mark per run, a bar at the median, the best method on top.
+
+    Marks at 0 stand side by side, to the left of it. On the right: how many are optimal.
+
+    Parameters
+    ----------
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
+
+    Examples
+    --------
+    >>> from placegap.experiments import example_runs
+    >>> [text.get_text() for text in plot_summary(example_runs()).get_yticklabels()]
+    ['x', 'y']
+    """
+    axis = ax or _new(runs["label"].nunique())
+    _draw_summary(axis, runs, styles(runs["cluster"]))
+    return axis
+
+
+def _draw_summary(axis: Axes, runs: pd.DataFrame, style: Mapping[str, Style]) -> None:
+    told = summary(runs, "label")
+    known = runs.dropna(subset="gap")
+    ranked = known.groupby("label", sort=False)["gap"].agg(["median", "mean"])
+    order = list(ranked.sort_values(["median", "mean"], kind="stable").index)
+    here = [name for name in style if name in set(known["cluster"])]
+    num_at_zero = (known["gap"] < LEAST_GAP).groupby(known["label"]).sum()
+    aside = ASIDE * max(1, num_at_zero.max() if order else 1)
+    for row, label in enumerate(order):
+        mine = known[known["label"] == label]
+        at_zero = mine["gap"] < LEAST_GAP
+        x = (100 * mine["gap"]).where(~at_zero, -ASIDE * (at_zero.cumsum() - 1))
+        for lane, cluster in enumerate(here):
+            # each cluster has its own lane, so that dots do not hide one another
+            off = (lane - (len(here) - 1) / 2) * 0.36 / len(here)
+            own = mine["cluster"] == cluster
+            dots: dict[str, Any] = {"markersize": 5.5, "alpha": 0.75, "markeredgewidth": 0}
+            y = (row + off * ~at_zero)[own]
+            axis.plot(x[own], y, **style[cluster].dots, **dots, clip_on=False)
+        bar: dict[str, Any] = {"color": "#222222", "linewidth": 1.8, "zorder": 1}
+        axis.vlines(100 * ranked["median"][label], row - 0.34, row + 0.34, **bar)
+        _beside(axis, row, f"{told['optimal'][label]}/{told['plans'][label]}")
+    _beside(axis, -0.8, "optimal")
+    gap_axis(axis, "x")
+    axis.set_xlim(-aside, 100)
+    axis.axvspan(-aside, 0, color="#f1f4f6", linewidth=0, zorder=0)
+    axis.set_ylim(max(1, len(order)) - 0.4, -0.6)
+    axis.set_yticks(range(len(order)), [plain_label(label) for label in order])
+    axis.set_xlabel("gap to the best bound (bar: median)", fontsize=9)
+    dress(axis, "")
+    axis.grid(visible=False, axis="y")
+    axis.tick_params(axis="y", length=0, pad=10)
+
+
+def _beside(axis: Axes, row: float, text: str) -> None:
+    at: Any = ("axes fraction", "data")
+    axis.annotate(text, (1.01, row), xycoords=at, va="center", fontsize=9, color="#444444")
+
+
+def plot_gap_table(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """The gap table as a heat map, in percent; grey where there is no gap.
+
+    Parameters
+    ----------
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
+
+    Examples
+    --------
+    >>> from placegap.experiments import example_runs
+    >>> [text.get_text() for text in plot_gap_table(example_runs()).texts]
+    ['0', '50', '20', '50', '0']
+    """
+    gaps = 100 * gap_table(runs).astype(float)
+    axis = ax or _new(len(gaps))
+    axis.set_facecolor("#dddddd")
+    axis.imshow(gaps, cmap="YlOrBr", vmin=0, vmax=100, aspect="auto")
+    axis.set_xticks(
+        range(gaps.shape[1]), [plain_label(str(x)) for x in gaps], rotation=60, ha="right"
+    )
+    axis.set_yticks(range(len(gaps)), [plain_label(", ".join(map(str, x))) for x in gaps.index])
+    axis.tick_params(length=0, labelsize=8)
+    for (row, column), gap in _cells(gaps):
+        axis.text(column, row, f"{gap:.3g}", ha="center", va="center", fontsize=8)
+    return axis
+
+
+def _cells(gaps: pd.DataFrame) -> list[tuple[tuple[int, int], float]]:
+    import numpy as np
+
+    known = np.argwhere(gaps.notna().to_numpy())
+    return [((int(row), int(at)), gaps.to_numpy()[row, at]) for row, at in known]
+
+
+def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> Axes:
+    """Value of `a` over value of `b`, row by row, the best first; below 1 `a` is better.
+
+    Parameters
+    ----------
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
+    a, b
+        Labels of two methods.
+
+    Examples
+    --------
+    >>> from placegap.experiments import example_runs
+    >>> plot_compare(example_runs(), "x", "y").lines[0].get_ydata().tolist()
+    [0.5, 0.625]
+    """
+    axis = ax or _new(8)
+    told, style = compare(runs, a, b), styles(runs["table"])
+    for table, group in runs.groupby("table", sort=False):
+        values = wide(group, "label", "value_ns").reindex(columns=[a, b])
+        ratios = (values[a] / values[b]).dropna().sort_values()
+        if len(ratios):
+            line = told.loc[table]
+            label = f"{table}: {line.ratio:.3f} ({line.low:.3f} to {line.high:.3f})"
+            axis.plot(
+                range(len(ratios)), ratios, label=plain_label(label), **style[str(table)].line
+            )
+    axis.axhline(1, color="#222222", linewidth=1)
+    axis.set_yscale("log")
+    for set_formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+        set_formatter("{x:g}")
+    axis.set_xlabel("rows, sorted", fontsize=9)
+    axis.set_ylabel(f"value of {plain_label(a)} / {plain_label(b)}", fontsize=9)
+    dress(axis, f"{a} against {b}: geometric mean (95 % interval)")
+    axis.legend(frameon=False, fontsize=8.5)
+    return axis
+
+
+def plot_profile(runs: pd.DataFrame, of: str = "gap", ax: Axes | None = None) -> Axes:
+    """The performance profile: for each method the share of rows whose gap is at most x.
+
+    Parameters
+    ----------
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
+    of
+        ``gap`` or ``lost``, as of `profile`.
+
+    Examples
+    --------
+    >>> from placegap.experiments import example_runs
+    >>> len(plot_profile(example_runs()).lines)
+    2
+    """
+    axis = ax or _new(14)
+    shares = profile(runs, of)
+    style = styles(map(str, shares))
+    for at, (label, own) in enumerate(style.items()):
+        axis.step(
+            [100 * x for x in shares.index],
+            100 * shares[label],
+            where="post",
+            linewidth=2.2 if at < FEW else 1.2,
+            label=plain_label(label),
+            color=own.color,
+            linestyle=own.linestyle,
+        )
+    gap_axis(axis, "x")
+    axis.set_ylim(0, 101)
+    to = "best bound" if of == "gap" else "best plan"
+    axis.set_xlabel(f"gap to the {to}, at most", fontsize=9)
+    axis.set_ylabel("share of rows, %", fontsize=9)
+    dress(axis, "Performance profile")
+    legend(axis)
+    return axis
+
+
+def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None) -> Axes:
+    """The gap of every run over one of its properties (`CAUSES`), by table.
+
+    Parameters
+    ----------
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
+    cause
+        A key of `CAUSES`: ``ccr``, ``num_ops``, ``memory_pressure`` or ``bound_quality``.
+
+    Examples
+    --------
+    >>> from placegap.experiments import example_runs
+    >>> plot_explain(example_runs(), "num_ops").lines[0].get_xdata().tolist()
+    [7.0, 7.0, 9.0, 9.0, 8.0]
+    """
+    axis = ax or _new(10)
+    style = styles(runs["table"])
+    known = with_quality(runs).dropna(subset=["gap", cause])
+    for table, group in known.groupby("table", sort=False):
+        gaps, own = 100 * group["gap"], style[str(table)]
+        axis.plot(
+            group[cause].astype(float), gaps, label=plain_label(str(table)), **own.dots, alpha=0.6
+        )
+    if cause != "bound_quality":
+        axis.set_xscale("log")
+    axis.xaxis.set_major_formatter("{x:g}")
+    gap_axis(axis, "y")
+    axis.set_xlabel(CAUSES[cause], fontsize=9)
+    axis.set_ylabel("gap to the best bound", fontsize=9)
+    dress(axis, "")
+    legend(axis)
+    return axis
+
+
+def plot_regressions(
+    old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01, ax: Axes | None = None
+) -> Axes:
+    """A bar per run that became worse: by how many percent; hatched where the plan is gone.
+
+    Parameters
+    ----------
+    old, new, tolerance
+        As for `regressions`.
+
+    Examples
+    --------
+    >>> from placegap.experiments import example_runs
+    >>> old = example_runs()
+    >>> len(plot_regressions(old, old.assign(value_ns=old["value_ns"] * 2)).patches)
+    5
+    """
+    worse = regressions(old, new, tolerance)
+    axis = ax or _new(max(1, len(worse)))
+    gone = worse["ratio"] == math.inf
+    most = max([*(worse["ratio"][~gone] - 1), 10 * tolerance])
+    names = worse["label"] + " on " + worse["instance"] + ", " + worse["cluster"]
+    for row, (ratio, lost) in enumerate(zip(worse["ratio"], gone, strict=True)):
+        width = 100 * (most if lost else ratio - 1)
+        axis.barh(row, width, color="#c1121f", hatch="//" if lost else None, alpha=0.8)
+    axis.set_yticks(range(len(worse)), [plain_label(name) for name in names])
+    axis.invert_yaxis()
+    axis.set_xlabel("larger than before, %", fontsize=9)
+    dress(axis, f"{len(worse)} runs are worse by more than {100 * tolerance:g} %")
+    return axis
+
+
+def gaps_png(runs: pd.DataFrame) -> bytes:
+    """A PNG of all tables of a study (`plot_summary`)."""
+    tables = [table for _, table in runs.groupby("table", sort=False)]
+    heights = [table["label"][table["gap"].notna()].nunique() + 1.9 for table in tables]
+    figure = new_figure(9, 0.34 * sum(heights) + 0.9)
+    axes = figure.subplots(len(tables), 1, height_ratios=heights, squeeze=False)
+    style = styles(runs["cluster"])
+    for axis, table in zip(axes[:, 0], tables, strict=True):
+        _draw_summary(axis, table, style)
+        name, semantics = table[["table", "semantics"]].iloc[0]
+        axis.set_title(plain_label(f"{name}: {semantics}"), loc="left", fontsize=10.5)
+    for name, own in style.items():
+        axes[0, 0].plot([], [], **own.dots, label=plain_label(name))
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return png(figure)
+
+
+def _new(num_lines: int) -> Axes:
+    return new_figure(9, 0.34 * max(1, num_lines) + 1.4).subplots()
+
+
+def gap_axis(axis: Axes, which: str, least: float = 0.0) -> None:
+    """Linear up to 1 % and logarithmic above; from the last tick that is at most `least`."""
+    own = axis.xaxis if which == "x" else axis.yaxis
+    (axis.set_xscale if which == "x" else axis.set_yscale)("symlog", linthresh=1, linscale=0.4)
+    own.set_ticks(TICKS, [f"{tick} %" for tick in TICKS])
+    own.set_ticks([], minor=True)
+    first = max(tick for tick in TICKS if tick <= least)
+    (axis.set_xlim if which == "x" else axis.set_ylim)(first, 100)  # ticks widen the limits
+
+
+def legend(axis: Axes) -> None:
+    """A legend to the right of the axes."""
+    figure = axis.figure
+    figure.legend(loc="outside right center", frameon=False, fontsize=8.5)

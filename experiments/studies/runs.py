@@ -1,0 +1,343 @@
+"""A run is a row of one table: its columns, its files, and the best bound and plan of its problem.
+
+A bound holds for the class of plans it was proven for and for the classes nested in it (chain in
+convex in any). So a row's best bound is the largest among the bounds of all rows that ask for the
+same instance and the same objective, whose class contains the row's own. A chain bound never meets
+a plan that need not be a chain. A recorded bound of the instance counts where it is higher.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+from placegap.experiments.running.sources import Source
+from placegap.experiments.studies.log import LOG_NAME, Record, canonical_json
+from placegap.experiments.studies.plan import Cell
+from placegap.instances.files.output_files import write_text
+from placegap.instances.problem import (
+    PLAN_CLASSES,
+    PlanClass,
+    Semantics,
+    parse_semantics,
+    plan_class,
+    with_plans,
+)
+from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.printable import printable
+from placegap.solvers.core.result import PROOF, RECORDED, Bound, relative_gap
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOT_RUN = "not_run"
+NOT_APPLICABLE = "not_applicable"
+NOT_INSTALLED = "not_installed"
+
+FAILURES = ("error", "timeout", "crashed", "disagreement")
+
+HASH_DIGITS = 12
+
+Whole = int | None
+Real = float | None
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run of a method on an instance, or why there is none: the columns of every result."""
+
+    study: Annotated[str, "name of the study"] = ""
+    table: Annotated[str, "table of the study"] = ""
+    instance: Annotated[str, "name of the instance, without its cluster"] = ""
+    cluster: Annotated[str, "name of the cluster"] = ""
+    instance_hash: Annotated[str, f"first {HASH_DIGITS} digits of the SHA-256 of its content"] = ""
+    seed: Annotated[Whole, "for methods and instances that draw random numbers"] = None
+    num_ops: Annotated[Whole, "ops of the instance"] = None
+    num_edges: Annotated[Whole, "its edges"] = None
+    num_devices: Annotated[Whole, "devices of the cluster"] = None
+    ccr: Annotated[Real, "transfer times of all edges over times of all ops"] = None
+    memory_share: Annotated[
+        Real, "what every device holds, of all bytes, where the study sets that"
+    ] = None
+    memory_pressure: Annotated[Real, "bytes of all ops over the memory of all accelerators"] = None
+    semantics: Annotated[str, "what values mean, in short"] = ""
+    rules: Annotated[str, "the same as JSON, without defaults"] = ""
+    method: Annotated[str, "name of the method"] = ""
+    label: Annotated[str, "the method with the parameters that the study states"] = ""
+    params: Annotated[str, "all its parameters as JSON"] = ""
+    time_limit_s: Annotated[Real, "when the method stops by itself"] = None
+    gap_limit: Annotated[Real, "the relative gap that suffices"] = None
+    status: Annotated[str, "how the run ended, or why there is none"] = ""
+    value_ns: Annotated[Whole, "value of the plan; none without a plan"] = None
+    bound_ns: Annotated[Whole, "the run's own bound"] = None
+    bound_class: Annotated[str, "class of plans that it holds for"] = ""
+    bound_origin: Annotated[str, "what proved it"] = ""
+    rests_on: Annotated[str, "what that rests on: `proof`, or a solver"] = ""
+    best_value_ns: Annotated[Whole, "value of the best plan of the same problem"] = None
+    best_bound_ns: Annotated[Whole, "the best bound of the same problem, own or recorded"] = None
+    best_bound_by: Annotated[str, "the run that proved it, or `recorded: ` and who did"] = ""
+    best_rests_on: Annotated[str, "what that rests on"] = ""
+    gap: Annotated[Real, "(value - best bound) / value: lost + open"] = None
+    lost: Annotated[Real, "(value - best value) / value: a better plan is known"] = None
+    open: Annotated[Real, "(best value - best bound) / value: nobody knows"] = None
+    build_s: Annotated[Real, "building the model"] = None
+    solve_s: Annotated[Real, "solving it, or all of a method without a model"] = None
+    setup_s: Annotated[Real, "loading modules and kernels; in no other time"] = None
+    cpu_s: Annotated[Real, "CPU time of the worker and its processes, without loading"] = None
+    peak_bytes: Annotated[Whole, "peak memory of the run's process, where that was measured"] = None
+    rows: Annotated[Whole, "rows of the model"] = None
+    columns: Annotated[Whole, "columns of the model"] = None
+    nodes: Annotated[Whole, "nodes of the search"] = None
+    own_bound_ns: Annotated[Whole, "bound of the model alone, where another one is better"] = None
+    promised_ns: Annotated[
+        Whole, "value that the method planned for: free channels, wrong costs"
+    ] = None
+    split_value_ns: Annotated[Whole, "value of a plan of the instance with split ops"] = None
+    free_channels_ns: Annotated[Whole, "what the plan takes with free channels"] = None
+    no_transfers_ns: Annotated[Whole, "what it takes without transfers"] = None
+    overfilled_ns: Annotated[Whole, "what a plan takes that breaks the rule of memory alone"] = None
+    overfills_bytes: Annotated[Whole, "by how much it does at most"] = None
+    faults: Annotated[str, "claims of solvers that a plan refutes"] = ""
+    message: Annotated[str, "the method's last words, or the error"] = ""
+    versions: Annotated[str, "placegap, Python, solvers, system"] = ""
+    commit: Annotated[str, "commit of placegap"] = ""
+    cpu: Annotated[str, "model of the CPU"] = ""
+    cores: Annotated[Whole, "cores that the study could use"] = None
+    #: Of a run that was planned here; it names files, and is no column.
+    source: Source | None = None
+
+    @property
+    def time_s(self) -> float | None:
+        """Build and solve time together."""
+        return None if self.solve_s is None else self.solve_s + (self.build_s or 0.0)
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the value meets the best bound."""
+        return self.value_ns is not None and self.value_ns == self.best_bound_ns
+
+    @property
+    def stated(self) -> Semantics:
+        """What values mean."""
+        return stated(self.rules)
+
+    @property
+    def problem(self) -> tuple[str, str]:
+        """The instance, and all of the semantics but the class of plans."""
+        return self.instance_hash, _problem(self.rules)
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for people."""
+        return f"table {self.table!r}, {self.instance} on {self.cluster}, {self.label}"
+
+
+COLUMNS: Mapping[str, str] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(RunRow, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
+}
+"""Every column and what it means."""
+
+_HINTS = get_type_hints(RunRow)
+TYPES = {name: {str: "str", Whole: "Int64", Real: "float64"}[_HINTS[name]] for name in COLUMNS}
+"""Every column's type in pandas."""
+
+ROW = ("study", "table", "instance", "cluster", "instance_hash", "seed")
+"""What the runs of different methods are paired by."""
+
+DERIVED = ("best_value_ns", "gap", "lost", "open")
+"""Columns that are computed when a file is read."""
+
+
+@cache
+def stated(rules: str) -> Semantics:
+    """The semantics of a row's rules."""
+    return parse_semantics(json.loads(rules))
+
+
+@cache
+def _problem(rules: str) -> str:
+    return with_plans(stated(rules), "any").label
+
+
+def place_of(cell: Cell, study: str) -> Record:
+    """The columns of a cell that are known before its run, with the best recorded bound."""
+    best = max(cell.recorded, key=lambda bound: bound.ns, default=None)
+    known = {name: getattr(cell, name) for name in COLUMNS if hasattr(cell, name)}
+    if cell.run is not None:
+        known |= {"time_limit_s": cell.run.time_limit_s, "gap_limit": cell.run.gap}
+        known["memory_share"] = cell.run.source.device_memory
+    return {
+        **known,
+        "study": study,
+        "instance_hash": cell.instance_hash[:HASH_DIGITS],
+        "params": canonical_json(dict(cell.params)),
+        **semantics_columns(cell.semantics),
+        "best_bound_ns": None if best is None else best.ns,
+        "best_bound_by": "" if best is None else best.origin,
+        "best_rests_on": "" if best is None else best.basis,
+    }
+
+
+def semantics_columns(semantics: Semantics) -> dict[str, str]:
+    """Semantics in both forms."""
+    rules = canonical_json(semantics.model_dump(mode="json", exclude_defaults=True))
+    return {"semantics": semantics.label, "rules": rules}
+
+
+def run_rows(study: str, cells: Iterable[Cell], records: Mapping[str, Record]) -> list[RunRow]:
+    """The cells of a study with what the log has of their runs."""
+    return with_best([_of_cell(cell, study, records) for cell in cells])
+
+
+def _of_cell(cell: Cell, study: str, records: Mapping[str, Record]) -> RunRow:
+    place = place_of(cell, study)
+    if cell.run is None:
+        status = NOT_INSTALLED if cell.is_missing else NOT_APPLICABLE
+        return row_of({**place, "status": status, "message": cell.reason})
+    record = records.get(cell.run.key, {"status": NOT_RUN})
+    return replace(row_of({**record, **place}), source=cell.run.source)
+
+
+def row_of(record: Mapping[str, Any]) -> RunRow:
+    """A row from a line of a log, or of a file of results: empty texts count as nothing."""
+    found = {**record.get("details", {}), **record}
+    return RunRow(
+        **{
+            name: _READ[kind](found[name])
+            for name, kind in TYPES.items()
+            if found.get(name) not in (None, "")
+        }
+    )
+
+
+_READ = {"str": str, "Int64": int, "float64": float}
+
+
+def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
+    """The rows with the best bound and the best plan of each problem, and their gaps."""
+    best: dict[tuple[str, str, PlanClass], Bound] = {}
+    values: dict[tuple[str, str, PlanClass], int] = {}
+    for row in rows:
+        own = plan_class(row.stated)
+        held: PlanClass = row.bound_class or own  # type: ignore[assignment]
+        known = []
+        if row.best_bound_ns is not None:
+            known.append(Bound(row.best_bound_ns, row.best_bound_by, row.best_rests_on, own))
+        if row.bound_ns is not None:
+            known.append(Bound(row.bound_ns, row.label, row.rests_on, held))
+        for bound in known:
+            for plans in PLAN_CLASSES[: PLAN_CLASSES.index(bound.plan_class or own) + 1]:
+                where = (*row.problem, plans)
+                best[where] = max(best.get(where, bound), bound, key=_rank)
+        if row.value_ns is not None:
+            where = (*row.problem, own)
+            values[where] = min(row.value_ns, values.get(where, row.value_ns))
+    found = []
+    for row in rows:
+        where = (*row.problem, plan_class(row.stated))
+        bound_ns, by, basis, _ = best.get(where, (None, "", "", None))
+        best_ns = values.get(where)
+        gap, lost = (relative_gap(row.value_ns, ns) for ns in (bound_ns, best_ns))
+        changed: dict[str, Any] = {"gap": gap, "lost": lost, "best_value_ns": best_ns}
+        changed |= {"best_bound_ns": bound_ns, "best_bound_by": by, "best_rests_on": basis}
+        changed["open"] = None if gap is None or lost is None else gap - lost
+        found.append(replace(row, **changed))
+    return found
+
+
+def _rank(bound: Bound) -> tuple[int, bool, bool]:
+    """Higher is better: of equal ones that of a run, and then one proved by placegap."""
+    return bound.ns, not bound.origin.startswith(RECORDED), bound.basis == PROOF
+
+
+def disagreements(rows: Sequence[RunRow]) -> list[str]:
+    """Every contradiction between methods, as a sentence; there must be none.
+
+    A bound above a value of its class, a proof of infeasibility beside a plan, or what the referee
+    objected to in a single run.
+    """
+    found = [f"{row.place}: {row.message}" for row in rows if row.status == "disagreement"]
+    planned = [row for row in rows if row.value_ns is not None]
+    found += [
+        f"{row.place}: value {row.value_ns} ns is below the bound"
+        f" {row.best_bound_ns} ns of {row.best_bound_by}"
+        for row in planned
+        if row.best_bound_ns is not None and (row.value_ns or 0) < row.best_bound_ns
+    ]
+    rank = PLAN_CLASSES.index
+    found += [
+        f"{row.place}: has a plan of {row.value_ns} ns where"
+        f" {proof.label} proved that there is none"
+        for proof in rows
+        if proof.status == "infeasible"
+        for row in planned
+        if row.problem == proof.problem
+        and rank(plan_class(row.stated)) <= rank(plan_class(proof.stated))
+    ]
+    return found
+
+
+def frame_of(rows: Iterable[RunRow]) -> pd.DataFrame:
+    """The rows as a DataFrame with the documented columns."""
+    import pandas as pd
+
+    listed = [[getattr(row, name) for name in COLUMNS] for row in rows]
+    return pd.DataFrame(listed, columns=list(COLUMNS)).astype(TYPES)
+
+
+def rows_of(runs: pd.DataFrame) -> list[RunRow]:
+    """The rows of a DataFrame, with None where it has no number."""
+    known = runs.astype(object).where(runs.notna(), None)
+    records: list[dict[str, Any]] = known.to_dict("records")  # type: ignore[assignment]
+    return [row_of(record) for record in records]
+
+
+def write_rows(rows: Iterable[RunRow], path: Path) -> None:
+    """Write rows as CSV, without columns that are empty or computed when the file is read."""
+    runs = frame_of(rows).drop(columns=list(DERIVED)).astype(object)
+    texts = runs.map(lambda cell: printable(cell) or None if isinstance(cell, str) else cell)
+    text = texts.dropna(axis="columns", how="all").to_csv(index=False, lineterminator="\n")
+    write_text(text, path)
+
+
+def read_rows(path: str | Path) -> list[RunRow]:
+    """The rows of one file: CSV, or the log of a study."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        if Path(path).suffix == ".jsonl":  # the last line may have been cut off
+            lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+        else:
+            lines = list(csv.DictReader(io.StringIO(text)))
+        rows = [row_of(line) for line in lines]
+        if not all(row.rules for row in rows):
+            raise ValueError("the column rules is missing")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path) from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"holds no runs of a study: {error}", path) from None
+    return rows
+
+
+def load_rows(*paths: str | Path) -> list[RunRow]:
+    """The rows of files and folders, each against the best bound that any of them has."""
+    return with_best([row for path in paths for file in _files(path) for row in read_rows(file)])
+
+
+def _files(path: str | Path) -> list[Path]:
+    """What a path names: a file, what a pattern matches, or the runs of a folder."""
+    files = []
+    for one in [Path(name) for name in sorted(glob(str(path)))] or [Path(path)]:
+        below = (sorted(one.rglob(name)) for name in ("runs.csv", LOG_NAME, "*.csv"))
+        files += next(filter(None, below), []) if one.is_dir() else [one]
+    if not files:
+        raise InputError("has no results of studies below it", path)
+    return files
