@@ -39,8 +39,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A readable file, a name of the corpus, a paper's workload, hf:NAME, hf:CONFIG.json"
-        " or py:MODULE:FUNCTION.",
+        help="A readable file, a name of the corpus, a paper's workload, hf:NAME, hf:CONFIG.json,"
+        " FILE.gguf or py:MODULE:FUNCTION.",
     ),
 ]
 ClusterOption = Annotated[

@@ -24,6 +24,9 @@ have, as "num_nextn_predict_layers=1"."""
 
 PREFIXES = ("hf:", "py:")
 
+GGUF = ".gguf"
+"""How names of files of llama.cpp end."""
+
 Tied = Literal["copy", "together"]
 
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
@@ -102,7 +105,12 @@ class TraceOptions:
 
 def is_traced(model: str) -> bool:
     """Whether a name is one of a model that is traced."""
-    return model.startswith(PREFIXES)
+    return model.startswith(PREFIXES) or is_gguf(model)
+
+
+def is_gguf(model: str) -> bool:
+    """Whether a name is that of a file of llama.cpp."""
+    return model.lower().endswith(GGUF)
 
 
 DeviceType = Literal["cpu", "cuda"]

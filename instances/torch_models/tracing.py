@@ -34,15 +34,15 @@ MOST_NAMED = 3
 class Traceable:
     """A module and the inputs that it is called with, and in words how large those are.
 
-    `weights` is how its weights are stored, where not in their number type, and `left_out` what of
-    its configuration the module does not have.
+    `weights` is how its weights are stored, where not in their number type: a format, or the bits
+    of every parameter by name. `left_out` is what of its configuration the module does not have.
     """
 
     module: Any
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     sizes: str = ""
-    weights: WeightFormat | None = None
+    weights: WeightFormat | Mapping[str, Fraction] | None = None
     left_out: str = ""
 
 
@@ -122,8 +122,8 @@ def traced(source: str, model: Traceable) -> tuple[Any, dict[str, Held]]:
 
 def stored_bits(model: Traceable) -> dict[str, Fraction]:
     """Bits per weight of the parameters that are stored in another format, by name."""
-    if model.weights is None:
-        return {}
+    if not isinstance(model.weights, WeightFormat):
+        return {**(model.weights or {})}
     import torch
 
     head = getattr(model.module, "get_output_embeddings", lambda: None)()
@@ -233,7 +233,7 @@ def weights_in_words(model: Traceable) -> str:
     )
     weights = f"{format_bytes(size)} of weights" if found else "no weights"
     if model.weights is not None:
-        weights += f" as {model.weights.name}"
+        weights += f" as {getattr(model.weights, 'name', 'stored')}"
     return ", ".join(filter(None, (model.sizes, *types, weights)))
 
 
