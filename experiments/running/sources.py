@@ -301,9 +301,10 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
         lines.append(f"{model}: {traced}{chosen}")
     unread = parameters.get(UNREAD)
     if isinstance(unread, str):
+        where = "the first layer holds them" if parameters.get("decode") else "they count nowhere"
         lines.append(
             f"weights: no op reads those of {unread}: the inputs that were traced do not reach"
-            " them, and they count nowhere"
+            f" them, and {where}"
         )
     left_out = parameters.get(LEFT_OUT)
     if isinstance(left_out, str):

@@ -7,6 +7,7 @@ a module and its example inputs.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -72,6 +73,7 @@ from placegap.instances.torch_models.tracing import (
     parameter_count,
     stored_bits,
     traced,
+    unread_bytes,
     unread_in_words,
     weights_in_words,
 )
@@ -102,14 +104,25 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
         raise
     except ValueError as error:
         raise InputError(str(error), name) from None
+    unread = unread_bytes(model, read)
+    if options.decode:
+        _hold(program, sum(unread.values()))
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
     said = {
         ASSUMED: weights_in_words(model),
-        UNREAD: unread_in_words(model.module, read),
+        UNREAD: unread_in_words(unread),
         LEFT_OUT: model.left_out,
     }
     parameters = parameter_count(model.module)
     return as_document(name, options, program, parameters, without_ops=idle, said=said)
+
+
+def _hold(program: FxProgram, size: int) -> None:
+    """Let the first layer hold what a step does not read: towers and encoders stay loaded."""
+    layers = (op for op in program.ops if ".0" in re.findall(r"\.\d+", op["module"] or ""))
+    first = next(layers, program.ops[0])
+    first["state_bytes"] += size
+    first["resident_bytes"] += size
 
 
 def _repeated(
@@ -469,7 +482,8 @@ def _model(
     if options.prefill and "logits_to_keep" in signature(module.forward).parameters:
         inputs["logits_to_keep"] = 1
     if options.decode or options.prefill:
-        words += f" and a cache of {options.cached_tokens}"
+        stored = f" in {options.kv_dtype}" if options.kv_dtype else ""
+        words += f" and a cache of {options.cached_tokens}{stored}"
     if options.decode:
         inputs |= cache_inputs(module, inputs)
     return Traceable(module, (), inputs, words)
