@@ -37,7 +37,7 @@ LEAST_LEFT_OVER = 1000
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "context_length": ("max_position_embeddings",),
     "embedding_length": ("hidden_size",),
-    "feed_forward_length": ("intermediate_size",),
+    "feed_forward_length": ("intermediate_size", "intermediate_size_mlp"),
     "attention.head_count": ("num_attention_heads",),
     "attention.head_count_kv": ("num_key_value_heads",),
     "attention.key_length": ("head_dim",),
@@ -54,6 +54,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "expert_group_used_count": ("topk_group",),
     "expert_weights_norm": ("norm_topk_prob",),
     "leading_dense_block_count": ("first_k_dense_replace",),
+    "nextn_predict_layers": ("num_nextn_predict_layers",),
     "full_attention_interval": ("full_attention_interval",),
     "ssm.conv_kernel": ("linear_conv_kernel_dim",),
     "ssm.state_size": ("linear_key_head_dim", "linear_value_head_dim"),
@@ -196,6 +197,7 @@ def configuration(header: GgufHeader, model_types: Sequence[str]) -> dict[str, A
         "sliding_window": None,
         "q_lora_rank": None,
         "norm_topk_prob": True,
+        "pad_token_id": None,
     }
     for name, fields in FIELDS.items():
         value = header.value(name)
@@ -209,9 +211,12 @@ def configuration(header: GgufHeader, model_types: Sequence[str]) -> dict[str, A
     for name, own in (("attention_bias", "attn_q.bias"), ("use_qk_norm", "attn_q_norm.weight")):
         if f"blk.0.{own}" in header.tensors:
             raw[name] = True
+    if raw["model_type"] == "llama4_text":
+        raw["intermediate_size"] = raw.get("moe_intermediate_size")
     rotated, whole = header.value("rope.dimension_count"), header.value("attention.key_length_mla")
     if raw.get("kv_lora_rank") and rotated:  # files before 2025 state the length of whole keys
         raw |= {"qk_rope_head_dim": rotated, "head_dim": rotated}
+        raw["num_key_value_heads"] = raw.get("num_attention_heads")
         raw["qk_nope_head_dim"] = (whole or header.value("attention.key_length", 0)) - rotated
         raw.setdefault("v_head_dim", header.value("attention.value_length"))
     return raw

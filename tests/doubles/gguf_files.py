@@ -44,6 +44,35 @@ def llama_tensors(down: Mapping[int, str] | None = None) -> dict[str, tuple[tupl
     return found
 
 
+ROUTED = {"expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 256}
+
+
+def with_experts(
+    own: Mapping[str, tuple[tuple[int, ...], str]], layers: int = 3, dense: int = 0
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Layers of 512 channels whose attention is `own`, with 8 experts, of 256 channels in Q4_K and
+    back in Q6_K; the first `dense` ones have a feed-forward of 1024 in their place.
+    """
+    found: dict[str, tuple[tuple[int, ...], str]] = {
+        "token_embd.weight": ((1000, 512), "Q4_K"),
+        "output_norm.weight": ((512,), "F32"),
+        "output.weight": ((1000, 512), "Q6_K"),
+    }
+    experts = {
+        "ffn_gate_inp": ((8, 512), "F32"),
+        "ffn_gate_exps": ((8, 256, 512), "Q4_K"),
+        "ffn_up_exps": ((8, 256, 512), "Q4_K"),
+        "ffn_down_exps": ((8, 512, 256), "Q6_K"),
+    }
+    whole = {name: llama_tensors()[f"blk.0.{name}.weight"] for name in ("ffn_gate", "ffn_up")}
+    whole["ffn_down"] = ((512, 1024), "Q4_K")
+    for at in range(layers):
+        norms = dict.fromkeys(("attn_norm", "ffn_norm"), ((512,), "F32"))
+        layer = {**norms, **own, **(whole if at < dense else experts)}
+        found |= {f"blk.{at}.{name}.weight": each for name, each in layer.items()}
+    return found
+
+
 def write_gguf(
     path: Path,
     tensors: Tensors,

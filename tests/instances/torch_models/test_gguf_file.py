@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from doubles.configs import config
-from doubles.gguf_files import LLAMA, llama_tensors, write_gguf, write_parts
+from doubles.gguf_files import LLAMA, ROUTED, llama_tensors, with_experts, write_gguf, write_parts
 
 from placegap.experiments.cli import main
 from placegap.instances import Graph, load_model
+from placegap.instances.problem.modules import is_expert
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.model import read_traced_model
 from placegap.instances.torch_models.options import TraceOptions
@@ -76,6 +77,80 @@ def test_a_model_in_parts_is_that_of_one_file(tmp_path: Path) -> None:
     renamed = Path(first).rename(tmp_path / "one.gguf")
     with pytest.raises(InputError, match="is one of 3 parts; name the first"):
         read_traced_model(str(renamed), STEP)
+
+
+def test_experts_are_read_as_they_are_stored_and_routed(tmp_path: Path) -> None:
+    attends = {
+        name: llama_tensors()[f"blk.0.{name}.weight"]
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output")
+    }
+    normed = dict.fromkeys(("attn_q_norm", "attn_k_norm"), ((64,), "F32"))
+    tensors = with_experts({**attends, **normed})
+    values = {**LLAMA, "block_count": 3, "attention.key_length": 64, **ROUTED}
+    graph = read_traced_model(
+        write_gguf(tmp_path / "m.gguf", tensors, values, "qwen3moe"), STEP
+    ).graph
+    products = [op for op in graph.ops if op.flops and is_expert(op)]
+    # gate and up are one product of transformers; 2 of 8 experts are read, beside the rows of two:
+    # 512 channels in and 512 out, then 256 in and 512 out, of 2 bytes, and the ends of 8 runs
+    ahead, back = 8 * 2 * 256 * 512 * Q4_K, 8 * 512 * 256 * Q6_K
+    assert [op.parameter_bytes for op in products] == [ahead, back] * 3
+    moved = [ahead / 4 + 2 * 2 * (512 + 512) + 8 * 4, back / 4 + 2 * 2 * (256 + 512) + 8 * 4]
+    assert [op.bytes_moved for op in products] == moved * 3
+
+
+def test_latent_attention_in_parts_and_a_layer_of_more_tokens(tmp_path: Path) -> None:
+    attends = {
+        "attn_q_a": ((256, 512), "Q4_K"),
+        "attn_q_a_norm": ((256,), "F32"),
+        "attn_q_b": ((4 * 192, 256), "Q4_K"),
+        "attn_kv_a_mqa": ((256 + 64, 512), "Q4_K"),
+        "attn_kv_a_norm": ((256,), "F32"),
+        # what transformers has as one matrix: keys without their rotated part, and values
+        "attn_k_b": ((4, 256, 128), "Q8_0"),
+        "attn_v_b": ((4, 96, 256), "F16"),
+        "attn_output": ((512, 4 * 96), "Q5_0"),
+    }
+    values = {
+        **{name: LLAMA[name] for name in ("embedding_length", "feed_forward_length")},
+        "block_count": 3,
+        "nextn_predict_layers": 1,
+        "leading_dense_block_count": 1,
+        "attention.head_count": 4,
+        "attention.head_count_kv": 1,
+        "attention.key_length": 256 + 64,
+        "attention.key_length_mla": 128 + 64,
+        "attention.value_length_mla": 96,
+        "attention.q_lora_rank": 256,
+        "attention.kv_lora_rank": 256,
+        "rope.dimension_count": 64,
+        **ROUTED,
+        "expert_gating_func": 2,
+        "expert_shared_count": 1,
+        "expert_group_count": 1,
+        "expert_group_used_count": 1,
+    }
+    shared = {
+        "ffn_gate_shexp": (256, 512),
+        "ffn_up_shexp": (256, 512),
+        "ffn_down_shexp": (512, 256),
+    }
+    tensors = with_experts(attends, dense=1)
+    for at in (1, 2):
+        tensors |= {f"blk.{at}.{name}.weight": (own, "Q4_K") for name, own in shared.items()}
+        tensors[f"blk.{at}.exp_probs_b.bias"] = (8,), "F32"
+    name = write_gguf(tmp_path / "m.gguf", tensors, values, "deepseek2")
+    graph = read_traced_model(name, STEP).graph
+    assert graph.provenance.parameters["layers_left_out"] == "nextn_predict_layers=1"
+    # Q8_0 has 34 bytes for 32 weights, Q5_0 has 22
+    joint = 4 * 256 * (128 * 34 / 32 + 96 * 2)
+    for at in (0, 1):
+        assert weights_of(graph, f"model.layers.{at}.self_attn.kv_b_proj") == joint
+        assert weights_of(graph, f"model.layers.{at}.self_attn.o_proj") == 512 * 4 * 96 * 22 / 32
+    assert not any("layers.2." in (op.module or "") for op in graph.ops)
+    # of a token the latent and the rotated key, in 2 bytes
+    caches = [cache.token_bytes for op in graph.ops for cache in op.caches]
+    assert caches == [2 * (256 + 64)] * 2
 
 
 def damaged(data: bytes) -> dict[str, tuple[bytes, str]]:
