@@ -175,7 +175,7 @@ def _builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Tracea
     """What stands before messages about a model, and what builds it."""
     prefix, _, rest = name.partition(":")
     if is_gguf(name):
-        path = Path(name)
+        path = Path(name.removeprefix("hf:"))
         if options.train:
             raise InputError("holds weights for inference; leave out --train", path)
         import_torch(str(path), "transformers")

@@ -141,7 +141,7 @@ def test_latent_attention_in_parts_and_a_layer_of_more_tokens(tmp_path: Path) ->
         tensors[f"blk.{at}.exp_probs_b.bias"] = (8,), "F32"
     name = write_gguf(tmp_path / "m.gguf", tensors, values, "deepseek2")
     graph = read_traced_model(name, STEP).graph
-    assert graph.provenance.parameters["layers_left_out"] == "nextn_predict_layers=1"
+    assert graph.provenance.parameters["layers_left_out"] == "num_nextn_predict_layers=1"
     # Q8_0 has 34 bytes for 32 weights, Q5_0 has 22
     joint = 4 * 256 * (128 * 34 / 32 + 96 * 2)
     for at in (0, 1):
