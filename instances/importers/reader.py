@@ -15,7 +15,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import kind_of, read_content, read_head
 from placegap.instances.reading.time_unit import TimeUnit
 
-KINDS = "JSON of placegap, dnn-partitioning, Piper, Moirai workbook (.xls, .xlsx), ONNX, GGUF"
+KINDS = "placegap JSON, dnn-partitioning JSON, Piper JSON, Moirai workbook (.xls, .xlsx), ONNX"
 
 
 def load_model(
@@ -29,15 +29,15 @@ def load_model(
     Parameters
     ----------
     path : str or Path
-        placegap, dnn-partitioning or Piper JSON (also gzipped), a Moirai workbook, an ONNX model,
-        or a GGUF file of llama.cpp.
+        placegap, dnn-partitioning or Piper JSON (also gzipped), a Moirai workbook, or an ONNX
+        model.
     time_unit : {"ns", "us", "ms", "s"}, optional
         Unit of the times in files that do not state it: dnn-partitioning and Moirai (default ms),
         Piper (default s).
     dims : mapping of str to int, optional
         Sizes of the dimensions that an ONNX file leaves open; see `load_onnx`.
     weights : str, optional
-        How the weights of an ONNX or GGUF model are stored; see `weight_format`.
+        How the weights of an ONNX model are stored; see `weight_format`.
 
     Returns
     -------
@@ -68,7 +68,9 @@ def load_model(
         form = None if weights is None else weight_format(weights)
         return load_onnx(path, dims, form).read_from(path)
     if read_head(path, 4) == b"GGUF":
-        return _read_gguf(path, time_unit, weights)
+        raise InputError(
+            "is a GGUF file, which placegap.solve traces; end its name with .gguf", path
+        )
     if weights is not None:
         raise InputError("is no ONNX file, and states its bytes; leave out --weights", path)
     if dims:
@@ -100,16 +102,6 @@ def _read_json_model(raw: Any, path: str | Path, time_unit: TimeUnit | None) -> 
         raise InputError(f"is JSON, but of no kind that placegap reads: {KINDS}", path)
     _refuse_unit(time_unit, "states its times in ns", path)
     return parse_document(raw, path)
-
-
-def _read_gguf(path: str | Path, time_unit: TimeUnit | None, weights: str | None) -> Document:
-    from placegap.instances.torch_models.model import read_traced_model
-    from placegap.instances.torch_models.options import TraceOptions, is_gguf
-
-    _refuse_unit(time_unit, "has no times: they are costed", path)
-    if not is_gguf(str(path)):
-        raise InputError("is a GGUF file; let its name end with .gguf", path)
-    return read_traced_model(str(path), TraceOptions(weights=weights))
 
 
 def _refuse_unit(time_unit: str | None, why: str, path: str | Path) -> None:

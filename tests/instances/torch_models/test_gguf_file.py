@@ -63,7 +63,9 @@ def test_the_ops_are_those_of_the_configuration(tmp_path: Path) -> None:
         (op.name, op.module, op.flops) for op in known.ops
     ]
     assert [edge.bytes for edge in found.edges] == [edge.bytes for edge in known.edges]
-    assert load_model(name).name == "m"
+    assert read_traced_model(f"hf:{name}", STEP).name == "m"
+    with pytest.raises(InputError, match=r"is GGUF, which placegap\.solve traces"):
+        load_model(name)
 
 
 def test_a_model_in_parts_is_that_of_one_file(tmp_path: Path) -> None:
