@@ -39,8 +39,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A readable file, a name of the corpus, a paper's workload, hf:NAME, hf:CONFIG.json"
-        " or py:MODULE:FUNCTION.",
+        help="A readable file, a name of the corpus, a paper's workload, hf:NAME, hf:CONFIG.json,"
+        " FILE.gguf or py:MODULE:FUNCTION.",
     ),
 ]
 ClusterOption = Annotated[
@@ -211,8 +211,9 @@ TRACING: Mapping[str, object] = {
         str | None,
         typer.Option(
             metavar="FORMAT",
-            help="hf:, py: and ONNX models: how weights are stored (int8, int4, q4_k_m, ...), or"
-            " bits per weight with scales (4.5); the configuration's quantization otherwise.",
+            help="hf:, py: and ONNX models: how weights are stored (int8, int4, q4_k_m, ...), by"
+            " parts (experts=q4_k_m,rest=q8_0), or bits per weight with scales (4.5); the"
+            " configuration's quantization otherwise.",
         ),
     ],
     "kv_tokens": Annotated[
@@ -221,6 +222,13 @@ TRACING: Mapping[str, object] = {
             "--context",
             "--kv-tokens",
             help="hf: and py: models: tokens whose keys and values attention holds.",
+        ),
+    ],
+    "kv_dtype": Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE",
+            help="hf: and py: models: how keys and values are stored (f16, fp8, q8_0, ...).",
         ),
     ],
     "decode": Annotated[

@@ -37,6 +37,7 @@ from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.torch_models.options import (
     ASSUMED,
+    GGUF,
     LEFT_OUT,
     PREFIXES,
     UNCOUNTED,
@@ -243,7 +244,7 @@ def find_model(
 
     A name of the corpus wins over a file of that name; ``./name`` is the file. So does a workload
     (``celeritas:nmt``), whose sizes `dims` may choose. ``hf:`` and ``py:`` begin the names of
-    models that are traced.
+    models that are traced, and ``.gguf`` ends them.
     """
     if is_traced(model):
         if time_unit is not None or dims:
@@ -260,7 +261,8 @@ def find_model(
     is_file = ":" not in model and model not in corpus_names()
     if tracing is not None and tracing != TraceOptions(weights=weights if is_file else None):
         option = next(iter(tracing.chosen())).replace("_", "-")
-        raise InputError(f"--{option} is for models that are traced ({', '.join(PREFIXES)})", model)
+        kinds = ", ".join((*PREFIXES, GGUF))
+        raise InputError(f"--{option} is for models that are traced ({kinds})", model)
     if is_workload(model):
         if time_unit is not None:
             raise InputError(f"{model} has no times: they are costed; leave out --time-unit")
@@ -295,13 +297,14 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
         return tuple(lines)
     traced = parameters.get(ASSUMED)
     if isinstance(traced, str) and is_traced(model):
-        chosen = "; --batch, --seq and --dtype choose others" if model.startswith("hf:") else ""
+        chosen = "" if model.startswith("py:") else "; --batch, --seq and --dtype choose others"
         lines.append(f"{model}: {traced}{chosen}")
     unread = parameters.get(UNREAD)
     if isinstance(unread, str):
+        where = "the first layer holds them" if parameters.get("decode") else "they count nowhere"
         lines.append(
             f"weights: no op reads those of {unread}: the inputs that were traced do not reach"
-            " them, and they count nowhere"
+            f" them, and {where}"
         )
     left_out = parameters.get(LEFT_OUT)
     if isinstance(left_out, str):

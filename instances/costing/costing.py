@@ -342,7 +342,8 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
     measured: dict[str, set[int]] = {kind: set() for kind in specs}
     for number, own in members.items():
         parts = [ops[i] for i in own]
-        missing = specs.keys() - parts[0].time_ns.keys()
+        runs = {kind for kind, spec in specs.items() if _runs(spec, parts)}
+        missing = runs - parts[0].time_ns.keys()
         if not missing or all(op.flops is None and op.bytes_moved is None for op in parts):
             continue
         flops = sum(op.flops or 0 for op in parts)
@@ -363,7 +364,7 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
                     split[kind] = [table_ns]
                     measured[kind].add(own[0])
         for at, (i, op) in enumerate(zip(own, parts, strict=True)):
-            times = {kind: parts_ns[at] for kind, parts_ns in split.items()}
+            times = {kind: parts_ns[at] for kind, parts_ns in split.items() if kind in runs}
             ops[i] = op.model_copy(update={"time_ns": {**times, **op.time_ns}, "colocation": group})
     if tables and added and not any(measured.values()):
         types = sorted({op.kernel.dtype for op in graph.ops if op.kernel is not None})
@@ -373,6 +374,11 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
             graph.name,
         )
     return CostedKernels(ops, added, kernels, measured, tables)
+
+
+def _runs(spec: DeviceSpec, ops: Iterable[Op]) -> bool:
+    """Whether a kind of devices runs all of some ops."""
+    return not spec.lacks or all(op.kind not in spec.lacks for op in ops)
 
 
 def _measured_ns(op: Op, table: KernelTables) -> int | None:
@@ -411,7 +417,8 @@ def _cost_ops(
     added: set[str] = set()
     costed = []
     for op in ops:
-        missing = specs.keys() - op.time_ns.keys()
+        runs = {kind for kind, spec in specs.items() if _runs(spec, (op,))}
+        missing = runs - op.time_ns.keys()
         if missing and (op.flops is not None or op.bytes_moved is not None):
             work = (op.flops or 0, op.bytes_moved or 0, op.dtype)
             if work not in known:
@@ -420,7 +427,8 @@ def _cost_ops(
                     for kind, spec in specs.items()
                 }
             added |= missing
-            op = op.model_copy(update={"time_ns": {**known[work], **op.time_ns}})
+            times = {kind: known[work][kind] for kind in sorted(runs)}
+            op = op.model_copy(update={"time_ns": {**times, **op.time_ns}})
         costed.append(op)
     return costed, added
 

@@ -52,6 +52,30 @@ class WeightFormat:
         return None if any(_names(entry, module) for entry in self.left_out) else self.bits
 
 
+@dataclass(frozen=True)
+class PartFormats:
+    """Formats of parts of a model, by their names (`PARTS`); parts that it does not name are
+    stored as ``rest`` is, or stay as they are.
+    """
+
+    name: str
+    formats: Mapping[str, WeightFormat]
+
+    def bits_of(self, module: str, num_axes: int, role: Role = "matrix") -> Fraction | None:
+        """Bits per weight of a tensor that a module holds; None where it stays as it is."""
+        part = "experts" if num_axes > 2 or "experts" in module.split(".") else role
+        if part in self.formats:
+            return self.formats[part].bits_of(module, num_axes)
+        rest = self.formats.get("rest")
+        return None if rest is None else rest.bits_of(module, num_axes, role)
+
+
+PARTS = ("experts", "embedding", "head", "rest")
+"""Of a model, whose weights may be of different formats."""
+
+Weights = WeightFormat | PartFormats
+
+
 def stored_bytes(num_weights: int, bits: Fraction) -> int:
     """Bytes of weights, rounded up."""
     return ceil(num_weights * bits / 8)
@@ -91,6 +115,7 @@ EXPERTS = {"mxfp4": grouped_bits(4, 32, 8)}
 GGUF = {
     # blocks of one type, as ggml-common.h of llama.cpp lays them out
     **{"q4_0": "4.5", "q4_1": "5", "q5_0": "5.5", "q5_1": "6"},
+    **{"q1_0": "1.125", "tq1_0": "1.6875", "tq2_0": "2.0625"},
     # mixtures: averages of Llama-3.1-8B, llama.cpp's tools/quantize/README.md; its row of q3_k_m
     # repeats q4_k_s, so that one is the average of the types that its tensors get
     **{"iq1_s": "2.0042", "iq1_m": "2.1460", "iq2_xxs": "2.3824", "iq2_xs": "2.5882"},
@@ -99,6 +124,9 @@ GGUF = {
     **{"q3_k_s": "3.6429", "q3_k_m": "3.9960", "q3_k_l": "4.2979"},
     **{"iq4_xs": "4.4597", "iq4_nl": "4.6818", "q4_k_s": "4.6672", "q4_k_m": "4.8944"},
     **{"q5_k_s": "5.5704", "q5_k_m": "5.7036", "q6_k": "6.5633", "q8_0": "8.5008"},
+    # other names of llama-quantize
+    **{"q3_k": "3.9960", "q4_k": "4.8944", "q5_k": "5.7036"},
+    **{"f32": "32", "f16": "16", "bf16": "16"},
 }
 """Bits per weight of files of llama.cpp, embeddings and head included."""
 
@@ -110,9 +138,45 @@ FORMATS: Mapping[str, WeightFormat] = {
 }
 
 
-def weight_format(text: str) -> WeightFormat:
-    """A format by its name, or by its bits per weight, scales included, of linear layers."""
+FORMATS_OF_PARTS = {"mxfp4_moe": "experts=mxfp4,rest=q8_0"}
+
+CACHE_BITS: Mapping[str, Fraction] = {
+    **{name: Fraction(32) for name in ("f32", "float32")},
+    **{name: Fraction(16) for name in ("f16", "float16", "bf16", "bfloat16")},
+    # vLLM's and SGLang's; one scale for a layer
+    **{name: Fraction(8) for name in ("fp8", "fp8_e4m3", "fp8_e5m2", "float8", "int8")},
+    # llama.cpp's, in blocks of 32
+    **{name: Fraction(GGUF[name]) for name in ("q4_0", "q4_1", "q5_0", "q5_1")},
+    "iq4_nl": Fraction("4.5"),
+    "q8_0": Fraction("8.5"),
+}
+"""Bits of a key or value in a cache, by the names that tools have for them."""
+
+
+def cache_bits(text: str) -> Fraction:
+    """Bits of a number in a cache of keys and values."""
+    if text.lower() not in CACHE_BITS:
+        hint = instead_of(text.lower(), CACHE_BITS)
+        raise InputError(f"--kv-dtype {text!r} is none of {', '.join(CACHE_BITS)}{hint}")
+    return CACHE_BITS[text.lower()]
+
+
+def weight_format(text: str) -> Weights:
+    """A format by its name, or by its bits per weight, scales included, of linear layers; or those
+    of parts, as ``experts=q4_k_m,rest=q8_0``.
+    """
     name = text.lower()
+    name = FORMATS_OF_PARTS.get(name, name)
+    if "=" in name:
+        stated = [part.strip().partition("=")[::2] for part in name.split(",")]
+        unknown = next((part for part, _ in stated if part not in PARTS), None)
+        if unknown is not None:
+            raise InputError(f"--weights {text!r}: {unknown!r} is none of {', '.join(PARTS)}")
+        return PartFormats(text, {part: _one_format(own) for part, own in stated})
+    return _one_format(name)
+
+
+def _one_format(name: str) -> WeightFormat:
     if name in FORMATS:
         return FORMATS[name]
     if re.fullmatch(r"[0-9]{1,2}(\.[0-9]{1,6})?", name):
@@ -121,7 +185,7 @@ def weight_format(text: str) -> WeightFormat:
             return WeightFormat(f"{name} bits", bits)
     hint = instead_of(name, FORMATS)
     raise InputError(
-        f"--weights {text!r} is no format{hint}: one of {', '.join(FORMATS)}, or a number of bits"
+        f"--weights {name!r} is no format{hint}: one of {', '.join(FORMATS)}, or a number of bits"
         " per weight, scales included"
     )
 

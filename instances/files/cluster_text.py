@@ -9,6 +9,8 @@ catalogue, without regard to case and dashes; what tells boards of one card apar
 Behind it stand the kinds of links. In a server ``nvlink`` joins the cards that have it, at the rate
 of their datasheets, and ``pcie3``, ``pcie4`` or ``pcie5`` all else, by 16 lanes (``pcie4x8``: 8);
 every pair has that link to itself; ``measured`` stands in place of ``nvlink``, for equal cards.
+``RTX3090@pcie4x4`` has that link to the others, whatever stands behind the comma: of two ends the
+slower one counts. ``thunderbolt4`` and ``thunderbolt5`` stand in place of PCIe.
 Between servers ``infiniband`` (200 Gbit/s, or ``infiniband-400g``) joins the cards of the same
 number, and ``ethernet-10g`` the hosts, or the first cards where there are none. Without servers, a
 network joins all devices. Servers of cards with NVLink need no kinds of links: theirs are ``nvlink,
@@ -34,6 +36,9 @@ HOST_KIND = "DDR5-2ch"
 PCIE3_BYTES_PER_S = 15_750_000_000
 """16 lanes of 8 GT/s, 128 bits of 130, one way; each generation doubles it."""
 
+THUNDERBOLT_BYTES_PER_S = {"3": 4_000_000_000, "4": 4_000_000_000, "5": 8_000_000_000}
+"""What Thunderbolt takes of PCIe: 32 Gbit/s (of version 3 at most), and 64."""
+
 LATENCIES_NS = {"pcie": 10_000, "nvlink": 5_000, "ethernet": 50_000, "infiniband": 10_000}
 """By the first word of a link; our assumption, as in the clusters that ship."""
 
@@ -44,6 +49,8 @@ LINK_KINDS = (
     "pcie3",
     "pcie4",
     "pcie5",
+    "thunderbolt4",
+    "thunderbolt5",
     "nvlink",
     "measured",
     "ethernet-1g",
@@ -69,10 +76,13 @@ class _Devices:
     kind: str
     label: str
     memory_bytes: int | None
+    #: By what it is joined to the others, if that is stated for it.
+    slot: LinkKind | None = None
 
     def __str__(self) -> str:
         memory = "" if self.memory_bytes is None else f":{Decimal(self.memory_bytes) / 10**9}GB"
-        return (f"{self.count}x" if self.count > 1 else "") + self.label + memory
+        slot = "" if self.slot is None else f"@{self.slot.word}"
+        return (f"{self.count}x" if self.count > 1 else "") + self.label + memory + slot
 
 
 @dataclass(frozen=True)
@@ -143,7 +153,7 @@ def cluster_content(text: str, added: Mapping[str, DeviceSpec] | None = None) ->
                 "every pair has its link to itself, at the full rate each way",
             ],
         },
-        "devices": entries,
+        "devices": [{k: v for k, v in entry.items() if k != "slot"} for entry in entries],
         "links": joined,
     }
 
@@ -176,6 +186,8 @@ def link_kind(word: str) -> LinkKind:
         lanes = int(match[2] or 16)
         rate = PCIE3_BYTES_PER_S * 2 ** (int(match[1]) - 3) * lanes // 16
         return LinkKind("pcie", plain, rate)
+    if (match := re.fullmatch(r"thunderbolt(\d)", plain)) and match[1] in THUNDERBOLT_BYTES_PER_S:
+        return LinkKind("pcie", plain, THUNDERBOLT_BYTES_PER_S[match[1]])
     if plain in ("nvlink", "measured"):
         return LinkKind(plain, plain, None)
     if match := re.fullmatch(r"(ethernet|infiniband)([1-9][0-9]{0,3})g", plain):
@@ -225,14 +237,18 @@ def _count(text: str | None) -> int:
 
 
 def _devices(text: str, known: Mapping[str, DeviceSpec]) -> _Devices:
-    match = re.fullmatch(r"(?:(\d{1,9})\s*[xX*]\s*)?([^:()]+?)\s*(?::(.*))?", text)
+    text, at, word = text.partition("@")
+    match = re.fullmatch(r"(?:(\d{1,9})\s*[xX*]\s*)?([^:()]+?)\s*(?::(.*))?", text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a number of devices and their kind, as in 2xRTX3090")
     name, memory = match[2], match[3]
     is_host = plain_name(name) == "host" and "host" not in known
     kind = HOST_KIND if is_host else find_kind(name, known)
     memory_bytes = None if memory is None else _memory_bytes(memory)
-    return _Devices(_count(match[1]), kind, "host" if is_host else kind, memory_bytes)
+    slot = link_kind(word.strip()) if at else None
+    if slot is not None and slot.family != "pcie":
+        raise ValueError(f"{slot.word} joins no single card; write it behind the comma")
+    return _Devices(_count(match[1]), kind, "host" if is_host else kind, memory_bytes, slot)
 
 
 def _memory_bytes(text: str) -> int:
@@ -300,6 +316,7 @@ def _entries(
                 ),
                 "is_host": known[part.kind].is_cpu,
                 **({"server": server} if numbered else {}),
+                **({} if part.slot is None else {"slot": part.slot}),
             }
 
 
@@ -316,11 +333,12 @@ def _joined(
     network = links.get("network")
     largest = max(sum(len(entry["names"]) for entry in parts) for parts in servers.values())
     local = [link for role, link in links.items() if role != "network"]
+    local += [entry["slot"] for entry in entries if "slot" in entry]
     if largest > 1 and not local and (grouped or network is None):
         what = "the devices of a server" if grouped else "its devices"
-        raise ValueError(f"what joins {what}? Add a kind of link: {', '.join(LINK_KINDS[:5])}")
+        raise ValueError(f"what joins {what}? Add a kind of link: {', '.join(LINK_KINDS[:7])}")
     if grouped and len(servers) > 1 and network is None:
-        raise ValueError(f"what joins the servers? Add a kind of link: {', '.join(LINK_KINDS[5:])}")
+        raise ValueError(f"what joins the servers? Add a kind of link: {', '.join(LINK_KINDS[7:])}")
     if network is not None and not grouped:
         if local:
             raise ValueError(
@@ -347,31 +365,48 @@ def _in_server(
     if len(everyone) < 2:
         return
     nvlink, pcie = links.get("nvlink"), links.get("pcie")
-    if nvlink is None:
-        assert pcie is not None  # a server of two has a link
+    if nvlink is None and pcie is not None and not any("slot" in entry for entry in parts):
         yield pcie.entry(all_to_all="all" if alone else everyone)
         return
     rates = {entry["kind"]: known[entry["kind"]].nvlink_bytes_per_s for entry in parts}
-    measured = nvlink.family == "measured"
-    without = [e for e in parts if (e["is_host"] if measured else rates[e["kind"]] is None)]
-    if without and pcie is None:
+    measured = nvlink is not None and nvlink.family == "measured"
+    no_rate = [e for e in parts if (e["is_host"] if measured else rates[e["kind"]] is None)]
+    without = list(parts) if nvlink is None else no_rate
+    open_ends = [e for e in without if pcie is None and "slot" not in e]
+    if open_ends and not (any("slot" in e for e in parts) and all(e["is_host"] for e in open_ends)):
+        word = "" if nvlink is None else f"{nvlink.word} "
         raise ValueError(
-            f"{without[0]['kind']} has no {nvlink.word} link: add pcie3, pcie4 or pcie5 for it"
+            f"{open_ends[0]['kind']} has no {word}link: add pcie3, pcie4 or pcie5 for it"
         )
     fast = tuple(name for entry in parts if entry not in without for name in entry["names"])
-    slow = tuple(name for entry in without for name in entry["names"])
-    if len(fast) > 1:
+    if nvlink is not None and len(fast) > 1:
         least = min((rate for rate in rates.values() if rate is not None), default=None)
         two = {"all_to_all": fast, "measured": True}
         yield two if measured else nvlink.entry(least, all_to_all=fast)
-    if pcie is not None and slow:
-        rate = pcie.bandwidth_bytes_per_s
-        MAX_LINKS.check(2 * len(fast) * len(slow), "by PCIe, a server")
-        if len(slow) > 1:
-            yield pcie.entry(all_to_all=slow)
-        across = {a: dict.fromkeys(slow, rate) for a in fast}
-        across |= {b: dict.fromkeys(fast, rate) for b in slow}
-        yield {"matrix_bytes_per_s": across, "latency_ns": LATENCIES_NS["pcie"]}
+    if without:
+        MAX_LINKS.check(len(everyone) ** 2 - len(fast) ** 2, "by PCIe, a server")
+        ends = {name: entry.get("slot", pcie) for entry in parts for name in entry["names"]}
+        yield {"matrix_bytes_per_s": dict(_slots(ends, fast)), "latency_ns": LATENCIES_NS["pcie"]}
+
+
+def _slots(
+    ends: Mapping[str, LinkKind | None], fast: Sequence[str]
+) -> Iterator[tuple[str, dict[str, int | None]]]:
+    """What each device sends to the others, but among `fast`: the slower end counts.
+
+    A host whose link is not stated is the other end of all of them.
+    """
+    for one, own in ends.items():
+        others = [other for other in ends if other != one and not {one, other} <= {*fast}]
+        yield (
+            one,
+            {
+                other: min(
+                    end.bandwidth_bytes_per_s or 0 for end in (own, ends[other]) if end is not None
+                )
+                for other in others
+            },
+        )
 
 
 def _rails(

@@ -46,7 +46,7 @@ from placegap.instances.costing.onnx_flops import (
     has_rule,
     product_sizes,
 )
-from placegap.instances.costing.weight_formats import WeightFormat
+from placegap.instances.costing.weight_formats import Weights
 from placegap.instances.files.document import Document
 from placegap.instances.importers.onnx_shapes import Tensors, Value, infer_tensors, node_label
 from placegap.instances.problem import ASSUMED_DIMS, WITHOUT_RULE, Graph, MatrixProduct
@@ -79,7 +79,7 @@ NUMBERS = (1, 10, 11, 16)
 
 
 def load_onnx(
-    path: str | Path, dims: Mapping[str, int] | None = None, weights: WeightFormat | None = None
+    path: str | Path, dims: Mapping[str, int] | None = None, weights: Weights | None = None
 ) -> Document:
     """An ONNX model as a document without a cluster.
 
@@ -113,7 +113,7 @@ def load_onnx(
         return Document(name=path.stem, graph=Graph.model_validate(raw))
 
 
-def _stored(model: Any, weights: WeightFormat | None) -> dict[str, Fraction]:
+def _stored(model: Any, weights: Weights | None) -> dict[str, Fraction]:
     """Bits per weight of the initializers of numbers; what Gather reads is an embedding."""
     if weights is None:
         return {}

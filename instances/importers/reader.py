@@ -67,6 +67,10 @@ def load_model(
 
         form = None if weights is None else weight_format(weights)
         return load_onnx(path, dims, form).read_from(path)
+    if read_head(path, 4) == b"GGUF":
+        raise InputError(
+            "is a GGUF file, which placegap.solve traces; end its name with .gguf", path
+        )
     if weights is not None:
         raise InputError("is no ONNX file, and states its bytes; leave out --weights", path)
     if dims:

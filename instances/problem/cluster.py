@@ -85,6 +85,8 @@ class DeviceSpec(InstancePart):
     launch_overhead_ns: Size = 5_000
     #: What NVLink moves out of the device, and into it at the same time; None where it has none.
     nvlink_bytes_per_s: Rate | None = None
+    #: Kinds of ops that it cannot run, as NPUs.
+    lacks: tuple[Name, ...] = ()
     #: Datasheet, and the board it describes.
     source: str = ""
     #: Whether it is a CPU, and no rank of frameworks whose ranks are GPUs.

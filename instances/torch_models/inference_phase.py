@@ -18,6 +18,7 @@ from functools import partial
 from math import ceil, prod
 from typing import Any, Literal
 
+from placegap.instances.costing.weight_formats import cache_bits, stored_bytes
 from placegap.instances.problem import AttentionKernel, ExpertsKernel
 from placegap.instances.problem.modules import is_tower
 from placegap.instances.torch_models.fx_nodes import (
@@ -73,6 +74,9 @@ def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOpti
             per_token = key[0] * (latent + rotated) * tensors_in(node)[0].dtype.itemsize
             key = (*key[:-1], latent + rotated)
             query, value = (*query[:-1], latent + rotated), (*value[:-1], latent)
+        if options.kv_dtype is not None:
+            number_bytes = tensors_in(node.args[1])[0].dtype.itemsize
+            per_token = stored_bytes(per_token // number_bytes, cache_bits(options.kv_dtype))
         tokens, most = options.cached_tokens, _window(owner)
         cache = {"token_bytes": per_token, "tokens": tokens, "most_tokens": most}
         op.setdefault("caches", []).append(cache)
@@ -133,9 +137,18 @@ def _attention_kernel(
         new_tokens=query[-2],
         held_tokens=held if window is None else min(held, window),
         dtype=number_type(tensors[0]),
-        cache_dtype=number_type(tensors[1]),
+        cache_dtype=_cache_type(options.kv_dtype) or number_type(tensors[1]),
         window=window,
     )
+
+
+def _cache_type(kv_dtype: str | None) -> str | None:
+    """The number type of a cache, where it has one: tables of kernels know no others."""
+    if kv_dtype is None:
+        return None
+    name = kv_dtype.lower()
+    types = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+    return "float8" if name.startswith("fp8") else types.get(name, name)
 
 
 def _attention_phase(

@@ -1,11 +1,13 @@
 """Models from PyTorch and Hugging Face as documents: built without weights, traced, read.
 
 ``hf:NAME`` is a preset (`presets`), ``hf:./config.json`` a configuration of transformers,
-and ``py:module:function`` a function that returns a module and its example inputs.
+``model.gguf`` a file of llama.cpp (`gguf_file`), and ``py:module:function`` a function that returns
+a module and its example inputs.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -21,6 +23,12 @@ from placegap.instances.files.document import Document, read_json
 from placegap.instances.problem import WITHOUT_OPS, Graph, Makespan, MaxLoad
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.torch_models.fx_reader import FxProgram, live_nodes, read_fx_graph
+from placegap.instances.torch_models.gguf_file import (
+    GgufHeader,
+    configuration,
+    read_gguf_header,
+    stored_as,
+)
 from placegap.instances.torch_models.image_inputs import (
     image_inputs,
     image_size,
@@ -38,11 +46,13 @@ from placegap.instances.torch_models.inference_phase import (
 )
 from placegap.instances.torch_models.options import (
     ASSUMED,
+    GGUF,
     LEFT_OUT,
     UNCOUNTED,
     UNREAD,
     Dtype,
     TraceOptions,
+    is_gguf,
 )
 from placegap.instances.torch_models.presets import Preset, find_preset
 from placegap.instances.torch_models.repeated_layers import (
@@ -61,7 +71,9 @@ from placegap.instances.torch_models.tracing import (
     no_split_label,
     one_line,
     parameter_count,
+    stored_bits,
     traced,
+    unread_bytes,
     unread_in_words,
     weights_in_words,
 )
@@ -92,14 +104,25 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
         raise
     except ValueError as error:
         raise InputError(str(error), name) from None
+    unread = unread_bytes(model, read)
+    if options.decode:
+        _hold(program, sum(unread.values()))
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
     said = {
         ASSUMED: weights_in_words(model),
-        UNREAD: unread_in_words(model.module, read),
+        UNREAD: unread_in_words(unread),
         LEFT_OUT: model.left_out,
     }
     parameters = parameter_count(model.module)
     return as_document(name, options, program, parameters, without_ops=idle, said=said)
+
+
+def _hold(program: FxProgram, size: int) -> None:
+    """Let the first layer hold what a step does not read: towers and encoders stay loaded."""
+    layers = (op for op in program.ops if ".0" in re.findall(r"\.\d+", op["module"] or ""))
+    first = next(layers, program.ops[0])
+    first["state_bytes"] += size
+    first["resident_bytes"] += size
 
 
 def _repeated(
@@ -109,9 +132,9 @@ def _repeated(
 
     Functions of users may tell layers apart by their number; models of transformers say so.
     """
-    if not name.startswith("hf:"):
+    if name.startswith("py:"):
         return None
-    with shortened(model.module) as stacks:
+    with shortened(model.module, stored_bits(model)) as stacks:
         if not stacks:
             return None
     try:
@@ -124,7 +147,7 @@ def _whole(
     name: str, model: Traceable, options: TraceOptions, stacks: Sequence[Stack]
 ) -> tuple[FxProgram, list[str]]:
     """The program of a model, and the names of all weights that it reads."""
-    with shortened(model.module) if stacks else nullcontext():
+    with shortened(model.module, stored_bits(model)) if stacks else nullcontext():
         graph, held = traced(name, model)
     refuse_short_text(graph)
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
@@ -151,6 +174,13 @@ def build_model(name: str, options: TraceOptions) -> Traceable:
 def _builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Traceable]]:
     """What stands before messages about a model, and what builds it."""
     prefix, _, rest = name.partition(":")
+    if is_gguf(name):
+        path = Path(name.removeprefix("hf:"))
+        if options.train:
+            raise InputError("holds weights for inference; leave out --train", path)
+        import_torch(str(path), "transformers")
+        header = read_gguf_header(path)
+        return str(path), lambda: gguf_model(header, options)
     if prefix == "py":
         for option in ("batch", "seq", "dtype", "prefill"):
             if option in options.chosen():
@@ -187,7 +217,8 @@ def as_document(
     `without_ops` are the modules that hold parameters and that no op names, and `said` more that is
     known of the model, by the names of `options`.
     """
-    short = Path(name.partition(":")[2].replace(":", ".")).name.removesuffix(".json")
+    own = name if is_gguf(name) else name.partition(":")[2].replace(":", ".")
+    short = Path(own).name.removesuffix(".json").removesuffix(GGUF)
     raw = {
         "name": short,
         "ops": program.ops,
@@ -300,14 +331,31 @@ def config_model(path: Path, options: TraceOptions) -> Traceable:
         raise InputError("is no configuration: it has no model_type", path)
     _check_sizes(raw, path)
     weights = None if options.weights else _stated_weights(raw, path)
-    stated = None if options.dtype else _stated_dtype(raw, path)
+    return replace(_configured(raw, path, options), weights=weights)
+
+
+def gguf_model(header: GgufHeader, options: TraceOptions) -> Traceable:
+    """The model of a file of llama.cpp, with its weights as they are stored, and example inputs."""
     from transformers import CONFIG_MAPPING
 
+    raw = configuration(header, [*CONFIG_MAPPING])
+    _check_sizes(raw, header.path)
+    model = _configured(raw, header.path, options)
+    if options.weights is None:
+        model = replace(model, weights=stored_as(header, model.module))
+    return model
+
+
+def _configured(raw: dict[str, Any], path: Path, options: TraceOptions) -> Traceable:
+    """The model of a configuration, and example inputs."""
+    from transformers import CONFIG_MAPPING
+
+    kind, stated = raw["model_type"], None if options.dtype else _stated_dtype(raw, path)
     if kind not in CONFIG_MAPPING:
         raise InputError(f"transformers has no model_type {kind!r}", path)
     config = CONFIG_MAPPING[kind].from_dict(_without_numbers(raw))
     model = _model(_class_of(config, raw, path), config, options, dtype=stated)
-    return replace(model, weights=weights, left_out=_left_out(raw, model.module))
+    return replace(model, left_out=_left_out(raw, model.module))
 
 
 def _left_out(raw: Mapping[str, Any], module: Any) -> str:
@@ -434,7 +482,8 @@ def _model(
     if options.prefill and "logits_to_keep" in signature(module.forward).parameters:
         inputs["logits_to_keep"] = 1
     if options.decode or options.prefill:
-        words += f" and a cache of {options.cached_tokens}"
+        stored = f" in {options.kv_dtype}" if options.kv_dtype else ""
+        words += f" and a cache of {options.cached_tokens}{stored}"
     if options.decode:
         inputs |= cache_inputs(module, inputs)
     return Traceable(module, (), inputs, words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-from placegap.instances.costing.weight_formats import weight_format
+from placegap.instances.costing.weight_formats import cache_bits, weight_format
 from placegap.instances.reading.errors import InputError
 
 UNCOUNTED = "reads_weights_without_flop_rule"
@@ -23,6 +23,9 @@ LEFT_OUT = "layers_left_out"
 have, as "num_nextn_predict_layers=1"."""
 
 PREFIXES = ("hf:", "py:")
+
+GGUF = ".gguf"
+"""How names of files of llama.cpp end."""
 
 Tied = Literal["copy", "together"]
 
@@ -53,6 +56,8 @@ class TraceOptions:
     weights: str | None = None
     #: Tokens for which attention ops hold keys and values: the context.
     kv_tokens: int = 0
+    #: How keys and values are stored in the cache (`cache_bits`); None: as they are computed.
+    kv_dtype: str | None = None
     #: Whether the pass makes one token of each sequence from a cache of `kv_tokens`.
     decode: bool = False
     #: Tokens of a prompt that the pass fills the cache with; None: no such pass.
@@ -79,9 +84,13 @@ class TraceOptions:
             raise InputError("--decode reads a cache; say of how many tokens (--context 8192)")
         if self.weights is not None:
             weight_format(self.weights)
-        for name in ("decode", "prefill", "kv_tokens", "weights"):
+        if self.kv_dtype is not None:
+            cache_bits(self.kv_dtype)
+            if not self.cached_tokens:
+                raise InputError("--kv-dtype is of a cache; say of how many tokens (--context)")
+        for name in ("decode", "prefill", "kv_tokens", "weights", "kv_dtype"):
             if self.train and getattr(self, name):
-                option = "--context" if name == "kv_tokens" else f"--{name}"
+                option = {"kv_tokens": "--context", "kv_dtype": "--kv-dtype"}.get(name, f"--{name}")
                 raise InputError(f"{option} is for inference; leave out --train")
         if (self.decode or self.prefill) and (self.seq or (self.decode and self.prefill)):
             raise InputError("--seq, --decode and --prefill choose the tokens of a pass; state one")
@@ -102,7 +111,12 @@ class TraceOptions:
 
 def is_traced(model: str) -> bool:
     """Whether a name is one of a model that is traced."""
-    return model.startswith(PREFIXES)
+    return model.startswith(PREFIXES) or is_gguf(model)
+
+
+def is_gguf(model: str) -> bool:
+    """Whether a name is that of a file of llama.cpp."""
+    return model.lower().endswith(GGUF)
 
 
 DeviceType = Literal["cpu", "cuda"]

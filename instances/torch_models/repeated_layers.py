@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, partial
 from itertools import combinations, groupby
 from typing import Any, NamedTuple
@@ -64,10 +65,14 @@ class Stack:
 
 
 @contextmanager
-def shortened(module: Any) -> Iterator[list[Stack]]:
-    """Within it, a module's stacks lack the layers that need no trace of their own."""
+def shortened(module: Any, bits: Mapping[str, Fraction] | None = None) -> Iterator[list[Stack]]:
+    """Within it, a module's stacks lack the layers that need no trace of their own.
+
+    `bits` are those that weights are stored in, by name.
+    """
     from torch.nn import ModuleList
 
+    known = bits or {}
     stacks: list[Stack] = []
     undo: list[Callable[[], None]] = []
     owners = dict(module.named_modules())
@@ -81,7 +86,11 @@ def shortened(module: Any) -> Iterator[list[Stack]]:
         config = getattr(owner, "config", owner)
         kind, computed = type(config), _lists_of_layers(_computed(config), len(layers))
         lists = list(_lists_of_layers(vars(config), len(layers)).values())
-        alike = [*zip(_signatures(layers), *lists, *computed.values(), strict=True)]
+        stored = [
+            {name: known.get(f"{path}.{at}.{name}") for name, _ in layer.named_parameters()}
+            for at, layer in enumerate(layers)
+        ]
+        alike = [*zip(_signatures(layers), stored, *lists, *computed.values(), strict=True)]
         stack = stack_of(path, [alike.index(kind) for kind in alike])
         if len(stack.traced) == len(layers):
             continue

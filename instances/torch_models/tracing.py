@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from placegap.instances.costing.weight_formats import Role, WeightFormat, stored_bytes
+from placegap.instances.costing.weight_formats import Role, Weights, stored_bytes
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.reading.input_files import MAX_TORCH_MODULES
@@ -34,15 +34,15 @@ MOST_NAMED = 3
 class Traceable:
     """A module and the inputs that it is called with, and in words how large those are.
 
-    `weights` is how its weights are stored, where not in their number type, and `left_out` what of
-    its configuration the module does not have.
+    `weights` is how its weights are stored, where not in their number type: a format, or the bits
+    of every parameter by name. `left_out` is what of its configuration the module does not have.
     """
 
     module: Any
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     sizes: str = ""
-    weights: WeightFormat | None = None
+    weights: Weights | Mapping[str, Fraction] | None = None
     left_out: str = ""
 
 
@@ -122,8 +122,8 @@ def traced(source: str, model: Traceable) -> tuple[Any, dict[str, Held]]:
 
 def stored_bits(model: Traceable) -> dict[str, Fraction]:
     """Bits per weight of the parameters that are stored in another format, by name."""
-    if model.weights is None:
-        return {}
+    if model.weights is None or isinstance(model.weights, Mapping):
+        return {**(model.weights or {})}
     import torch
 
     head = getattr(model.module, "get_output_embeddings", lambda: None)()
@@ -233,16 +233,16 @@ def weights_in_words(model: Traceable) -> str:
     )
     weights = f"{format_bytes(size)} of weights" if found else "no weights"
     if model.weights is not None:
-        weights += f" as {model.weights.name}"
+        weights += f" as {getattr(model.weights, 'name', 'stored')}"
     return ", ".join(filter(None, (model.sizes, *types, weights)))
 
 
-def unread_in_words(module: Any, read: Iterable[str]) -> str:
-    """Modules none of whose parameters is among those that are read, and their bytes; else empty.
+def unread_bytes(model: Traceable, read: Iterable[str]) -> dict[str, int]:
+    """Modules none of whose parameters is among those that are read, and their bytes.
 
     Of such modules the outermost are named, and single parameters of others.
     """
-    wanted = set(read)
+    module, bits, wanted = model.module, stored_bits(model), set(read)
     names: dict[int, list[str]] = {}
     parameters = dict(module.named_parameters(remove_duplicate=False))
     for name, parameter in parameters.items():
@@ -254,8 +254,13 @@ def unread_in_words(module: Any, read: Iterable[str]) -> str:
     for name in unread:
         whole = next((owner for owner in _owners(name) if owner not in holding), name)
         parameter = parameters[name]
-        size = int(parameter.numel()) * parameter.element_size()
-        found[whole] = found.get(whole, 0) + size
+        own_bits = bits.get(name) or Fraction(8 * parameter.element_size())
+        found[whole] = found.get(whole, 0) + stored_bytes(int(parameter.numel()), own_bits)
+    return found
+
+
+def unread_in_words(found: Mapping[str, int]) -> str:
+    """The first modules that no op reads, and the bytes of all; empty if there are none."""
     shown = list(found)[:MOST_NAMED]
     more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
     return f"{', '.join([*shown, *more])} ({format_bytes(sum(found.values()))})" if found else ""

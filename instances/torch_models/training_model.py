@@ -40,6 +40,7 @@ from placegap.instances.torch_models.tracing import (
     no_split_label,
     one_line,
     parameter_count,
+    unread_bytes,
     unread_in_words,
     weights_in_words,
 )
@@ -147,7 +148,7 @@ def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> Tra
     except ValueError as error:
         raise InputError(str(error), name) from None
     read = (each for name in step.parameter_of.values() for each in alike(name, stacks))
-    unread = unread_in_words(model.module, read)
+    unread = unread_in_words(unread_bytes(model, read))
     heads = heads_of(model.module)
     modules = tuple(holding)
     return TracedStep(step, ops, parameters, modules, weights, unread, heads, model.left_out)

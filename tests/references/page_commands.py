@@ -52,6 +52,7 @@ LEFT_OUT: Mapping[str, str] = {
     r"placegap (convert|place) .*--time-limit 30|placegap convert .* case\d+\.json\.gz .*": (
         "the tests of docs/cases.md run them with fewer layers"
     ),
+    r"placegap place +\S+\.gguf .*": "the tests of GGUF files have such a model",
     r"placegap standard-evaluation MODEL CSV.*": "a pattern; another page has a case",
 }
 """Patterns of commands that no test runs, and why."""

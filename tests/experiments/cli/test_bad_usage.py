@@ -67,7 +67,7 @@ CASES = [
     ("convert vgg19 o.json --times t.csv", "vgg19: has no devices; choose"),
     ("profile vgg19", "vgg19: only models that are traced can be measured (hf:, py:)"),
     ("profile hf:gpt2 --train", "updates of weights are not measured; add --optimizer none"),
-    ("place vgg19 --train", "--train is for models that are traced (hf:, py:)"),
+    ("place vgg19 --train", "--train is for models that are traced (hf:, py:, .gguf)"),
     ("place hf:gpt2 --optimizer adam", "--optimizer belongs to training; add --t"),
     ("place hf:gpt2 --train --kv-tokens 9", "--context is for inference; leave out --train"),
     ("place nosuch.json --method moirai --write model.txt", "model.txt: is no name for a model"),

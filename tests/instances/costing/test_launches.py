@@ -47,6 +47,20 @@ def product(name: str, module: str | None = None, weight: int = 1000) -> Op:
     return Op(name=name, module=module, flops=2000, **size)
 
 
+@pytest.mark.parametrize("costs", ["calibrated", "roofline"])
+def test_a_kind_runs_no_kernel_with_an_op_that_it_lacks(costs: str, tmp_path: Path) -> None:
+    path = tmp_path / "kinds.yaml"
+    rates = "peak_flops_per_s: 1e12, bandwidth_bytes_per_s: 1e11, memory_bytes: 9e9"
+    path.write_text(f"npu: {{{rates}, lacks: [topk, gather]}}\n")
+    cluster = load_cluster("npu+T4, pcie3", path)
+    ops = [product("a", "x"), light("b", "y", kind="topk"), light("c", "y"), product("d", "z")]
+    found = costed(with_costs(graph(*ops, wires="a>b b>c c>d"), costs), cluster)
+    # b and c are one kernel, unless each op is launched by itself
+    lacking = {"b", "c"} if costs == "calibrated" else {"b"}
+    assert {op.name for op in found.ops if "npu" not in op.time_ns} == lacking
+    assert all("T4" in op.time_ns for op in found.ops)
+
+
 def kernels(of: Graph) -> list[str]:
     """The names of the ops of each kernel, in order."""
     found: dict[int, list[str]] = {}

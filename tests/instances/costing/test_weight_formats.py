@@ -53,6 +53,38 @@ def test_mixtures_of_llama_cpp_have_the_bits_of_the_types_of_their_tensors() -> 
         assert float(weight_format(name).bits) == round(bits / weights, 4)
 
 
+def test_formats_of_parts_are_found_by_role_and_module() -> None:
+    parts = weight_format("experts=q4_0, head=int8,rest=4.25")
+    places = {
+        "model.layers.0.mlp.experts": (3, "matrix", 4.5),
+        "model.layers.0.mlp.experts.7.up_proj": (2, "matrix", 4.5),
+        "model.layers.0.mlp.shared_experts.up_proj": (2, "matrix", 4.25),
+        "model.layers.0.mlp.gate": (2, "router", None),
+        "lm_head": (2, "head", 8),
+        "embed_tokens": (2, "embedding", None),  # a number of bits leaves it as it is
+    }
+    for module, (axes, role, bits) in places.items():
+        assert parts.bits_of(module, axes, role) == bits
+    assert weight_format("experts=q4_0").bits_of("lm_head", 2) is None
+    for text, line in (
+        ("expert=q4_0", "'expert' is none of experts, embedding, head, rest"),
+        ("experts=", "--weights '' is no format"),
+        ("experts=q4_0,int8", "'int8' is none of experts"),
+    ):
+        with pytest.raises(InputError, match=line):
+            weight_format(text)
+
+
+def test_every_name_of_llama_quantize_is_a_format() -> None:
+    # llama.cpp tools/quantize/quantize.cpp, QUANT_OPTIONS, in lower case
+    names = """q1_0 q4_0 q4_1 mxfp4_moe q5_0 q5_1 iq2_xxs iq2_xs iq2_s iq2_m iq1_s iq1_m tq1_0 tq2_0
+    q2_k q2_k_s iq3_xxs iq3_s iq3_m q3_k iq3_xs q3_k_s q3_k_m q3_k_l iq4_nl iq4_xs q4_k q4_k_s
+    q4_k_m q5_k q5_k_s q5_k_m q6_k q8_0 f16 bf16 f32"""
+    for name in names.split():
+        assert weight_format(name).name == name
+    assert weight_format("mxfp4_moe").bits_of("mlp.experts", 3) == 4.25
+
+
 @pytest.mark.parametrize(
     "raw",
     [

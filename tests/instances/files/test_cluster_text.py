@@ -55,6 +55,35 @@ def test_nvlink_joins_the_cards_that_have_it_and_pcie_the_others() -> None:
     assert others == {(PCIE4, 10_000)}
 
 
+def test_a_card_may_have_fewer_lanes_than_the_others() -> None:
+    cluster = load_cluster("RTX3090@pcie4x8 + 2xRTX3090@pcie3x4+host, pcie4")
+    assert cluster.name == "RTX3090@pcie4x8+2xRTX3090@pcie3x4+host, pcie4"
+    eight, four = PCIE4 // 2, 15_750_000_000 // 4
+    assert paths(cluster) == {
+        pair: (eight if {*pair} == {"RTX3090-0", "host"} else four, 10_000)
+        for pair in paths(cluster)
+    }
+    assert len(paths(cluster)) == 4 * 3
+    assert paths(load_cluster(cluster.name)) == paths(cluster)
+    # where every card says its own, a host is their other end
+    alone = paths(load_cluster("RTX3090@pcie4x8+2xRTX3090@pcie3x4+host"))
+    assert alone == paths(cluster)
+    # NVLink joins the cards, and the host is behind the lanes of each
+    bridged = paths(load_cluster("RTX3090@pcie4x8+RTX3090@pcie4x4+host, nvlink, pcie4"))
+    assert bridged["RTX3090-0", "RTX3090-1"] == (56_250_000_000, 5_000)
+    assert bridged["RTX3090-1", "host"] == (PCIE4 // 4, 10_000)
+    servers = paths(load_cluster("2x(2xT4@pcie3x4+host), ethernet-10g"))
+    assert servers["s0.T4-0", "s0.T4-1"] == (four, 10_000)
+
+
+def test_thunderbolt_carries_32_or_64_gbit_of_pcie() -> None:
+    for word, rate in (("thunderbolt4", 4_000_000_000), ("Thunderbolt 5", 8_000_000_000)):
+        assert set(paths(load_cluster(f"RTX3090+host, {word}")).values()) == {(rate, 10_000)}
+        behind = paths(load_cluster(f"2xRTX3090+RTX4090@{word}+host, pcie4"))
+        assert behind["RTX4090", "host"] == (rate, 10_000)
+        assert behind["RTX3090-0", "host"] == (PCIE4, 10_000)
+
+
 def test_measured_links_stand_in_place_of_nvlink() -> None:
     two = measured_link("L40S")[:2]  # which has no NVLink
     between = paths(load_cluster("2x(2xL40S+host), measured, pcie4, ethernet-10g"))
@@ -87,8 +116,8 @@ def test_ethernet_joins_the_hosts_of_servers_that_have_some() -> None:
 def test_every_line_of_the_page_is_a_cluster() -> None:
     page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
     lines = re.findall(r"^\| `([^`]+)` \| (?:one|three|NVLink|a card|16|two)", page, re.MULTILINE)
-    assert len(lines) == 8
-    assert [len(load_cluster(line).devices) for line in lines] == [1, 3, 3, 1, 128, 10, 3, 2]
+    assert len(lines) == 9
+    assert [len(load_cluster(line).devices) for line in lines] == [1, 3, 3, 3, 1, 128, 10, 3, 2]
 
 
 @pytest.mark.parametrize(
@@ -107,6 +136,10 @@ def test_every_line_of_the_page_is_a_cluster() -> None:
         ("2xT4+2x2xT4, pcie3, infiniband", "2xT4 stands beside servers; write 1x"),
         ("2x(T4+(host)), pcie3", "is not a number of devices and their kind"),
         ("2xT4:big, pcie3", "'big' is no size of a memory"),
+        ("2xT4@pcie3x4+P4", "P4 has no link: add pcie3"),
+        ("2xRTX3090@nvlink", "nvlink joins no single card; write it behind the comma"),
+        ("2xT4@pcie3x3", "no kind of link 'pcie3x3'; did you mean 'pcie3'"),
+        ("RTX5060Ti, pcie4", "no device kind 'RTX5060Ti'; did you mean 'RTX5060Ti-8GB'"),
         ("99999x9xT4, pcie3, infiniband", "899991 devices, above the limit of 100000"),
     ],
 )
@@ -118,7 +151,7 @@ def test_a_text_that_is_no_cluster_is_one_line_with_the_mend(text: str, message:
 @pytest.mark.parametrize(
     ("text", "alike"),
     # cards of other memory and speed than those that the catalogue has
-    [("8xH20", "H200"), ("2xRTX6000, pcie4", "RTX6000Ada"), ("DGX", "DGX-Spark")],
+    [("8xH20-141GB", "H20"), ("2xRTX6000, pcie4", "RTX6000Ada"), ("DGX", "DGX-Spark")],
 )
 def test_the_name_of_another_card_is_refused_with_the_kinds_alike(text: str, alike: str) -> None:
     with pytest.raises(InputError, match=rf"{alike}.*--devices FILE states other kinds"):

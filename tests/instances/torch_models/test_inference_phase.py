@@ -9,7 +9,7 @@ import pytest
 from doubles import configs
 from doubles.configs import fields
 
-from placegap.instances import Graph, Op
+from placegap.instances import Graph, InputError, Op
 from placegap.instances.torch_models.model import read_traced_model
 from placegap.instances.torch_models.options import TraceOptions
 
@@ -98,6 +98,44 @@ def test_latent_attention_keeps_the_latent_and_one_rotated_key(tmp_path: Path) -
     assert [(op.state_bytes or 0) // cache for op in found] == [1] * 8
     # 4 heads meet 16 numbers of a token, and weigh 12
     assert found[0].flops == 3 * 4 * 100 * 2 * (16 + 12)
+
+
+def test_a_cache_is_stored_and_read_in_its_own_type(tmp_path: Path) -> None:
+    name = config(tmp_path, "llama", "64 3 4 2 96 100")
+    # keys and values of 2 heads of 16; q8_0 has 34 bytes for 32 numbers
+    for kv_dtype, token_bytes, kernel in (
+        (None, 2 * 2 * 16 * 2, "bfloat16"),
+        ("f16", 2 * 2 * 16 * 2, "float16"),
+        ("fp8", 2 * 2 * 16, "float8"),
+        ("q8_0", 2 * 2 * 16 * 34 // 32, "q8_0"),
+    ):
+        step = TraceOptions(decode=True, kv_tokens=1000, kv_dtype=kv_dtype)
+        for op in attention(read_traced_model(name, step).graph):
+            assert [cache.token_bytes for cache in op.caches] == [token_bytes]
+            assert op.state_bytes == 1000 * token_bytes
+            # query, result, and the new key and value for all 4 heads: 2 bytes each; a mask of one
+            assert op.bytes_moved == 1000 * token_bytes + 2 * 4 * 64 + 1
+            assert op.kernel.cache_dtype == kernel
+    for options, line in (
+        ({"kv_dtype": "q8_0"}, "--kv-dtype is of a cache; say of how many tokens"),
+        ({"kv_dtype": "q9", "kv_tokens": 8}, "--kv-dtype 'q9' is none of f32, "),
+    ):
+        with pytest.raises(InputError, match=line):
+            TraceOptions(**options)
+
+
+def test_experts_may_be_of_another_format_than_the_rest(tmp_path: Path) -> None:
+    routed = {"num_local_experts": 8, "num_experts_per_tok": 2}
+    name = config(tmp_path, "mixtral", "64 2 4 2 96 100", **routed)
+    asked = TraceOptions(weights="experts=q4_0,rest=int8", seq=8)
+    graph = read_traced_model(name, asked).graph
+    # 4.5 bits of three matrices of 8 experts, 8 bits of q, k, v and o; a router, two norms, the
+    # embedding and the head stay in two bytes, and so does the last norm
+    experts, attends = 8 * 3 * 64 * 96 * 4.5 / 8, 2 * 64 * 64 + 2 * 64 * 32
+    kept = 2 * (2 * (8 * 64 + 2 * 64) + 2 * 100 * 64 + 64)
+    size = f"{(2 * (experts + attends) + kept) / 1000:.2f} kB"
+    said = str(graph.provenance.parameters["traced_as"])
+    assert said.endswith(f"{size} of weights as {asked.weights}")
 
 
 def test_prefill_fills_the_cache_and_makes_one_token(tmp_path: Path) -> None:

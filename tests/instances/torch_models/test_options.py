@@ -64,7 +64,7 @@ def test_options_of_traced_models_are_for_them_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["convert", "vgg19", str(tmp_path / "out.json"), "--seq", "8"]) == 2
-    line = "placegap: vgg19: --seq is for models that are traced (hf:, py:)\n"
+    line = "placegap: vgg19: --seq is for models that are traced (hf:, py:, .gguf)\n"
     assert capsys.readouterr() == ("", line)
 
 

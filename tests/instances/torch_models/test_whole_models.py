@@ -88,6 +88,12 @@ def test_a_prompt_with_an_image_fills_no_cache_in_the_tower_and_a_token_after_re
     assert str(graph.provenance.parameters[UNREAD]).startswith("model.vision_tower, ")
     found = {(op.state_bytes, op.flops) for op in attention(graph)}
     assert found == {(kept, 2 * 2 * 16 * 80)}
+    # the tower stays loaded, beside a norm of 16 numbers of the first layer: patches, a class and 5
+    # positions, two norms, 5 layers (attention, two norms, an MLP with biases); the projector
+    layer = 4 * (16 * 16 + 16) + 2 * 2 * 16 + 2 * 16 * 32 + 16 + 32
+    tower = 3 * 14 * 14 * 16 + (1 + 5) * 16 + 2 * 2 * 16 + 5 * layer + 2 * (16 * 16 + 16)
+    norms = [op for op in graph.ops if (op.module or "").endswith("input_layernorm")]
+    assert [op.state_bytes for op in norms if op.state_bytes] == [4 * tower, *[4 * 16] * 6]
 
 
 def test_a_model_with_a_tower_is_traced_by_its_layers(
