@@ -1,0 +1,112 @@
+"""Lines for llama.cpp, exllama, ollama and SGLang, and what they cannot say."""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations
+
+import pytest
+
+from placegap.experiments.running.exporting import check_formats
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    Link,
+    Makespan,
+    Op,
+    Plan,
+)
+from placegap.instances.exporters.table import export_plan
+from placegap.instances.problem.modules import with_granularity
+
+GIB = 2**30
+
+
+def model(*, gpus: int = 1, experts: bool = False, unlike: bool = False) -> Instance:
+    """An embedding, four layers and a head of 1 GiB each; with experts, of 2 GiB, half of them
+    experts. A GPU takes 1 us for an op, and the host 3. Unlike GPUs differ in memory.
+    """
+    parts = ["attn", "mlp.experts"] if experts else ["attn"]
+    names = ["embed", *(f"layers.{n}.{part}" for n in range(4) for part in parts), "head"]
+    time_ns = {"gpu": 1000, "cpu": 3000}
+    ops = tuple(Op(name=x, module=x, time_ns=time_ns, resident_bytes=GIB) for x in names)
+    cards = (
+        Device(name=f"g{k}", kind="gpu", memory_bytes=6 * GIB + k * unlike) for k in range(gpus)
+    )
+    devices = (*cards, Device(name="host", kind="cpu", memory_bytes=64 * GIB, is_host=True))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
+        for a, b in permutations(devices, 2)
+    )
+    edges = tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names))
+    cluster = Cluster(name="home", devices=devices, links=links)
+    return Instance(name="m", graph=Graph(name="m", ops=ops, edges=edges), cluster=cluster)
+
+
+def line(kind: str, instance: Instance, *home: int) -> str:
+    return export_plan(kind, instance, Plan.on(list(home)), Makespan())
+
+
+def test_llama_cpp_counts_the_last_layers_and_the_output() -> None:
+    # the output is the last of the slots that -ngl counts
+    assert line("llamacpp", model(), 1, 1, 1, 0, 0, 0) == "-ngl 3\n"
+    assert line("llamacpp", model(), 1, 1, 1, 1, 1, 0) == "-ngl 1\n"
+    assert line("llamacpp", model(), 1, 1, 1, 1, 1, 1) == "-ngl 0\n"
+    assert line("ollama", model(), 1, 1, 1, 0, 0, 0) == "PARAMETER num_gpu 3\n"
+    # of 5 on GPUs, the output included, one is on the first
+    assert line("llamacpp", model(gpus=2), 2, 0, 1, 1, 1, 1) == "-ngl 5 -ts 1,4\n"
+
+
+def test_tools_take_cards_in_any_order_and_none_needs_to_be_told_among_equal_ones() -> None:
+    assert line("llamacpp", model(gpus=2), 2, 1, 0, 0, 0, 0) == "-ngl 5 -ts 1,4\n"
+    unlike = model(gpus=3, unlike=True)
+    said = line("llamacpp", unlike, 3, 2, 0, 0, 0, 0)
+    assert said == "--device CUDA2,CUDA0 -ngl 5 -ts 1,4\n"
+    assert line("llamacpp", unlike, 3, 1, 1, 1, 1, 1) == "--device CUDA1 -ngl 5\n"
+    ranks = "CUDA_VISIBLE_DEVICES=2,0 SGLANG_PP_LAYER_PARTITION=1,3\n"
+    assert line("sglang", unlike, 2, 2, 0, 0, 0, 0) == ranks
+
+
+def test_llama_cpp_leaves_experts_on_the_host_by_number_or_by_pattern() -> None:
+    moe = model(experts=True)
+    assert line("llamacpp", moe, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0) == "-ngl 5 --n-cpu-moe 2\n"
+    # layer 0 is on the host as a whole
+    assert line("llamacpp", moe, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0) == "-ngl 4 --n-cpu-moe 2\n"
+    said = line("llamacpp", moe, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0)
+    assert said == '-ngl 5 -ot "blk\\.(1|3)\\.ffn_.*_exps\\.=CPU"\n'
+
+
+def test_exllama_takes_what_each_gpu_holds() -> None:
+    # embedding and one layer; three layers and the head
+    assert line("exllama", model(gpus=2), 0, 0, 1, 1, 1, 1) == "-gs 2.01,4.01\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "instance", "home", "words"),
+    [
+        ("llamacpp", model(), (1, 0, 1, 1, 0, 1), "in another order than a line has"),
+        ("llamacpp", model(), (1, 1, 1, 0, 0, 1), "in another order than a line has"),
+        ("llamacpp", model(), (0, 0, 0, 0, 0, 0), "what runs on the host does not come first"),
+        ("exllama", model(), (1, 1, 0, 0, 0, 0), "the tool runs on GPUs alone"),
+        ("ollama", model(gpus=2), (2, 0, 0, 1, 1, 1), "divides layers between GPUs by itself"),
+        ("ollama", model(experts=True), (1, 0, 1, 0, 0, 0, 0, 0, 0, 0), "has experts apart"),
+        ("sglang", model(gpus=2), (0, 0, 0, 0, 0, 1), "after the layers is apart from the last"),
+        ("sglang", model(gpus=2), (0, 1, 1, 1, 1, 1), "before the layers is apart from the first"),
+    ],
+)
+def test_other_plans_are_no_lines(
+    kind: str, instance: Instance, home: tuple[int, ...], words: str
+) -> None:
+    with pytest.raises(InputError, match=rf"^export {kind}: .*{words}"):
+        line(kind, instance, *home)
+
+
+def test_layers_may_be_divided_where_a_line_is_looked_for_by_itself() -> None:
+    divided = model(experts=True)
+    check_formats(["llamacpp", "ollama"], divided, Makespan())
+    check_formats(["device_map"], with_granularity(divided, "layer"), Makespan())
+    with pytest.raises(InputError, match="may divide layer"):
+        check_formats(["device_map"], divided, Makespan())
