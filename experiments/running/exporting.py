@@ -11,7 +11,7 @@ from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, better, judged_plan, place
 from placegap.instances.exporters.hybrid import nearest_hybrid
-from placegap.instances.exporters.lines import LineClass, alike_devices, gpus_and_host
+from placegap.instances.exporters.lines import VISIBLE, LineClass, alike_devices, gpus_and_host
 from placegap.instances.exporters.modules import layer_devices, priced_map
 from placegap.instances.exporters.onnx import device_faults
 from placegap.instances.exporters.table import EXPORTERS, check_export, export_plan, find_exporter
@@ -31,7 +31,10 @@ DEVICE_MAP = "device_map"
 NEAREST_S = 20.0
 """Seconds for the best hybrid plan of one d, t and mode (optima take under 2), or device map."""
 
-IN_ORDER = ("torchtitan", "megatron", "vllm", "pipelining")
+LONGEST = 200
+"""Longer exports are named by their files in the answer."""
+
+IN_ORDER = ("torchtitan", "megatron", "vllm", "sglang", "pipelining")
 """Formats that number stages and name no devices."""
 
 
@@ -194,9 +197,9 @@ def write_exports(
                 texts[kind], plan, theirs = _text(kind, instance, result, lines)
                 write_text(texts[kind], path)
                 if theirs is not None:
-                    shown = texts[kind].strip()
-                    said.append(replace(theirs, text=str(path) if "\n" in shown else shown))
-                if kind in IN_ORDER and plan is not None:
+                    shown = texts[kind].strip().replace("\n", "; ")
+                    said.append(replace(theirs, text=shown if len(shown) < LONGEST else str(path)))
+                if kind in IN_ORDER and plan is not None and VISIBLE not in texts[kind]:
                     notes += _unusual_order(instance, plan, result.semantics)
                 continue
             data, outside = _annotated(kind, instance, result, Path(model))

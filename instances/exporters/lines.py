@@ -190,6 +190,7 @@ def _order(instance: Instance, line: LayerLine) -> tuple[list[int], str]:
     gpus, _ = gpus_and_host(instance.cluster)
     used = [gpus.index(k) for k, _ in stages_of(line) if k in gpus]
     is_usual = used == list(range(len(used)))
+    is_usual |= any(device.server is not None for device in instance.cluster.devices)
     return used, "" if is_usual else f"{VISIBLE}{','.join(map(str, used))} "
 
 
@@ -223,10 +224,12 @@ def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 
 def write_ollama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The line of a Modelfile."""
+    """The line of a Modelfile, and a comment on which of several GPUs is used."""
     line = _checked(instance, plan, OLLAMA)
     gpus, _ = gpus_and_host(instance.cluster)
-    return f"PARAMETER num_gpu {sum(k in gpus for k in line.home[1:])}\n"
+    used, _ = _order(instance, line)
+    chosen = f"# ollama serve with {VISIBLE}{used[0]}\n" if used and len(gpus) > 1 else ""
+    return f"{chosen}PARAMETER num_gpu {sum(k in gpus for k in line.home[1:])}\n"
 
 
 def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
@@ -240,9 +243,18 @@ def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     return f"{order}-gs {','.join(f'{share:.2f}' for share in shares)}\n"
 
 
+def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The line that sets ``VLLM_PP_LAYER_PARTITION``."""
+    return _partition("VLLM", instance, plan)
+
+
 def write_sglang(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The line that sets ``SGLANG_PP_LAYER_PARTITION``."""
+    return _partition("SGLANG", instance, plan)
+
+
+def _partition(tool: str, instance: Instance, plan: Plan) -> str:
     line = _checked(instance, plan, RANKS)
     _, order = _order(instance, line)
     counts = [len(list(own)) for _, own in groupby(line.home[1:-1])]
-    return f"{order}SGLANG_PP_LAYER_PARTITION={','.join(map(str, counts))}\n"
+    return f"{order}{tool}_PP_LAYER_PARTITION={','.join(map(str, counts))}\n"

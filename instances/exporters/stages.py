@@ -56,14 +56,6 @@ def write_pipelining(instance: Instance, plan: Plan, semantics: Semantics) -> st
     return json.dumps({"split_spec": dict.fromkeys(begins, "BEGINNING")}, indent=2) + "\n"
 
 
-def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The line that sets ``VLLM_PP_LAYER_PARTITION``."""
-    refuse_several_stages(semantics, "vllm")
-    stages = layer_stages(instance, plan, semantics)
-    counts = counts_with_ends(instance, stages, "vllm")
-    return f"VLLM_PP_LAYER_PARTITION={','.join(map(str, counts))}\n"
-
-
 def refuse_several_stages(semantics: Semantics, kind: str) -> None:
     """Refuse rules by which a device has several stages: servers have one per rank."""
     if isinstance(semantics, PipelineIteration) and semantics.stages_per_device > 1:

@@ -17,6 +17,7 @@ from placegap.instances.exporters.lines import (
     write_llamacpp,
     write_ollama,
     write_sglang,
+    write_vllm,
 )
 from placegap.instances.exporters.modules import layer_list, write_device_map, write_op_table
 from placegap.instances.exporters.onnx import annotate
@@ -26,7 +27,6 @@ from placegap.instances.exporters.stages import (
     write_pipelining,
     write_split,
     write_torchtitan,
-    write_vllm,
 )
 from placegap.instances.exporters.trace import write_chrome_trace
 from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics

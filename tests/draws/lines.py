@@ -7,7 +7,33 @@ from itertools import pairwise, permutations
 
 from draws.draw import instance_of
 
-from placegap.instances import Device, Edge, Instance, Link, Op
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+
+MIB32 = 2**25
+"""Any op is larger than what exllama's shares are rounded by."""
+
+GIB = 2**30
+
+
+def home_model(*, gpus: int = 1, experts: bool = False, unlike: bool = False) -> Instance:
+    """An embedding, four layers and a head of 1 GiB each; with experts, of 2 GiB, half of them
+    experts. A GPU takes 1 us for an op, and the host 3. Unlike GPUs differ in memory.
+    """
+    parts = ["attn", "mlp.experts"] if experts else ["attn"]
+    names = ["embed", *(f"layers.{n}.{part}" for n in range(4) for part in parts), "head"]
+    time_ns = {"gpu": 1000, "cpu": 3000}
+    ops = tuple(Op(name=x, module=x, time_ns=time_ns, resident_bytes=GIB) for x in names)
+    cards = (
+        Device(name=f"g{k}", kind="gpu", memory_bytes=6 * GIB + k * unlike) for k in range(gpus)
+    )
+    devices = (*cards, Device(name="host", kind="cpu", memory_bytes=64 * GIB, is_host=True))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
+        for a, b in permutations(devices, 2)
+    )
+    edges = tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names))
+    cluster = Cluster(name="home", devices=devices, links=links)
+    return Instance(name="m", graph=Graph(name="m", ops=ops, edges=edges), cluster=cluster)
 
 
 def layer_model(seed: int) -> Instance:
@@ -32,9 +58,9 @@ def layer_model(seed: int) -> Instance:
             name=name,
             module=module,
             time_ns={kind: draw.randint(0, 9) * (4 if kind == "cpu" else 1) for kind in kinds},
-            resident_bytes=(size := draw.randint(0, 4)),
+            resident_bytes=(size := MIB32 * draw.randint(1, 4)),
             parameter_bytes=size,
-            workspace_bytes=draw.randint(0, 1),
+            workspace_bytes=MIB32 * draw.randint(0, 1),
         )
         for name, module in parts
     ]

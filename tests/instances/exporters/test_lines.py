@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, permutations
-
 import pytest
+from draws.lines import home_model as model
 
 from placegap.experiments.running.exporting import check_formats
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    InputError,
-    Instance,
-    Link,
-    Makespan,
-    Op,
-    Plan,
-)
+from placegap.instances import InputError, Instance, Makespan, Plan
 from placegap.instances.exporters.table import export_plan
 from placegap.instances.problem.modules import with_granularity
-
-GIB = 2**30
-
-
-def model(*, gpus: int = 1, experts: bool = False, unlike: bool = False) -> Instance:
-    """An embedding, four layers and a head of 1 GiB each; with experts, of 2 GiB, half of them
-    experts. A GPU takes 1 us for an op, and the host 3. Unlike GPUs differ in memory.
-    """
-    parts = ["attn", "mlp.experts"] if experts else ["attn"]
-    names = ["embed", *(f"layers.{n}.{part}" for n in range(4) for part in parts), "head"]
-    time_ns = {"gpu": 1000, "cpu": 3000}
-    ops = tuple(Op(name=x, module=x, time_ns=time_ns, resident_bytes=GIB) for x in names)
-    cards = (
-        Device(name=f"g{k}", kind="gpu", memory_bytes=6 * GIB + k * unlike) for k in range(gpus)
-    )
-    devices = (*cards, Device(name="host", kind="cpu", memory_bytes=64 * GIB, is_host=True))
-    links = tuple(
-        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a, b in permutations(devices, 2)
-    )
-    edges = tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names))
-    cluster = Cluster(name="home", devices=devices, links=links)
-    return Instance(name="m", graph=Graph(name="m", ops=ops, edges=edges), cluster=cluster)
 
 
 def line(kind: str, instance: Instance, *home: int) -> str:

@@ -159,4 +159,4 @@ def test_weights_beside_the_model_are_named_where_the_copy_lies_elsewhere(tmp_pa
     (tmp_path / "out").mkdir()
     (line,), _ = write_exports(instance, result, {"onnx": tmp_path / "out/b.onnx"}, str(path), {})
     assert line.startswith("onnx: the weights stay in weights.bin, beside ")
-    assert write_exports(instance, result, {"onnx": tmp_path / "b.onnx"}, str(path)) == ()
+    assert write_exports(instance, result, {"onnx": tmp_path / "b.onnx"}, str(path), {}) == ((), ())
