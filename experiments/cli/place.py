@@ -228,14 +228,16 @@ def place_command(asked: PlaceOptions) -> None:
     if wanted.whole == "experts" and not any(map(is_expert, fine.graph.ops)):
         wanted = wanted._replace(whole="layer")
     if wanted.exports:
-        from placegap.experiments.running.exporting import check_copies, joins_ends
+        from placegap.experiments.running.exporting import able_exports, joins_ends
 
-        check_copies(list(wanted.exports), fine.graph, asked.model)
         together = joins_ends(list(wanted.exports))
     instance = with_granularity(fine, wanted.whole, join_ends=together)
     stated = None if asked.start is None else plan_file_at(asked.start)
     rules = None if stated is None else stated.semantics
     first = _first_attempt(asked, wanted, fine, instance, rules)
+    if wanted.exports:
+        able = able_exports(wanted.exports, instance, first.semantics, asked.model)
+        wanted = wanted._replace(exports=able)
     if asked.at_most is not None:
         with spinner("looking for the least load", tells=asked.tells):
             first, limit = with_load_limit(first, asked.at_most)
@@ -356,7 +358,7 @@ def _first_attempt(
     if chosen.note:
         warn(chosen.note)
     recorded = () if instance is fine else tuple(recorded_bounds(fine, chosen.semantics))
-    first = Attempt(
+    return Attempt(
         source=instance if is_own else source_of(asked),
         semantics=chosen.semantics,
         method=asked.method or DEFAULT_METHOD,
@@ -368,11 +370,6 @@ def _first_attempt(
         coarsen_params=wanted.coarsen_params,
         recorded=recorded,
     )
-    if wanted.exports:
-        from placegap.experiments.running.exporting import check_formats
-
-        check_formats(list(wanted.exports), instance, first.semantics)
-    return first
 
 
 def _placed(

@@ -83,36 +83,50 @@ def joins_ends(kinds: Sequence[str]) -> bool:
     return any(EXPORTERS[kind].join_ends for kind in kinds)
 
 
-def check_copies(kinds: Sequence[str], graph: Graph, model: str) -> None:
-    """Refuse formats that are a copy of the model's own file where that is no ONNX file."""
-    for kind in kinds:
-        if EXPORTERS[kind].annotate is not None and not is_onnx_file(graph, model):
-            raise InputError(
-                f"is no ONNX file, and --export {kind} writes the plan into a copy of one; place"
-                f" the .onnx file itself, or export {DEVICE_MAP} or csv",
-                model,
-            )
+def able_exports(
+    exports: dict[str, Path], placed: Instance, semantics: Semantics, model: str
+) -> dict[str, Path]:
+    """The exports without those that can say none of the plans, of which each is reported at the
+    end; refused, before a plan is looked for, if none is left.
+    """
+    able, failed = dict[str, Path](), list[tuple[Path, InputError]]()
+    for kind, path in exports.items():
+        try:
+            check_format(kind, placed, semantics, model)
+            able[kind] = path
+        except InputError as error:
+            failed.append((path, error))
+    if failed and not able:
+        raise failed[0][1]
+    for path, why in failed:
+        with attempt(path):
+            raise why
+    return able
 
 
-def check_formats(kinds: Sequence[str], placed: Instance, semantics: Semantics) -> None:
-    """Refuse, before a plan is looked for, formats that cannot express it.
+def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) -> None:
+    """Refuse a format that can say none of the plans, or is a copy of a file that is no ONNX file.
 
     `placed` has the groups of the granularity that was chosen: a layer of several may be divided,
     which is no matter where a line is looked for by itself.
     """
-    for kind in kinds:
-        check_export(kind, placed, semantics)
-        if not EXPORTERS[kind].whole_layers or line_class(kind, semantics) is not None:
-            continue
-        first = dict[str, int]()
-        groups = zip(layer_of(placed.graph), placed.arrays.group.tolist(), strict=True)
-        for layer, group in groups:
-            if layer is not None and first.setdefault(layer, group) != group:
-                raise InputError(
-                    f"a plan may divide layer {layer!r}, and this format has whole layers; leave"
-                    " out --granularity, or export csv",
-                    f"export {kind}",
-                )
+    if EXPORTERS[kind].annotate is not None and not is_onnx_file(placed.graph, model):
+        raise InputError(
+            f"is no ONNX file, and --export {kind} writes the plan into a copy of one; place"
+            f" the .onnx file itself, or export {DEVICE_MAP} or csv",
+            model,
+        )
+    check_export(kind, placed, semantics)
+    if not EXPORTERS[kind].whole_layers or line_class(kind, semantics) is not None:
+        return
+    first = dict[str, int]()
+    for layer, group in zip(layer_of(placed.graph), placed.arrays.group.tolist(), strict=True):
+        if layer is not None and first.setdefault(layer, group) != group:
+            raise InputError(
+                f"a plan may divide layer {layer!r}, and this format has whole layers; leave"
+                " out --granularity, or export csv",
+                f"export {kind}",
+            )
 
 
 def line_class(kind: str, semantics: Semantics) -> LineClass | None:

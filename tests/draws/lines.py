@@ -15,14 +15,22 @@ MIB32 = 2**25
 GIB = 2**30
 
 
-def home_model(*, gpus: int = 1, experts: bool = False, unlike: bool = False) -> Instance:
+def home_model(
+    *, gpus: int = 1, experts: bool = False, unlike: bool = False, closed: bool = False
+) -> Instance:
     """An embedding, four layers and a head of 1 GiB each; with experts, of 2 GiB, half of them
-    experts. A GPU takes 1 us for an op, and the host 3. Unlike GPUs differ in memory.
+    experts. A GPU takes 1 us for an op, and the host 3. Unlike GPUs differ in memory. Where layers
+    are closed, an op without time and bytes ends each.
     """
-    parts = ["attn", "mlp.experts"] if experts else ["attn"]
+    parts = ["attn", *["mlp.experts"] * experts, *["mlp"] * closed]
     names = ["embed", *(f"layers.{n}.{part}" for n in range(4) for part in parts), "head"]
     time_ns = {"gpu": 1000, "cpu": 3000}
-    ops = tuple(Op(name=x, module=x, time_ns=time_ns, resident_bytes=GIB) for x in names)
+    ops = tuple(
+        Op(name=x, module=x, time_ns={"gpu": 0, "cpu": 0})
+        if x.endswith("mlp")
+        else Op(name=x, module=x, time_ns=time_ns, resident_bytes=GIB)
+        for x in names
+    )
     cards = (
         Device(name=f"g{k}", kind="gpu", memory_bytes=6 * GIB + k * unlike) for k in range(gpus)
     )

@@ -99,6 +99,18 @@ def test_several_formats_are_written_of_one_plan(
     ]
 
 
+def test_an_export_that_cannot_be_costs_no_other_one(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    exports = ["--export", f"onnx={tmp_path}/a", "--export", f"sglang={tmp_path}/b"]
+    assert main(["place", str(model), *CHAIN, *exports, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert "is no ONNX file, and --export onnx" in err
+    assert (tmp_path / "b").read_text().startswith("SGLANG_PP_LAYER_PARTITION=")
+    assert not (tmp_path / "a").exists()
+    assert json.loads(out)["exports"][0]["gap"] == 0
+
+
 def test_ops_are_placed_one_by_one_where_the_format_can_say_it(
     model: Path, tmp_path: Path, capsys: Capture
 ) -> None:

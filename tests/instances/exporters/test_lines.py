@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from draws.lines import home_model as model
 
-from placegap.experiments.running.exporting import check_formats
+from placegap.experiments.running.exporting import check_format
 from placegap.instances import InputError, Instance, Makespan, Plan
 from placegap.instances.exporters.table import export_plan
 from placegap.instances.problem.modules import with_granularity
@@ -71,7 +71,8 @@ def test_other_plans_are_no_lines(
 
 def test_layers_may_be_divided_where_a_line_is_looked_for_by_itself() -> None:
     divided = model(experts=True)
-    check_formats(["llamacpp", "ollama"], divided, Makespan())
-    check_formats(["device_map"], with_granularity(divided, "layer"), Makespan())
+    for kind in ("llamacpp", "ollama"):
+        check_format(kind, divided, Makespan(), "m.json")
+    check_format("device_map", with_granularity(divided, "layer"), Makespan(), "m.json")
     with pytest.raises(InputError, match="may divide layer"):
-        check_formats(["device_map"], divided, Makespan())
+        check_format("device_map", divided, Makespan(), "m.json")
