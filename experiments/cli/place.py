@@ -123,9 +123,9 @@ class PlaceOptions:
         typer.Option(
             "--export",
             metavar="KIND=FILE",
-            help="Write the plan for another tool: device_map, torchtitan, megatron, vllm,"
-            " pipelining, llamacpp, exllama, ollama, onnx, dnn-partitioning, chrome-trace or csv;"
-            " repeatable.",
+            help="Write the plan, or the best one that it can say, for another tool: llamacpp,"
+            " exllama, ollama, vllm, sglang, device_map, torchtitan, megatron, pipelining, onnx,"
+            " dnn-partitioning, chrome-trace or csv; repeatable.",
         ),
     ] = None
     granularity: Annotated[
