@@ -20,6 +20,7 @@ MODULES = {
     "split": "models",
     "profile": "measured",
     "show": "show",
+    "price": "price",
     "costs": "costs",
     "compare": "show",
     "verify": "verify",

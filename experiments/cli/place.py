@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -43,14 +45,16 @@ from placegap.instances.problem import Instance, MaxContext, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions, is_traced
-from placegap.solvers.core.result import fault_words
+from placegap.solvers.core.result import fault_words, relative_gap
 
 if TYPE_CHECKING:
-    from placegap.experiments.running.exporting import ModulePrice
+    from placegap.experiments.running.exporting import ModulePrice, Said
     from placegap.experiments.running.placing import Attempt
     from placegap.instances.certificates.certificate_file import Certificate
+    from placegap.instances.exporters.lines import LineClass
     from placegap.instances.problem import Plan
     from placegap.solvers import Result
+    from placegap.solvers.chains.best_line import BestLine
     from placegap.solvers.solving.known_bounds import Claim
     from placegap.solvers.solving.second_opinion import Opinion
 
@@ -119,9 +123,9 @@ class PlaceOptions:
         typer.Option(
             "--export",
             metavar="KIND=FILE",
-            help="Write the plan for another tool: device_map, torchtitan, megatron, vllm,"
-            " pipelining, llamacpp, exllama, ollama, onnx, dnn-partitioning, chrome-trace or csv;"
-            " repeatable.",
+            help="Write the plan, or the best one that it can say, for another tool: llamacpp,"
+            " exllama, ollama, vllm, sglang, device_map, torchtitan, megatron, pipelining, onnx,"
+            " dnn-partitioning, chrome-trace or csv; repeatable.",
         ),
     ] = None
     granularity: Annotated[
@@ -202,6 +206,8 @@ class Extras(NamedTuple):
     certificate: Certificate | None = None
     price: ModulePrice | None = None
     claims: tuple[Claim, ...] = ()
+    lines: Mapping[LineClass, BestLine] = MappingProxyType({})
+    said: tuple[Said, ...] = ()
 
 
 def place_command(asked: PlaceOptions) -> None:
@@ -222,14 +228,16 @@ def place_command(asked: PlaceOptions) -> None:
     if wanted.whole == "experts" and not any(map(is_expert, fine.graph.ops)):
         wanted = wanted._replace(whole="layer")
     if wanted.exports:
-        from placegap.experiments.running.exporting import check_copies, joins_ends
+        from placegap.experiments.running.exporting import able_exports, joins_ends
 
-        check_copies(list(wanted.exports), fine.graph, asked.model)
         together = joins_ends(list(wanted.exports))
     instance = with_granularity(fine, wanted.whole, join_ends=together)
     stated = None if asked.start is None else plan_file_at(asked.start)
     rules = None if stated is None else stated.semantics
     first = _first_attempt(asked, wanted, fine, instance, rules)
+    if wanted.exports:
+        able = able_exports(wanted.exports, instance, first.semantics, asked.model)
+        wanted = wanted._replace(exports=able)
     if asked.at_most is not None:
         with spinner("looking for the least load", tells=asked.tells):
             first, limit = with_load_limit(first, asked.at_most)
@@ -246,7 +254,13 @@ def place_command(asked: PlaceOptions) -> None:
         return
     result = _placed(asked, wanted, (fine, instance), first, known, claims)
     opinion = written = price = None
+    lines: Mapping[LineClass, BestLine] = {}
     try:
+        if wanted.exports:
+            from placegap.experiments.running.exporting import best_lines
+
+            with spinner("looking for the best lines", tells=asked.tells):
+                lines, result = best_lines(fine, instance, result, list(wanted.exports))
         if asked.second_opinion:
             result, opinion = _ask_second(
                 asked, instance, replace(first, time_limit_s=asked.time_limit), result
@@ -260,7 +274,7 @@ def place_command(asked: PlaceOptions) -> None:
                 rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
                 price = price_of_modules(fine, rest, result, wanted.whole)
     finally:  # whatever fails now, the result may have taken an hour
-        _deliver(asked, wanted, fine, result, Extras(opinion, written, price, claims))
+        _deliver(asked, wanted, fine, result, Extras(opinion, written, price, claims, lines))
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -344,7 +358,7 @@ def _first_attempt(
     if chosen.note:
         warn(chosen.note)
     recorded = () if instance is fine else tuple(recorded_bounds(fine, chosen.semantics))
-    first = Attempt(
+    return Attempt(
         source=instance if is_own else source_of(asked),
         semantics=chosen.semantics,
         method=asked.method or DEFAULT_METHOD,
@@ -356,11 +370,6 @@ def _first_attempt(
         coarsen_params=wanted.coarsen_params,
         recorded=recorded,
     )
-    if wanted.exports:
-        from placegap.experiments.running.exporting import check_formats
-
-        check_formats(list(wanted.exports), instance, first.semantics)
-    return first
 
 
 def _placed(
@@ -405,7 +414,9 @@ def _deliver(
             if wanted.exports:
                 from placegap.experiments.running.exporting import write_exports
 
-                for sentence in write_exports(fine, result, wanted.exports, asked.model):
+                notes, said = write_exports(fine, result, wanted.exports, asked.model, extras.lines)
+                extras = extras._replace(said=said)
+                for sentence in notes:
                     warn(sentence)
         finally:
             report(asked, fine, result, extras)
@@ -508,7 +519,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     from placegap.solvers.solving.known_bounds import refuted_by
 
     out, whole, lost = asked.out, instance, None
-    opinion, certificate, price, claims = extras
+    opinion, certificate, price, claims, _, said = extras
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
@@ -524,6 +535,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             content["certificate"] = certificate_object(certificate)
         if price is not None:
             content["granularity"] = price_object(price)
+        content["exports"] = [said_object(each) for each in said]
         content["claims"] = claim_objects(claims)
         if lost is not None:
             content["plan"] = lost
@@ -536,6 +548,9 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             output().print(f"certified {certificate_line(certificate)}", markup=False)
         if price is not None:
             output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
+        for each in said:
+            for line in said_lines(each, result):
+                output().print(line, markup=False, soft_wrap=True)
         if lost is not None:
             print_json(lost)
     for sentence in (*map(fault_words, result.faults), *refuted_by(result, whole, claims)):
@@ -595,3 +610,32 @@ def price_line(price: ModulePrice) -> str:
         f"kept whole; splitting would give {fine}, and no plan {beyond} {bound},"
         f" {format_gap(share)} {change}"
     )
+
+
+def said_object(said: Said) -> dict[str, Any]:
+    """What ``--json`` prints of an export."""
+    bound = said.bound
+    return {
+        "kind": said.kind,
+        "text": said.text,
+        "value_ns": said.value_ns,
+        "bound_ns": None if bound is None else bound.ns,
+        "gap": relative_gap(said.value_ns, None if bound is None else bound.ns),
+    }
+
+
+def said_lines(said: Said, result: Result) -> Iterator[str]:
+    """What a tool runs with its gap in what it can say, and what that costs."""
+    rules = result.semantics
+    gap = relative_gap(said.value_ns, None if said.bound is None else said.bound.ns)
+    proven = "its gap is not known" if gap is None else f"gap {format_gap(gap)} in all it can say"
+    proven = "optimal in all it can say" if gap == 0 else proven
+    yield f"export  {said.kind} {said.text}: {format_value(said.value_ns, rules)}, {proven}"
+    costs = "the same as the plan above"
+    if result.value_ns and result.value_ns != said.value_ns:
+        costs = f"{100 * (said.value_ns / result.value_ns - 1):+.1f} % beside the plan above"
+    least = relative_gap(said.value_ns, result.bound_ns)
+    if least:
+        bound = format_value(result.bound_ns or 0, rules)
+        costs += f"; no plan is below {bound}, {format_gap(least)} less"
+    yield f"{'':<7} {costs}"

@@ -48,7 +48,7 @@ Each case is a situation that people report, the commands that state it, what th
 the rules of serving tools give for the same model and cards. Every plan is judged by the same
 clock, with the rates of the [catalogue](clusters.md): what is compared is the split, not the tool.
 `placegap convert` traces a model once ([models.md](models.md)); other cards need no second trace.
-Where a tool cannot say a plan, the export names the nearest one that it can, and its price.
+Where a tool cannot say the plan, its export is the best line that it can, with its price.
 
 `python -m placegap.experiments.research.cases` writes this page, and a test runs every case with
 fewer layers. Seconds are those of a core that other work used as well.

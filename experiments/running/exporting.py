@@ -1,31 +1,40 @@
-"""Plans for other tools: which granularity their formats need, the files, and what whole modules
-cost.
+"""Plans for other tools: which granularity their formats need, the best lines that they can say,
+the files, and what whole modules cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from placegap.experiments.running.placing import Attempt, judged_plan, place
-from placegap.instances.exporters.modules import layer_devices
+from placegap.experiments.running.placing import Attempt, better, judged_plan, place
+from placegap.instances.exporters.hybrid import nearest_hybrid
+from placegap.instances.exporters.lines import VISIBLE, LineClass, alike_devices, gpus_and_host
+from placegap.instances.exporters.modules import layer_devices, priced_map
 from placegap.instances.exporters.onnx import device_faults
 from placegap.instances.exporters.table import EXPORTERS, check_export, export_plan, find_exporter
 from placegap.instances.files.output_files import attempt, write_bytes, write_text
 from placegap.instances.importers.onnx_model import inlined_model
-from placegap.instances.problem import WITHOUT_OPS, Graph, HybridPipeline, Instance, Semantics
-from placegap.instances.problem.modules import Granularity, is_expert, layer_of
+from placegap.instances.problem import WITHOUT_OPS, Graph, HybridPipeline, Instance, Plan, Semantics
+from placegap.instances.problem.modules import Granularity, layer_of, with_granularity
 from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.instances.torch_models.options import LEFT_OUT, UNREAD
 from placegap.solvers import Result, run_method
+from placegap.solvers.chains.best_line import ORIGIN, BestLine, best_line
+from placegap.solvers.core.result import Bound
 
 DEVICE_MAP = "device_map"
 
 NEAREST_S = 20.0
-"""Seconds for the nearest hybrid plan that a tool can run; optima of one d and t take under 2."""
+"""Seconds for the best hybrid plan of one d, t and mode (optima take under 2), or device map."""
 
-IN_ORDER = ("torchtitan", "megatron", "vllm", "pipelining")
+LONGEST = 200
+"""Longer exports are named by their files in the answer."""
+
+IN_ORDER = ("torchtitan", "megatron", "vllm", "sglang", "pipelining")
 """Formats that number stages and name no devices."""
 
 
@@ -74,37 +83,101 @@ def joins_ends(kinds: Sequence[str]) -> bool:
     return any(EXPORTERS[kind].join_ends for kind in kinds)
 
 
-def check_copies(kinds: Sequence[str], graph: Graph, model: str) -> None:
-    """Refuse formats that are a copy of the model's own file where that is no ONNX file."""
-    for kind in kinds:
-        if EXPORTERS[kind].annotate is not None and not is_onnx_file(graph, model):
+def able_exports(
+    exports: dict[str, Path], placed: Instance, semantics: Semantics, model: str
+) -> dict[str, Path]:
+    """The exports without those that can say none of the plans, of which each is reported at the
+    end; refused, before a plan is looked for, if none is left.
+    """
+    able, failed = dict[str, Path](), list[tuple[Path, InputError]]()
+    for kind, path in exports.items():
+        try:
+            check_format(kind, placed, semantics, model)
+            able[kind] = path
+        except InputError as error:
+            failed.append((path, error))
+    if failed and not able:
+        raise failed[0][1]
+    for path, why in failed:
+        with attempt(path):
+            raise why
+    return able
+
+
+def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) -> None:
+    """Refuse a format that can say none of the plans, or is a copy of a file that is no ONNX file.
+
+    `placed` has the groups of the granularity that was chosen: a layer of several may be divided,
+    which is no matter where a line is looked for by itself.
+    """
+    if EXPORTERS[kind].annotate is not None and not is_onnx_file(placed.graph, model):
+        raise InputError(
+            f"is no ONNX file, and --export {kind} writes the plan into a copy of one; place"
+            f" the .onnx file itself, or export {DEVICE_MAP} or csv",
+            model,
+        )
+    check_export(kind, placed, semantics)
+    if not EXPORTERS[kind].whole_layers or line_class(kind, semantics) is not None:
+        return
+    first = dict[str, int]()
+    for layer, group in zip(layer_of(placed.graph), placed.arrays.group.tolist(), strict=True):
+        if layer is not None and first.setdefault(layer, group) != group:
             raise InputError(
-                f"is no ONNX file, and --export {kind} writes the plan into a copy of one; place"
-                f" the .onnx file itself, or export {DEVICE_MAP} or csv",
-                model,
+                f"a plan may divide layer {layer!r}, and this format has whole layers; leave"
+                " out --granularity, or export csv",
+                f"export {kind}",
             )
 
 
-def check_formats(kinds: Sequence[str], placed: Instance, semantics: Semantics) -> None:
-    """Refuse, before a plan is looked for, formats that cannot express it.
+def line_class(kind: str, semantics: Semantics) -> LineClass | None:
+    """Which lines a format can say, where plans are no hybrid ones."""
+    return None if isinstance(semantics, HybridPipeline) else EXPORTERS[kind].line
 
-    `placed` has the groups of the granularity that was chosen: a layer of several may be divided.
+
+@dataclass(frozen=True)
+class Said:
+    """What a tool runs, and what no plan that it can say is below; `text` is a line, or a file."""
+
+    kind: str
+    text: str
+    value_ns: int
+    bound: Bound | None
+
+
+def best_lines(
+    instance: Instance, placed: Instance, result: Result, kinds: Sequence[str]
+) -> tuple[dict[LineClass, BestLine], Result]:
+    """The best line of each class of formats that cannot say an optimal plan; and the result, with
+    the best line in place of a worse plan, if it is one of what was placed.
     """
+    semantics, found = result.semantics, dict[LineClass, BestLine]()
     for kind in kinds:
-        check_export(kind, placed, semantics)
-        if not EXPORTERS[kind].whole_layers:
+        of = line_class(kind, semantics)
+        if of is None or of in found or result.split is not None:
             continue
-        first, apart = dict[tuple[str, bool], int](), EXPORTERS[kind].experts_apart
-        for op, layer, group in zip(
-            placed.graph.ops, layer_of(placed.graph), placed.arrays.group.tolist(), strict=True
-        ):
-            part = layer or "", apart and is_expert(op)
-            if layer is not None and first.setdefault(part, group) != group:
-                raise InputError(
-                    f"a plan may divide layer {layer!r}, and this format has whole layers; leave"
-                    " out --granularity, or export csv",
-                    f"export {kind}",
-                )
+        if result.status == "infeasible" or _is_said(kind, instance, result):
+            continue
+        line = best_line(instance, semantics, of)
+        if line is None:
+            continue
+        found[of] = line
+        value_ns = feasible_ns(placed, line.plan, semantics)
+        if value_ns is not None and (result.value_ns is None or value_ns < result.value_ns):
+            judged = better(result, judged_plan(placed, semantics, line.plan))
+            details, solve_s = {**result.details, "plan_by": ORIGIN}, result.solve_s
+            result = replace(judged, method=result.method, details=details, solve_s=solve_s)
+    return found, result
+
+
+def _is_said(kind: str, instance: Instance, result: Result) -> bool:
+    """Whether a format says the plan, and no other can be better."""
+    if result.plan is None or result.status != "optimal":
+        return False
+    try:
+        export_plan(kind, instance, result.plan, result.semantics)
+    except InputError:
+        return False
+    return True
 
 
 def is_onnx_file(graph: Graph, model: str) -> bool:
@@ -114,15 +187,20 @@ def is_onnx_file(graph: Graph, model: str) -> bool:
 
 
 def write_exports(
-    instance: Instance, result: Result, exports: dict[str, Path], model: str
-) -> tuple[str, ...]:
-    """Write the plan in each format that can express it, where a file can be written; warnings.
+    instance: Instance,
+    result: Result,
+    exports: dict[str, Path],
+    model: str,
+    lines: Mapping[LineClass, BestLine],
+) -> tuple[tuple[str, ...], tuple[Said, ...]]:
+    """Write the best plan that each format can express, where a file can be written; warnings, and
+    what the tools run.
 
     `model` is the name that the user gave: the file of which a copy is written.
     """
     if result.plan is None:
-        return ()
-    notes, texts = list[str](), dict[str, str]()
+        return (), ()
+    notes, texts, said = list[str](), dict[str, str](), list[Said]()
     for kind, path in exports.items():
         with attempt(path):
             if result.split is not None:
@@ -130,8 +208,13 @@ def write_exports(
                     f"{result.method} splits ops, which no format has; choose another method"
                 )
             if EXPORTERS[kind].annotate is None:
-                texts[kind] = _text(kind, instance, result)
+                texts[kind], plan, theirs = _text(kind, instance, result, lines)
                 write_text(texts[kind], path)
+                if theirs is not None:
+                    shown = texts[kind].strip().replace("\n", "; ")
+                    said.append(replace(theirs, text=shown if len(shown) < LONGEST else str(path)))
+                if kind in IN_ORDER and plan is not None and VISIBLE not in texts[kind]:
+                    notes += _unusual_order(instance, plan, result.semantics)
                 continue
             data, outside = _annotated(kind, instance, result, Path(model))
             write_bytes(data, path)
@@ -140,8 +223,6 @@ def write_exports(
                     f"{kind}: the weights stay in {', '.join(outside)}, beside {model}; copy them"
                     f" to where {path} is"
                 )
-    if any(kind in IN_ORDER for kind in exports):
-        notes += _unusual_order(instance, result)
     if DEVICE_MAP in exports and WITHOUT_OPS not in instance.graph.provenance.parameters:
         notes.append(
             "device_map: the model's file does not say which modules no op names (gpt2's wpe);"
@@ -161,31 +242,87 @@ def write_exports(
             f"megatron: the graph lacks {left_out}; with --mtp-num-layers {count} write {whole},"
             " and leave room for their time and memory in the last stage"
         )
-    return tuple(notes)
+    return tuple(dict.fromkeys(notes)), tuple(said)
 
 
-def _text(kind: str, instance: Instance, result: Result) -> str:
-    """The file of one kind; a hybrid plan it cannot express is refused, with one that it can."""
+def _text(
+    kind: str, instance: Instance, result: Result, lines: Mapping[LineClass, BestLine]
+) -> tuple[str, Plan | None, Said | None]:
+    """The file of one kind, its plan where that can be told, and what it is worth."""
     assert result.plan is not None
+    rules, of, value_ns = result.semantics, line_class(kind, result.semantics), result.value_ns
+    line = None if of is None else lines.get(of)
+    if kind == DEVICE_MAP and not isinstance(rules, HybridPipeline):
+        priced = _device_map(instance, result)
+        if priced is not None:
+            return priced
+    if line is not None and (value_ns is None or line.value_ns < value_ns):
+        text = export_plan(kind, instance, line.plan, rules)
+        return text, line.plan, Said(kind, text, line.value_ns, line.bound)
     try:
-        return export_plan(kind, instance, result.plan, result.semantics)
-    except InputError as error:
-        rules = result.semantics
-        if not isinstance(rules, HybridPipeline) or not result.value_ns:
+        text = export_plan(kind, instance, result.plan, rules)
+    except InputError:
+        if isinstance(rules, HybridPipeline):
+            text, theirs_ns = _nearest(kind, instance, result, rules)
+            return text, None, Said(kind, text, theirs_ns, None)
+        if line is None and of is not None and not of.has_host:
+            raise InputError("no row of layers on GPUs alone fits", f"export {kind}") from None
+        if line is None:
             raise
-        rules = rules.model_copy(update={"degrees": "one", "recompute": "all_or_none"})
-        other = run_method(instance, rules, "hybrid-cuts", time_limit_s=NEAREST_S)
-        if other.plan is None or other.value_ns is None:
-            raise
-        try:
-            export_plan(kind, instance, other.plan, rules)
-        except InputError:
-            raise error from None
-        price = f"{100 * (other.value_ns / result.value_ns - 1):+.1f} %"
-        if other.status == "optimal":
-            price += ", proven"
-        asked = "--degrees one --recompute all_or_none"
-        raise InputError(f"{error}; with any cuts: {asked}, {price}") from None
+        text = export_plan(kind, instance, line.plan, rules)
+        return text, line.plan, Said(kind, text, line.value_ns, line.bound)
+    bound = result.bound if line is None else line.bound
+    theirs = None if of is None or value_ns is None else Said(kind, text, value_ns, bound)
+    return text, result.plan, theirs
+
+
+def _nearest(
+    kind: str, instance: Instance, result: Result, rules: HybridPipeline
+) -> tuple[str, int]:
+    """The best hybrid plan that a tool can run: with the cuts at hand, or with one mode for all."""
+    one = rules.model_copy(update={"degrees": "one", "recompute": "all_or_none"})
+    other = run_method(instance, one, "hybrid-cuts", time_limit_s=NEAREST_S)
+    found, why = list[tuple[int, str]](), list[InputError]()
+    for plan, semantics in ((result.plan, rules), (other.plan, one)):
+        if plan is not None:
+            try:
+                text, value_ns = nearest_hybrid(kind, instance, plan, semantics)
+            except InputError as error:
+                why.append(error)
+            else:
+                found.append((value_ns, text))
+    if not found:
+        raise InputError(str(why[0]), f"export {kind}")
+    value_ns, text = min(found)
+    return text, value_ns
+
+
+def _device_map(instance: Instance, result: Result) -> tuple[str, Plan | None, Said] | None:
+    """The best map where accelerate copies the weights of what is on a CPU to its main card, the
+    first card of the map; None where the plan has nothing on a CPU.
+    """
+    gpus, host = gpus_and_host(instance.cluster)
+    assert result.plan is not None
+    used = {k for on in result.plan.placement for k in on}
+    if host is None or not gpus or used <= set(gpus):
+        return None
+    layers, best = with_granularity(instance, "layer"), list[tuple[int, int, Result]]()
+    for own in alike_devices(instance):
+        if own[0] in gpus:
+            priced = priced_map(layers, own[0])
+            found = run_method(priced, result.semantics, "auto", time_limit_s=NEAREST_S)
+            if found.value_ns is not None:
+                best.append((found.value_ns, own[0], found))
+    if not best:
+        raise InputError("no map of whole layers fits", "export device_map")
+    value_ns, main, found = min(best, key=lambda each: each[:2])
+    assert found.plan is not None
+    placed = json.loads(export_plan(DEVICE_MAP, instance, found.plan, result.semantics))
+    # the first card of the map is the main one
+    number = gpus.index(main)
+    order = sorted(placed, key=lambda module: placed[module] != number)
+    text = json.dumps({module: placed[module] for module in order}, indent=2) + "\n"
+    return text, found.plan, Said(DEVICE_MAP, text, value_ns, found.bound)
 
 
 def _annotated(
@@ -215,14 +352,13 @@ def _annotated(
         raise InputError(f"the copy cannot be made: {error}", model) from None
 
 
-def _unusual_order(instance: Instance, result: Result) -> list[str]:
+def _unusual_order(instance: Instance, plan: Plan, semantics: Semantics) -> list[str]:
     """A sentence where the stages do not run on the first devices in their order."""
-    assert result.plan is not None
-    if isinstance(result.semantics, HybridPipeline):
-        stages = dict(zip(result.plan.stage or (), result.plan.placement, strict=True))
+    if isinstance(semantics, HybridPipeline):
+        stages = dict(zip(plan.stage or (), plan.placement, strict=True))
         used = [k for _, on in sorted(stages.items()) for k in on]
     else:
-        used = list(dict.fromkeys(layer_devices(instance, result.plan).values()))
+        used = list(dict.fromkeys(layer_devices(instance, plan).values()))
     names = [instance.cluster.devices[k].name for k in used]
     if names == [spec.name for spec in instance.cluster.devices[: len(names)]]:
         return []

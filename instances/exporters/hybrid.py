@@ -13,8 +13,7 @@ Beside cuts and degrees, the tools can state which layers are recomputed:
 - **vLLM** serves: nothing is recomputed.
 
 So a plan is written by the setting that is most like it of those that take no longer, by the
-referee, with the same cuts and degrees: equal layers may recompute in another order. Where all take
-longer, it is refused with the fastest of them, and what that takes beside the plan.
+referee, with the same cuts and degrees: equal layers may recompute in another order.
 """
 
 from __future__ import annotations
@@ -152,6 +151,19 @@ SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan, "vllm": _vllm}
 
 def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: HybridPipeline) -> str:
     """The options, or the part of a TOML file, by which a tool runs a plan."""
+    text, value_ns = nearest_hybrid(kind, instance, plan, semantics)
+    least = evaluate(instance, plan, semantics).value_ns
+    if least is not None and value_ns > least:
+        raise InputError("cannot say what the plan recomputes, or where its ends are")
+    return text
+
+
+def nearest_hybrid(
+    kind: str, instance: Instance, plan: Plan, semantics: HybridPipeline
+) -> tuple[str, int]:
+    """The setting of a tool that is most like a plan of those that take no longer, else the
+    fastest one; and what it takes.
+    """
     verdict = evaluate(instance, plan, semantics)
     if not verdict.feasible or verdict.value_ns is None:
         raise InputError(f"the plan breaks a rule: {verdict.violations[0]}")
@@ -160,28 +172,22 @@ def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: HybridPip
     if kind == "megatron" and semantics.sharding == "gradients":
         rules["sharding"] = "optimizer"
     judged = semantics.model_copy(update=rules)
-    best: tuple[int, str] | None = None
-    alike: tuple[tuple[int, int], str] | None = None  # of those that take no longer
+    best: tuple[tuple[int, int, int], str] | None = None
     for text, does in SETTINGS[kind](max(found.counts)):
         nearest = _with_setting(instance, plan, found, does)
-        if nearest is None:
+        theirs = None if nearest is None else evaluate(instance, nearest, judged)
+        if nearest is None or theirs is None or not theirs.feasible or theirs.value_ns is None:
             continue
-        theirs = evaluate(instance, nearest, judged)
-        if theirs.feasible and theirs.value_ns is not None:
-            if theirs.value_ns <= verdict.value_ns:
-                same = _num_alike(plan, nearest), theirs.value_ns
-                if alike is None or same > alike[0]:
-                    alike = same, text
-            elif best is None or theirs.value_ns < best[0]:
-                best = theirs.value_ns, text
-    if alike is not None:
-        return _WRITERS[kind](found, judged, alike[1])
-    what = "cannot say what the plan recomputes, or where its ends are"
+        longer = max(0, theirs.value_ns - verdict.value_ns)
+        rank = longer, -_num_alike(plan, nearest), -theirs.value_ns
+        if best is None or rank < best[0]:
+            best = rank, text
     if best is None:
-        raise InputError(f"{what}, and with these cuts nothing fits that it can")
-    words = " ".join(best[1].split()) or "nothing recomputed"
-    price = 100 * (best[0] / max(1, verdict.value_ns) - 1)
-    raise InputError(f"{what}; nearest with these cuts: {words}, {price:+.1f} %")
+        raise InputError(
+            "cannot say what the plan recomputes, or where its ends are, and with these cuts"
+            " nothing fits that it can"
+        )
+    return _WRITERS[kind](found, judged, best[1]), -best[0][2]
 
 
 def _num_alike(one: Plan, other: Plan) -> int:
@@ -244,8 +250,8 @@ def _torchtitan_part(found: _Read, semantics: HybridPipeline, text: str) -> str:
             f" has {turns}; use --export megatron, or more --microbatches"
         )
     names = [[f"layers.{n}" for n in own] for own in found.stages]
-    names[0].insert(0, TORCHTITAN["embed_tokens"])
-    names[-1] += [TORCHTITAN["norm"], TORCHTITAN["lm_head"]]
+    names[0][:0] = TORCHTITAN["embed_tokens"]
+    names[-1] += [*TORCHTITAN["norm"], *TORCHTITAN["lm_head"]]
     parts = ",\n".join(f"  {json.dumps(own)}" for own in names)
     return f"""[parallelism]
 data_parallel_replicate_degree = 1

@@ -20,6 +20,7 @@ from itertools import pairwise
 
 from placegap.instances.costing.costing import is_cpu
 from placegap.instances.problem import WITHOUT_OPS, Instance, PipelineIteration, Plan, Semantics
+from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.modules import feeders, layer_of, numbered_layers
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
@@ -157,6 +158,25 @@ def device_map(instance: Instance, plan: Plan) -> dict[str, int | str]:
 def write_device_map(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The device map as a JSON file."""
     return json.dumps(device_map(instance, plan), indent=2) + "\n"
+
+
+def priced_map(instance: Instance, main: int) -> Instance:
+    """The instance as accelerate runs a map: what is on a CPU runs on the main card, to which its
+    weights are copied in every pass (``dispatch_model``: ``execution_device=main_device``). Links
+    stay: what such a module reads and writes is small beside its weights.
+    """
+    arrays, ops = instance.arrays, list(instance.graph.ops)
+    for k, device in enumerate(instance.cluster.devices):
+        if not is_cpu(device, instance.cluster):
+            continue
+        bandwidth, _ = instance.cluster.widest_paths[k, main]
+        for i, op in enumerate(ops):
+            time = {**op.time_ns}
+            if arrays.possible[i, main]:
+                copied = ceil_div(op.parameter_bytes * NS_PER_S, bandwidth)
+                time[device.kind] = int(arrays.time_ns[i, main]) + copied
+            ops[i] = op.model_copy(update={"time_ns": time})
+    return instance.with_graph(instance.graph.model_copy(update={"ops": tuple(ops)}))
 
 
 def modules_without_ops(instance: Instance) -> list[str]:

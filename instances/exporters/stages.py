@@ -26,8 +26,13 @@ from placegap.instances.problem.modules import feeders, layer_ends, layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 
-TORCHTITAN = {"embed_tokens": "tok_embeddings", "norm": "norm", "lm_head": "output"}
-"""Modules of a Llama by their names in transformers, and in torchtitan; layers are ``layers.3``."""
+TORCHTITAN = {
+    "embed_tokens": ("tok_embeddings",),
+    "norm": ("norm",),
+    "lm_head": ("lm_head", "output"),
+}
+"""Modules of a Llama by their names in transformers, and in torchtitan; layers are ``layers.3``.
+The head is ``lm_head`` since 2026, and was ``output``; names that a model lacks are ignored."""
 
 
 def write_torchtitan(instance: Instance, plan: Plan, semantics: Semantics) -> str:
@@ -38,7 +43,7 @@ def write_torchtitan(instance: Instance, plan: Plan, semantics: Semantics) -> st
     stages = layer_stages(instance, plan, semantics)
     renamed = {layer: _torchtitan_name(layer) for stage in stages for layer in stage}
     if None not in renamed.values():
-        stages = [[renamed[layer] or layer for layer in stage] for stage in stages]
+        stages = [[name for layer in stage for name in renamed[layer] or ()] for stage in stages]
     rows = ",\n".join(f"  {json.dumps(stage)}" for stage in stages)
     return f"[\n{rows}\n]\n"
 
@@ -51,18 +56,10 @@ def write_pipelining(instance: Instance, plan: Plan, semantics: Semantics) -> st
     return json.dumps({"split_spec": dict.fromkeys(begins, "BEGINNING")}, indent=2) + "\n"
 
 
-def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The line that sets ``VLLM_PP_LAYER_PARTITION``."""
-    refuse_several_stages(semantics)
-    stages = layer_stages(instance, plan, semantics)
-    counts = counts_with_ends(instance, stages, "vllm")
-    return f"VLLM_PP_LAYER_PARTITION={','.join(map(str, counts))}\n"
-
-
-def refuse_several_stages(semantics: Semantics) -> None:
-    """Refuse rules by which a device has several stages: vLLM has one per rank."""
+def refuse_several_stages(semantics: Semantics, kind: str) -> None:
+    """Refuse rules by which a device has several stages: servers have one per rank."""
     if isinstance(semantics, PipelineIteration) and semantics.stages_per_device > 1:
-        raise InputError("vllm has one stage per device; leave out --stages-per-device")
+        raise InputError(f"{kind} has one stage per device; leave out --stages-per-device")
 
 
 def counts_with_ends(instance: Instance, stages: list[list[str]], kind: str) -> list[int]:
@@ -83,10 +80,10 @@ def counts_with_ends(instance: Instance, stages: list[list[str]], kind: str) -> 
     return [sum(layer in numbered for layer in stage) for stage in stages]
 
 
-def _torchtitan_name(layer: str) -> str | None:
+def _torchtitan_name(layer: str) -> tuple[str, ...] | None:
     owner, _, last = layer.rpartition(".")
     if last.isdecimal() and owner in ("layers", "model.layers"):
-        return f"layers.{last}"
+        return (f"layers.{last}",)
     return TORCHTITAN.get(layer.removeprefix("model."))
 
 

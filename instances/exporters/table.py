@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from placegap.instances.costing.costing import is_cpu
-from placegap.instances.exporters.home_tools import write_exllama, write_llamacpp, write_ollama
 from placegap.instances.exporters.hybrid import SETTINGS, read_layers, write_hybrid
+from placegap.instances.exporters.lines import (
+    LLAMACPP,
+    OLLAMA,
+    RANKS,
+    LineClass,
+    write_exllama,
+    write_llamacpp,
+    write_ollama,
+    write_sglang,
+    write_vllm,
+)
 from placegap.instances.exporters.modules import layer_list, write_device_map, write_op_table
 from placegap.instances.exporters.onnx import annotate
 from placegap.instances.exporters.stages import (
@@ -17,7 +27,6 @@ from placegap.instances.exporters.stages import (
     write_pipelining,
     write_split,
     write_torchtitan,
-    write_vllm,
 )
 from placegap.instances.exporters.trace import write_chrome_trace
 from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
@@ -32,9 +41,10 @@ class Exporter:
     `whole_layers` tells whether only plans of whole layers can be written, `experts_apart` that
     experts of a layer may be elsewhere all the same; `join_ends`, whether
     the first stage must hold all that comes before the numbered layers, and the last one all that
-    comes after them; `gpus_alone`, whether a stage on a CPU is one that its tool cannot run. A
-    format that is a copy of the model's own file has `annotate` in place of
-    `write`: it changes the model, as it was read from that file.
+    comes after them; `gpus_alone`, whether a stage on a CPU is one that its tool cannot run;
+    `line`, which lines of layers the tool can say in any case. A format that is a copy of the
+    model's own file has `annotate` in place of `write`: it changes the model, as it was read from
+    that file.
     """
 
     summary: str
@@ -43,20 +53,32 @@ class Exporter:
     join_ends: bool = False
     gpus_alone: bool = False
     experts_apart: bool = False
+    line: LineClass | None = None
     annotate: Callable[[Any, Instance, Plan, Semantics], None] | None = None
 
 
 EXPORTERS: Mapping[str, Exporter] = {
     "device_map": Exporter("accelerate's map of modules to devices", write_device_map, True),
-    "torchtitan": Exporter("module_fqns_per_model_part", write_torchtitan, True, gpus_alone=True),
-    "megatron": Exporter("--pipeline-model-parallel-layout", write_megatron, True, True, True),
-    "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True, True),
-    "pipelining": Exporter("split points of torch.distributed.pipelining", write_pipelining, True),
-    "llamacpp": Exporter(
-        "-ngl, -ts, --n-cpu-moe or -ot of llama.cpp", write_llamacpp, True, experts_apart=True
+    "torchtitan": Exporter(
+        "module_fqns_per_model_part", write_torchtitan, True, gpus_alone=True, line=RANKS
     ),
-    "exllama": Exporter("-gs of exllama, GB of each GPU", write_exllama, True),
-    "ollama": Exporter("num_gpu of a Modelfile", write_ollama, True),
+    "megatron": Exporter(
+        "--pipeline-model-parallel-layout", write_megatron, True, True, True, line=RANKS
+    ),
+    "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True, True, line=RANKS),
+    "sglang": Exporter("SGLANG_PP_LAYER_PARTITION", write_sglang, True, True, True, line=RANKS),
+    "pipelining": Exporter(
+        "split points of torch.distributed.pipelining", write_pipelining, True, line=RANKS
+    ),
+    "llamacpp": Exporter(
+        "-ngl, -ts, --device, --n-cpu-moe or -ot of llama.cpp",
+        write_llamacpp,
+        True,
+        experts_apart=True,
+        line=LLAMACPP,
+    ),
+    "exllama": Exporter("-gs of exllama, GB of each GPU", write_exllama, True, line=RANKS),
+    "ollama": Exporter("num_gpu of a Modelfile", write_ollama, True, line=OLLAMA),
     "onnx": Exporter("ONNX device_configurations, in a copy of the file", None, annotate=annotate),
     "dnn-partitioning": Exporter("its split file", write_split),
     "chrome-trace": Exporter("Trace Event JSON, for Perfetto and Chrome", write_chrome_trace),
@@ -103,8 +125,8 @@ def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
             )
         if exporter.join_ends:
             layer_list(instance)
-        if exporter.write is write_vllm:
-            refuse_several_stages(semantics)
+        if exporter.write in (write_vllm, write_sglang):
+            refuse_several_stages(semantics, kind)
     except InputError as error:
         raise InputError(str(error), f"export {kind}") from None
 

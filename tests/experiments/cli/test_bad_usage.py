@@ -91,7 +91,7 @@ CASES = [
     (f"{CHAIN} --export csv=a --export csv=b", "--export 'csv' is given twice"),
     (f"{CHAIN} --export onnx=a.onnx", "net.json: is no ONNX file, and --export onnx writes"),
     (f"{CHAIN} --export csv=a --method m-sct-lp", "m-sct-lp makes no plans: there is none"),
-    (f"{CHAIN} --export vllm=a --granularity op", "a plan may divide layer 'h.0', and this format"),
+    (f"{CHAIN} --export device_map=a --granularity op", "a plan may divide layer 'h.0', and"),
 ]
 
 

@@ -68,8 +68,8 @@ def test_every_format_has_the_layers_of_each_stage(llama: Instance) -> None:
     assert export("vllm", llama).strip() == "VLLM_PP_LAYER_PARTITION=5,15,11,1"
     parts = json.loads(export("torchtitan", llama))
     assert parts[0] == ["tok_embeddings", *(f"layers.{k}" for k in range(5))]
-    assert parts[3] == ["layers.31", "norm", "output"]
-    assert [module for part in parts for module in part][1:-2] == [f"layers.{k}" for k in range(32)]
+    assert parts[3] == ["layers.31", "norm", "lm_head", "output"]
+    assert [module for part in parts for module in part][1:-3] == [f"layers.{k}" for k in range(32)]
     spec = json.loads(export("pipelining", llama))["split_spec"]
     assert spec == {f"model.layers.{k}": "BEGINNING" for k in (5, 20, 31)}
 

@@ -134,7 +134,10 @@ def test_a_network_keeps_all_its_nodes_and_each_op_is_where_the_plan_says(tmp_pa
     instance = read(source)
     result = run_method(instance, CHAIN, "slicing")
     assert result.plan is not None
-    assert write_exports(instance, result, {"onnx": tmp_path / "net.onnx"}, str(source)) == ()
+    assert write_exports(instance, result, {"onnx": tmp_path / "net.onnx"}, str(source), {}) == (
+        (),
+        (),
+    )
     model, old = onnx.load(tmp_path / "net.onnx"), onnx.load(source)
     assert device_faults(model) == ()
     onnx.checker.check_model(model)
@@ -154,6 +157,6 @@ def test_weights_beside_the_model_are_named_where_the_copy_lies_elsewhere(tmp_pa
     instance = read(path)
     result = run_method(instance, Makespan(), "single-device")
     (tmp_path / "out").mkdir()
-    (line,) = write_exports(instance, result, {"onnx": tmp_path / "out/b.onnx"}, str(path))
+    (line,), _ = write_exports(instance, result, {"onnx": tmp_path / "out/b.onnx"}, str(path), {})
     assert line.startswith("onnx: the weights stay in weights.bin, beside ")
-    assert write_exports(instance, result, {"onnx": tmp_path / "b.onnx"}, str(path)) == ()
+    assert write_exports(instance, result, {"onnx": tmp_path / "b.onnx"}, str(path), {}) == ((), ())

@@ -1,0 +1,100 @@
+"""``placegap price``: what a line that somebody runs takes, and what would be better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from placegap.experiments.cli.options import (
+    ClusterOption,
+    CostsOption,
+    DevicesOption,
+    DimOption,
+    JsonOption,
+    Model,
+    UnitOption,
+    load_instance,
+    source_of,
+)
+from placegap.experiments.running.rules import Rules
+from placegap.experiments.show.figures import format_gap, format_value
+from placegap.experiments.show.rendering import output, print_json, spinner
+from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import TraceOptions
+
+BROKEN_RULES = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceOptions:
+    """Options of ``placegap price``."""
+
+    model: Model
+    line: Annotated[
+        str,
+        typer.Option(
+            "--line",
+            metavar="LINE|FILE.json",
+            help="Options of llama.cpp, exllama, vLLM, SGLang or Megatron, such as '-ngl 47 -ts"
+            " 28,19 --n-cpu-moe 10', or a device map or torchtitan's parts as a .json file.",
+        ),
+    ]
+    cluster: ClusterOption = None
+    devices: DevicesOption = None
+    rules: Rules
+    tracing: TraceOptions
+    time_unit: UnitOption = None
+    dim: DimOption = None
+    costs: CostsOption = None
+    as_json: JsonOption = False
+
+
+def price_command(asked: PriceOptions) -> None:
+    """Judge a line that somebody runs: its time, memory, gap, and what to change first.
+
+    Beside it stands the best line that the tool can say, proven for one pass (makespan) and for the
+    heaviest load (max_load). The exit status is 1 if the line breaks a rule, such as memory.
+    """
+    from placegap.experiments.running.exporting import line_class
+    from placegap.experiments.running.placing import choose_semantics
+    from placegap.experiments.show.anatomy import anatomy_object, take_apart
+    from placegap.experiments.show.words import print_anatomy
+    from placegap.instances.exporters.read_lines import read_line
+    from placegap.instances.exporters.table import export_plan
+    from placegap.instances.problem.modules import with_granularity
+    from placegap.solvers.chains.best_line import best_line
+    from placegap.solvers.core.result import relative_gap
+    from placegap.solvers.solving.known_bounds import known_bound
+
+    instance = load_instance(source_of(asked))
+    semantics = choose_semantics(asked.rules, instance, None).semantics
+    kind, plan, instance = read_line(instance, asked.line)
+    of = line_class(kind, semantics)
+    with spinner("looking for the best line"):
+        best = None if of is None else best_line(instance, semantics, of)
+        bound, _ = known_bound(instance, semantics)
+        whole = with_granularity(instance, "experts" if of and of.experts_apart else "layer")
+        found = take_apart(instance, plan, semantics, bound, kind, whole=whole)
+    if found is None:
+        raise InputError("the line cannot be executed: a device cannot run an op", asked.line)
+    said = None if best is None else export_plan(kind, instance, best.plan, semantics).strip()
+    least = None if best is None or best.bound is None else best.bound.ns
+    gap = relative_gap(found.value_ns, least) if found.verdict.feasible else None
+    if asked.as_json:
+        content = anatomy_object(found)
+        if best is not None:
+            content["best"] = {"line": said, "value_ns": best.value_ns, "bound_ns": least}
+        print_json({"line": asked.line, "tool": kind, "gap_of_tool": gap, **content})
+    else:
+        print_anatomy(output(), found)
+        if best is not None:
+            words = format_value(best.value_ns, semantics)
+            words += ", optimal in all it can say" if best.value_ns == least else ""
+            words += f"; the line above has a gap of {format_gap(gap)} to it" if gap else ""
+            words += "; the line above is as good" if gap == 0 else ""
+            output().print()
+            output().print(f"best    {kind} {said}: {words}", markup=False, soft_wrap=True)
+    if not found.verdict.feasible:
+        raise typer.Exit(BROKEN_RULES)

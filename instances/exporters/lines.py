@@ -1,0 +1,260 @@
+"""Lines of tools that put numbered layers in a row on devices: llama.cpp, exllama, ollama, vLLM.
+
+A *line* has the device of what is before the layers, of each layer, and of what is after them (its
+*slots*), and the layers whose experts are on the host. Its devices follow each other, each once.
+
+- **llama.cpp** (``llama-model.cpp`` and ``common/arg.cpp`` of 2026): ``-ngl`` counts the last
+  slots that are on GPUs, the output being the last of all; the embeddings are on the host. ``-ts``
+  divides these slots between the GPUs, in the order of ``--device``. ``--n-cpu-moe N`` leaves the
+  experts of the first N layers on the host, and ``-ot`` those of layers that a pattern matches.
+- **ollama**: ``num_gpu`` of a Modelfile counts as ``-ngl`` does; several GPUs it divides by itself.
+- **exllama**: ``-gs`` are GB for each GPU, filled in order; there is no host.
+- **vLLM, SGLang**: layers of each rank, embeddings on the first one and the head on the last one.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.costing.costing import is_cpu
+from placegap.instances.exporters.modules import layer_list
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.problem import Cluster, Instance, Plan, Semantics
+from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.modules import homes_by_layer, is_expert
+from placegap.instances.reading.errors import InputError
+
+HUNDREDTH_GIB = 2**30 // 100
+"""exllama's shares have two places."""
+
+VISIBLE = "CUDA_VISIBLE_DEVICES="
+"""By which tools that have no option of their own get GPUs in another order."""
+
+
+class LineClass(NamedTuple):
+    """Which lines a tool can say."""
+
+    #: Whether a host comes first, with what is before the layers and any number of layers.
+    has_host: bool = False
+    #: Whether experts of any layers may be on the host.
+    experts_apart: bool = False
+    #: Whether a GPU may hold what is after the layers, and no layer.
+    head_alone: bool = False
+    #: How many GPUs it takes at most.
+    most_gpus: int | None = None
+
+
+class LayerLine(NamedTuple):
+    """Layers in a row on devices."""
+
+    #: The device of each slot.
+    home: tuple[int, ...]
+    #: Layers, from 0, whose experts are on the host.
+    away: tuple[int, ...] = ()
+
+
+class LayerSlots(NamedTuple):
+    """The slot of each op, (n,), and whether it is of the experts of its layer."""
+
+    slot: Ints
+    expert: Flags
+
+    def plan(self, line: LayerLine, host: int | None) -> Plan:
+        """The plan of a line."""
+        home = np.array(line.home)[self.slot]
+        if line.away:
+            home[self.expert & np.isin(self.slot, np.array(line.away) + 1)] = host
+        return Plan.on(home.tolist())
+
+
+def slots_of(instance: Instance) -> LayerSlots:
+    """Where the ops of a model with one list of layers belong; colocated ops as the first of them.
+
+    Experts are those whose whole colocation group is of experts.
+    """
+    slot = np.array(homes_by_layer(instance, range(len(layer_list(instance)) + 2)), np.int64)
+    arrays = instance.arrays
+    expert = np.array([is_expert(op) for op in instance.graph.ops], np.bool_)
+    expert &= (slot > 0) & (slot < slot.max(initial=0) + 1)
+    mixed = np.zeros(arrays.num_groups, np.bool_)
+    mixed[arrays.group[~expert]] = True
+    return LayerSlots(slot, expert & ~mixed[arrays.group])
+
+
+def gpus_and_host(cluster: Cluster) -> tuple[list[int], int | None]:
+    """The devices that are no CPUs, and the first of those that are."""
+    cpus = [k for k, device in enumerate(cluster.devices) if is_cpu(device, cluster)]
+    return [k for k in range(len(cluster.devices)) if k not in cpus], cpus[0] if cpus else None
+
+
+def line_of(instance: Instance, plan: Plan) -> LayerLine:
+    """Read a plan as a line."""
+    if any(len(on) > 1 for on in plan.placement):
+        raise InputError("ops are on several devices, and a line has no replicas")
+    slots, device = slots_of(instance), plan.devices
+    _, host = gpus_and_host(instance.cluster)
+    num = len(layer_list(instance)) + 2
+    home = list[int]()
+    for s in range(num):
+        here = np.flatnonzero((slots.slot == s) & ~slots.expert)
+        here = here if len(here) else np.flatnonzero(slots.slot == s)
+        home.append(int(device[here[0]]) if len(here) else home[-1] if home else int(device[0]))
+    away = np.unique(
+        slots.slot[slots.expert & (device == host) & (np.array(home)[slots.slot] != host)]
+    )
+    line = LayerLine(tuple(home), tuple((away - 1).tolist()))
+    if slots.plan(line, host) != plan or len(stages_of(line)) > len(set(home)):
+        raise InputError("layers are divided, or in another order than a line has")
+    return line
+
+
+def stages_of(line: LayerLine) -> list[tuple[int, int]]:
+    """The devices of a line in their order, each with its number of slots."""
+    return [(k, len(list(own))) for k, own in groupby(line.home)]
+
+
+def why_not(instance: Instance, line: LayerLine, kind: LineClass) -> str | None:
+    """Why a tool cannot say a line, or None."""
+    gpus, host = gpus_and_host(instance.cluster)
+    used = [k for k, _ in stages_of(line)]
+    layers = line.home[1:-1]
+    if not kind.has_host and (line.away or not set(used) <= set(gpus)):
+        return "it has layers on a host, and the tool runs on GPUs alone"
+    if kind.has_host and (set(used[1:]) - set(gpus) or (host is not None and used[0] != host)):
+        return "what runs on the host does not come first"
+    if line.away and not kind.experts_apart:
+        return "it has experts apart from their layers"
+    if not kind.head_alone and line.home[-1] != layers[-1]:
+        return "what is after the layers is apart from the last one"
+    if line.home[0] != layers[0] and (not kind.has_host or host is None):
+        return "what is before the layers is apart from the first one"
+    if kind.most_gpus is not None and len(set(used) & set(gpus)) > kind.most_gpus:
+        return "the tool divides layers between GPUs by itself"
+    return None
+
+
+def renamed(instance: Instance, line: LayerLine) -> LayerLine:
+    """The line on the first of the devices that are alike."""
+    members = {k: own for own in alike_devices(instance) for k in own}
+    to, next_of = dict[int, int](), dict[int, int]()
+    for k, _ in stages_of(line):
+        first = members[k][0]
+        at = next_of[first] = next_of.get(first, -1) + 1
+        to[k] = members[k][at]
+    return line._replace(home=tuple(to[k] for k in line.home))
+
+
+def alike_devices(instance: Instance) -> list[list[int]]:
+    """Devices in classes: any two of a class may change places, and nothing else changes."""
+    arrays, devices = instance.arrays, instance.cluster.devices
+    link, classes = arrays.link_class, list[list[int]]()
+    cpu = [is_cpu(device, instance.cluster) for device in devices]
+    for k, device in enumerate(devices):
+        for own in classes:
+            j = own[0]
+            others = [x for x in range(len(devices)) if x not in (j, k)]
+            if (
+                cpu[j] == cpu[k]
+                and device.is_host == devices[j].is_host
+                and arrays.memory_bytes[j] == arrays.memory_bytes[k]
+                and (arrays.time_ns[:, j] == arrays.time_ns[:, k]).all()
+                and (link[j, others] == link[k, others]).all()
+                and (link[others, j] == link[others, k]).all()
+                and link[j, k] == link[k, j]
+                and device.server == devices[j].server
+            ):
+                own.append(k)
+                break
+        else:
+            classes.append([k])
+    return classes
+
+
+def _checked(instance: Instance, plan: Plan, kind: LineClass) -> LayerLine:
+    line = line_of(instance, plan)
+    _, host = gpus_and_host(instance.cluster)
+    if kind.has_host and host is not None and (slots_of(instance).slot > 0).all():
+        line = line._replace(home=(host, *line.home[1:]))
+    line = renamed(instance, line)
+    why = why_not(instance, line, kind)
+    if why is not None:
+        raise InputError(why)
+    return line
+
+
+def _order(instance: Instance, line: LayerLine) -> tuple[list[int], str]:
+    """The GPUs of a line by their numbers, and what sets their order where it is another."""
+    gpus, _ = gpus_and_host(instance.cluster)
+    used = [gpus.index(k) for k, _ in stages_of(line) if k in gpus]
+    is_usual = used == list(range(len(used)))
+    is_usual |= any(device.server is not None for device in instance.cluster.devices)
+    return used, "" if is_usual else f"{VISIBLE}{','.join(map(str, used))} "
+
+
+LLAMACPP = LineClass(has_host=True, experts_apart=True, head_alone=True)
+OLLAMA = LineClass(has_host=True, head_alone=True, most_gpus=1)
+RANKS = LineClass()
+"""Of exllama, vLLM and SGLang; and what trainers can say at least."""
+
+
+def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The options of llama.cpp, in one line."""
+    line = _checked(instance, plan, LLAMACPP)
+    gpus, _ = gpus_and_host(instance.cluster)
+    used, order = _order(instance, line)
+    counts = [sum(k == gpus[at] for k in line.home[1:]) for at in used]
+    is_part = used and (order or len(used) < len(gpus))
+    words = ["--device", ",".join(f"CUDA{at}" for at in used)] if is_part else []
+    words += ["-ngl", str(sum(counts))]
+    if len(used) > 1:
+        words += ["-ts", ",".join(map(str, counts))]
+    if line.away:
+        slots = slots_of(instance)
+        with_experts = set((np.unique(slots.slot[slots.expert]) - 1).tolist())
+        upto = line.away[-1] + 1
+        on_host = {n for n in with_experts if line.home[n + 1] not in gpus}
+        if {n for n in with_experts if n < upto} <= {*line.away, *on_host}:
+            words += ["--n-cpu-moe", str(upto)]
+        else:
+            words += ["-ot", f'"blk\\.({"|".join(map(str, line.away))})\\.ffn_.*_exps\\.=CPU"']
+    return " ".join(words) + "\n"
+
+
+def write_ollama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The line of a Modelfile, and a comment on which of several GPUs is used."""
+    line = _checked(instance, plan, OLLAMA)
+    gpus, _ = gpus_and_host(instance.cluster)
+    used, _ = _order(instance, line)
+    chosen = f"# ollama serve with {VISIBLE}{used[0]}\n" if used and len(gpus) > 1 else ""
+    return f"{chosen}PARAMETER num_gpu {sum(k in gpus for k in line.home[1:])}\n"
+
+
+def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The GPU split of a plan: GB of each device, rounded up to a hundredth."""
+    line = _checked(instance, plan, RANKS)
+    gpus, _ = gpus_and_host(instance.cluster)
+    used, order = _order(instance, line)
+    held = np.zeros(instance.num_devices, np.int64)
+    np.add.at(held, np.array(line.home)[slots_of(instance).slot], instance.arrays.resident_bytes)
+    shares = [ceil_div(int(held[gpus[at]]), HUNDREDTH_GIB) / 100 for at in used]
+    return f"{order}-gs {','.join(f'{share:.2f}' for share in shares)}\n"
+
+
+def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The line that sets ``VLLM_PP_LAYER_PARTITION``."""
+    return _partition("VLLM", instance, plan)
+
+
+def write_sglang(instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The line that sets ``SGLANG_PP_LAYER_PARTITION``."""
+    return _partition("SGLANG", instance, plan)
+
+
+def _partition(tool: str, instance: Instance, plan: Plan) -> str:
+    line = _checked(instance, plan, RANKS)
+    _, order = _order(instance, line)
+    counts = [len(list(own)) for _, own in groupby(line.home[1:-1])]
+    return f"{order}{tool}_PP_LAYER_PARTITION={','.join(map(str, counts))}\n"

@@ -1,0 +1,310 @@
+"""Lines that people run, read back as plans: of llama.cpp, vLLM, SGLang, exllama, ollama, Megatron;
+and files of torchtitan and accelerate.
+
+Written from the tools' sources, as `lines` states them, and not from what is exported. Options that
+decide no placement are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.exporters.lines import HUNDREDTH_GIB, VISIBLE, gpus_and_host, slots_of
+from placegap.instances.exporters.modules import layer_list, priced_map
+from placegap.instances.exporters.stages import TORCHTITAN
+from placegap.instances.problem import Instance, Plan
+from placegap.instances.problem.modules import feeders, layer_of
+from placegap.instances.reading.errors import InputError
+
+EXPERTS = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
+REST = (
+    *("attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "attn_norm", "ffn_norm"),
+    *("ffn_gate", "ffn_up", "ffn_down", "ffn_gate_inp", "ffn_up_shexp", "ffn_down_shexp"),
+)
+"""Tensors of a layer in GGUF that ``-ot`` may name: of experts, and others."""
+
+OPTIONS = {
+    "ngl": ("-ngl", "--gpu-layers", "--n-gpu-layers"),
+    "ts": ("-ts", "--tensor-split"),
+    "device": ("-dev", "--device"),
+    "ncmoe": ("-ncmoe", "--n-cpu-moe"),
+    "cmoe": ("-cmoe", "--cpu-moe"),
+    "ot": ("-ot", "--override-tensor"),
+    "sm": ("-sm", "--split-mode"),
+    "mg": ("-mg", "--main-gpu"),
+    "gs": ("-gs", "--gpu-split", "--gpu_split"),
+    "pp": ("-pp", "--pipeline-parallel-size", "--pp-size"),
+    "tp": ("-tp", "--tensor-parallel-size", "--tp-size", "--tensor-model-parallel-size"),
+    "layout": ("--pipeline-model-parallel-layout",),
+}
+"""Options that decide a placement, by the names that they have here."""
+
+KIND_OF = {"layout": "megatron", "gs": "exllama", "num_gpu": "ollama"}
+PARTITIONS = {"VLLM_PP_LAYER_PARTITION": "vllm", "SGLANG_PP_LAYER_PARTITION": "sglang"}
+
+
+class ReadLine(NamedTuple):
+    """A tool, its plan, and the instance as the tool runs it."""
+
+    kind: str
+    plan: Plan
+    instance: Instance
+
+
+def read_line(instance: Instance, text: str) -> ReadLine:
+    """The plan of a line, or of the file of that name."""
+    path = Path(text.strip())
+    if text.strip().endswith(".json"):
+        try:
+            return _file(instance, json.loads(path.read_text()))
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot be read as JSON: {error}", path) from None
+    given = dict[str, list[str]]()
+    for name, value in _words(text):
+        given.setdefault(name, []).append(value)
+    kind = next((PARTITIONS[name] for name in given if name in PARTITIONS), "")
+    kind = kind or next((KIND_OF[name] for name in given if name in KIND_OF), "")
+    if not kind and given.keys() & {"pp", "tp"}:
+        kind = "sglang" if "sglang" in text or "--pp-size" in text else "vllm"
+    if not kind and not given.keys() & {"ngl", "ts", "device", "ncmoe", "cmoe", "ot", "sm"}:
+        raise InputError(
+            f"--line {text!r} has no option of llama.cpp, exllama, vLLM, SGLang or Megatron that"
+            " decides a placement (-ngl, -ts, -gs, VLLM_PP_LAYER_PARTITION=..), and names no .json"
+        )
+    try:
+        if given.get("tp", ["1"])[-1] != "1":
+            raise InputError("splits tensors of each layer, and lines have whole layers")
+        gpus = _visible(instance, given)
+        if kind in ("", "ollama"):
+            return _llamacpp(instance, given, gpus, kind or "llamacpp")
+        if kind == "exllama":
+            return ReadLine(kind, _filled(instance, _numbers(given, "gs"), gpus), instance)
+        counts = _counts(instance, given, kind)
+        return ReadLine(kind, _ranks(instance, counts, gpus), instance)
+    except InputError as error:
+        raise InputError(f"--line {text!r}: {error}") from None
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"--line {text!r}: a value is no number") from None
+
+
+def _words(text: str) -> Iterator[tuple[str, str]]:
+    """Options that decide a placement, each with its value."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"--line {text!r}: {error}") from None
+    name_of = {word: name for name, each in OPTIONS.items() for word in each}
+    for at, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if equals and (name in PARTITIONS or f"{name}=" == VISIBLE):
+            yield name, value
+        elif word == "num_gpu":
+            yield word, _after(words, at)
+        elif word in name_of or (equals and name in name_of):
+            is_flag = name_of.get(word) == "cmoe"
+            yield (
+                name_of[word if word in name_of else name],
+                ("" if is_flag else value if word not in name_of else _after(words, at)),
+            )
+
+
+def _after(words: Sequence[str], at: int) -> str:
+    if at + 1 == len(words):
+        raise InputError(f"--line: {words[at]} needs a value")
+    return words[at + 1]
+
+
+def _numbers(given: dict[str, list[str]], name: str) -> list[Fraction]:
+    return [Fraction(part) for part in re.split("[,/]", given[name][-1])]
+
+
+def _visible(instance: Instance, given: dict[str, list[str]]) -> list[int]:
+    """The GPUs that a tool sees, in its order."""
+    gpus, _ = gpus_and_host(instance.cluster)
+    chosen = given.get(VISIBLE.rstrip("="))
+    return gpus if chosen is None else [_gpu(gpus, number) for number in chosen[-1].split(",")]
+
+
+def _gpu(gpus: Sequence[int], name: str) -> int:
+    """A GPU by its number, also after the name of a backend."""
+    found = re.fullmatch(r"[A-Za-z]*(\d+)", name.strip())
+    if found is None or int(found[1]) >= len(gpus):
+        raise InputError(f"there is no GPU {name.strip()!r} among the {len(gpus)} of the cluster")
+    return gpus[int(found[1])]
+
+
+def _llamacpp(
+    instance: Instance, given: dict[str, list[str]], gpus: list[int], kind: str
+) -> ReadLine:
+    """As ``load_tensors`` puts layers and the output on devices, and overrides tensors."""
+    num = len(layer_list(instance)) + 1
+    _, host = gpus_and_host(instance.cluster)
+    if given.get("sm", ["layer"])[-1] not in ("layer", "none"):
+        raise InputError("splits tensors of each layer (-sm), and lines have whole layers")
+    chosen = given.get("device", [",".join(map(str, range(len(gpus))))])[-1]
+    used = [] if chosen == "none" else [_gpu(gpus, name) for name in chosen.split(",") if name]
+    if given.get("sm", [""])[-1] == "none":
+        used = [_gpu(used, given.get("mg", ["0"])[-1])]
+    wanted = given.get("num_gpu" if kind == "ollama" else "ngl", ["all"])[-1]
+    on_gpus = num if wanted in ("all", "auto", "-1") else min(int(wanted), num)
+    on_gpus = on_gpus if used else 0
+    if on_gpus < num and host is None:
+        raise InputError(f"leaves {num - on_gpus} layers on the host, and the cluster has none")
+    memory = [instance.cluster.devices[k].memory_bytes or 1 for k in used]
+    shares = _numbers(given, "ts") if "ts" in given else [Fraction(size) for size in memory]
+    ends = list(accumulate(shares[: len(used)]))
+    if on_gpus and not ends[-1]:
+        raise InputError("-ts has no share above 0")
+    home = [-1 if host is None else host] * (num - on_gpus)
+    for at in range(on_gpus):
+        share = ends[-1] * Fraction(at, on_gpus)
+        home.append(used[next(n for n, end in enumerate(ends) if end > share)])
+    first = home[0] if host is None else host
+    experts = dict(_overrides(instance, given, gpus))
+    return ReadLine(kind, _plan(instance, [first, *home], experts), instance)
+
+
+def _overrides(
+    instance: Instance, given: dict[str, list[str]], gpus: list[int]
+) -> Iterator[tuple[int, int]]:
+    """Layers whose experts are elsewhere, and where; the first pattern that matches counts."""
+    _, host = gpus_and_host(instance.cluster)
+    first = [r"\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"] if "cmoe" in given else []
+    first += [
+        rf"blk\.{n}\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"
+        for n in range(int(given.get("ncmoe", ["0"])[-1]))
+    ]
+    patterns = [each for text in given.get("ot", ()) for each in text.split(",")] + first
+    for n in range(len(layer_list(instance)) if patterns else 0):
+        found = dict[str, str]()
+        for tensor in (*EXPERTS, *REST):
+            for pattern in patterns:
+                regex, _, target = pattern.rpartition("=")
+                try:
+                    matches = re.search(regex, f"blk.{n}.{tensor}.weight")
+                except re.error as error:
+                    raise InputError(f"-ot {regex!r} is no pattern: {error}") from None
+                if matches:
+                    found.setdefault(tensor, target)
+        if not found:
+            continue
+        if not found.keys() == set(EXPERTS) or len(set(found.values())) > 1:
+            raise InputError(
+                f"-ot moves {', '.join(sorted(found))} of layer {n}; what is read are patterns of"
+                " all experts of a layer (exps=CPU)"
+            )
+        target = next(iter(found.values()))
+        if target.startswith("CPU") and host is None:
+            raise InputError("-ot names the host, and the cluster has none")
+        yield n, _gpu(gpus, target) if host is None or not target.startswith("CPU") else host
+
+
+def _plan(instance: Instance, home: Sequence[int], experts: dict[int, int]) -> Plan:
+    slots = slots_of(instance)
+    device = np.array(home)[slots.slot]
+    for layer, k in experts.items():
+        device[slots.expert & (slots.slot == layer + 1)] = k
+    return Plan.on(device.tolist())
+
+
+def _counts(instance: Instance, given: dict[str, list[str]], kind: str) -> list[int]:
+    """Layers of each rank."""
+    if kind == "megatron":
+        return _layout(given["layout"][-1])
+    variable = next((name for name in given if name in PARTITIONS), None)
+    if variable is not None:
+        return [int(part) for part in given[variable][-1].split(",")]
+    ranks = int(given.get("pp", ["1"])[-1])
+    each, rest = divmod(len(layer_list(instance)), ranks)
+    # vLLM gives what remains to ranks from the last but one backwards, SGLang to the last ones
+    begin = ranks - rest - (kind == "vllm" and rest > 0)
+    return [each + (begin <= rank < begin + rest) for rank in range(ranks)]
+
+
+def _layout(text: str) -> list[int]:
+    """Decoder layers of each stage of Megatron's layout."""
+    text = text.replace(" ", "").replace(",", "")
+    while group := re.search(r"\(([^()]*)\)\*(\d+)|([Etm L|])\*(\d+)", text):
+        part, times = (group[1], group[2]) if group[2] else (group[3], group[4])
+        text = text[: group.start()] + part * int(times) + text[group.end() :]
+    if not re.fullmatch(r"E[t|]*m*L", text):
+        raise InputError("the layout is no row of E, t, m, L and |, E first and L last")
+    return [stage.count("t") for stage in text.split("|")]
+
+
+def _ranks(instance: Instance, counts: list[int], gpus: list[int]) -> Plan:
+    """Layers in their order on ranks; the first has what is before them, the last what is after."""
+    num = len(layer_list(instance))
+    if sum(counts) != num or min(counts) < 0:
+        raise InputError(f"the stages have {sum(counts)} layers, and the model has {num}")
+    if len(counts) > len(gpus):
+        raise InputError(f"there are {len(counts)} stages, and {len(gpus)} GPUs in the cluster")
+    inner = [k for k, count in zip(gpus, counts, strict=False) for _ in range(count)]
+    return _plan(instance, [gpus[0], *inner, gpus[len(counts) - 1]], {})
+
+
+def _filled(instance: Instance, shares: list[Fraction], gpus: list[int]) -> Plan:
+    """Layers in their order, each on the first GPU from the last one on that has room."""
+    if len(shares) > len(gpus):
+        raise InputError(f"there are {len(shares)} shares, and {len(gpus)} GPUs in the cluster")
+    slot, size = slots_of(instance).slot, instance.arrays.resident_bytes
+    num = len(layer_list(instance)) + 2
+    held = np.bincount(slot, weights=size, minlength=num)
+    home, at, left = list[int](), 0, shares[0] * 100 * HUNDREDTH_GIB
+    for need in held.astype(np.int64).tolist():
+        while need > left:
+            at += 1
+            if at == len(shares):
+                raise InputError("the shares are less than the model takes")
+            left = shares[at] * 100 * HUNDREDTH_GIB
+        left -= need
+        home.append(gpus[at])
+    return _plan(instance, home, {})
+
+
+def _file(instance: Instance, content: object) -> ReadLine:
+    """A map of accelerate, or the parts of torchtitan."""
+    gpus, host = gpus_and_host(instance.cluster)
+    layers = layer_of(instance.graph)
+    if isinstance(content, list):
+        stage_of = {str(name): s for s, part in enumerate(content) for name in part}
+        if len(content) > len(gpus):
+            raise InputError(f"there are {len(content)} parts, and {len(gpus)} GPUs in the cluster")
+        own = {name: layer for layer, names in TORCHTITAN.items() for name in names}
+        place = {own.get(name, name): gpus[s] for name, s in stage_of.items()}
+        return ReadLine("torchtitan", _by_prefix(instance, layers, place), instance)
+    if not isinstance(content, dict):
+        raise InputError("is no map of modules (device_map), nor a list of parts (torchtitan)")
+    if host is None and "cpu" in content.values():
+        raise InputError("the map has modules on the CPU, and the cluster has no host")
+    place = {
+        str(module): host if where == "cpu" and host is not None else _gpu(gpus, str(where))
+        for module, where in content.items()
+    }
+    main = next((k for k in place.values() if k != host), None)
+    priced = instance if main is None or host is None else priced_map(instance, main)
+    return ReadLine("device_map", _by_prefix(instance, layers, place), priced)
+
+
+def _by_prefix(instance: Instance, layers: Sequence[str | None], place: dict[str, int]) -> Plan:
+    """Each op where the innermost module that a file names is; others where what feeds them is."""
+    fed_by, home = feeders(instance, layers), dict[int, int]()
+    for i in instance.arrays.index.topological_order.tolist():
+        path = (instance.graph.ops[i].module or "").split(".")
+        names = [".".join(path[begin:end]) for end in range(len(path), 0, -1) for begin in (0, 1)]
+        found = next((place[name] for name in names if name in place), place.get(""))
+        if layers[i] is not None and found is None:
+            raise InputError(f"the file has no place for {layers[i]!r}")
+        home[i] = (
+            home.get(fed_by.get(i, -1), next(iter(place.values()))) if found is None else found
+        )
+    return Plan.on([home[i] for i in range(instance.num_ops)])

@@ -1,0 +1,460 @@
+"""The best line that a tool can say (`exporters.lines`), and a bound of all that it can.
+
+A line's value is made of slots: each takes its ops' time on its device, more where the slot before
+is on another one or its experts are on the host. Labels go along the slots: the value so far, the
+bytes on the device at hand and on the host, by which devices were used and which one is at hand.
+Devices that are alike count as one. A label that is nowhere better than another one of its state is
+left out; the least at the end is the optimum of the class.
+
+- **makespan**: between two cuts (`problem.sections.cuts`) time does not depend on what is before.
+  The referee's own clock says how long it is, in a few plans that have each device after each other
+  one. This is exact if what is between two cuts is of two slots.
+- **max_load**: the work of a device, and for each tensor across its border the time there. It is
+  exact if tensors go to neighbouring slots alone.
+
+Bytes are those of `relax_memory`, so that under the rule `peak` the labels' optimum is a bound. A
+line that does not fit at its peak is looked for again with less room. Where nothing is proven, the
+referee tries lines with one layer moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement, groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.exporters.lines import (
+    LayerLine,
+    LayerSlots,
+    LineClass,
+    alike_devices,
+    gpus_and_host,
+    slots_of,
+    why_not,
+)
+from placegap.instances.exporters.modules import layer_list
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics, plan_class
+from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.sections import cuts
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.simulate import simulate
+from placegap.solvers.core.result import Bound
+
+ORIGIN = "lines of layers"
+"""Origin of its bounds."""
+
+MOST_STATES = 500
+"""Ways to have used devices, some seconds for 80 layers; beyond, nothing is proven, and devices are
+taken in the cluster's order."""
+
+BEAM = 20
+"""Labels of a state in a first pass, whose value is the aim of the exact one."""
+
+MOST_ROOM_TRIES = 20
+"""Times that room is taken away for what is live at the peak."""
+
+MOST_MOVES = 200
+"""Lines that the referee looks at where nothing is proven: some seconds."""
+
+NEVER = 2**60
+
+TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
+"""Columns of labels: the sum of times, or the heaviest load of devices that are done; load and
+bytes of the device at hand; bytes and load of the host."""
+
+
+class BestLine(NamedTuple):
+    """A line, its plan and value, and what no line of its class is below, if anything is proven."""
+
+    line: LayerLine
+    plan: Plan
+    value_ns: int
+    bound: Bound | None
+
+
+class _Costs(NamedTuple):
+    """Of S slots on devices of C classes, in ns; `NEVER` where a slot cannot be.
+
+    The last axis: experts with the rest, or on the host.
+    """
+
+    #: (S, C, 2): a slot on the device of the one before it.
+    stay: Ints
+    #: (S, C, C, 2): one on a device of the second class, after one of the first.
+    enter: Ints
+    #: (S, C): what the device before it has to do more then.
+    left: Ints
+    #: (S,): what the host has to do for experts of the slot.
+    host: Ints
+    is_exact: bool
+
+
+_Key = tuple[tuple[int, ...], int]
+"""How many devices of each class were used, and the class of the one at hand."""
+
+
+class _Step(NamedTuple):
+    """Labels of a state, whose successor each is, and whether its slot's experts are away."""
+
+    labels: Ints
+    before: tuple[_Key, ...]
+    source: Ints
+    row: Ints
+    away: Flags
+
+
+def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> BestLine | None:
+    """The best line of a class; None where none was found that fits."""
+    search = _Search(instance, semantics, kind)
+    room, bound = search.room.copy(), None
+    best: BestLine | None = None
+    line: LayerLine | None = None
+    for _ in range(MOST_ROOM_TRIES):
+        found = search.least(room)
+        if found is None:
+            break
+        value, line = found
+        if bound is None and search.is_exact:
+            bound = Bound(value, ORIGIN)
+        best, over = search.judged(line)
+        if best is not None or not over.any():
+            break
+        room -= over
+    if line is not None and (bound is None or best is None or bound.ns < best.value_ns):
+        best = search.improved(line)
+    return None if best is None else best._replace(bound=bound)
+
+
+class _Search:
+    """The slots of an instance, what they take where, and the labels along them."""
+
+    def __init__(self, instance: Instance, semantics: Semantics, kind: LineClass) -> None:
+        self.instance, self.semantics, self.kind = instance, semantics, kind
+        self.slots = slots_of(instance)
+        gpus, host = gpus_and_host(instance.cluster)
+        self.host = host if kind.has_host else None
+        allowed = {*gpus, self.host}
+        classes = [[k for k in own if k in allowed] for own in alike_devices(instance)]
+        classes = [[k for k in own if k != self.host] for own in classes]
+        classes = [own for own in classes if own]
+        self.all_orders = bool(np.prod([len(own) + 1.0 for own in classes]) <= MOST_STATES)
+        if not self.all_orders:
+            classes = sorted([k] for own in classes for k in own)
+        self.classes = [*classes, *([] if self.host is None else [[self.host]])]
+        self.of_host = -1 if self.host is None else len(classes)
+        self.first = [own[0] for own in self.classes]
+        self.num = len(layer_list(instance)) + 2
+        self.is_sum = isinstance(semantics, Makespan)
+        can_part = kind.experts_apart and self.host is not None and plan_class(semantics) == "any"
+        self.parts = np.zeros(self.num, np.bool_)
+        self.parts[self.slots.slot[self.slots.expert]] = can_part
+        size = relax_memory(_grouped(instance, self.slots), semantics)[0].arrays.resident_bytes
+        self.expert_bytes = self.sums(size, self.slots.expert)
+        self.bytes = self.sums(size, ~self.slots.expert) + self.expert_bytes
+        self.room = instance.arrays.memory_bytes[self.first].copy()
+        self.host_binds = self.host is not None and int(size.sum()) > self.room[self.of_host]
+        self.costs = (_by_clock(self) if self.is_sum else None) or _by_loads(self)
+        self.is_exact = self.costs.is_exact and self.all_orders
+
+    def sums(self, of_op: Ints, chosen: Flags) -> Ints:
+        """Sums over the ops of each slot."""
+        found = np.zeros((self.num, *of_op.shape[1:]), np.int64)
+        np.add.at(found, self.slots.slot[chosen], of_op[chosen])
+        return found
+
+    def least(self, room: Ints) -> tuple[int, LayerLine] | None:
+        """The least value of all lines by the costs, and its line."""
+        rough = self._least(room, NEVER - 1, BEAM)
+        return self._least(room, NEVER - 1 if rough is None else rough[0], None)
+
+    def _least(self, room: Ints, aim: int, beam: int | None) -> tuple[int, LayerLine] | None:
+        tails, steps = self._tails(), list[dict[_Key, _Step]]()
+        states: dict[_Key, Ints] = {((0,) * len(self.classes), -1): np.zeros((1, 5), np.int64)}
+        for s in range(self.num):
+            grown: dict[_Key, list[tuple[_Key, Ints, Ints, bool]]] = {}
+            for key, labels in states.items():
+                for other in self._next(key, s):
+                    for away in (False, True) if self.parts[s] else (False,):
+                        new = self._grown(labels, key, other, s, away)
+                        fits = new[:, HELD] <= room[other[1]]
+                        if self.host is not None:
+                            fits &= new[:, HOST_HELD] <= room[self.of_host]
+                        fits &= self._value(new) + tails[s][other[1]] <= aim
+                        if fits.any():
+                            part = key, new[fits], np.flatnonzero(fits), away
+                            grown.setdefault(other, []).append(part)
+            steps.append({key: _merged(parts, beam) for key, parts in grown.items()})
+            states = {key: step.labels for key, step in steps[-1].items()}
+        if not states:
+            return None
+        key = min(states, key=lambda key: int(self._value(states[key]).min()))
+        row = int(self._value(states[key]).argmin())
+        value = int(self._value(states[key])[row])
+        home, away_from = list[_Key](), list[int]()
+        for s in range(self.num - 1, -1, -1):
+            step = steps[s][key]
+            home.append(key)
+            if step.away[row]:
+                away_from.append(s - 1)
+            key, row = step.before[int(step.source[row])], int(step.row[row])
+        return value, LayerLine(self._devices(home[::-1]), tuple(sorted(away_from)))
+
+    def _devices(self, keys: list[_Key]) -> tuple[int, ...]:
+        """The devices of states in a row: of those that are alike the first that is not used."""
+        return tuple(self.classes[at][used[at] - 1] for used, at in keys)
+
+    def _next(self, key: _Key, s: int) -> Iterator[_Key]:
+        """Where a slot may be after one in a state."""
+        used, at = key
+        if s:
+            yield key
+        elif self.host is not None:
+            yield (*used[:-1], 1), self.of_host
+            return
+        is_end = s == self.num - 1 and not self.kind.head_alone
+        gpus = sum(used) - (self.host is not None)
+        if is_end or (s == 1 and at != self.of_host) or gpus == self.kind.most_gpus:
+            return
+        for c, own in enumerate(self.classes):
+            is_later = self.all_orders or at in (-1, self.of_host) or c > at
+            if c != self.of_host and used[c] < len(own) and is_later:
+                yield (*used[:c], used[c] + 1, *used[c + 1 :]), c
+
+    def _grown(self, labels: Ints, key: _Key, other: _Key, s: int, away: bool) -> Ints:
+        """Labels with one slot more."""
+        costs, new, at, to = self.costs, labels.copy(), key[1], other[1]
+        is_host, is_new = to == self.of_host, key != other
+        time = costs.enter[s, at, to, int(away)] if is_new and s else costs.stay[s, to, int(away)]
+        if is_new and s:
+            new[:, HOST_LOAD if at == self.of_host else LOAD] += costs.left[s, at]
+            new[:, TOTAL] = np.maximum(new[:, TOTAL], new[:, LOAD])
+            new[:, [LOAD, HELD]] = 0
+        new[:, TOTAL if self.is_sum else HOST_LOAD if is_host else LOAD] += time
+        parted = self.expert_bytes[s] if away else 0
+        new[:, HOST_HELD if is_host else HELD] += self.bytes[s] - parted
+        new[:, HOST_HELD] += parted
+        new[:, HOST_LOAD] += costs.host[s] if away else 0
+        if not self.host_binds:
+            new[:, HOST_HELD] = 0
+        return new
+
+    def _value(self, labels: Ints) -> Ints:
+        found: Ints = labels[:, [TOTAL, LOAD, HOST_LOAD]].max(axis=1)
+        return found
+
+    def _tails(self) -> Ints:
+        """What the rest takes at least after each slot, by its class of device; (S, C)."""
+        tails = np.zeros((self.num, len(self.classes)), np.int64)
+        if not self.is_sum:
+            return tails
+        stay, enter = self.costs.stay.min(axis=2), self.costs.enter.min(axis=3)
+        for s in range(self.num - 2, -1, -1):
+            ways = enter[s + 1] + tails[s + 1]
+            ways = np.delete(ways, self.of_host, axis=1) if self.host is not None else ways
+            ways = ways.min(axis=1, initial=NEVER)
+            tails[s] = np.minimum(NEVER, np.minimum(ways, stay[s + 1] + tails[s + 1]))
+        return tails
+
+    def judged(self, line: LayerLine) -> tuple[BestLine | None, Ints]:
+        """A line as the referee sees it, if it is feasible; what each class lacks in bytes."""
+        plan = self.slots.plan(line, self.host)
+        verdict = evaluate(self.instance, plan, self.semantics)
+        over = np.zeros(len(self.classes), np.int64)
+        for c, own in enumerate(self.classes):
+            for k in own if verdict.uses else ():
+                less = verdict.uses[k].memory_bytes - int(self.instance.arrays.memory_bytes[k])
+                over[c] = max(over[c], less)
+        if verdict.feasible and verdict.value_ns is not None:
+            return BestLine(line, plan, verdict.value_ns, None), over
+        return None, over
+
+    def improved(self, line: LayerLine) -> BestLine | None:
+        """The best line that the referee finds by moving one layer, again and again."""
+
+        def rank(line: LayerLine) -> tuple[int, int]:
+            found, over = self.judged(line)
+            return (int(over.sum()) + 1, 0) if found is None else (0, found.value_ns)
+
+        best, known, seen = line, rank(line), {line}
+        while len(seen) < MOST_MOVES:
+            others = [
+                other
+                for other in dict.fromkeys(self._moved(best))
+                if other not in seen and why_not(self.instance, other, self.kind) is None
+            ]
+            seen.update(others)
+            ranked = min(((rank(other), other) for other in others), default=None)
+            if ranked is None or ranked[0] >= known:
+                break
+            known, best = ranked
+        return self.judged(best)[0]
+
+    def _moved(self, line: LayerLine) -> Iterator[LayerLine]:
+        """Lines with one slot on the device next to it, or the experts of one layer moved."""
+        home, away = list(line.home), set(line.away)
+        for s in range(1, self.num):
+            if home[s] != home[s - 1]:
+                # with the first and the last layer what is before and after them
+                first, last = (0 if s == 2 else s - 1), (self.num if s == self.num - 2 else s + 1)
+                for begin, end, k in (
+                    (s, s + 1, home[s - 1]),
+                    (s - 1, s, home[s]),
+                    (first, s, home[s]),
+                    (s, last, home[s - 1]),
+                ):
+                    other = [*home[:begin], *[k] * (end - begin), *home[end:]]
+                    yield LayerLine(
+                        tuple(other), tuple(n for n in away if other[n + 1] != self.host)
+                    )
+        for _, own in groupby(range(1, self.num - 1), key=lambda s: (home[s], s - 1 in away)):
+            ends = list(own)
+            for s in {ends[0], ends[-1]} if home[ends[0]] != self.host else ():
+                if self.parts[s]:
+                    yield line._replace(away=tuple(sorted(away ^ {s - 1})))
+
+
+def _merged(parts: list[tuple[_Key, Ints, Ints, bool]], beam: int | None) -> _Step:
+    """The labels of a state, but for those that are nowhere better than another one."""
+    labels = np.concatenate([part[1] for part in parts])
+    count = [len(part[1]) for part in parts]
+    source = np.repeat(np.arange(len(parts)), count)
+    row = np.concatenate([part[2] for part in parts])
+    away = np.repeat(np.array([part[3] for part in parts], np.bool_), count)
+    kept = _undominated(labels)
+    if beam is not None:
+        kept = kept[:beam]
+    return _Step(labels[kept], tuple(p[0] for p in parts), source[kept], row[kept], away[kept])
+
+
+def _undominated(labels: Ints) -> Ints:
+    """Rows that no other row is below or equal to in all columns, of equal ones the first."""
+    columns = labels[:, (labels != labels[0]).any(axis=0)]
+    if not columns.shape[1]:
+        return np.zeros(1, np.int64)
+    order = np.lexsort(columns.T[::-1])
+    columns = columns[order]
+    if columns.shape[1] <= 2:
+        last = columns[:, -1]
+        lowest = np.concatenate([[NEVER], np.minimum.accumulate(last)[:-1]])
+        found: Ints = order[last < lowest]
+        return found
+    left, kept = np.arange(len(columns)), list[int]()
+    while len(left):
+        first = left[0]
+        kept.append(int(first))
+        left = left[(columns[left] < columns[first]).any(axis=1)]
+    return order[kept]
+
+
+def _grouped(instance: Instance, slots: LayerSlots) -> Instance:
+    """The instance with the ops of a slot, but for its experts, as one group, and these as one."""
+    parts = zip(instance.graph.ops, slots.slot.tolist(), slots.expert.tolist(), strict=True)
+    ops = tuple(
+        op.model_copy(update={"colocation": f"{slot}{'e' if expert else ''}"})
+        for op, slot, expert in parts
+    )
+    return instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
+
+
+def _possible(search: _Search) -> tuple[Flags, Flags]:
+    """Whether a slot without its experts, and these alone, can be on a class of devices: (S, C)."""
+    able = np.where(search.instance.arrays.possible[:, search.first], 0, 1)
+    is_expert = search.slots.expert & search.parts[search.slots.slot]
+    return search.sums(able, ~is_expert) == 0, search.sums(able, is_expert) == 0
+
+
+def _with_limits(search: _Search, costs: _Costs) -> _Costs:
+    """The costs with `NEVER` where a slot or its experts cannot be."""
+    rest, experts = _possible(search)
+    on_host = experts[:, [search.of_host]] & search.parts[:, None]
+    on_host = on_host & (np.arange(len(search.classes)) != search.of_host)
+    can = np.stack([rest & experts, rest & on_host], axis=2)
+    stay, enter = np.where(can, costs.stay, NEVER), np.where(can[:, None], costs.enter, NEVER)
+    return costs._replace(stay=stay, enter=enter)
+
+
+def _by_clock(search: _Search) -> _Costs | None:
+    """What the referee's clock says, from cut to cut; None where that is not exact."""
+    instance, slots, semantics = search.instance, search.slots, search.semantics
+    assert isinstance(semantics, Makespan)
+    at = np.array(cuts(instance), np.int64)
+    position = instance.arrays.index.topological_position
+    part = np.searchsorted(position[at], position)  # the ops after a cut, up to the next one
+    of_part = np.full(len(at) + 1, -1)
+    np.maximum.at(of_part, part, slots.slot)
+    np.maximum.at(of_part, np.arange(1, len(at) + 1), slots.slot[at])  # it waits for that cut
+    lag, begins = of_part[part] - slots.slot, of_part[1:] - slots.slot[at]
+    experts = slots.expert & search.parts[slots.slot]
+    if max(lag.max(), begins.max(initial=0)) > 1 or lag[experts].any() or begins[experts[at]].any():
+        return None
+    rest, together = _possible(search)
+    able = rest & together
+    if not able.any(axis=1).all():
+        return None
+    num, first = search.num, search.first
+    of_host = together[:, search.of_host] & search.parts
+    stay = np.full((num, len(first), 2), NEVER)
+    enter = np.full((num, len(first), len(first), 2), NEVER)
+
+    def clock(turns: list[tuple[int, int]], away: bool) -> Ints:
+        """The time of each slot where they take turns on two devices, of a class each."""
+        home = []
+        for s in range(num):
+            c, k = turns[s % 2]
+            home.append(k if able[s, c] else first[int(able[s].argmax())])
+        apart = (np.flatnonzero(of_host) - 1).tolist() if away else ()
+        schedule = simulate(
+            instance, slots.plan(LayerLine(tuple(home), tuple(apart)), search.host), semantics
+        )
+        ends = np.concatenate([[0], schedule.end_ns[at], [schedule.makespan_ns]])
+        found = np.zeros(num, np.int64)
+        np.add.at(found, of_part, np.diff(ends))
+        return found
+
+    for away in (False, True) if search.parts.any() else (False,):
+        for c, d in combinations_with_replacement(range(len(first)), 2):
+            one, other = (c, first[c]), (d, search.classes[d][-1] if c == d else first[d])
+            if c == d:
+                stay[:, c, int(away)] = clock([one, one], away)
+            if one == other:
+                continue
+            for turns in ([one, other], [other, one]):
+                time = clock(turns, away)
+                for s in range(1, num):
+                    enter[s, turns[s % 2 - 1][0], turns[s % 2][0], int(away)] = time[s]
+    nothing = np.zeros((num, len(first)), np.int64)
+    return _with_limits(search, _Costs(stay, enter, nothing, nothing[:, 0], is_exact=True))
+
+
+def _by_loads(search: _Search) -> _Costs:
+    """Work, and for each tensor across a border the time there."""
+    arrays, slots, semantics = search.instance.arrays, search.slots, search.semantics
+    first, of_host, index = search.first, search.of_host, arrays.index
+    time = np.maximum(arrays.time_ns[:, first], 0)
+    experts = slots.expert & search.parts[slots.slot]
+    work, expert_work = search.sums(time, ~experts), search.sums(time, experts)
+    cost = np.where(arrays.is_host, 0, arrays.host_ns)[:, first]
+    a, b = slots.slot[index.producer], slots.slot[index.consumer]
+    border, apart = np.zeros_like(work), np.zeros_like(work)
+    far, inner = np.abs(a - b), experts[index.producer] != experts[index.consumer]
+    is_border, is_apart = far > 0, (far == 0) & inner
+    for chosen, found in ((is_border, border), (is_apart, apart)):
+        pairs = np.unique(np.stack([index.tensor, np.maximum(a, b)])[:, chosen], axis=1)
+        np.add.at(found, pairs[1], cost[pairs[0]])
+        if chosen is is_border:
+            several = len(np.unique(pairs[0])) < pairs.shape[1]
+    ends = experts[index.producer] | experts[index.consumer]
+    both = np.intersect1d(index.tensor[is_border], index.tensor[is_apart])
+    is_simple = far.max(initial=0) <= 1 and not (several or len(both) or ends[is_border].any())
+    rules = isinstance(semantics, MaxLoad) and semantics.load == "add" and semantics.levels == 1
+    host = expert_work[:, of_host] + apart[:, of_host]
+    stay = np.stack([work + expert_work, work + apart], axis=2)
+    left = border
+    if search.is_sum:
+        stay[:, :, 1] += host[:, None]
+        left, host = np.zeros_like(border), np.zeros_like(host)
+    enter = np.repeat((stay + border[:, :, None])[:, None], len(first), axis=1)
+    return _with_limits(search, _Costs(stay, enter, left, host, bool(rules and is_simple)))

@@ -1,0 +1,78 @@
+"""Lines for llama.cpp, exllama, ollama and SGLang, and what they cannot say."""
+
+from __future__ import annotations
+
+import pytest
+from draws.lines import home_model as model
+
+from placegap.experiments.running.exporting import check_format
+from placegap.instances import InputError, Instance, Makespan, Plan
+from placegap.instances.exporters.table import export_plan
+from placegap.instances.problem.modules import with_granularity
+
+
+def line(kind: str, instance: Instance, *home: int) -> str:
+    return export_plan(kind, instance, Plan.on(list(home)), Makespan())
+
+
+def test_llama_cpp_counts_the_last_layers_and_the_output() -> None:
+    # the output is the last of the slots that -ngl counts
+    assert line("llamacpp", model(), 1, 1, 1, 0, 0, 0) == "-ngl 3\n"
+    assert line("llamacpp", model(), 1, 1, 1, 1, 1, 0) == "-ngl 1\n"
+    assert line("llamacpp", model(), 1, 1, 1, 1, 1, 1) == "-ngl 0\n"
+    assert line("ollama", model(), 1, 1, 1, 0, 0, 0) == "PARAMETER num_gpu 3\n"
+    # of 5 on GPUs, the output included, one is on the first
+    assert line("llamacpp", model(gpus=2), 2, 0, 1, 1, 1, 1) == "-ngl 5 -ts 1,4\n"
+
+
+def test_tools_take_cards_in_any_order_and_none_needs_to_be_told_among_equal_ones() -> None:
+    assert line("llamacpp", model(gpus=2), 2, 1, 0, 0, 0, 0) == "-ngl 5 -ts 1,4\n"
+    unlike = model(gpus=3, unlike=True)
+    said = line("llamacpp", unlike, 3, 2, 0, 0, 0, 0)
+    assert said == "--device CUDA2,CUDA0 -ngl 5 -ts 1,4\n"
+    assert line("llamacpp", unlike, 3, 1, 1, 1, 1, 1) == "--device CUDA1 -ngl 5\n"
+    ranks = "CUDA_VISIBLE_DEVICES=2,0 SGLANG_PP_LAYER_PARTITION=1,3\n"
+    assert line("sglang", unlike, 2, 2, 0, 0, 0, 0) == ranks
+
+
+def test_llama_cpp_leaves_experts_on_the_host_by_number_or_by_pattern() -> None:
+    moe = model(experts=True)
+    assert line("llamacpp", moe, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0) == "-ngl 5 --n-cpu-moe 2\n"
+    # layer 0 is on the host as a whole
+    assert line("llamacpp", moe, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0) == "-ngl 4 --n-cpu-moe 2\n"
+    said = line("llamacpp", moe, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0)
+    assert said == '-ngl 5 -ot "blk\\.(1|3)\\.ffn_.*_exps\\.=CPU"\n'
+
+
+def test_exllama_takes_what_each_gpu_holds() -> None:
+    # embedding and one layer; three layers and the head
+    assert line("exllama", model(gpus=2), 0, 0, 1, 1, 1, 1) == "-gs 2.01,4.01\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "instance", "home", "words"),
+    [
+        ("llamacpp", model(), (1, 0, 1, 1, 0, 1), "in another order than a line has"),
+        ("llamacpp", model(), (1, 1, 1, 0, 0, 1), "in another order than a line has"),
+        ("llamacpp", model(), (0, 0, 0, 0, 0, 0), "what runs on the host does not come first"),
+        ("exllama", model(), (1, 1, 0, 0, 0, 0), "the tool runs on GPUs alone"),
+        ("ollama", model(gpus=2), (2, 0, 0, 1, 1, 1), "divides layers between GPUs by itself"),
+        ("ollama", model(experts=True), (1, 0, 1, 0, 0, 0, 0, 0, 0, 0), "has experts apart"),
+        ("sglang", model(gpus=2), (0, 0, 0, 0, 0, 1), "after the layers is apart from the last"),
+        ("sglang", model(gpus=2), (0, 1, 1, 1, 1, 1), "before the layers is apart from the first"),
+    ],
+)
+def test_other_plans_are_no_lines(
+    kind: str, instance: Instance, home: tuple[int, ...], words: str
+) -> None:
+    with pytest.raises(InputError, match=rf"^export {kind}: .*{words}"):
+        line(kind, instance, *home)
+
+
+def test_layers_may_be_divided_where_a_line_is_looked_for_by_itself() -> None:
+    divided = model(experts=True)
+    for kind in ("llamacpp", "ollama"):
+        check_format(kind, divided, Makespan(), "m.json")
+    check_format("device_map", with_granularity(divided, "layer"), Makespan(), "m.json")
+    with pytest.raises(InputError, match="may divide layer"):
+        check_format("device_map", divided, Makespan(), "m.json")

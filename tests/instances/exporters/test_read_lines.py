@@ -1,0 +1,150 @@
+"""Lines that people run, as their tools take them; and each exported line, read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from draws.lines import home_model, layer_model
+
+from placegap.experiments.running.exporting import line_class
+from placegap.instances import (
+    InputError,
+    Instance,
+    Makespan,
+    MaxLoad,
+    Semantics,
+    load_cluster,
+    load_corpus,
+)
+from placegap.instances.exporters.read_lines import read_line
+from placegap.instances.exporters.table import EXPORTERS, export_plan
+from placegap.instances.referee.evaluate import feasible_ns
+from placegap.solvers.chains.best_line import best_line
+
+KINDS = [kind for kind, exporter in EXPORTERS.items() if exporter.line and kind != "pipelining"]
+LOADS = MaxLoad(plans="chain")
+
+
+def corpus(name: str) -> Instance:
+    return load_corpus(name).instance(load_cluster("celeritas-4xV100-pcie"))
+
+
+MODELS: dict[str, tuple[Semantics, Callable[[], Instance]]] = {
+    **{
+        f"layers{seed}": (Makespan(memory="sum"), lambda seed=seed: layer_model(seed))
+        for seed in (0, 1, 2, 3, 5, 6)
+    },
+    "llama-7b": (LOADS, lambda: corpus("llama-7b")),
+    "bert-large": (LOADS, lambda: corpus("bert-large")),
+    "gpt3-13b": (Makespan(), lambda: corpus("gpt3-13b")),
+    "vit-large": (Makespan(), lambda: corpus("vit-large")),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_line_is_read_back_as_a_plan_of_its_value(name: str, tmp_path: Path) -> None:
+    semantics, make = MODELS[name]
+    instance, count = make(), 0
+    for kind in KINDS:
+        of = line_class(kind, semantics)
+        assert of is not None
+        best = best_line(instance, semantics, of)
+        if best is None:
+            continue
+        text = export_plan(kind, instance, best.plan, semantics)
+        used = list(dict.fromkeys(best.line.home))
+        if kind in ("torchtitan", "megatron") and used != list(range(len(used))):
+            continue  # a note says how to number the ranks
+        if kind == "torchtitan":
+            (tmp_path / "parts.json").write_text(text)
+            text = str(tmp_path / "parts.json")
+        if kind == "megatron":
+            text = f'--pipeline-model-parallel-layout "{text.strip()}"'
+        found = read_line(instance, text)
+        assert found.kind == kind
+        assert feasible_ns(instance, found.plan, semantics) == best.value_ns, text
+        count += 1
+    assert count
+
+
+@pytest.mark.parametrize(
+    ("text", "home"),
+    [
+        # an embedding, four layers and the output; of the last two 0.75 * 2 rounds up to one each
+        ("llama-server -m x.gguf -ngl 2 -ts 1,1 -c 512", "hhhh01"),
+        # of five slots those at 0, 0.2, 0.4, 0.6 of all are below three quarters
+        ("-ngl 99 -ts 3,1", "h00001"),
+        ("--n-gpu-layers 4 -ts 1/1 --device CUDA1,CUDA0", "hh1100"),
+        ("-ngl 5 -sm none -mg 1", "h11111"),
+        ("-ngl 5", "h00011"),  # by memory, which is equal
+        ("-ngl 0", "hhhhhh"),
+        ("num_gpu 3 # CUDA_VISIBLE_DEVICES=1", "hhh111"),
+        # 1 GiB for each of six; two in 2.5 GiB
+        ("-gs 2.5,9", "001111"),
+        ("VLLM_PP_LAYER_PARTITION=1,3 vllm serve x", "001111"),
+        ("vllm serve x -pp 2", "000111"),
+        ("CUDA_VISIBLE_DEVICES=1,0 SGLANG_PP_LAYER_PARTITION=3,1", "111100"),
+        ('--pipeline-model-parallel-layout "Et*3|(t)*1,L"', "000011"),
+    ],
+)
+def test_a_line_is_read_as_its_tool_takes_it(text: str, home: str) -> None:
+    plan = read_line(home_model(gpus=2), text).plan
+    assert "".join("01h"[k] for k in plan.devices.tolist()) == home
+
+
+@pytest.mark.parametrize(
+    ("text", "away"),
+    [
+        ("-ngl 5 --n-cpu-moe 2", "hh00"),
+        ("-ngl 5 --cpu-moe", "hhhh"),
+        ("-ngl 5 -ot 'blk\\.(1|3)\\.ffn_.*_exps\\.=CPU'", "0h0h"),
+        ("-ngl 5 -ot 'blk.0.ffn_.*_exps=CUDA0,exps=CPU'", "0hhh"),
+    ],
+)
+def test_experts_are_where_the_first_pattern_that_matches_has_them(text: str, away: str) -> None:
+    instance = home_model(experts=True)
+    place = read_line(instance, text).plan.devices.tolist()
+    experts = [k for op, k in zip(instance.graph.ops, place, strict=True) if "experts" in op.name]
+    assert "".join("0h"[k] for k in experts) == away
+
+
+def test_maps_and_parts_are_files(tmp_path: Path) -> None:
+    path, instance = tmp_path / "map.json", home_model(gpus=2)
+    names = ["embed", *(f"layers.{n}" for n in range(4)), "head"]
+    path.write_text(json.dumps(dict(zip(names, [1, 1, 1, "cpu", 0, 0], strict=True))))
+    found = read_line(instance, str(path))
+    assert found.plan.devices.tolist() == [1, 1, 1, 2, 0, 0]
+    # layer 2 runs on the first card of the map, in 1 us
+    assert found.instance.arrays.time_ns[3].tolist() == [1000, 1000, 1000]
+    path.write_text(
+        json.dumps([["embed", "layers.0", "layers.1"], ["layers.2", "layers.3", "head"]])
+    )
+    assert read_line(instance, str(path)).plan.devices.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("-m x.gguf", "has no option of llama.cpp"),
+        ("-ngl", "-ngl needs a value"),
+        ("-ngl x", "a value is no number"),
+        ("-ngl 5 -ts 0,0", "-ts has no share above 0"),
+        ("-ngl 5 --device CUDA7", "there is no GPU 'CUDA7' among the 2 of the cluster"),
+        ("-ngl 5 -ot 'attn=CPU'", "-ot moves attn_k, .* of layer 0"),
+        ("-ngl 5 -ot '(=CPU'", "is no pattern"),
+        ("-ngl 5 -sm row", "splits tensors of each layer"),
+        ("VLLM_PP_LAYER_PARTITION=1,2", "the stages have 3 layers, and the model has 4"),
+        ("VLLM_PP_LAYER_PARTITION=1,2,1", "3 stages, and 2 GPUs"),
+        ("vllm serve x -tp 2", "splits tensors of each layer"),
+        ("-gs 1,1", "less than the model takes"),
+        ('--pipeline-model-parallel-layout "t*4"', "no row of E, t"),
+        ("nowhere.json", "cannot be read as JSON"),
+    ],
+)
+def test_a_line_that_no_tool_takes_is_refused_in_one_sentence(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        read_line(home_model(gpus=2), text)
+    assert "\n" not in str(caught.value)

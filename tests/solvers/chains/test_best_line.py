@@ -1,0 +1,83 @@
+"""The best line of a tool, against all lines that it can say, each judged by the referee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, product
+
+import pytest
+from draws.lines import layer_model
+
+from placegap.instances import Instance, Makespan, MaxLoad, Semantics
+from placegap.instances.exporters.lines import (
+    LLAMACPP,
+    OLLAMA,
+    RANKS,
+    LayerLine,
+    LineClass,
+    gpus_and_host,
+    line_of,
+    slots_of,
+    stages_of,
+    why_not,
+)
+from placegap.instances.referee.evaluate import feasible_ns
+from placegap.solvers.chains.best_line import best_line
+
+
+def all_lines(instance: Instance, kind: LineClass) -> Iterator[LayerLine]:
+    """Every line of a class, by trying all devices of all slots and all sets of experts."""
+    slots = slots_of(instance)
+    _, host = gpus_and_host(instance.cluster)
+    layers = range(int(slots.slot.max()) - 1)
+    for home in product(range(instance.num_devices), repeat=len(layers) + 2):
+        if len(stages_of(LayerLine(home))) > len(set(home)):
+            continue
+        able = [n for n in layers if slots.expert.any() and home[n + 1] != host]
+        able = able if kind.experts_apart and host is not None else []
+        for count in range(len(able) + 1):
+            for away in combinations(able, count):
+                if why_not(instance, LayerLine(home, away), kind) is None:
+                    yield LayerLine(home, away)
+
+
+@pytest.mark.parametrize("kind", [LLAMACPP, RANKS, OLLAMA], ids=["llamacpp", "ranks", "ollama"])
+@pytest.mark.parametrize(
+    "semantics",
+    [
+        Makespan(memory="sum"),
+        Makespan(memory="sum", channels="free", transfers="per_tensor"),
+        Makespan(memory="peak"),
+        MaxLoad(memory="sum"),
+        MaxLoad(memory="peak"),
+        MaxLoad(memory="sum", load="overlap"),
+    ],
+    ids=lambda rules: rules.label.replace(" ", "-"),
+)
+def test_no_line_is_better_than_the_best_one(semantics: Semantics, kind: LineClass) -> None:
+    proven = 0
+    for seed in range(20):
+        instance = layer_model(seed)
+        slots, (_, host) = slots_of(instance), gpus_and_host(instance.cluster)
+        values = [
+            value
+            for line in all_lines(instance, kind)
+            if (value := feasible_ns(instance, slots.plan(line, host), semantics)) is not None
+        ]
+        found = best_line(instance, semantics, kind)
+        if not values:
+            assert found is None
+            continue
+        if semantics.memory_rule == "sum" and semantics.label.find("overlap") < 0:
+            assert found is not None
+            assert found.bound is not None
+            assert found.value_ns == min(values) == found.bound.ns, seed
+            proven += 1
+        elif found is not None:
+            assert found.value_ns >= min(values)
+            assert found.bound is None or found.bound.ns <= min(values)
+            proven += found.bound is not None and found.bound.ns == found.value_ns
+        if found is not None:
+            assert feasible_ns(instance, found.plan, semantics) == found.value_ns
+            assert why_not(instance, line_of(instance, found.plan), kind) is None
+    assert proven >= 1 or "overlap" in semantics.label
