@@ -240,9 +240,13 @@ def costed(graph: Graph, cluster: Cluster) -> Graph:
     if not any(op.flops is not None or op.bytes_moved is not None for op in graph.ops):
         return graph
     with paused_collector():
-        found = cost_kernels(graph, specs)
+        found, before = cost_kernels(graph, specs), graph.provenance.parameters.get(MEASURED_SHARE)
         if not found.added:
-            return graph
+            if not is_measured(graph) or before is not None:
+                return graph
+            words = "as the model brings them: none is looked up"
+            provenance = graph.provenance.noting("all times stay", {MEASURED_SHARE: words})
+            return graph.model_copy(update={"provenance": provenance})
         used = {kind: specs[kind] for kind in sorted(found.added)}
         dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
         noted = _parameters(used, {"compute_percent": COMPUTE_PERCENT}, dtypes)
@@ -252,8 +256,8 @@ def costed(graph: Graph, cluster: Cluster) -> Graph:
             if kind in found.tables:
                 noted[f"costing.{kind}.kernel_ns"] = KERNEL_NS
         said = f"calibrated estimates (kernels: {found.kernels})"
-        if found.tables:
-            noted[MEASURED_SHARE] = found.shares
+        if is_measured(graph):
+            noted[MEASURED_SHARE] = f"{before}; {found.shares}" if before else found.shares
             few = [kind for kind in found.measured if found.share(kind) < LEAST_SHARE]
             if few:
                 noted[MOSTLY_MODELLED] = ", ".join(few)
@@ -273,7 +277,7 @@ class CostedKernels(NamedTuple):
     added: set[str]
     #: How many kernels there are.
     kernels: int
-    #: By kind: the ops whose time a table has.
+    #: By kind that was added: the ops whose time a table has, and the tables.
     measured: dict[str, set[int]]
     tables: dict[str, KernelTables]
 
@@ -311,9 +315,10 @@ def _tables(graph: Graph, specs: Mapping[str, DeviceSpec]) -> dict[str, KernelTa
     }
     tables = {kind: each for kind, each in found.items() if each is not None}
     if not tables:
+        others = ", ".join(kind for kind in SYSTEMS if kind not in specs)
         raise InputError(
-            f"there are no measured costs of {', '.join(specs) or 'these devices'}, but of"
-            f" {', '.join(SYSTEMS)}; choose --costs calibrated",
+            f"there are no {costs} costs of {', '.join(specs) or 'these devices'} at their rates,"
+            f" but of {others}; choose --costs calibrated",
             graph.name,
         )
     if all(op.kernel is None for op in graph.ops):
@@ -373,7 +378,9 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
             " bfloat16, or choose --costs calibrated",
             graph.name,
         )
-    return CostedKernels(ops, added, kernels, measured, tables)
+    open_tables = {kind: table for kind, table in tables.items() if kind in added}
+    open_kinds = {kind: ops_of for kind, ops_of in measured.items() if kind in added}
+    return CostedKernels(ops, added, kernels, open_kinds, open_tables)
 
 
 def _runs(spec: DeviceSpec, ops: Iterable[Op]) -> bool:

@@ -165,11 +165,7 @@ def stage_time_ns(facts: Facts, row: Row, semantics: HybridPipeline, rates: tupl
 
 
 def narrowest(facts: Facts) -> int:
-    """Bandwidth of the narrowest path between two devices."""
+    """Bandwidth of the narrowest path between two devices: a link, as no path has less than all."""
     entries = facts.instance.cluster.all_links.entries
-    group = entries[0] if len(entries) == 1 else None
-    if isinstance(group, Group) and len(group.devices) == len(facts.devices):
-        return group.bandwidth_bytes_per_s
-    count = range(len(facts.devices))
-    widths = [path[0] for a in count for b in count if a != b and (path := facts.path(a, b))]
-    return min(widths, default=1)
+    joining = (each for each in entries if not isinstance(each, Group) or len(each.devices) > 1)
+    return min((each.bandwidth_bytes_per_s for each in joining), default=1)

@@ -77,6 +77,16 @@ def test_between_rows_and_beyond_them_the_ratio_to_the_roofline_is_interpolated_
     assert found.time_ns(times(1, 64, 64, batch=4)) == pytest.approx(8 * 4 * 8_448)
 
 
+def test_a_product_below_the_table_takes_what_its_least_takes_and_a_batch_of_them_no_time() -> None:
+    found = tables(gemm=GEMMS)
+    # a tile is computed whole: (1, 64, 64)
+    assert found.time_ns(times(1, 8, 2)) == pytest.approx(16_896)
+    assert found.time_ns(times(1, 63, 64)) == pytest.approx(16_896)
+    # a depthwise convolution runs as something else
+    assert found.time_ns(times(1, 1, 9, batch=32)) is None
+    assert found.time_ns(times(1, 64, 9, batch=2)) is None
+
+
 def test_of_rows_that_say_the_same_the_fastest_counts() -> None:
     found = tables(gemm=[*GEMMS, gemm(1, 64, 64, 8.448), gemm(1, 64, 64, 20.0)])
     assert found.time_ns(times(1, 64, 64)) == pytest.approx(8_448)
@@ -151,6 +161,14 @@ def test_heads_that_were_not_measured_count_as_sequences() -> None:
     ) == pytest.approx(163_840)
 
 
+def test_attention_takes_no_less_than_the_least_row_of_its_shape() -> None:
+    found = tables(generation_attention=STEPS)
+    # 4 heads and 1 of keys: half of 8 and 2, which take 20.48 us at the least and 69.632 of 64
+    small = {"heads": 4, "kv_heads": 1}
+    assert found.time_ns(attends("generation", **small, held_tokens=15)) == pytest.approx(20_480)
+    assert found.time_ns(attends("generation", **small, held_tokens=63)) == pytest.approx(34_816)
+
+
 def test_a_window_that_was_not_measured_is_as_much_without_one() -> None:
     found = tables(generation_attention=STEPS)
     assert found.time_ns(attends("generation", held_tokens=63, window=16)) == pytest.approx(20_480)
@@ -219,6 +237,20 @@ def test_experts_of_a_row_take_its_time_and_others_that_of_the_next_sizes() -> N
     assert found.time_ns(mixture(experts=17)) is None
     # without even choices the least uneven stand for them
     assert tables(moe=uneven).time_ns(mixture()) == pytest.approx(500_000)
+
+
+def test_rows_of_experts_faster_than_three_matrices_are_of_two() -> None:
+    # a token: two experts of 2 x 64 x 128 bytes in each matrix, and 256 of itself: 65,792 ns with
+    # two matrices and 98,560 with three, at the card's bandwidth
+    plain, gated = mixture(inner=64).model_copy(update={"matrices": 2}), mixture(inner=64)
+    halves = {2: 2 * 4 * 64 * 64 + 256, 3: 2 * 6 * 64 * 64 + 256}
+    for us, had in ((80.0, 65_792), (120.0, 98_560)):
+        found = tables(moe=[experts(us, 1)])
+        assert found.time_ns(plain) == pytest.approx(us * 1000 * halves[2] / had)
+        assert found.time_ns(gated) == pytest.approx(us * 1000 * halves[3] / had)
+    # sizes of the row's own: it has the model's matrices
+    own = mixture().model_copy(update={"matrices": 2})
+    assert tables(moe=[experts(120.0, 1)]).time_ns(own) == pytest.approx(120_000)
 
 
 def test_cards_without_tables_and_frameworks_that_there_are_not() -> None:

@@ -103,6 +103,21 @@ def test_times_that_ops_bring_stay() -> None:
     assert [op.time_ns["H100-80GB"] for op in found.ops] == [7, 20_000]
 
 
+def test_the_share_is_said_of_cards_that_get_times_and_what_was_said_before_stays() -> None:
+    said = cost_graph(Graph(name="g", ops=(product(),)), on("H100-80GB"), costs="measured")
+    again = cost_graph(said, on("H100-80GB", "T4"), costs="measured")
+    before, after = (each.provenance.parameters[MEASURED_SHARE] for each in (said, again))
+    assert after == f"{before}; measured for none on T4"
+    assert cost_graph(again, on("H100-80GB", "T4"), costs="measured").ops == again.ops
+
+
+def test_a_model_that_brings_all_times_says_that_none_is_looked_up() -> None:
+    graph = cost_graph(Graph(name="g", ops=(product(),)), on("H100-80GB"), costs="calibrated")
+    found = cost_graph(graph, on("H100-80GB"), costs="measured")
+    assert found.ops == graph.ops
+    assert "none is looked up" in str(found.provenance.parameters[MEASURED_SHARE])
+
+
 def test_a_card_with_rates_of_its_own_has_no_table() -> None:
     spec = catalogue()["H100-80GB"].model_copy(update={"bandwidth_bytes_per_s": 10**12})
     own = on("H100-80GB").model_copy(update={"kinds": {"H100-80GB": spec}})
@@ -124,7 +139,7 @@ def test_other_words_for_costs_are_refused(costs: str) -> None:
 
 
 def test_cards_of_which_none_has_a_table_are_refused() -> None:
-    with pytest.raises(InputError, match=r"no measured costs of T4, but of .*H100-80GB"):
+    with pytest.raises(InputError, match=r"measured costs of T4 at their rates, but of .*H100"):
         cost_graph(Graph(name="g", ops=(product(),)), on("T4"), costs="measured")
 
 

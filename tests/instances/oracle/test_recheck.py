@@ -15,6 +15,9 @@ from draws.plans import every_instance, instances, random_plan, regrouped, seman
 
 from placegap.instances import (
     Evaluation,
+    Graph,
+    Instance,
+    Op,
     Schedule,
     Transfer,
     evaluate,
@@ -23,6 +26,7 @@ from placegap.instances import (
     recheck,
 )
 from placegap.instances.oracle.facts import Facts
+from placegap.instances.oracle.hybrid import narrowest
 from placegap.instances.oracle.iteration import peak_bytes
 from placegap.instances.oracle.values import planned_times
 from placegap.instances.problem import Times
@@ -194,3 +198,13 @@ def test_the_second_referee_shares_no_code_with_the_first() -> None:
             if isinstance(node, ast.Attribute):
                 assert node.attr not in derived, f"{path.name} reads {ast.unparse(node)}"
                 assert ast.unparse(node) != "plan.devices", path.name  # an array
+
+
+def test_the_narrowest_path_of_many_servers_takes_no_walk_for_each_pair() -> None:
+    # most of 128 x 127 pairs have no link, and go by one of 25 GB/s and NVLinks of 450
+    graph = Graph(name="one", ops=(Op(name="a", time_ns={"H100-80GB": 1}),))
+    for text, width in (("16x8xH100", 25 * 10**9), ("8xH100", 450 * 10**9), ("1xH100", 1)):
+        instance = Instance(name=text, graph=graph, cluster=load_cluster(text))
+        facts = Facts(instance)
+        assert narrowest(facts) == width
+        assert not facts._paths
