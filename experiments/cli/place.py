@@ -35,6 +35,7 @@ from placegap.experiments.show.place_report import (
     opinion_object,
     print_result,
     result_object,
+    whole_layers,
 )
 from placegap.experiments.show.rendering import output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
@@ -48,6 +49,7 @@ from placegap.solvers.core.result import fault_words
 if TYPE_CHECKING:
     from placegap.experiments.running.exporting import ModulePrice
     from placegap.experiments.running.placing import Attempt
+    from placegap.experiments.running.tensor_shares import TensorShares
     from placegap.instances.certificates.certificate_file import Certificate
     from placegap.instances.problem import Plan
     from placegap.solvers import Result
@@ -132,6 +134,14 @@ class PlaceOptions:
             " exports that have nothing smaller), or layers but for their experts (llamacpp's).",
         ),
     ] = None
+    tensor_split: Annotated[
+        bool,
+        typer.Option(
+            "--tensor-split",
+            help="makespan: also look for groups of cards that hold each layer together, in unlike"
+            " shares, within the time limit once more.",
+        ),
+    ] = False
     write: Annotated[
         Path | None,
         typer.Option(
@@ -202,6 +212,7 @@ class Extras(NamedTuple):
     certificate: Certificate | None = None
     price: ModulePrice | None = None
     claims: tuple[Claim, ...] = ()
+    shares: TensorShares | None = None
 
 
 def place_command(asked: PlaceOptions) -> None:
@@ -245,7 +256,7 @@ def place_command(asked: PlaceOptions) -> None:
         _write_model(asked, instance, first)
         return
     result = _placed(asked, wanted, (fine, instance), first, known, claims)
-    opinion = written = price = None
+    opinion = written = price = shares = None
     try:
         if asked.second_opinion:
             result, opinion = _ask_second(
@@ -259,8 +270,13 @@ def place_command(asked: PlaceOptions) -> None:
             with spinner(f"placing {fine.name} op by op", tells=asked.tells):
                 rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
                 price = price_of_modules(fine, rest, result, wanted.whole)
+        if asked.tensor_split:
+            from placegap.experiments.running.tensor_shares import shares_of
+
+            with spinner(f"sharing layers of {fine.name}", tells=asked.tells):
+                shares = shares_of(fine, first.semantics, wanted.whole, asked.time_limit, result)
     finally:  # whatever fails now, the result may have taken an hour
-        _deliver(asked, wanted, fine, result, Extras(opinion, written, price, claims))
+        _deliver(asked, wanted, fine, result, Extras(opinion, written, price, claims, shares))
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -277,6 +293,10 @@ def _checked(asked: PlaceOptions) -> Wanted:
     if not 0 <= asked.gap < 1 or asked.seed < 0:
         raise InputError("--gap must be in [0, 1), --seed not negative")
     exports, whole = dict[str, Path](), asked.granularity or "op"
+    if asked.tensor_split:
+        if asked.granularity in ("op", "module"):
+            raise InputError("--tensor-split is about layers: leave out --granularity")
+        whole = asked.granularity or "layer"
     if asked.export:
         from placegap.experiments.running.exporting import needed_granularity, parse_exports
 
@@ -356,6 +376,10 @@ def _first_attempt(
         coarsen_params=wanted.coarsen_params,
         recorded=recorded,
     )
+    if asked.tensor_split:
+        from placegap.experiments.running.tensor_shares import check_shares
+
+        check_shares(first.semantics)
     if wanted.exports:
         from placegap.experiments.running.exporting import check_formats
 
@@ -508,7 +532,8 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     from placegap.solvers.solving.known_bounds import refuted_by
 
     out, whole, lost = asked.out, instance, None
-    opinion, certificate, price, claims = extras
+    opinion, certificate, price, claims, shares = extras
+    notes = () if asked.tensor_split else whole_layers(instance, result)
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
@@ -517,13 +542,15 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
         from placegap.experiments.running.sources import open_questions
 
         content = result_object(instance, result)
-        content["notes"] += open_questions(instance.graph, asked.model)
+        content["notes"] += (*notes, *open_questions(instance.graph, asked.model))
         if opinion is not None:
             content["second_opinion"] = opinion_object(opinion)
         if certificate is not None:
             content["certificate"] = certificate_object(certificate)
         if price is not None:
             content["granularity"] = price_object(price)
+        if shares is not None:
+            content["tensor_split"] = shares.content
         content["claims"] = claim_objects(claims)
         if lost is not None:
             content["plan"] = lost
@@ -536,6 +563,10 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             output().print(f"certified {certificate_line(certificate)}", markup=False)
         if price is not None:
             output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
+        for sentence in notes:
+            output().print(f"note    {sentence}", markup=False)
+        if shares is not None:
+            shares.print_on(output())
         if lost is not None:
             print_json(lost)
     for sentence in (*map(fault_words, result.faults), *refuted_by(result, whole, claims)):
