@@ -32,6 +32,7 @@ from placegap.experiments.show.place_report import (
     certificate_line,
     certificate_object,
     claim_objects,
+    device_table,
     opinion_object,
     print_result,
     result_object,
@@ -49,12 +50,12 @@ from placegap.solvers.core.result import fault_words
 if TYPE_CHECKING:
     from placegap.experiments.running.exporting import ModulePrice
     from placegap.experiments.running.placing import Attempt
-    from placegap.experiments.running.tensor_shares import TensorShares
     from placegap.instances.certificates.certificate_file import Certificate
     from placegap.instances.problem import Plan
     from placegap.solvers import Result
     from placegap.solvers.solving.known_bounds import Claim
     from placegap.solvers.solving.second_opinion import Opinion
+    from placegap.solvers.solving.tensor_split import TensorPlan
 
 
 NO_PLAN = 1
@@ -212,7 +213,7 @@ class Extras(NamedTuple):
     certificate: Certificate | None = None
     price: ModulePrice | None = None
     claims: tuple[Claim, ...] = ()
-    shares: TensorShares | None = None
+    shares: TensorPlan | None = None
 
 
 def place_command(asked: PlaceOptions) -> None:
@@ -271,10 +272,10 @@ def place_command(asked: PlaceOptions) -> None:
                 rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
                 price = price_of_modules(fine, rest, result, wanted.whole)
         if asked.tensor_split:
-            from placegap.experiments.running.tensor_shares import shares_of
+            from placegap.solvers.solving.tensor_split import best_tensor_plan
 
             with spinner(f"sharing layers of {fine.name}", tells=asked.tells):
-                shares = shares_of(fine, first.semantics, wanted.whole, asked.time_limit, result)
+                shares = best_tensor_plan(fine, first.semantics, wanted.whole, asked.time_limit)
     finally:  # whatever fails now, the result may have taken an hour
         _deliver(asked, wanted, fine, result, Extras(opinion, written, price, claims, shares))
     if opinion is not None and opinion.verdict == "CONTRADICTS":
@@ -376,10 +377,8 @@ def _first_attempt(
         coarsen_params=wanted.coarsen_params,
         recorded=recorded,
     )
-    if asked.tensor_split:
-        from placegap.experiments.running.tensor_shares import check_shares
-
-        check_shares(first.semantics)
+    if asked.tensor_split and first.semantics.objective != "makespan":
+        raise InputError("--tensor-split looks for the fastest token; add --objective makespan")
     if wanted.exports:
         from placegap.experiments.running.exporting import check_formats
 
@@ -549,8 +548,10 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             content["certificate"] = certificate_object(certificate)
         if price is not None:
             content["granularity"] = price_object(price)
-        if shares is not None:
-            content["tensor_split"] = shares.content
+        if asked.tensor_split:
+            from placegap.experiments.show.tensor_shares import shares_object
+
+            content["tensor_split"] = shares_object(shares)
         content["claims"] = claim_objects(claims)
         if lost is not None:
             content["plan"] = lost
@@ -565,8 +566,15 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
         for sentence in notes:
             output().print(f"note    {sentence}", markup=False)
-        if shares is not None:
-            shares.print_on(output())
+        if asked.tensor_split:
+            from placegap.experiments.show.tensor_shares import shares_lines
+
+            if shares is not None and shares.result.evaluation is not None:
+                output().print(
+                    device_table(shares.instance, shares.result.evaluation, result.semantics)
+                )
+            for line in shares_lines(shares, result.value_ns):
+                output().print(line, markup=False)
         if lost is not None:
             print_json(lost)
     for sentence in (*map(fault_words, result.faults), *refuted_by(result, whole, claims)):

@@ -18,7 +18,7 @@ from math import comb
 import numpy as np
 
 from placegap.instances.costing.costing import is_cpu, specs_of
-from placegap.instances.problem import Instance, Makespan
+from placegap.instances.problem import Instance, Makespan, Semantics
 from placegap.instances.problem.modules import Granularity, with_granularity
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.tensor_groups import (
@@ -37,6 +37,9 @@ from placegap.solvers.solving.run_method import run_method
 MOST_CARDS, MOST_COMPOSITIONS = 8, 50_000
 """More cards are refused; where a group has more compositions of shares, units are halved."""
 
+LEAST_S = 2.0
+"""For each instance that is tried; after the limit only until there is a plan."""
+
 
 @dataclass(frozen=True)
 class TensorPlan:
@@ -45,39 +48,54 @@ class TensorPlan:
     instance: Instance
     result: Result
     groups: tuple[CardGroup, ...]
+    #: The cards of the cluster, by number.
+    cards: list[int]
     #: No plan with groups is below.
     bound_ns: int
     #: Of the plan: how many all-reduces there are, and what all of them take.
     num_reduced: int
     reduced_ns: int
 
+    @property
+    def value_ns(self) -> int:
+        """The value of the plan by the referee."""
+        assert self.result.value_ns is not None
+        return self.result.value_ns
+
 
 def best_tensor_plan(
-    instance: Instance, semantics: Makespan, granularity: Granularity, limit_s: float
+    instance: Instance, semantics: Semantics, granularity: Granularity, limit_s: float
 ) -> TensorPlan | None:
-    """The best plan of an instance of single ops with at least one group; None if there is none."""
+    """The best plan of an instance of single ops with at least one group; None if there is none.
+
+    Bounds are those of makespans.
+    """
+    assert isinstance(semantics, Makespan)
     parts, clock = SplitParts(instance), Clock(limit_s)
-    ways = list(_ways(instance, parts))
+    cards = _cards(instance)
+    ways = list(_ways(instance, parts, cards))
     graph = parts.with_times(list(dict.fromkeys(group for way in ways for group in way)))
     coarse = with_granularity(instance.with_graph(graph), granularity)
     least = _least_sums(coarse, ways)
     best: TensorPlan | None = None
     value_ns, bound_ns = NEVER, NEVER
     for lower_ns, groups in sorted(zip(least, ways, strict=True), key=lambda pair: pair[0]):
-        if clock.left_s == 0.0 or lower_ns >= value_ns:
+        if lower_ns >= value_ns or (best is not None and clock.left_s == 0.0):
             bound_ns = min(bound_ns, lower_ns)
             break
-        for holder in (None, *groups):
+        for holder in (None, *groups) if parts.embeddings else (None,):
             placed = _grouped(coarse, parts, groups, holder)
             if placed is None:
                 continue
-            found = run_method(placed, semantics, "auto", {"workers": 1}, time_limit_s=clock.left_s)
+            left_s = max(LEAST_S, clock.left_s or 0.0)
+            found = run_method(placed, semantics, "auto", {"workers": 1}, time_limit_s=left_s)
             if found.status == "infeasible":
                 continue
             bound_ns = min(bound_ns, max(lower_ns, found.bound_ns or 0))
             if found.value_ns is not None and found.value_ns < value_ns:
                 value_ns = found.value_ns
-                best = TensorPlan(placed, found, groups, 0, *_reduced(placed, found, parts, groups))
+                reduced = _reduced(placed, found, parts, groups)
+                best = TensorPlan(placed, found, groups, cards, 0, *reduced)
     return None if best is None else replace(best, bound_ns=min(bound_ns, value_ns))
 
 
@@ -130,15 +148,26 @@ def _least_sums(coarse: Instance, ways: Sequence[tuple[CardGroup, ...]]) -> list
     return found
 
 
-def _ways(instance: Instance, parts: SplitParts) -> Iterator[tuple[CardGroup, ...]]:
-    """Every way to group cards, with every composition of shares that may be best."""
+def _cards(instance: Instance) -> list[int]:
+    """The devices that may be in groups."""
     cluster, specs = instance.cluster, specs_of(instance.cluster)
-    devices = cluster.devices
-    cards = [k for k, one in enumerate(devices) if one.kind in specs and not is_cpu(one, cluster)]
-    if len(cards) > MOST_CARDS:
+    cards = [k for k, one in enumerate(cluster.devices) if not is_cpu(one, cluster)]
+    unknown = [cluster.devices[k].name for k in cards if cluster.devices[k].kind not in specs]
+    if unknown:
+        raise InputError(f"--tensor-split needs the rates of {unknown[0]!r} (--devices FILE)")
+    if not 1 < len(cards) <= MOST_CARDS:
         raise InputError(
-            f"--tensor-split groups up to {MOST_CARDS} cards; {cluster.source} has {len(cards)}"
+            f"--tensor-split groups 2 to {MOST_CARDS} cards (here {len(cards)}); leave it out",
+            cluster.source,
         )
+    return cards
+
+
+def _ways(
+    instance: Instance, parts: SplitParts, cards: Sequence[int]
+) -> Iterator[tuple[CardGroup, ...]]:
+    """Every way to group cards, with every composition of shares that may be best."""
+    cluster, devices = instance.cluster, instance.cluster.devices
     paths = cluster.widest_paths
     alike = {
         k: (
