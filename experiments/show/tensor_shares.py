@@ -18,7 +18,7 @@ def shares_object(plan: TensorPlan | None) -> dict[str, Any]:
     return {
         "value_ns": plan.value_ns,
         "bound_ns": plan.bound_ns,
-        "rests_on": plan.result.rests_on,
+        "rests_on": plan.basis,
         "ops_per_device": {use.device: use.num_ops for use in uses},
         "all_reduces": plan.num_reduced,
         "all_reduces_ns": plan.reduced_ns,
@@ -35,7 +35,7 @@ def shares_lines(plan: TensorPlan | None, layers_ns: int | None) -> Iterator[str
         gain = f", {layers_ns / plan.value_ns:.2f} times as fast as whole layers"
         gain += f" ({format_ns(layers_ns)})"
     gap = format_gap(relative_gap(plan.value_ns, plan.bound_ns) or 0.0)
-    basis = describe_basis("", plan.result.rests_on)
+    basis = describe_basis("", plan.basis)
     yield f"tensors {format_ns(plan.value_ns)}{gain}"
     yield f"        gap {gap} to {format_ns(plan.bound_ns)} ({basis}), of all groups and shares"
     if plan.num_reduced:

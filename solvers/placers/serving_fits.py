@@ -9,9 +9,10 @@ code was in 2026:
   per card in part, whose other experts are on the next card (``common/fit.cpp``);
 - ik_llama.cpp's fit: layers by shares of what cards may hold; each then drops the experts of whole
   layers from its last layer backwards. A dense model that does not fit so is filled as above;
-- Halda (prima.cpp; ``firstbatchxyz/distilp``): in each of k equal rounds machine m runs w_m layers,
-  n_m of them on its card; the sum of their times is least, and transfers count 0. A machine is a
-  card with its host. Devices here have no disk, so no machine may be short of memory;
+- Halda (prima.cpp; ``firstbatchxyz/distilp``): in each of k equal rounds machine m runs w_m >= 1
+  layers, n_m of them on its card; the sum of their times is least, and transfers count 0. A machine
+  is a card with its host. Devices here have no disk, so no machine may be short of memory: then one
+  round is never worse than several, and of equal layers the fastest places in turn are best;
 - parallax (``layer_allocation.py``): the number k of pipelines with most k^2 / stages, then layers
   of a stage by FLOP/s, as far as they fit. A request runs on the first pipeline.
 
@@ -25,10 +26,9 @@ from functools import cache
 from math import floor
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from placegap.instances.costing.costing import is_cpu, specs_of
-from placegap.instances.kernels.array_types import Floats, Ints
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.modules import homes_by_layer, is_expert
@@ -190,49 +190,31 @@ def ik_llama_fit(instance: Instance, num_layers: int) -> list[int] | None:
 
 @fits("halda", "prima.cpp")
 def halda(instance: Instance, num_layers: int) -> list[int] | None:
-    """prima.cpp's Halda: an integer program of each machine's layers, and of those on its card."""
+    """prima.cpp's Halda: a layer on each machine, the others where they are fastest."""
     layers, devices = LayersOnCards(instance, num_layers), instance.cluster.devices
     hosts = [k for k, device in enumerate(devices) if is_cpu(device, instance.cluster)]
     machines = [
-        (next((k for k in hosts if devices[k].server == devices[card].server), NONE), card)
+        [*[k for k in hosts if devices[k].server == devices[card].server][:1], card]
         for card in layers.gpus
         if card not in hosts
     ]
-    machines += [(k, NONE) for k in hosts if all(k != host for host, _ in machines)]
-    ends, size = max(machines[0]) if machines[0][0] == NONE else machines[0][0], layers.layer_bytes
-    room = instance.arrays.memory_bytes.astype(np.float64)
-    room[ends] -= int(instance.arrays.resident_bytes.sum()) - size * num_layers
-    least, found, where = np.inf, list[int](), [k for machine in machines for k in machine]
-    for rounds in (k for k in range(1, num_layers // 2 + 1) if num_layers % k == 0):
-        window = num_layers // rounds
-        time, counts = _window(machines, window, layers.layer_ns, room / (rounds * size))
-        if rounds * time < least:
-            least = rounds * time
-            found = rounds * [k for k, n in zip(where, counts, strict=True) for _ in range(n)]
-    return homes_by_layer(instance, [ends, *found, ends]) if found else None
-
-
-NONE = -1
-"""The host or the card of a machine without one."""
-
-
-def _window(
-    machines: list[tuple[int, int]], size: int, each_ns: Floats, room: Floats
-) -> tuple[float, list[int]]:
-    """The time of a round, and the layers of each machine on its host, then on its card."""
-    at, num = np.array(machines).ravel(), len(machines)
-    runs = (at != NONE) & np.isfinite(each_ns[at])
-    most = np.where(runs, np.minimum(size, np.floor(room[at])), 0.0)
-    if (most < 0).any():
-        return np.inf, []
-    rows = [
-        LinearConstraint(np.ones((1, 2 * num)), size, size),
-        LinearConstraint(np.repeat(np.eye(num), 2, axis=1), 1, size),  # no machine is idle
-        *(LinearConstraint((at == k)[None, :], 0, room[k]) for k in set(at[runs].tolist())),
-    ]
-    cost = np.where(runs, each_ns[at], 0.0)
-    found = milp(cost, integrality=np.ones(2 * num), bounds=Bounds(0, most), constraints=rows)
-    return (np.inf, []) if found.x is None else (found.fun, found.x.round().astype(int).tolist())
+    machines += [[k] for k in hosts if all(k not in machine for machine in machines)]
+    if len(machines) > num_layers:
+        return None
+    ends, size = machines[0][0], layers.layer_bytes
+    room = instance.arrays.memory_bytes.copy()
+    room[ends] -= instance.arrays.resident_bytes.sum() - size * num_layers
+    counts = [dict.fromkeys(machine, 0) for machine in machines]
+    for _ in range(num_layers):
+        idle = [own for own in counts if not any(own.values())] or counts
+        ways = [(layers.layer_ns[k], k, own) for own in idle for k in own if room[k] >= size]
+        if not ways:
+            return None
+        _, k, own = min(ways, key=lambda way: way[:2])
+        own[k] += 1
+        room[k] -= size
+    split = [k for own in counts for k, n in own.items() for _ in range(n)]
+    return homes_by_layer(instance, [ends, *split, ends])
 
 
 @fits("parallax", "parallax")

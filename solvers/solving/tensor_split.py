@@ -31,7 +31,7 @@ from placegap.instances.transforms.tensor_groups import (
 )
 from placegap.solvers.bounds.labels.layer_chain import NEVER, stops_of
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.result import Result
+from placegap.solvers.core.result import PROOF, Result
 from placegap.solvers.solving.run_method import run_method
 
 MOST_CARDS, MOST_COMPOSITIONS = 8, 50_000
@@ -55,6 +55,8 @@ class TensorPlan:
     #: Of the plan: how many all-reduces there are, and what all of them take.
     num_reduced: int
     reduced_ns: int
+    #: What the bound rests on.
+    basis: str = PROOF
 
     @property
     def value_ns(self) -> int:
@@ -78,7 +80,7 @@ def best_tensor_plan(
     coarse = with_granularity(instance.with_graph(graph), granularity)
     least = _least_sums(coarse, ways)
     best: TensorPlan | None = None
-    value_ns, bound_ns = NEVER, NEVER
+    value_ns, bound_ns, basis = NEVER, NEVER, PROOF
     for lower_ns, groups in sorted(zip(least, ways, strict=True), key=lambda pair: pair[0]):
         if lower_ns >= value_ns or (best is not None and clock.left_s == 0.0):
             bound_ns = min(bound_ns, lower_ns)
@@ -89,6 +91,7 @@ def best_tensor_plan(
                 continue
             left_s = max(LEAST_S, clock.left_s or 0.0)
             found = run_method(placed, semantics, "auto", {"workers": 1}, time_limit_s=left_s)
+            basis = basis if found.rests_on in ("", PROOF) else found.rests_on
             if found.status == "infeasible":
                 continue
             bound_ns = min(bound_ns, max(lower_ns, found.bound_ns or 0))
@@ -96,7 +99,7 @@ def best_tensor_plan(
                 value_ns = found.value_ns
                 reduced = _reduced(placed, found, parts, groups)
                 best = TensorPlan(placed, found, groups, cards, 0, *reduced)
-    return None if best is None else replace(best, bound_ns=min(bound_ns, value_ns))
+    return None if best is None else replace(best, bound_ns=min(bound_ns, value_ns), basis=basis)
 
 
 def _grouped(

@@ -120,9 +120,9 @@ def test_ik_llama_cpp_drops_experts_of_the_last_layers_of_each_card() -> None:
     assert by_layer(found, 6) == ["host", "host", "host", "g0", "g0", "g1", "g1", "g1"]
 
 
-def test_halda_fills_the_fast_machine_in_rounds_of_equal_windows() -> None:
+def test_halda_fills_the_fast_machine() -> None:
     # 8 layers of 2 and 8 ns; embedding and head are with the first card, which then holds 6 layers.
-    # One round: 6 x 2 + 2 x 8 = 28; two of 3 and 1: the same; four of 1 and 1: 40. The first counts
+    # One round: 6 x 2 + 2 x 8 = 28; two of 3 and 1: the same; four of 1 and 1: 40
     found = placed(dense(8, 100), "halda", ["gpu", "slow"], 800, 900)
     assert by_layer(found, 8) == [*["g0"] * 7, "g1", "g1", "g0"]
     # with 5 layers one round takes 5 x 2 + 3 x 8 = 34, two of 2 and 2 take 40
@@ -134,6 +134,13 @@ def test_halda_leaves_what_a_card_cannot_hold_to_its_host() -> None:
     # 3 of 4 layers on the card: 3 x 2 + 10 = 16; two rounds with one on the card: 2 x (2 + 10)
     found = placed(dense(4, 100), "halda", ["gpu"], 300, host=999)
     assert by_layer(found, 4) == ["host", "host", "g0", "g0", "g0", "host"]
+
+
+def test_halda_leaves_no_machine_without_a_layer() -> None:
+    # the fast card has room for all
+    found = placed(dense(4, 100), "halda", ["gpu", "slow"], 900, 900)
+    assert by_layer(found, 4) == ["g0", "g0", "g0", "g0", "g1", "g0"]
+    assert placed(dense(4, 100), "halda", ["gpu", "slow"], 300, 200) == {}  # 1 + 2 layers
 
 
 def on_rates(num_layers: int, *cards: tuple[int, int]) -> Instance:
