@@ -63,7 +63,7 @@ def registered(folder: Path, package: str) -> list[AnyMethod]:
 
 def _registering(path: Path, folder: Path) -> Iterator[str]:
     """The name of a file's module, if it registers a method."""
-    if re.search(r"\b(method|register)\(", path.read_text()):
+    if re.search(r"\b(method|register|fits)\(", path.read_text()):
         yield ".".join(path.relative_to(folder).with_suffix("").parts)
 
 

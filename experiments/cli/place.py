@@ -34,9 +34,11 @@ from placegap.experiments.show.place_report import (
     certificate_line,
     certificate_object,
     claim_objects,
+    device_table,
     opinion_object,
     print_result,
     result_object,
+    whole_layers,
 )
 from placegap.experiments.show.rendering import output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from placegap.solvers.chains.best_line import BestLine
     from placegap.solvers.solving.known_bounds import Claim
     from placegap.solvers.solving.second_opinion import Opinion
+    from placegap.solvers.solving.tensor_split import TensorPlan
 
 
 NO_PLAN = 1
@@ -136,6 +139,14 @@ class PlaceOptions:
             " exports that have nothing smaller), or layers but for their experts (llamacpp's).",
         ),
     ] = None
+    tensor_split: Annotated[
+        bool,
+        typer.Option(
+            "--tensor-split",
+            help="makespan: also look for groups of cards that hold each layer together, in unlike"
+            " shares, within the time limit once more.",
+        ),
+    ] = False
     write: Annotated[
         Path | None,
         typer.Option(
@@ -208,6 +219,7 @@ class Extras(NamedTuple):
     claims: tuple[Claim, ...] = ()
     lines: Mapping[LineClass, BestLine] = MappingProxyType({})
     said: tuple[Said, ...] = ()
+    shares: TensorPlan | None = None
 
 
 def place_command(asked: PlaceOptions) -> None:
@@ -253,7 +265,7 @@ def place_command(asked: PlaceOptions) -> None:
         _write_model(asked, instance, first)
         return
     result = _placed(asked, wanted, (fine, instance), first, known, claims)
-    opinion = written = price = None
+    opinion = written = price = shares = None
     lines: Mapping[LineClass, BestLine] = {}
     try:
         if wanted.exports:
@@ -273,8 +285,14 @@ def place_command(asked: PlaceOptions) -> None:
             with spinner(f"placing {fine.name} op by op", tells=asked.tells):
                 rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
                 price = price_of_modules(fine, rest, result, wanted.whole)
+        if asked.tensor_split:
+            from placegap.solvers.solving.tensor_split import best_tensor_plan
+
+            with spinner(f"sharing layers of {fine.name}", tells=asked.tells):
+                shares = best_tensor_plan(fine, first.semantics, wanted.whole, asked.time_limit)
     finally:  # whatever fails now, the result may have taken an hour
-        _deliver(asked, wanted, fine, result, Extras(opinion, written, price, claims, lines))
+        extras = Extras(opinion, written, price, claims, lines, shares=shares)
+        _deliver(asked, wanted, fine, result, extras)
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -291,6 +309,10 @@ def _checked(asked: PlaceOptions) -> Wanted:
     if not 0 <= asked.gap < 1 or asked.seed < 0:
         raise InputError("--gap must be in [0, 1), --seed not negative")
     exports, whole = dict[str, Path](), asked.granularity or "op"
+    if asked.tensor_split:
+        if asked.granularity in ("op", "module"):
+            raise InputError("--tensor-split is about layers: leave out --granularity")
+        whole = asked.granularity or "layer"
     if asked.export:
         from placegap.experiments.running.exporting import needed_granularity, parse_exports
 
@@ -357,6 +379,8 @@ def _first_attempt(
     )
     if chosen.note:
         warn(chosen.note)
+    if asked.tensor_split and chosen.semantics.objective != "makespan":
+        raise InputError("--tensor-split looks for the fastest token; add --objective makespan")
     recorded = () if instance is fine else tuple(recorded_bounds(fine, chosen.semantics))
     return Attempt(
         source=instance if is_own else source_of(asked),
@@ -519,7 +543,8 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     from placegap.solvers.solving.known_bounds import refuted_by
 
     out, whole, lost = asked.out, instance, None
-    opinion, certificate, price, claims, _, said = extras
+    opinion, certificate, price, claims, _, said, shares = extras
+    notes = () if asked.tensor_split else whole_layers(instance, result)
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
@@ -528,7 +553,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
         from placegap.experiments.running.sources import open_questions
 
         content = result_object(instance, result)
-        content["notes"] += open_questions(instance.graph, asked.model)
+        content["notes"] += (*notes, *open_questions(instance.graph, asked.model))
         if opinion is not None:
             content["second_opinion"] = opinion_object(opinion)
         if certificate is not None:
@@ -536,6 +561,10 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
         if price is not None:
             content["granularity"] = price_object(price)
         content["exports"] = [said_object(each) for each in said]
+        if asked.tensor_split:
+            from placegap.experiments.show.tensor_shares import shares_object
+
+            content["tensor_split"] = shares_object(shares)
         content["claims"] = claim_objects(claims)
         if lost is not None:
             content["plan"] = lost
@@ -551,6 +580,17 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
         for each in said:
             for line in said_lines(each, result):
                 output().print(line, markup=False, soft_wrap=True)
+        for sentence in notes:
+            output().print(f"note    {sentence}", markup=False)
+        if asked.tensor_split:
+            from placegap.experiments.show.tensor_shares import shares_lines
+
+            if shares is not None and shares.result.evaluation is not None:
+                output().print(
+                    device_table(shares.instance, shares.result.evaluation, result.semantics)
+                )
+            for line in shares_lines(shares, result.value_ns):
+                output().print(line, markup=False)
         if lost is not None:
             print_json(lost)
     for sentence in (*map(fault_words, result.faults), *refuted_by(result, whole, claims)):

@@ -37,7 +37,11 @@ PAGE = HERE.parents[1] / "docs" / "cases.md"
 
 RULES = {
     "exo": "exo's shares of memory",
-    "llama-cpp": "llama.cpp's split by free memory",
+    "llama-fit": "llama.cpp's fit",
+    "ik-llama-fit": "ik_llama.cpp's fit",
+    "halda": "Halda of prima.cpp",
+    "parallax": "parallax",
+    "llama-cpp": "llama.cpp's split by free memory (2025)",
     "vllm-even": "vLLM's even split",
     "sglang-even": "SGLang's even split",
 }
@@ -153,7 +157,7 @@ def _run(words: list[str]) -> tuple[int, str, str]:
 def _by_hand(words: list[str], methods: list[str]) -> Iterator[tuple[str, int | None]]:
     """What the rules of tools take where a command places a model: as plans of any kind."""
     fine, semantics = _asked(words)
-    instance = with_granularity(fine, "layer")
+    instance = with_granularity(fine, "experts")  # layers, where there are none
     for method in methods:
         yield method, run_method(instance, semantics, method).value_ns
 

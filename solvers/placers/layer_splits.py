@@ -5,10 +5,10 @@ after them with the last one. Sources, as their code was in 2025:
 
 - exo: devices by falling memory, each with its share of all memory, ends rounded to five digits
   (`RingMemoryWeightedPartitioningStrategy`, `map_partitions_to_shards`);
-- llama.cpp: layers and the output go to GPUs by shares of their free memory, as ``-ts`` has it by
-  default; where not all fit, ``-ngl`` says how many of the last ones do, and the host has the rest,
-  and the embeddings in any case (``load_tensors`` in ``llama-model.cpp``). Here as many are on GPUs
-  as fit, which is what people try by hand;
+- llama.cpp until its fit of 2026 (`serving_fits`): layers and the output go to GPUs by shares of
+  their free memory, as ``-ts`` has it by default; where not all fit, ``-ngl`` says how many of the
+  last ones do, and the host has the rest, and the embeddings in any case (``load_tensors`` in
+  ``llama-model.cpp``). Here as many are on GPUs as fit, which is what people try by hand;
 - vLLM: as many layers each, what remains from the last but one backwards (`get_pp_indices`);
 - SGLang: as many layers each, one more for the last devices (its `get_pp_indices`).
 
@@ -19,7 +19,8 @@ then the rule has no plan.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import wraps
 from itertools import accumulate
 
 import numpy as np
@@ -34,6 +35,9 @@ from placegap.solvers.core.result import Outcome
 LayerRule = Callable[[Instance, int], list[int]]
 """The device of what is before the layers, of each layer, and of what is after them."""
 
+OpRule = Callable[[Instance, int], list[int] | None]
+"""The device of each op; None where the rule has no plan."""
+
 
 def why_no_layers(task: Task, params: Params) -> str | None:
     """Why there are no layers to split, or None."""
@@ -44,18 +48,34 @@ def why_no_layers(task: Task, params: Params) -> str | None:
     return None
 
 
-def serves(name: str, tool: str) -> Callable[[LayerRule], LayerRule]:
-    """Register a rule, by which a `tool` serves models, as a method."""
+def fits(name: str, tool: str) -> Callable[[OpRule], OpRule]:
+    """Register a rule, by which a `tool` places the ops of a model, as a method."""
 
-    def add(rule: LayerRule) -> LayerRule:
+    def add(rule: OpRule) -> OpRule:
         def run(task: Task, params: Params) -> Outcome:
             lists = numbered_layers(layer_of(task.instance.graph))
-            layers = rule(task.instance, sum(map(len, lists.values())))
-            return Outcome(Plan.on(homes_by_layer(task.instance, layers)))
+            homes = rule(task.instance, sum(map(len, lists.values())))
+            if homes is None:
+                return Outcome(message=f"by its own count {tool} has no room for the layers")
+            return Outcome(Plan.on(homes))
 
-        run.__doc__ = rule.__doc__
+        run.__doc__, run.__module__ = rule.__doc__, rule.__module__
         does = method(name, objectives=("makespan", "max_load"), paper=tool, applies=why_no_layers)
         does(run)
+        return rule
+
+    return add
+
+
+def serves(name: str, tool: str) -> Callable[[LayerRule], LayerRule]:
+    """Register a rule, by which a `tool` splits a model's layers, as a method."""
+
+    def add(rule: LayerRule) -> LayerRule:
+        @wraps(rule)
+        def homes(instance: Instance, num_layers: int) -> list[int]:
+            return homes_by_layer(instance, rule(instance, num_layers))
+
+        fits(name, tool)(homes)
         return rule
 
     return add
@@ -82,26 +102,29 @@ def exo_split(instance: Instance, num_layers: int) -> list[int]:
 
 @serves("llama-cpp", "llama.cpp")
 def llama_cpp_split(instance: Instance, num_layers: int) -> list[int]:
-    """Layers by free memory, what does not fit on the host."""
-    gpus, host = _gpus(instance.cluster)
+    """llama.cpp until 2025: layers by free memory, what does not fit on the host."""
+    gpus, host = gpus_and_host(instance.cluster)
     if not gpus:
         return [host] * (num_layers + 2)
     size = [instance.cluster.devices[k].memory_bytes or 1 for k in gpus]
-    ends = [at / sum(size) for at in accumulate(size)]
     room = instance.arrays.memory_bytes
     found = [host] * (num_layers + 2)
     for on_gpus in range(num_layers + 1, -1, -1):
         first = max(num_layers - on_gpus, 0)
-        found = [host] * (first + 1) + [
-            gpus[min(bisect_right(ends, (i - first) / on_gpus), len(gpus) - 1)]
-            for i in range(first, num_layers + (on_gpus > num_layers))
-        ]
+        layers = num_layers - first + (on_gpus > num_layers)
+        found = [host] * (first + 1) + [gpus[at] for at in by_shares(size, layers, on_gpus)]
         found += [host] * (num_layers + 2 - len(found))
         held = np.zeros(len(room), np.int64)
         np.add.at(held, homes_by_layer(instance, found), instance.arrays.resident_bytes)
         if (held <= room).all():
             break
     return found
+
+
+def by_shares(size: Sequence[int], count: int, of: int) -> list[int]:
+    """Which card has each of the first `count` of some layers that go to cards by shares."""
+    ends = [at / max(1, sum(size)) for at in accumulate(size)]
+    return [min(bisect_right(ends, i / of), len(size) - 1) for i in range(count)]
 
 
 @serves("vllm-even", "vLLM")
@@ -121,14 +144,14 @@ def sglang_split(instance: Instance, num_layers: int) -> list[int]:
 def _even(
     instance: Instance, num_layers: int, has_more: Callable[[int, int, int], bool]
 ) -> list[int]:
-    gpus, host = _gpus(instance.cluster)
+    gpus, host = gpus_and_host(instance.cluster)
     ranks = gpus or [host]
     each, rest = divmod(num_layers, len(ranks))
     home = [k for at, k in enumerate(ranks) for _ in range(each + has_more(at, len(ranks), rest))]
     return [ranks[0], *home, ranks[-1]]
 
 
-def _gpus(cluster: Cluster) -> tuple[list[int], int]:
+def gpus_and_host(cluster: Cluster) -> tuple[list[int], int]:
     """The devices that are no hosts, and the host: the first GPU where there is none."""
     is_host = [is_cpu(device, cluster) for device in cluster.devices]
     gpus = [k for k, host in enumerate(is_host) if not host]

@@ -53,6 +53,7 @@ LEFT_OUT: Mapping[str, str] = {
         "the tests of docs/cases.md run them with fewer layers"
     ),
     r"placegap place +\S+\.gguf .*": "the tests of GGUF files have such a model",
+    r"placegap (convert|place) .*llama-70b\.json\.gz .*": "minutes; tests have small decoders",
     r"placegap standard-evaluation MODEL CSV.*": "a pattern; another page has a case",
 }
 """Patterns of commands that no test runs, and why."""

@@ -114,6 +114,7 @@ LEFT_OUT = {
     "expert",
     "memory-knapsack",
     *("exo", "llama-cpp", "vllm-even", "sglang-even"),
+    *("llama-fit", "ik-llama-fit", "halda", "parallax"),
     *("equal-split", "piper"),
 }
 """They need a file of a plan, tight memory, numbered layers, or devices that are alike."""

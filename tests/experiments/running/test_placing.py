@@ -113,7 +113,10 @@ def test_a_decode_step_is_placed_for_latency_and_what_streams_for_throughput(
     assert bool(found.note) == bool(note)
 
 
-SPLITS = {"exo", "llama-cpp", "vllm-even", "sglang-even"}
+SPLITS = {
+    *("exo", "llama-cpp", "vllm-even", "sglang-even"),
+    *("llama-fit", "ik-llama-fit", "halda", "parallax"),
+}
 
 
 def test_every_method_runs_on_a_file_of_chains_or_says_what_it_needs() -> None:
@@ -134,7 +137,7 @@ def test_every_method_runs_on_a_file_of_chains_or_says_what_it_needs() -> None:
         assert "its plans are not chain" in refused.pop(method)
     for method, line in refused.items():  # not installed
         assert line == f"{method} {METHODS[method].missing()}"
-    assert len(ran) >= len(METHODS) - 11  # those, scotch, two that learn, two partitioners
+    assert len(ran) >= len(METHODS) - 15  # those, scotch, two that learn, two partitioners
     assert {"etf", "noncontiguous", "latency", "stage-cuts"} <= ran
 
 
