@@ -20,6 +20,7 @@ from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import output, plain_table, print_json, spinner
 from placegap.instances.costing.costing import (
     CostedKernels,
+    check_costs,
     cost_kernels,
     roofline_ns,
     specs_of,
@@ -49,6 +50,9 @@ def costs_command(asked: CostsOptions) -> None:
     from placegap.experiments.running.sources import check_rates, cluster_of, find_model
 
     source = source_of(asked)
+    check_costs(asked.costs or "measured")
+    if asked.costs == "roofline":
+        raise InputError("costs are compared with rooflines: choose measured or calibrated")
     with spinner(f"reading {asked.model}"):
         cluster = cluster_of(source)
         check_rates(asked.model, cluster)
@@ -57,8 +61,6 @@ def costs_command(asked: CostsOptions) -> None:
         if cluster is None:
             raise InputError("costs are those of cards: name some (--cluster)", asked.model)
         graph = with_costs(_without_times(document.graph), asked.costs or "measured")
-        if asked.costs == "roofline":
-            raise InputError("costs are compared with rooflines: choose measured or calibrated")
         found = cost_kernels(graph, specs_of(cluster))
     warn_open(graph, asked.model)
     rows = cost_rows(found, cluster)

@@ -17,7 +17,13 @@ from placegap.instances.corpus.layer_chains import (
 )
 from placegap.instances.corpus.measured_chains import PREFIX as MEASURED_CHAIN
 from placegap.instances.corpus.measured_chains import check_rows
-from placegap.instances.costing.costing import MOSTLY_MODELLED, is_measured, with_costs
+from placegap.instances.costing.costing import (
+    COSTS,
+    MOSTLY_MODELLED,
+    check_costs,
+    is_measured,
+    with_costs,
+)
 from placegap.instances.costing.layer_modes import ModelledOn
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.cluster_text import is_cluster_text
@@ -97,6 +103,7 @@ class Source:
 def load_source(source: Source) -> Instance:
     """The instance of a source; the last few are kept."""
     cluster = cluster_of(source)
+    check_costs(source.costs or "calibrated")
     if is_traced(source.model) and cluster is None:
         raise _no_devices(source.model)
     check_rates(source.model, cluster, source.times)
@@ -158,6 +165,8 @@ def as_layers(
     if any(op.modes for op in graph.ops):
         return document
     measured = is_measured(graph)
+    if measured and graph.provenance.parameters[COSTS] != "measured":
+        raise InputError("measured modes are of no framework's tables: choose --costs measured")
     if is_chain(document.name):
         on = ModelledOn.cluster(cluster, measured=measured)
         graph = chain_with_modes(document.name, on, dict(sizes))

@@ -42,6 +42,9 @@ COSTS = "costs"
 
 KINDS_OF_COSTS = ("calibrated", "roofline", "measured")
 
+FRAMEWORKS = ("sglang", "trtllm", "vllm")
+"""Whose measured kernels there are tables of."""
+
 MEASURED_SHARE = "costs.measured_share"
 """Parameter of the provenance: for how much of the time on each kind costs are measured."""
 
@@ -209,15 +212,21 @@ def cost_graph(
             return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
 
 
+def check_costs(costs: str) -> None:
+    """Refuse what is no name of costs."""
+    kind, colon, framework = costs.partition(":")
+    if kind in KINDS_OF_COSTS and (not colon or (kind == "measured" and framework in FRAMEWORKS)):
+        return
+    hint = instead_of(costs, KINDS_OF_COSTS)
+    raise InputError(
+        f"there are no costs {costs!r}{hint}; of measured ones a framework may be named"
+        f" (measured:vllm), of {', '.join(FRAMEWORKS)}"
+    )
+
+
 def with_costs(graph: Graph, costs: str) -> Graph:
     """The graph, noting how its ops without times are costed."""
-    kind, colon, framework = costs.partition(":")
-    if kind not in KINDS_OF_COSTS or (colon and (kind != "measured" or not framework)):
-        hint = instead_of(costs, KINDS_OF_COSTS)
-        raise InputError(
-            f"there are no costs {costs!r}{hint}; of measured ones a framework may be"
-            " named (measured:vllm)"
-        )
+    check_costs(costs)
     noted = {**graph.provenance.parameters, COSTS: costs}
     provenance = graph.provenance.model_copy(update={"parameters": noted})
     return graph.model_copy(update={"provenance": provenance})

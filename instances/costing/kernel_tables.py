@@ -51,8 +51,6 @@ none: their power limits are lower."""
 MEASURED_ON = {"a100_sxm": "A100-80GB"}
 """The card that was measured, where several kinds have a system's tables."""
 
-FRAMEWORKS = ("sglang", "trtllm", "vllm")
-
 EXTRA = "measured costs need an extra: pip install 'placegap[measured]'"
 
 REINSTALL = "install aiconfigurator-core anew"
@@ -351,10 +349,6 @@ def kernel_tables(kind: str, framework: str | None = None) -> KernelTables | Non
     Of each table the newest version is taken, of vLLM unless a framework is named.
     """
     framework = framework or "vllm"
-    if framework not in FRAMEWORKS:
-        raise InputError(
-            f"no tables of measured kernels are of {framework!r}; there are {', '.join(FRAMEWORKS)}"
-        )
     if kind not in SYSTEMS:
         return None
     package = find_spec("aiconfigurator_core")

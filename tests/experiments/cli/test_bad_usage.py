@@ -42,6 +42,8 @@ CASES = [
     (f"place hf:no-such-model {ON} --method heft --param x=1", "of heft: x: unknown field"),
     ("place hf:no-such-model --cluster own.yaml", "own.yaml: device 'g0': no op of hf:no-such-m"),
     ("place hf:no-such-model --cluster own.yaml", "'H100', which the catalogue does not have; did"),
+    (f"place hf:no-such-model {ON} --costs measured:vlm", "there are no costs 'measured:vlm'"),
+    (f"costs hf:no-such-model {ON} --costs roofline", "are compared with rooflines: choose"),
     # a file at fault, or in the place of another
     ("place squeezenet --cluster c.yaml", "c.yaml: links: no path leads from 'g0' to 'g1'; add a"),
     ("place squeezenet --cluster diamond.json", "diamond.json: is a model; name a cluster here"),
@@ -52,6 +54,7 @@ CASES = [
     ("show squeezenet --dim N=8", "squeezenet has no open dimensions"),
     (f"place bert-24-layers-train --cluster 2x8xH100 {HYBRID}", "no op names the module of a n"),
     (f"place llama-8b-train --dim seq=4 --cluster 2x8xH100 {HYBRID}", "choose from batch, tok"),
+    (f"place llama-8b-train {ON} {HYBRID} --costs measured:vllm", "of no framework's tables"),
     (f"place llama-8b-train --cluster T4+V100-16GB,pcie3 {HYBRID}", "differ in kind or memory"),
     ("coarsen diamond.json --with pesto-merge --param ops=0", "parameters of pesto-merge: ops"),
     ("coarsen diamond.json --param ops=3", "need a transform (--with)"),

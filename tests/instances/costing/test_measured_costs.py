@@ -132,7 +132,9 @@ def test_a_framework_is_asked_for_by_name(tables: list[str | None]) -> None:
     assert tables == ["trtllm", None]
 
 
-@pytest.mark.parametrize("costs", ["mesured", "measured:", "roofline:vllm", ""])
+@pytest.mark.parametrize(
+    "costs", ["mesured", "measured:", "measured:llama.cpp", "roofline:vllm", ""]
+)
 def test_other_words_for_costs_are_refused(costs: str) -> None:
     with pytest.raises(InputError, match="there are no costs"):
         with_costs(Graph(name="g", ops=(product(),)), costs)
