@@ -20,6 +20,7 @@ from struct import error as struct_error
 from typing import Any, BinaryIO
 
 from placegap.instances.reading.errors import InputError, MissingExtra
+from placegap.instances.reading.input_files import check_regular
 
 MAGIC = b"GGUF"
 
@@ -116,14 +117,18 @@ def read_gguf_header(path: Path) -> GgufHeader:
         paths = [path.with_name(name) for name in names]
     header = GgufHeader(path)
     for part in paths:
+        check_regular(part)
         try:
             with part.open("rb") as file:
                 _read_part(file, header, gguf)
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", part) from None
-        except (ValueError, KeyError, struct_error, MemoryError, OverflowError) as error:
-            text = "ends too early" if isinstance(error, struct_error) else f"is damaged: {error}"
-            raise InputError(f"its header {text}; load the file again", part) from None
+        except struct_error:
+            raise InputError("its header ends too early; load the file again", part) from None
+        except (ValueError, KeyError, MemoryError, OverflowError, RecursionError) as error:
+            raise InputError(
+                f"its header is damaged, or newer than the package gguf: {error}", part
+            ) from None
     if not isinstance(header.metadata.get("general.architecture"), str) or not header.tensors:
         raise InputError("its header names no architecture, or no tensors", path)
     stated = header.metadata.get("split.count", len(paths))
