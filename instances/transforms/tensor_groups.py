@@ -97,6 +97,7 @@ class SplitParts:
         held = [
             op.parameter_bytes if op.state_bytes is None else op.state_bytes for op in graph.ops
         ]
+        shared = [sum(op.shared_state.values()) for op in graph.ops]
         ends = layer_ends(instance, layers)
         whole = [i for i, size in enumerate(held) if size and not self.is_split[i]]
         first = [i for i in whole if ends.get(layers[i] or "")]
@@ -113,7 +114,7 @@ class SplitParts:
         self.reduced = {
             graph.ops[i].name: (
                 2 // len(parts) if layer.rpartition(".")[2].isdecimal() else 1,
-                max(0, graph.ops[i].resident_bytes - held[i]),
+                max(0, graph.ops[i].resident_bytes - held[i] - shared[i]),
             )
             for layer, parts in last.items()
             for i in parts.values()

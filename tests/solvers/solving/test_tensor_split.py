@@ -12,6 +12,7 @@ from draws.decoders import GB, HEADS, attention, decoder, machine, weights
 
 from placegap.instances import Instance, Makespan, Op, evaluate
 from placegap.instances.reading.errors import InputError
+from placegap.instances.transforms.tensor_groups import SplitParts
 from placegap.solvers import run_method
 from placegap.solvers.solving.tensor_split import best_tensor_plan
 
@@ -186,3 +187,12 @@ def test_times_that_were_measured_are_not_split() -> None:
     ops = [Op(name=f"layers.{n}", module=f"layers.{n}", time_ns={"kind0": 9}) for n in range(2)]
     with pytest.raises(InputError, match="leave out --tensor-split"):
         best_tensor_plan(machine(ops, [(GB, GB)] * 2), Makespan(), "layer", 9.0)
+
+
+def test_a_head_that_shares_its_weights_reduces_what_it_computes() -> None:
+    # 16,000 bytes of logits, and a table of 1e7 that the embedding holds, too
+    *ops, head = decoder(2, 10**8, 10**7, 10**7, 8_000)
+    tied = head.model_copy(update={"state_bytes": 0, "shared_state": {"table": 10**7}})
+    parts = SplitParts(machine([*ops, tied], [(GB, GB)] * 2))
+    assert parts.reduced["head"] == (1, 16_000)
+    assert (parts.embeddings, parts.embedding_bytes) == ({"embed"}, 10**7)
