@@ -74,7 +74,7 @@ def shortened(module: Any) -> Iterator[list[Stack]]:
     for path, layers in owners.items():
         inside = any(path.startswith(f"{stack.path}.") for stack in stacks)
         owner = owners[path.rpartition(".")[0]]
-        if inside or not isinstance(layers, ModuleList) or _tells_apart(owner):
+        if inside or not isinstance(layers, ModuleList) or not layers or _tells_apart(owner):
             continue
         if _reads_a_layer(module, owner):
             continue
