@@ -79,7 +79,7 @@ def shortened(module: Any, bits: Mapping[str, Fraction] | None = None) -> Iterat
     for path, layers in owners.items():
         inside = any(path.startswith(f"{stack.path}.") for stack in stacks)
         owner = owners[path.rpartition(".")[0]]
-        if inside or not isinstance(layers, ModuleList) or _tells_apart(owner):
+        if inside or not isinstance(layers, ModuleList) or not layers or _tells_apart(owner):
             continue
         if _reads_a_layer(module, owner):
             continue

@@ -86,6 +86,13 @@ def test_layers_of_any_pattern_are_repeated(
     assert repeated == read_traced_model(name, options)
 
 
+def test_a_stack_without_layers_stays_as_it_is(tmp_path: Path) -> None:
+    # the first stage of ConvNeXt shrinks no image: a stem, three that do, and one layer in each
+    sizes = {"hidden_sizes": [4, 8, 8, 8], "depths": [1] * 4, "image_size": 32}
+    graph = read_traced_model(configs.write_config(tmp_path, "convnext", **sizes)).graph
+    assert [op.kind for op in graph.ops].count("convolution") == 8
+
+
 def test_layers_that_a_model_counts_are_all_traced(tmp_path: Path) -> None:
     name = config(tmp_path, "rwkv", 8, attention_hidden_size=16)
     graph = read_traced_model(name, TraceOptions(decode=True, kv_tokens=9)).graph
