@@ -42,7 +42,7 @@ help:
 .venv-torch/.ready: pyproject.toml setup.py constraints.txt $(FOLDERS)
 	@echo "installing placegap with PyTorch into .venv-torch (1.7 GB, once)"
 	test -x $(TORCH_BIN)/python || $(PYTHON) -m venv .venv-torch
-	$(subst $(BIN),$(TORCH_BIN),$(PIP_INSTALL)) -e '.[torch,onnx,gguf,plots]' accelerate ipykernel nbclient onnxruntime pytest pytest-xdist
+	$(subst $(BIN),$(TORCH_BIN),$(PIP_INSTALL)) -e '.[torch,onnx,gguf,plots]' accelerate onnxruntime pytest pytest-xdist
 	@touch $@
 
 install: .venv/.dev

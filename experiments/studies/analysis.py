@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 WITHIN = {"within_1": 0.01, "within_10": 0.1}
 """Columns of a summary: plans whose gap is at most this."""
 
+FURTHER = ("study", "seed", "memory_share", "num_ops", "instance_hash")
+"""Further columns of a gap table's rows, each only if some runs still have the same cell."""
+
 CAUSES = {
     "bound_quality": "best bound / best plan",
     "ccr": "CCR",
@@ -79,7 +82,7 @@ def example_runs() -> pd.DataFrame:
 
 def gap_table(
     runs: pd.DataFrame,
-    rows: Sequence[str] = ("table", "instance", "cluster"),
+    rows: Sequence[str] | None = None,
     columns: str = "label",
     values: str = "gap",
 ) -> pd.DataFrame:
@@ -90,7 +93,8 @@ def gap_table(
     runs
         As `load_runs` returns them.
     rows, columns, values
-        Columns of `runs`: what a row is, what stands side by side, and what a cell holds.
+        Columns of `runs`: what a row is, what stands side by side, and what a cell holds. Rows are
+        by default table, instance and cluster, and what else tells rows apart (`FURTHER`).
 
     Raises
     ------
@@ -102,12 +106,15 @@ def gap_table(
     >>> gap_table(example_runs(), rows=["instance"]).loc["j"].round(3).to_dict()
     {'x': 0.2, 'y': 0.5}
     """
-    key = [*rows, columns]
+    key = [columns, *(rows or ("table", "instance", "cluster"))]
+    for name in () if rows else FURTHER:
+        if runs[name].nunique() > 1 and runs.duplicated(key).any():
+            key.append(name)
     twice = runs.loc[runs.duplicated(key), key]
     if len(twice):
         raise ValueError(f"two runs in one cell, {twice.iloc[0].to_dict()}: add a column to rows")
     found = runs.set_index(key)[values].unstack(columns)
-    at = runs.drop_duplicates(list(rows)).set_index(list(rows)).index
+    at = runs.drop_duplicates(key[1:]).set_index(key[1:]).index
     return found.reindex(index=at, columns=list(dict.fromkeys(runs[columns])))
 
 
@@ -199,7 +206,7 @@ def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     lines = {}
     tail = (1 - CONFIDENCE) / 2
     for table, group in runs.groupby("table", sort=False):
-        values = wide(group, "label", "value_ns").reindex(columns=[a, b])
+        values = wide(group, "label", "value_ns").reindex(columns=[*dict.fromkeys([a, b])])
         pairs = values[(values > 0).all(axis="columns")]
         log = np.log((pairs[a] / pairs[b]).to_numpy())
         wins, losses = int((log < 0).sum()), int((log > 0).sum())
@@ -242,7 +249,8 @@ def profile(runs: pd.DataFrame, of: str = "gap") -> pd.DataFrame:
 
     gaps = wide(runs, "label", of).dropna(how="all")
     at = np.unique([0.0, *gaps.stack().dropna(), 1.0])
-    shares = pd.DataFrame({label: [(gaps[label] <= x).mean() for x in at] for label in gaps}, at)
+    within = {label: np.searchsorted(gaps[label].sort_values(), at, "right") for label in gaps}
+    shares = pd.DataFrame(within, at) / len(gaps)
     order = pd.DataFrame({"share": (gaps <= WITHIN["within_10"]).mean(), "mean": -gaps.mean()})
     best = order.fillna(-1.0).sort_values(["share", "mean"], ascending=False, kind="stable")
     return shares.rename_axis(of)[list(best.index)]
@@ -295,8 +303,8 @@ def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -
     Parameters
     ----------
     old, new
-        Runs before and after a change. Rows of the same table, instance, cluster, seed and label
-        are compared; what only one of them has does not count.
+        Runs before and after a change. Those of one label on one row of one table are compared;
+        what only one of them has does not count, nor do instances whose content has changed.
     tolerance
         By how much of the old value the new one may be larger.
 
@@ -313,7 +321,7 @@ def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -
     >>> regressions(old, new)[["instance", "label", "ratio"]].values.tolist()
     [['j', 'y', 1.5]]
     """
-    key = ["table", "instance", "cluster", "seed", "label"]
+    key = [*ROW[1:], "label"]
     both = old[[*key, "value_ns"]].merge(new[[*key, "value_ns"]], on=key, validate="one_to_one")
     both = both.rename(columns={"value_ns_x": "old_ns", "value_ns_y": "new_ns"})
     ratio = both["new_ns"].astype(float) / both["old_ns"].astype(float)

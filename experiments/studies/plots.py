@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placegap.experiments.show.drawing import Style, dress, new_figure, plain_label, png, styles
@@ -51,7 +52,11 @@ def plot_summary(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ['x', 'y']
     """
     axis = ax or _new(runs["label"].nunique())
-    _draw_summary(axis, runs, styles(runs["cluster"]))
+    style = styles(runs["cluster"])
+    _draw_summary(axis, runs, style)
+    for name, own in style.items():
+        axis.plot([], [], **own.dots, label=plain_label(name))
+    legend(axis)
     return axis
 
 
@@ -148,7 +153,7 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
     axis = ax or _new(8)
     told, style = compare(runs, a, b), styles(runs["table"])
     for table, group in runs.groupby("table", sort=False):
-        values = wide(group, "label", "value_ns").reindex(columns=[a, b])
+        values = wide(group, "label", "value_ns").reindex(columns=[*dict.fromkeys([a, b])])
         ratios = (values[a] / values[b]).dropna().sort_values()
         if len(ratios):
             line = told.loc[table]
@@ -291,7 +296,11 @@ def gaps_png(runs: pd.DataFrame) -> bytes:
 
 
 def _new(num_lines: int) -> Axes:
-    return new_figure(9, 0.34 * max(1, num_lines) + 1.4).subplots()
+    figure = new_figure(9, 0.34 * max(1, num_lines) + 1.4)
+    axis: Axes = figure.subplots()
+    # what a notebook asks for, as there is no pyplot here that would show it
+    axis._repr_png_ = partial(png, figure, dpi=90)  # type: ignore[attr-defined]
+    return axis
 
 
 def gap_axis(axis: Axes, which: str, least: float = 0.0) -> None:
@@ -306,5 +315,5 @@ def gap_axis(axis: Axes, which: str, least: float = 0.0) -> None:
 
 def legend(axis: Axes) -> None:
     """A legend to the right of the axes."""
-    figure = axis.figure
-    figure.legend(loc="outside right center", frameon=False, fontsize=8.5)
+    if axis.get_legend_handles_labels()[0]:
+        axis.figure.legend(loc="outside right center", frameon=False, fontsize=8.5)

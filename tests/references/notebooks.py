@@ -57,8 +57,20 @@ def new_kernel() -> KernelManager:
 
 
 def update(name: str) -> None:
-    """Store the outputs of a notebook anew."""
-    (FOLDER / f"{name}.ipynb").write_text(nbformat.writes(executed(name)) + "\n")
+    """Store the outputs of a notebook anew, and its first picture beside the pages."""
+    now = executed(name)
+    (FOLDER / f"{name}.ipynb").write_text(nbformat.writes(now) + "\n")
+    picture_of(name).write_bytes(first_picture(now))
+
+
+def picture_of(name: str) -> Path:
+    """Where docs/notebooks.md has its picture of a notebook."""
+    return FOLDER.parents[1] / "docs" / f"notebook-{name}.png"
+
+
+def first_picture(notebook: NotebookNode) -> bytes:
+    """The first image that a cell shows, as PNG."""
+    return base64.b64decode(outputs(notebook, "image/png")[0])
 
 
 def outputs(notebook: NotebookNode, kind: str) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from jupyter_client.manager import KernelManager
@@ -16,7 +16,9 @@ from references.notebooks import (
     FOLDER,
     committed,
     executed,
+    first_picture,
     new_kernel,
+    picture_of,
     pictures,
     shown_text,
     update,
@@ -24,33 +26,22 @@ from references.notebooks import (
 )
 
 LARGEST_BYTES = 550_000
-PICTURES = {
-    "schedule": 3,
-    "placer": 1,
-    "constraints": 1,
-    "regression": 0,
-    "device_map": 2,
-    "gpus": 1,
-    "gaps": 3,
-}
+QUICKSTART = '"quickstart.csv"'
+PICTURES = {"placer": 1, "gpus": 1, "gaps": 5}
 """How many pictures each notebook shows."""
 
-WITH_TORCH = "device_map"
-DEEP = ("schedule", "constraints", "regression", "gpus")
-MARKS = {WITH_TORCH: pytest.mark.torch, **dict.fromkeys(DEEP, pytest.mark.deep)}
-HERE = [pytest.param(name, marks=MARKS.get(name, ())) for name in PICTURES]
-
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+RESULTS = sorted(
+    (*FOLDER.parent.glob("papers/*/results/*.csv"), *FOLDER.parent.glob("ours/results/*.csv"))
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def stored() -> None:
     """With UPDATE_NOTEBOOKS, the outputs are stored anew, each notebook in a kernel of its own."""
     if "UPDATE_NOTEBOOKS" in os.environ:
-        has_torch = find_spec("torch") is not None
         for name in PICTURES:
-            if (name == WITH_TORCH) == has_torch:
-                update(name)
+            update(name)
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +52,8 @@ def kernel() -> Iterator[KernelManager]:
     manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", PICTURES)
 def test_it_runs_and_shows_what_it_was_committed_with(name: str, kernel: KernelManager) -> None:
-    if name == WITH_TORCH:
-        pytest.importorskip("accelerate", reason="needs torch, transformers and accelerate")
     before, now = committed(name), executed(name, kernel)
     assert shown_text(now) == shown_text(before)
     assert [image.size for image in pictures(now)] == [image.size for image in pictures(before)]
@@ -74,9 +63,32 @@ def test_it_runs_and_shows_what_it_was_committed_with(name: str, kernel: KernelM
 def test_its_pictures_are_stored_and_show_something(name: str) -> None:
     drawn = pictures(committed(name))
     assert len(drawn) == PICTURES[name]
+    assert picture_of(name).read_bytes() == first_picture(committed(name))
     for image in drawn:
         assert image.width >= 700
         assert vivid_pixels(image) > 1000
+
+
+def code_of(name: str) -> list[str]:
+    return [cell.source for cell in committed(name).cells if cell.cell_type == "code"]
+
+
+def test_a_placer_takes_fewer_than_forty_lines() -> None:
+    lines = [line for source in code_of("placer") for line in source.splitlines() if line.strip()]
+    assert len([line for line in lines if not line.startswith(("%%writefile", "%cd"))]) < 40
+
+
+def test_gaps_has_at_most_twelve_cells() -> None:
+    assert len(committed("gaps").cells) <= 12
+
+
+def show_gaps(results: Path) -> None:
+    exec("\n".join(code_of("gaps")).replace(QUICKSTART, repr(str(results))), {})
+
+
+@pytest.mark.parametrize("results", RESULTS, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
+def test_gaps_opens_the_results_of_papers_and_ours(results: Path) -> None:
+    show_gaps(results)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "gaps"])  # another study's

@@ -98,10 +98,13 @@ def test_a_gap_table_keeps_the_order_and_refuses_two_runs_in_a_cell() -> None:
     assert list(table.columns) == ["x", "y"]
     assert table["x"].tolist() == [0.0, 0.2, 0.5, 0.25]
     assert math.isnan(table.loc["d", "y"])
+    with pytest.raises(ValueError, match="add a column to rows"):
+        gap_table(pd.concat([RUNS, RUNS]))
     twice = pd.concat([RUNS, RUNS.assign(seed=1)])
     with pytest.raises(ValueError, match="add a column to rows"):
-        gap_table(twice)
-    assert len(gap_table(twice, rows=["instance", "seed"])) == 8
+        gap_table(twice, rows=["instance"])
+    assert gap_table(twice).index.names == ["table", "instance", "cluster", "seed"]
+    assert gap_table(RUNS.assign(seed=range(len(RUNS)))).index.names[-1] == "cluster"
 
 
 def test_a_comparison_is_paired() -> None:
@@ -118,6 +121,7 @@ def test_a_comparison_is_paired() -> None:
     assert better.loc["t", "ratio"] == pytest.approx((1 / 16) ** (1 / 3))
     assert better.loc["t", "p"] == pytest.approx(0.25)
     pd.testing.assert_frame_equal(compare(RUNS, "x", "y"), compare(RUNS, "x", "y"))  # its seed
+    assert compare(RUNS, "x", "x").loc["t", ["ties", "ratio", "p"]].tolist() == [4, 1, 1]
 
 
 def test_a_profile_is_the_share_of_rows_within_x() -> None:
@@ -152,6 +156,9 @@ def test_a_regression_is_exactly_the_row_that_became_worse() -> None:
     worse = regressions(RUNS, new)
     assert worse["ratio"].tolist() == [math.inf, 1.03]
     assert len(regressions(RUNS, new[:2])) == 0  # what did not run again is not worse
+    other = new.assign(instance_hash="of changed content")
+    assert len(regressions(RUNS, other)) == 0
+    assert len(regressions(pd.concat([RUNS, other]), pd.concat([new, other]))) == 2
 
 
 def test_every_picture_is_axes_and_the_same_for_equal_runs() -> None:
@@ -172,3 +179,16 @@ def test_every_picture_is_axes_and_the_same_for_equal_runs() -> None:
         assert png(first.figure) == png(second.figure)
     labels = [text.get_text() for text in plot_regressions(RUNS, new).get_yticklabels()]
     assert labels[0] == "x on a, c"
+
+
+def test_a_notebook_shows_a_picture_that_ends_a_cell() -> None:
+    from IPython.core.formatters import DisplayFormatter
+
+    data, _ = DisplayFormatter().format(plot_profile(RUNS))
+    assert data["image/png"].startswith(b"\x89PNG")
+
+
+def test_runs_without_gaps_have_pictures_without_a_legend() -> None:
+    none = RUNS.assign(gap=None)
+    assert plot_explain(none).figure.legends == []  # type: ignore[union-attr]
+    assert len(plot_explain(RUNS).figure.legends) == 1  # type: ignore[union-attr]
