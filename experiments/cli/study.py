@@ -99,12 +99,12 @@ def study_command(asked: StudyOptions) -> None:
             planned = study_rows(wanted, asked.config, warn)
             if shard is not None:
                 planned = shard_of(planned, *shard)
-            warn(intention(wanted.name, planned, workers, folder / LOG_NAME))
+            warn(intention(wanted.name, planned, workers))
             if asked.dry_run and planned:
                 print_tables_to_run(planned, workers)
             if asked.dry_run or not planned:  # there may be more shards than instances
                 return
-            with progress_shown() as told:
+            with progress_shown(wanted.name) as told:
                 runs = run_study(
                     asked.config,
                     asked.out,

@@ -25,6 +25,7 @@ from placegap.experiments.running.pool import (
 from placegap.experiments.running.provenance import cpu_s, made_by, num_cores
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
+from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.log import LOG_NAME, Record, RunLog
 from placegap.experiments.studies.own_code import code_of
@@ -291,7 +292,7 @@ def run_study(
                 for key in part.records.keys() - log.records:
                     log.append(part.records[key])
         stamp = made_by()
-        read = partial(row_cells, study=study, path=config, tell=told.say)
+        read = partial(row_cells, study=study, path=config, tell=warn)
         asked, modules = _missing(rows, read, cells, first, log, told), (REFEREE, *modules)
         if client is None:
             endings = run_pool(
@@ -317,9 +318,7 @@ def run_study(
                 run = ending.task
                 if ending.fate == "timeout" and not had_begun(ending):
                     # a slow machine, and no result: what is in the log would never run again
-                    told.say(
-                        f"left out: {run.label}, {ending.message} while its kernels were compiled"
-                    )
+                    warn(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:
                     made = dict(ending.made_by) or stamp
                     place = place_of(first[run.key], study.name)
@@ -345,7 +344,7 @@ def _missing(
     """
     began = False
     for row in rows:
-        told.reading = Path(row.source.model).name
+        told.reads(Path(row.source.model).name)
         try:
             for found in in_thread(partial(read, row)):
                 if found is None:
@@ -355,7 +354,6 @@ def _missing(
                 time.sleep(POLL_S)
                 yield None
             raise
-        told.reading = ""
         assert found is not None  # the last one
         cells += found
         runs = {cell.run.key: cell.run for cell in found if cell.run is not None}
@@ -371,7 +369,7 @@ def _missing(
             told.started(run)
             yield run
     if not began:
-        told.say(f"all {told.total} runs are in the log: there is nothing to run")
+        warn(f"all {told.total} runs are in the log: there is nothing to run")
 
 
 def results_folder(
