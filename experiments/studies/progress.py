@@ -12,7 +12,8 @@ from placegap.experiments.show.rendering import shows_live, spinner, warn
 from placegap.instances.reading.errors import shorten
 
 if TYPE_CHECKING:
-    from placegap.experiments.studies.plan import Row, Run
+    from placegap.experiments.studies.plan import Row
+    from placegap.experiments.studies.runs import Run
 
 LINE_S = 5.0
 """Seconds between two lines of progress, in the first five minutes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -29,7 +29,7 @@ from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.log import LOG_NAME, Record, RunLog
 from placegap.experiments.studies.own_code import code_of
-from placegap.experiments.studies.plan import Cell, Row, Run, row_cells, shard_of, study_rows
+from placegap.experiments.studies.plan import Row, row_runs, shard_of, study_rows
 from placegap.experiments.studies.progress import (
     COMPILING,
     READING,
@@ -37,7 +37,7 @@ from placegap.experiments.studies.progress import (
     WARMING,
     StudyProgress,
 )
-from placegap.experiments.studies.runs import frame_of, place_of, run_rows
+from placegap.experiments.studies.runs import Run, RunRow, frame_of, place_of, run_rows
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.reading.checkout import has_research, research
@@ -47,9 +47,6 @@ from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
-
-NEARLY_ALL = 0.9
-"""Share of its time limit from which on a run counts as stopped by the clock."""
 
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""
@@ -205,22 +202,7 @@ def describe_ending(ending: Ending[Run]) -> Record:
         "source": asdict(run.source),
         "wall_s": round(ending.wall_s, 6),
         **outcome,
-        "clock_limited": is_clock_limited(outcome, run.time_limit_s),
     }
-
-
-def is_clock_limited(outcome: Mapping[str, Any], time_limit_s: float) -> bool:
-    """Whether a run ended by the clock, so that a faster machine might find another result.
-
-    It did where it used up its time, was killed, or says that a part of it met a time limit. A
-    method that uses nearly all of its time counts: some keep a little to hand their plan over.
-    """
-    took_s = sum(outcome.get(name) or 0.0 for name in ("build_s", "solve_s"))
-    return (
-        outcome["status"] == "timeout"
-        or took_s >= NEARLY_ALL * time_limit_s
-        or "time limit" in outcome.get("message", "")
-    )
 
 
 if TYPE_CHECKING:
@@ -284,7 +266,7 @@ def run_study(
     if shard is not None:
         rows = shard_of(rows, *shard)
     folder = results_folder(study, out, shard)
-    cells, first = list[Cell](), dict[str, Cell]()
+    planned = list[RunRow]()
     told.total = sum(len(row.limits_s) for row in rows)
     with RunLog(folder / LOG_NAME) as log:
         for file in sorted(folder.glob(f"shard-*/{LOG_NAME}")):
@@ -292,8 +274,8 @@ def run_study(
                 for key in part.records.keys() - log.records:
                     log.append(part.records[key])
         stamp = made_by()
-        read = partial(row_cells, study=study, path=config, tell=warn)
-        asked, modules = _missing(rows, read, cells, first, log, told), (REFEREE, *modules)
+        read = partial(row_runs, study=study, path=config, tell=warn)
+        asked, modules = _missing(rows, read, planned, log, told), (REFEREE, *modules)
         if client is None:
             endings = run_pool(
                 asked,
@@ -321,28 +303,25 @@ def run_study(
                     warn(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:
                     made = dict(ending.made_by) or stamp
-                    place = place_of(first[run.key], study.name)
-                    log.append({**place, **describe_ending(ending), **made})
+                    row = next(one for one in planned if one.run and one.run.key == run.key)
+                    log.append({**place_of(row), **describe_ending(ending), **made})
                 told.ended(run)
-        return frame_of(run_rows(study.name, cells, log.records))
+        return frame_of(run_rows(planned, log.records))
 
 
 def _missing(
     rows: Sequence[Row],
-    read: Callable[[Row], list[Cell]],
-    cells: list[Cell],
-    first: dict[str, Cell],
+    read: Callable[[Row], list[RunRow]],
+    planned: list[RunRow],
     log: RunLog,
     told: StudyProgress,
 ) -> Iterator[Run | None]:
-    """The runs that the log lacks, each once, as workers draw them.
-
-    What is read is added to `cells`, and to `first` the first cell of each run by its key.
+    """The runs that the log lacks, each once, as workers draw them; what is read is `planned`.
 
     A row is read when the runs of all rows before have begun, so that reading takes no core from
     them; meanwhile this yields None.
     """
-    began = False
+    began, seen = False, set[str]()
     for row in rows:
         told.reads(Path(row.source.model).name)
         try:
@@ -355,13 +334,11 @@ def _missing(
                 yield None
             raise
         assert found is not None  # the last one
-        cells += found
-        runs = {cell.run.key: cell.run for cell in found if cell.run is not None}
-        new = [run for key, run in runs.items() if key not in first]
+        planned += found
+        runs = {one.run.key: one.run for one in found if one.run is not None}
+        new = [run for key, run in runs.items() if key not in seen]
+        seen |= runs.keys()
         todo = [run for run in new if run.key not in log.records]
-        for cell in found:
-            if cell.run is not None:
-                first.setdefault(cell.run.key, cell)
         told.total -= len(row.limits_s) - len(new)
         told.done += len(new) - len(todo)
         for run in todo:

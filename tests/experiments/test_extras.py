@@ -18,7 +18,7 @@ from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.plan import plan_study
 path = {str(EXPERIMENTS / "ours" / "placers.yaml")!r}
 cells = list(plan_study(load_study(path), path, tell=lambda said: None))
-print(json.dumps(sorted({{cell.method for cell in cells if cell.is_missing}})))
+print(json.dumps(sorted({{cell.method for cell in cells if cell.status == "not_installed"}})))
 """
 
 STUDY = """

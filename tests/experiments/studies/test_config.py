@@ -72,7 +72,7 @@ def test_a_cell_says_why_a_method_does_not_apply(tmp_path: Path, fakes: list[str
     path = written(tmp_path, GOOD.replace("channels: link", "channels: free"))
     cells = list(plan_study(load_study(path), path))
     assert {cell.run for cell in cells} == {None}
-    assert {cell.reason for cell in cells} == {"the fake does not do free"}
+    assert {cell.message for cell in cells} == {"the fake does not do free"}
 
 
 def test_optional_files_that_are_absent_are_left_out_and_named(
@@ -102,7 +102,8 @@ def test_paths_are_relative_to_the_study(
     monkeypatch.chdir("/")
     (cell,) = plan_study(load_study(path), path)
     assert (cell.instance, cell.cluster) == ("fd-dps-figure-3", "two-gpus")
-    assert cell.instance_hash == example().content_hash
+    assert cell.run is not None
+    assert cell.run.instance_hash == example().content_hash
 
 
 BAD = [

@@ -19,7 +19,6 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies import progress as study_progress
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.own_code import code_of
-from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.progress import (
     COMPILING,
     READING,
@@ -28,6 +27,7 @@ from placegap.experiments.studies.progress import (
     progress_shown,
 )
 from placegap.experiments.studies.run import run_study, run_task
+from placegap.experiments.studies.runs import Run
 from placegap.instances import Makespan
 from placegap.instances.kernels import compiled_kernels
 from placegap.instances.kernels.kernel import kernel
