@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,6 +18,7 @@ from placegap.experiments.running.sources import (
     is_named,
     load_source,
 )
+from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import MethodEntry, ParamValue, Study, TableEntry
 from placegap.experiments.studies.log import canonical_json
 from placegap.experiments.studies.own_code import code_of, refuse_edited
@@ -59,14 +60,12 @@ class Row:
         return [self.table.limits.time_limit_s] * (len(self.table.seeds) * len(self.columns))
 
 
-def study_rows(
-    study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
-) -> list[Row]:
-    """All rows of a study, table by table; paths in it are relative to the folder of `path`.
+def study_rows(study: Study, path: str | Path, shard: tuple[int, int] | None = None) -> list[Row]:
+    """All rows of a study, or of a shard of it; paths in it are relative to the folder of `path`.
 
     No instance is read, and most of what may be wrong is found nevertheless: unknown methods,
-    parameters, families and clusters, files that are not there. `tell` gets a sentence for each of
-    the latter that is optional.
+    parameters, families and clusters, files that are not there. A warning names each of the latter
+    that is optional.
     """
     rows, absent = [], dict[str, None]()
     for table in study.tables:
@@ -85,8 +84,8 @@ def study_rows(
         for method, _, _ in columns:
             refuse_edited(method, table.semantics.objective)
     for model in absent:
-        tell(f"{path}: left out, since it is not there: {os.path.relpath(model)}")
-    return rows
+        warn(f"{path}: left out, since it is not there: {os.path.relpath(model)}")
+    return rows if shard is None else shard_of(rows, *shard)
 
 
 @contextmanager
@@ -114,26 +113,21 @@ def _is_absent(source: Source) -> bool:
     return is_file and not os.path.exists(source.model)
 
 
-def plan_study(
-    study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
-) -> Iterator[RunRow]:
+def plan_study(study: Study, path: str | Path) -> Iterator[RunRow]:
     """Every run of a study, row by row (`study_rows`, `row_runs`)."""
     for row in study_rows(study, path):
-        yield from row_runs(row, study, path, tell)
+        yield from row_runs(row, study, path)
 
 
-def row_runs(row: Row, study: Study, path: str | Path, tell: Callable[[str], None]) -> list[RunRow]:
-    """The runs of a row; its instance is read for its content hash and for what applies to it.
-
-    `tell` gets a sentence for an optional file that nothing installed can read.
-    """
+def row_runs(row: Row, study: Study, path: str | Path) -> list[RunRow]:
+    """The runs of a row; its instance is read for its content hash and for what applies to it."""
     try:
         with _of_table(row.table, path):
             return list(_row_runs(row, study))
     except MissingExtra as error:
         if not row.optional:
             raise
-        tell(f"left out: {error}")
+        warn(f"left out: {error}")
         return []
 
 

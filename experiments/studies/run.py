@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -29,7 +29,7 @@ from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.log import LOG_NAME, Record, RunLog
 from placegap.experiments.studies.own_code import code_of
-from placegap.experiments.studies.plan import Row, row_runs, shard_of, study_rows
+from placegap.experiments.studies.plan import Row, row_runs, study_rows
 from placegap.experiments.studies.progress import (
     COMPILING,
     READING,
@@ -50,6 +50,9 @@ from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""
+
+TOLD = ("status", "value_ns", "bound_ns", "bound_origin", "bound_class", "rests_on", "message")
+TIMES = ("build_s", "solve_s", "setup_s")
 
 
 def hard_limit_s(run: Run) -> float:
@@ -158,20 +161,11 @@ def describe_result(result: Result) -> dict[str, Any]:
     A plan of a finer instance (operator splitting) has no value here, for the run is about the
     original instance; its value there is among the details.
     """
-    described: dict[str, Any] = {
-        "status": result.status,
-        "value_ns": result.value_ns,
-        "bound_ns": result.bound_ns,
-        "bound_origin": result.bound_origin,
-        "bound_class": result.bound_class,
-        "rests_on": result.rests_on,
-        "faults": "; ".join(result.faults),
-        "build_s": round(result.build_s, 6),
-        "solve_s": round(result.solve_s, 6),
-        "setup_s": round(result.setup_s, 6),
-        "message": result.message,
-        "details": dict(result.details),
+    described = {name: getattr(result, name) for name in TOLD}
+    described |= {
+        name: round(getattr(result, name), 6) for name in ("build_s", "solve_s", "setup_s")
     }
+    described |= {"faults": "; ".join(result.faults), "details": dict(result.details)}
     if result.split is None:
         return described
     details = {**result.details, "split_instance_hash": result.instance_hash}
@@ -261,39 +255,44 @@ def run_study(
     """
     for module in modules:
         import_module(module)
-    study, told = load_study(config, smoke=smoke), progress or StudyProgress()
-    rows = study_rows(study, config)
-    if shard is not None:
-        rows = shard_of(rows, *shard)
+    study = load_study(config, smoke=smoke)
+    rows = study_rows(study, config, shard)
     folder = results_folder(study, out, shard)
-    planned = list[RunRow]()
+    options = {"workers": workers, "told": progress, "modules": modules, "client": client}
+    return frame_of(run_rows_of(study, config, rows, folder, **options))  # type: ignore[arg-type]
+
+
+def run_rows_of(
+    study: Study,
+    config: str | Path,
+    rows: Sequence[Row],
+    folder: Path,
+    *,
+    workers: int | None = None,
+    told: StudyProgress | None = None,
+    modules: Sequence[str] = (),
+    client: Client | None = None,
+) -> list[RunRow]:
+    """`run_study` of some rows of a study, with the log in a folder."""
+    told, planned = told or StudyProgress(), list[RunRow]()
     told.total = sum(len(row.limits_s) for row in rows)
+    pool: Callable[..., Generator[Ending[Run]]]
+    if client is None:
+        pool = partial(run_pool, function=run_task, workers=workers or num_cores())
+    else:
+        pool = partial(run_on_dask, function=run_elsewhere, client=client)
     with RunLog(folder / LOG_NAME) as log:
         for file in sorted(folder.glob(f"shard-*/{LOG_NAME}")):
             with RunLog(file) as part:
                 for key in part.records.keys() - log.records:
                     log.append(part.records[key])
         stamp = made_by()
-        read = partial(row_runs, study=study, path=config, tell=warn)
-        asked, modules = _missing(rows, read, planned, log, told), (REFEREE, *modules)
-        if client is None:
-            endings = run_pool(
-                asked,
-                run_task,
-                workers=workers or num_cores(),
-                hard_limit_s=hard_limit_s,
-                modules=modules,
-                on_news=told.doing,
-            )
-        else:
-            endings = run_on_dask(
-                asked,
-                run_elsewhere,
-                client=client,
-                hard_limit_s=hard_limit_s,
-                modules=modules,
-                on_news=told.doing,
-            )
+        endings = pool(
+            _missing(rows, lambda row: row_runs(row, study, config), planned, log, told),
+            hard_limit_s=hard_limit_s,
+            modules=(REFEREE, *modules),
+            on_news=told.doing,
+        )
         # a signal that stops the study interrupts its waiting, and nothing else
         with held(), closing(endings):
             for ending in endings:
@@ -302,11 +301,11 @@ def run_study(
                     # a slow machine, and no result: what is in the log would never run again
                     warn(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:
-                    made = dict(ending.made_by) or stamp
                     row = next(one for one in planned if one.run and one.run.key == run.key)
+                    made = dict(ending.made_by) or stamp
                     log.append({**place_of(row), **describe_ending(ending), **made})
                 told.ended(run)
-        return frame_of(run_rows(planned, log.records))
+        return run_rows(planned, log.records)
 
 
 def _missing(

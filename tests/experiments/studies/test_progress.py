@@ -76,7 +76,7 @@ def test_a_study_says_what_it_will_do_before_anything_heavy_is_loaded(tmp_path: 
         "import sys\n"
         "from placegap.experiments import cli\n"
         "from placegap.experiments.studies import run as study\n"
-        f"study.run_study = lambda *a, **k: sys.exit(sorted(set({HEAVY!r}) & set(sys.modules)))\n"
+        f"study.run_rows_of = lambda *a, **k: sys.exit(sorted(set({HEAVY!r}) & set(sys.modules)))\n"
         "cli.main(['study', sys.argv[1], '--workers', '2'])\n"
     )
     command = [sys.executable, "-c", code, str(study_file(tmp_path, "heft"))]

@@ -14,7 +14,7 @@ from placegap.experiments.running.pool import run_here
 from placegap.experiments.studies import plan
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.plan import shard_of, study_rows
+from placegap.experiments.studies.plan import study_rows
 from placegap.experiments.studies.run import run_study
 from placegap.instances import InputError
 
@@ -87,7 +87,7 @@ def test_shards_are_whole_instances_and_all_rows_once(
     path = tmp_path / "study.yaml"
     path.write_text(TWO_TABLES)
     rows = study_rows(load_study(path), path)
-    shards = [shard_of(rows, number, count) for number in range(1, count + 1)]
+    shards = [study_rows(load_study(path), path, (number, count)) for number in range(1, count + 1)]
     named = [[(row.table.name, row.source) for row in shard] for shard in shards]
     # 5 instances on 2 clusters in 2 tables
     assert len(rows) == 20
