@@ -75,11 +75,10 @@ def study_command(asked: StudyOptions) -> None:
     from placegap.experiments.running.provenance import num_cores
     from placegap.experiments.studies.config import load_study
     from placegap.experiments.studies.log import LOG_NAME
-    from placegap.experiments.studies.plan import shard_of, study_rows
+    from placegap.experiments.studies.plan import study_rows
     from placegap.experiments.studies.progress import intention, progress_shown
     from placegap.experiments.studies.report import REPORT_FILES, write_report
-    from placegap.experiments.studies.run import results_folder, run_study
-    from placegap.experiments.studies.runs import rows_of
+    from placegap.experiments.studies.run import results_folder, run_rows_of
 
     wanted, shard = load_study(asked.config, smoke=asked.smoke), _shard(asked.shard)
     folder = results_folder(wanted, asked.out, shard)
@@ -96,30 +95,21 @@ def study_command(asked: StudyOptions) -> None:
             if not slots:
                 warn(f"no Dask worker is there yet; the runs wait: dask worker {asked.scheduler}")
             workers = asked.workers or slots or 1
-            planned = study_rows(wanted, asked.config, warn)
-            if shard is not None:
-                planned = shard_of(planned, *shard)
-            warn(intention(wanted.name, planned, workers, folder / LOG_NAME))
+            planned = study_rows(wanted, asked.config, shard)
+            warn(intention(wanted.name, planned, workers))
             if asked.dry_run and planned:
                 print_tables_to_run(planned, workers)
             if asked.dry_run or not planned:  # there may be more shards than instances
                 return
-            with progress_shown() as told:
-                runs = run_study(
-                    asked.config,
-                    asked.out,
-                    workers=workers,
-                    progress=told,
-                    smoke=asked.smoke,
-                    shard=shard,
-                    client=client,
+            with progress_shown(wanted.name) as told:
+                rows = run_rows_of(
+                    wanted, asked.config, planned, folder, workers=workers, told=told, client=client
                 )
     except KeyboardInterrupt:
         warn(f"stopped; {kept}")
         raise typer.Exit(stop_status()) from None
     except PoolError as error:
         raise InputError(str(error) if client is None else f"{error}; {kept}") from None
-    rows = rows_of(runs)
     written = write_report(wanted.name, rows, folder)
     print_tables(rows, with_rows=asked.rows)
     if wanted.published is not None:

@@ -95,7 +95,7 @@ def certified_shares(
 
 def key_of(cell: RunRow) -> Key | None:
     """What is to be certified; None where there is no run, or no bound."""
-    if cell.source is None or not cell.best_bound_ns:
+    if cell.run is None or not cell.best_bound_ns:
         return None
     return cell.instance_hash, cell.semantics, cell.best_bound_ns
 
@@ -133,10 +133,10 @@ def _is_enough(share: Share, limit_s: float) -> bool:
 
 
 def _certified(cell: RunRow, limit_s: float) -> Share:
-    source, bound_ns = cell.source, cell.best_bound_ns
-    assert source is not None
+    bound_ns = cell.best_bound_ns
+    assert cell.run is not None
     assert bound_ns is not None
-    instance, began = load_source(source), time.perf_counter()
+    instance, began = load_source(cell.run.source), time.perf_counter()
     found = certify(instance, cell.stated, limit_s, bound_ns)
     return Share(
         cell.table,

@@ -104,8 +104,8 @@ class ComparedTable:
 
 def live_figure(cell: RunRow, name: str) -> float:
     """A figure of the graph that a run was about, computed now."""
-    assert cell.source is not None  # `run_of` chose one that has
-    return figure_of(cell.source, name)
+    assert cell.run is not None  # `run_of` chose one that has
+    return figure_of(cell.run.source, name)
 
 
 def compare(

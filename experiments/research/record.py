@@ -34,7 +34,7 @@ def logged_rows(
         asked = f"placegap study {os.path.relpath(config)}{' --smoke' * smoke}"
         raise InputError(f"there is no such log; run `{asked}` first", log_file)
     with RunLog(log_file) as log:
-        return study, run_rows(study.name, plan_study(study, config), log.records)
+        return study, run_rows(plan_study(study, config), log.records)
 
 
 def record_study(name: str, *, smoke: bool = False, out: str | None = None) -> Path:

@@ -7,15 +7,14 @@ written out first: what is validated states every table.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from copy import deepcopy
+from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from placegap.experiments.running.sources import is_known_cluster, is_named
 from placegap.instances.problem import Name, StatedSemantics
 from placegap.instances.reading.errors import InputError, as_input_error, instead_of
 from placegap.instances.reading.input_files import refuse_other
@@ -24,6 +23,7 @@ from placegap.instances.reading.yaml_file import read_yaml
 
 Scalar = bool | int | float | str
 ParamValue = Scalar | None
+Flag = Annotated[bool, Field(strict=True)]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 MemoryShare = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=10**7, allow_inf_nan=False)]
@@ -56,7 +56,7 @@ class InstanceEntry(Entry):
     """
 
     model: Name | None = None
-    optional: Annotated[bool, Field(strict=True)] = False
+    optional: Flag = False
     generate: Name | None = None
     params: dict[str, Scalar] = Field(default_factory=dict)
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
@@ -64,12 +64,12 @@ class InstanceEntry(Entry):
     device_memory: tuple[MemoryShare, ...] = ()
     dims: dict[str, int] = Field(default_factory=dict)
     costs: Name | None = None
-    in_place: Annotated[bool, Field(strict=True)] = False
+    in_place: Flag = False
     slower_links: MemoryShare | None = None
     slower_ops: MemoryShare | None = None
     clones: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
-    half_precision: Annotated[bool, Field(strict=True)] = False
-    fused: Annotated[bool, Field(strict=True)] = False
+    half_precision: Flag = False
+    fused: Flag = False
 
     @model_validator(mode="before")
     @classmethod
@@ -91,7 +91,7 @@ class MethodEntry(Entry):
     """A method, with one set of parameters or a list of them."""
 
     name: Name
-    params: tuple[dict[str, ParamValue], ...] = ({},)
+    params: Annotated[tuple[dict[str, ParamValue], ...], Field(min_length=1)] = ({},)
 
     @model_validator(mode="before")
     @classmethod
@@ -101,12 +101,6 @@ class MethodEntry(Entry):
         if isinstance(raw, dict) and isinstance(raw.get("params"), dict):
             return {**raw, "params": [raw["params"]]}
         return raw
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.params:
-            raise ValueError("params is an empty list; leave it out to use the defaults")
-        return self
 
 
 class TableEntry(Entry):
@@ -155,7 +149,7 @@ class Study(Entry):
     tables: Annotated[tuple[TableEntry, ...], Field(min_length=1)]
     smoke: SmokeEntry | None = None
     published: PublishedEntry | None = None
-    recorded_bounds: Annotated[bool, Field(strict=True)] = True
+    recorded_bounds: Flag = True
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -196,7 +190,7 @@ def load_study(path: str | Path, *, smoke: bool = False) -> Study:
 def _validated(raw: dict[str, Any], path: str | Path) -> Study:
     if isinstance(raw.get("tables"), list):
         tables = [_swept(table, at, path) for at, table in enumerate(raw["tables"])]
-        raw = {**raw, "tables": [each for some in tables for each in some]}
+        raw = {**raw, "tables": list(chain.from_iterable(tables))}
     with as_input_error(raw, path):
         return Study.model_validate(raw)
 
@@ -213,16 +207,15 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise InputError("is not a study: expected the keys name and tables", path)
     base: dict[str, Any] = {}
     if "extends" in raw:
-        given, above = raw.pop("extends"), (*above, path.resolve())
-        file = path.parent / str(given)
-        if not file.is_file():
-            raise InputError(f"extends: there is no file {str(given)!r} beside it", path)
-        if file.resolve() in above:
-            raise InputError(f"extends: {given} extends this file itself", path)
+        name, above = str(raw.pop("extends")), (*above, path)
+        file = path.parent / name
+        if file.parent != path.parent or not file.is_file():
+            raise InputError(f"extends: there is no file {name!r} beside it", path)
+        if file in above:
+            raise InputError(f"extends: {name} extends this file itself", path)
         whole = _read(file, above)
         _validated(whole, file)
-        by = os.path.relpath(file.parent, path.parent)
-        base = {key: _moved(whole[key], by, key) for key in INHERITED if key in whole}
+        base = {key: whole[key] for key in INHERITED if key in whole}
     if isinstance(raw.get("tables"), list):
         raw["tables"] = list(_extended(raw["tables"], base.get("tables", []), path))
     return {**base, **raw}
@@ -232,76 +225,54 @@ def _extended(tables: list[Any], base: list[Any], path: Path) -> Iterator[Any]:
     """Tables with all keys of those that they extend: one of `base`, or an earlier one."""
     known = {table["name"]: table for table in base}
     for number, table in enumerate(tables):
-        if isinstance(table, dict) and "extends" in table:
-            name = str(table["extends"])
-            if name not in known:
-                near = instead_of(name, known)
-                raise InputError(f"tables[{number}].extends: no table {name!r}{near}", path)
-            table = {**known[name], **table}
-            del table["extends"]
         if isinstance(table, dict):
+            if "extends" in table:
+                name = str(table.pop("extends"))
+                if name not in known:
+                    near = instead_of(name, known)
+                    raise InputError(f"tables[{number}].extends: no table {name!r}{near}", path)
+                table = {**known[name], **table}
             known[str(table.get("name"))] = table
         yield table
-
-
-def _moved(node: Any, by: str, at: str = "") -> Any:
-    """A part of a study, with the names of its files as seen from another folder."""
-    if isinstance(node, dict):
-        return {name: _moved(part, by, f"{at}.{name}") for name, part in node.items()}
-    if isinstance(node, list):
-        return [_moved(part, by, at) for part in node]
-    if not isinstance(node, str):
-        return node
-    *above, key = at.split(".")
-    if "params" in above:
-        is_file = key == "path"
-    else:
-        is_known = {"clusters": is_known_cluster, "model": is_named, "instances": is_named}.get(key)
-        is_file = is_known is not None and not is_known(node)
-    return os.path.normpath(os.path.join(by, node)) if is_file else node
 
 
 def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
     """A table for each combination of the values over which it sweeps; else the table itself."""
     if not isinstance(table, dict) or "sweep" not in table:
         return [table]
-    table, place = dict(table), f"tables[{number}] {table.get('name')!r}.sweep"
-    sweep = table.pop("sweep")
+    place = f"{path}: tables[{number}] {table.get('name')!r}"
+    table, sweep = dict(table), table["sweep"]
+    del table["sweep"]
     if not isinstance(sweep, dict) or not sweep or [] in sweep.values():
-        raise InputError(
-            f"{place}: state parameters and their values, as limits.gap: [0, 0.1]", path
-        )
-    try:
-        tables = [TableEntry.model_validate(table).model_dump(mode="json", exclude_unset=True)]
-        for key, values in sweep.items():
-            several = isinstance(values, list)
-            tables = [
-                _with(each, str(key), value, several)
-                for each in tables
-                for value in (values if several else [values])
-            ]
-    except ValidationError:
-        return [table]  # which says what is wrong, with its place
-    except InputError as error:
-        raise InputError(f"{place}: {key}: {error}", path) from None
-    for each in tables:
-        with as_input_error(each, f"{path}: {place}"):
-            TableEntry.model_validate(each)
+        asked = "sweep: state parameters and their values, as limits.gap: [0, 0.1]"
+        raise InputError(asked, place)
+    with as_input_error(table, place):
+        whole = TableEntry.model_validate(table).model_dump(mode="json", exclude_unset=True)
+    tables, place = [], f"{place}.sweep"
+    listed = [each if isinstance(each, list) else [each] for each in sweep.values()]
+    for values in product(*listed):
+        swept = deepcopy(whole)
+        for (key, given), value in zip(sweep.items(), values, strict=True):
+            steps = str(key).split(".")
+            try:
+                _set(
+                    swept,
+                    steps,
+                    value if steps[-1] not in LISTED or isinstance(value, list) else [value],
+                )
+            except InputError as error:
+                raise InputError(f"{key}: {error}", place) from None
+            if isinstance(given, list):
+                shown = value if isinstance(value, str) else json.dumps(value, default=str)
+                swept["name"] += f", {steps[-1]}={shown}"
+        with as_input_error(swept, place):
+            TableEntry.model_validate(swept)
+        tables.append(swept)
     return tables
 
 
 LISTED = ("clusters", "device_memory", "seeds")
 """Keys with lists, of which a sweep states one value."""
-
-
-def _with(table: dict[str, Any], key: str, value: Any, named: bool) -> dict[str, Any]:
-    """A table with another value of a parameter, which its name says if it is one of several."""
-    table, steps = deepcopy(table), key.split(".")
-    _set(table, steps, [value] if steps[-1] in LISTED and not isinstance(value, list) else value)
-    if named:
-        shown = value if isinstance(value, str) else json.dumps(value, default=str)
-        table["name"] += f", {steps[-1]}={shown}"
-    return table
 
 
 def _set(node: Any, steps: list[str], value: Any) -> None:

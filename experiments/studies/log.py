@@ -11,9 +11,9 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from placegap.instances.files.output_files import OutputError, append_whole
 from placegap.instances.reading.errors import InputError
@@ -38,11 +38,8 @@ def run_key(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(identity).encode()).hexdigest()
 
 
-class RunLog:
-    """An open log: `records` by key, and `append`.
-
-    One process at a time may hold it. A context manager.
-    """
+class RunLog(AbstractContextManager["RunLog"]):
+    """An open log: `records` by key, and `append`. One process at a time may hold it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -54,9 +51,6 @@ class RunLog:
         try:
             self._lock()
             self.records = self._recover()
-        except OSError as error:
-            os.close(self._file)
-            raise OutputError(f"cannot be read or mended: {error.strerror}", self.path) from None
         except BaseException:
             os.close(self._file)
             raise
@@ -74,16 +68,7 @@ class RunLog:
             ) from None
         self.records[record["key"]] = record
 
-    def __enter__(self) -> Self:
-        """Nothing to do: the log is open."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file, which also releases the lock."""
         os.close(self._file)
 
@@ -99,25 +84,16 @@ class RunLog:
 
     def _recover(self) -> dict[str, Record]:
         """Read all runs; cut off a line that was killed while it was written."""
+        *lines, cut_off = self.path.read_bytes().split(b"\n")
+        if cut_off:
+            os.ftruncate(self._file, sum(len(line) + 1 for line in lines))
         records: dict[str, Record] = {}
-        data = self.path.read_bytes()
-        lines = data.splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
-            record = _parse(line)
-            if record is not None:
+            try:
+                record = json.loads(line)
                 records[record["key"]] = record
-                if not line.endswith(b"\n"):
-                    os.write(self._file, b"\n")
-            elif number == len(lines) and not line.endswith(b"\n"):
-                os.ftruncate(self._file, len(data) - len(line))
-            else:
-                raise InputError(f"line {number} is not a run; mend or remove it", self.path)
+            except (ValueError, RecursionError, TypeError, KeyError):
+                raise InputError(
+                    f"line {number} is not a run; mend or remove it", self.path
+                ) from None
         return records
-
-
-def _parse(line: bytes) -> Record | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) and isinstance(record.get("key"), str) else None

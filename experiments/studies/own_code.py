@@ -49,46 +49,40 @@ def _files_of(method: AnyMethod, objective: Objective) -> dict[Path, tuple[str, 
     files: dict[Path, tuple[str, str]] = {}
     for name in sorted({module for one in asked for module in METHODS.modules_of(one)}):
         stated = getattr(sys.modules.get(name), "__file__", None)
-        if stated is not None:
-            parts, file = name.split("."), Path(stated).absolute()
-            root = file.parents[min(len(parts) - (file.stem != "__init__"), len(file.parents) - 1)]
-            package = parts[0] if root in LIBRARIES else ""
-            for found in (file, *_files(root, parts)):
-                _add(files, found, root, package)
+        if stated is None:
+            continue
+        parts, own = name.split("."), Path(stated).absolute()
+        root = own.parents[min(len(parts) - (own.stem != "__init__"), len(own.parents) - 1)]
+        within = root / parts[0] if root in LIBRARIES else root
+        found = [own, *_files(root, parts)]
+        while found:
+            file = found.pop()
+            if file not in files and (file == own or file.is_relative_to(within)):
+                source = _sources[file] = _sources.get(file) or file.read_bytes()
+                place = file.relative_to(root).as_posix()
+                files[file] = (place, hashlib.sha256(source).hexdigest())
+                found += _imports(source, file, root)
     return files
 
 
-def _add(files: dict[Path, tuple[str, str]], file: Path, root: Path, package: str) -> None:
-    """Add a file, by its place below the root and its content, and what it imports from there."""
-    if file in files or not file.is_relative_to(root):
-        return
-    if file not in _sources:
-        _sources[file] = file.read_bytes()
-    source = _sources[file]
-    files[file] = (file.relative_to(root).as_posix(), hashlib.sha256(source).hexdigest())
-    for folder, parts in _imports(source, file, root):
-        if folder != root or (parts[0] != OURS and package in ("", parts[0])):
-            for found in _files(folder, parts):
-                _add(files, found, root, package)
-
-
-def _imports(source: bytes, file: Path, root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """What a file imports: a folder, and the dotted name below it."""
+def _imports(source: bytes, file: Path, root: Path) -> Iterator[Path]:
+    """The files that a file imports, as far as they are below a folder or beside it."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a library of C code
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((root, alias.name.split(".")) for alias in node.names)
+            for alias in node.names:
+                yield from _files(root, alias.name.split("."))
         elif isinstance(node, ast.ImportFrom):
             folder = file.parents[node.level - 1] if node.level else root
-            base = node.module.split(".") if node.module else []
-            yield from ((folder, [*base, alias.name]) for alias in node.names)
+            for alias in node.names:
+                yield from _files(folder, [*(node.module or "").split("."), alias.name])
 
 
 def _files(folder: Path, parts: list[str]) -> Iterator[Path]:
     """The files that the import of a dotted name runs, as far as they are in a folder."""
-    for part in parts:
+    for part in filter(None, parts if parts[0] != OURS else ()):
         folder = folder / part
         yield from filter(Path.is_file, (folder / "__init__.py", folder.with_suffix(".py")))

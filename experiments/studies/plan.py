@@ -1,15 +1,14 @@
-"""From a study to its runs: every cell of every table, and why a cell stays empty."""
+"""From a study to its runs: every row of every table, and why there is no run for one."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 from placegap.experiments.running.sources import (
     Source,
@@ -19,99 +18,30 @@ from placegap.experiments.running.sources import (
     is_named,
     load_source,
 )
-from placegap.experiments.studies.config import (
-    InstanceEntry,
-    MethodEntry,
-    ParamValue,
-    Study,
-    TableEntry,
-)
-from placegap.experiments.studies.log import run_key
+from placegap.experiments.show.rendering import warn
+from placegap.experiments.studies.config import MethodEntry, ParamValue, Study, TableEntry
+from placegap.experiments.studies.log import canonical_json
 from placegap.experiments.studies.own_code import code_of, refuse_edited
-from placegap.instances.problem import HybridPipeline, Semantics
+from placegap.experiments.studies.runs import (
+    HASH_DIGITS,
+    NOT_APPLICABLE,
+    NOT_INSTALLED,
+    Run,
+    RunRow,
+    semantics_columns,
+)
+from placegap.instances.problem import HybridPipeline
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.problem.memory_pressure import memory_pressure
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not
-from placegap.solvers.core.result import Bound
 from placegap.solvers.solving.known_bounds import recorded_bounds
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
-
-@dataclass(frozen=True)
-class Run:
-    """One method on one instance, with all that decides its result."""
-
-    source: Source
-    instance_hash: str
-    semantics: Semantics
-    method: str
-    params: Mapping[str, Any]
-    seed: int
-    time_limit_s: float
-    gap: float
-    versions: Mapping[str, str]
-    coarsen: str | None = None
-    #: Of the source of methods from outside of the package (`code_of`).
-    code: str = ""
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What the key is made of; names of files and instances are not part of it."""
-        return {
-            "instance_hash": self.instance_hash,
-            "semantics": self.semantics.model_dump(mode="json"),
-            "method": self.method,
-            "params": dict(self.params),
-            "seed": self.seed,
-            "limits": {"time_limit_s": self.time_limit_s, "gap": self.gap},
-            "versions": dict(self.versions),
-            **({} if self.coarsen is None else {"coarsen": self.coarsen}),
-            **({"code": self.code} if self.code else {}),
-        }
-
-    @property
-    def label(self) -> str:
-        """What runs on what, for people."""
-        return f"{self.method} on {Path(self.source.model).name}"
-
-    @cached_property
-    def key(self) -> str:
-        """Content hash under which the log keeps the run."""
-        return run_key(self.identity)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell of a table: where it is, and its run or the reason why there is none."""
-
-    table: str
-    semantics: Semantics
-    instance: str
-    cluster: str
-    instance_hash: str
-    num_ops: int
-    num_edges: int
-    num_devices: int
-    method: str
-    label: str
-    params: Mapping[str, Any]
-    seed: int
-    run: Run | None
-    reason: str = ""
-    #: Whether the reason is that something has to be installed.
-    is_missing: bool = False
-
-    #: Transfer times of all edges over times of all ops (`communication_ratio`).
-    ccr: float | None = None
-
-    #: Bytes of all ops over the memory of all accelerators; None where that has no limit.
-    memory_pressure: float | None = None
-
-    #: Bounds that the corpus records, where the study counts them.
-    recorded: tuple[Bound, ...] = ()
+CHANGES = ("costs", "in_place", "slower_links", "slower_ops", "clones", "half_precision", "fused")
+"""Keys of an instance that are those of its source."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +60,12 @@ class Row:
         return [self.table.limits.time_limit_s] * (len(self.table.seeds) * len(self.columns))
 
 
-def study_rows(
-    study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
-) -> list[Row]:
-    """All rows of a study, table by table; paths in it are relative to the folder of `path`.
+def study_rows(study: Study, path: str | Path, shard: tuple[int, int] | None = None) -> list[Row]:
+    """All rows of a study, or of a shard of it; paths in it are relative to the folder of `path`.
 
     No instance is read, and most of what may be wrong is found nevertheless: unknown methods,
-    parameters, families and clusters, files that are not there. `tell` gets a sentence for each of
-    the latter that is optional.
+    parameters, families and clusters, files that are not there. A warning names each of the latter
+    that is optional.
     """
     rows, absent = [], dict[str, None]()
     for table in study.tables:
@@ -156,8 +84,8 @@ def study_rows(
         for method, _, _ in columns:
             refuse_edited(method, table.semantics.objective)
     for model in absent:
-        tell(f"{path}: left out, since it is not there: {os.path.relpath(model)}")
-    return rows
+        warn(f"{path}: left out, since it is not there: {os.path.relpath(model)}")
+    return rows if shard is None else shard_of(rows, *shard)
 
 
 @contextmanager
@@ -185,26 +113,21 @@ def _is_absent(source: Source) -> bool:
     return is_file and not os.path.exists(source.model)
 
 
-def plan_study(
-    study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
-) -> Iterator[Cell]:
-    """Every cell of a study, row by row (`study_rows`, `row_cells`)."""
+def plan_study(study: Study, path: str | Path) -> Iterator[RunRow]:
+    """Every run of a study, row by row (`study_rows`, `row_runs`)."""
     for row in study_rows(study, path):
-        yield from row_cells(row, study, path, tell)
+        yield from row_runs(row, study, path)
 
 
-def row_cells(row: Row, study: Study, path: str | Path, tell: Callable[[str], None]) -> list[Cell]:
-    """The cells of a row; its instance is read for its content hash and for what applies to it.
-
-    `tell` gets a sentence for an optional file that nothing installed can read.
-    """
+def row_runs(row: Row, study: Study, path: str | Path) -> list[RunRow]:
+    """The runs of a row; its instance is read for its content hash and for what applies to it."""
     try:
         with _of_table(row.table, path):
-            return list(_cells(row, study.recorded_bounds))
+            return list(_row_runs(row, study))
     except MissingExtra as error:
         if not row.optional:
             raise
-        tell(f"left out: {error}")
+        warn(f"left out: {error}")
         return []
 
 
@@ -241,82 +164,80 @@ def _plain(value: object) -> str:
 
 def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
     """Where the instances of a table come from, and whether each may be left out."""
+    layers = isinstance(table.semantics, HybridPipeline)
     for entry in table.instances:
-        for cluster in table.clusters or (None,):
-            where = cluster
+        model, drawn = entry.generate, tuple(sorted(entry.params.items()))
+        if entry.model is not None:
+            model = entry.model if is_named(entry.model) else str((folder / entry.model).resolve())
+        assert model is not None  # validated
+        source = Source(
+            model,
+            time_unit=entry.time_unit,
+            dims=tuple(sorted(entry.dims.items())),
+            layers=layers,
+            **{name: getattr(entry, name) for name in CHANGES},
+        )
+        shares = entry.device_memory or (None,)
+        for cluster, seed, share in product(table.clusters or (None,), entry.seeds, shares):
             if cluster is not None and not is_known_cluster(cluster):
-                where = str((folder / cluster).resolve())
-            for source in _expand(entry, where, folder):
-                for share in entry.device_memory or (None,):
-                    layers = isinstance(table.semantics, HybridPipeline)
-                    yield replace(source, device_memory=share, layers=layers), entry.optional
+                cluster = str((folder / cluster).resolve())
+            generated = None if entry.generate is None else (drawn, seed)
+            asked = {"cluster": cluster, "generated": generated, "device_memory": share}
+            yield replace(source, **asked), entry.optional  # type: ignore[arg-type]
 
 
-def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator[Source]:
-    if entry.generate is not None:
-        params = tuple(sorted(entry.params.items()))
-        for seed in entry.seeds:
-            yield _changed(Source(entry.generate, cluster, None, (params, seed)), entry)
-        return
-    assert entry.model is not None  # validated
-    model = entry.model if is_named(entry.model) else str((folder / entry.model).resolve())
-    dims = tuple(sorted(entry.dims.items()))
-    yield _changed(Source(model, cluster, entry.time_unit, dims=dims), entry)
-
-
-def _changed(source: Source, entry: InstanceEntry) -> Source:
-    names = ("costs", "in_place", "slower_links", "slower_ops", "clones", "half_precision", "fused")
-    return replace(source, **{name: getattr(entry, name) for name in names})
-
-
-def _cells(row: Row, with_recorded: bool) -> Iterator[Cell]:
-    table = row.table
+def _row_runs(row: Row, study: Study) -> Iterator[RunRow]:
+    table, limits = row.table, row.table.limits
     asked = instance = load_source(row.source)
     if table.coarsen is not None:
         from placegap.instances.transforms.table import coarsen
 
         asked = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
-    ccr = communication_ratio(flow_of(instance.arrays))
-    recorded = tuple(recorded_bounds(instance, table.semantics)) if with_recorded else ()
+    recorded = recorded_bounds(instance, table.semantics) if study.recorded_bounds else ()
+    known = ((bound.ns, bound.origin, bound.basis) for bound in recorded)
+    best_ns, best_by, best_basis = max(known, default=(None, "", ""))
+    about = RunRow(
+        study=study.name,
+        table=table.name,
+        instance=instance.name.removesuffix(f"@{instance.cluster.name}"),
+        cluster=instance.cluster.name,
+        instance_hash=instance.content_hash[:HASH_DIGITS],
+        num_ops=instance.num_ops,
+        num_edges=len(instance.graph.edges),
+        num_devices=instance.num_devices,
+        ccr=communication_ratio(flow_of(instance.arrays)),
+        memory_share=row.source.device_memory,
+        memory_pressure=memory_pressure(instance),
+        time_limit_s=limits.time_limit_s,
+        gap_limit=limits.gap,
+        best_bound_ns=best_ns,
+        best_bound_by=best_by,
+        best_rests_on=best_basis,
+        **semantics_columns(table.semantics),  # type: ignore[arg-type]
+    )
     for seed in table.seeds:
         for method, params, label in row.columns:
-            limits = Limits(table.limits.time_limit_s, table.limits.gap, seed)
-            reason = why_not(method, Task(asked, table.semantics, limits), params)
-            missing = what_is_missing(method, params)
-            reason = reason or missing
-            options = params.model_dump(mode="json")
-            run = None
-            if reason is None:
-                run = Run(
-                    source=row.source,
-                    instance_hash=instance.content_hash,
-                    semantics=table.semantics,
-                    method=method.name,
-                    params=options,
-                    seed=seed,
-                    time_limit_s=table.limits.time_limit_s,
-                    gap=table.limits.gap,
-                    versions=versions_of(method),
-                    coarsen=table.coarsen,
-                    code=code_of(method, table.semantics.objective),
-                )
-            yield Cell(
-                table=table.name,
-                semantics=table.semantics,
-                instance=instance.name.removesuffix(f"@{instance.cluster.name}"),
-                cluster=instance.cluster.name,
+            task = Task(asked, table.semantics, Limits(limits.time_limit_s, limits.gap, seed))
+            missing, options = what_is_missing(method, params), params.model_dump(mode="json")
+            reason = why_not(method, task, params) or missing
+            planned = replace(
+                about, seed=seed, method=method.name, label=label, params=canonical_json(options)
+            )
+            if reason is not None:
+                status = NOT_INSTALLED if reason == missing else NOT_APPLICABLE
+                yield replace(planned, status=status, message=reason)
+                continue
+            run = Run(
+                source=row.source,
                 instance_hash=instance.content_hash,
-                num_ops=instance.num_ops,
-                num_edges=len(instance.graph.edges),
-                num_devices=instance.num_devices,
+                semantics=table.semantics,
                 method=method.name,
-                label=label,
                 params=options,
                 seed=seed,
-                run=run,
-                reason=reason or "",
-                is_missing=reason is not None and reason == missing,
-                ccr=ccr,
-                memory_pressure=memory_pressure(instance),
-                recorded=recorded,
+                time_limit_s=limits.time_limit_s,
+                gap=limits.gap,
+                versions=versions_of(method),
+                coarsen=table.coarsen,
+                code=code_of(method, table.semantics.objective),
             )
+            yield replace(planned, run=run)

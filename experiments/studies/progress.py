@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from placegap.experiments.show.figures import counted, format_duration
-from placegap.experiments.show.rendering import errors, warn
+from placegap.experiments.show.figures import counted, format_duration, format_s
+from placegap.experiments.show.rendering import shows_live, spinner, warn
 from placegap.instances.reading.errors import shorten
 
 if TYPE_CHECKING:
-    from placegap.experiments.studies.plan import Row, Run
+    from placegap.experiments.studies.plan import Row
+    from placegap.experiments.studies.runs import Run
 
 LINE_S = 5.0
 """Seconds between two lines of progress, in the first five minutes."""
@@ -24,31 +21,22 @@ LINE_S = 5.0
 LINES = 60
 """Later a line appears whenever the time has grown by one part in this number."""
 
-BAR_S = 0.25
-
 LONGEST = 160
 """Characters of a line of progress."""
 
-
-READING, WARMING, COMPILING, RUNNING = "reading", "warming up", "compiling kernels", "running"
+READING, WARMING, COMPILING, RUNNING = "reading for ", "warming up ", "compiling kernels for ", ""
 """What a run's worker is at; what comes before the run itself may take minutes, the first time."""
 
 
-def intention(name: str, rows: Sequence[Row], workers: int, log: Path) -> str:
+def intention(name: str, rows: Sequence[Row], workers: int) -> str:
     """What a study will do and for how long at most, before any instance has been read."""
     limits = [limit_s for row in rows for limit_s in row.limits_s]
     if not limits:
         return f"{name}: no runs"
-    least, most = min(limits), max(limits)
-    each = f"{least:g} s" if least == most else f"{least:g} to {most:g} s"
-    sentence = (
-        f"{name}: at most {counted(len(limits), 'run')} of at most {each} each,"
+    return (
+        f"{name}: at most {counted(len(limits), 'run')} of at most {max(limits):g} s each,"
         f" {workers} at a time: at most {format_duration(longest_s(limits, workers))} in all"
     )
-    kept = 0
-    with suppress(OSError):  # opening the log says what is wrong with it
-        kept = log.read_bytes().count(b"\n")
-    return f"{sentence}; {log} holds {counted(kept, 'run')} already" if kept else sentence
 
 
 def longest_s(limits_s: Sequence[float], workers: int) -> float:
@@ -56,116 +44,61 @@ def longest_s(limits_s: Sequence[float], workers: int) -> float:
 
     The last run starts when all workers have been busy with the others.
     """
-    if not limits_s:
-        return 0.0
     last = max(limits_s)
     return (sum(limits_s) - last) / workers + last
 
 
 class StudyProgress:
-    """How far a study is, as a sentence."""
+    """How far a study is, as a sentence, which is shown whenever it changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, show: Callable[[str], None] = lambda sentence: None) -> None:
         #: Runs that are done, of those that are known to be or may be.
         self.done = self.total = 0
-        #: The model that is being read for the next runs.
-        self.reading = ""
         #: The runs that workers have, by key, and what these are at.
         self.running: dict[str, Run] = {}
         self._at: dict[str, str] = {}
-        self._began = time.monotonic()
+        self._show = show
 
-    def say(self, sentence: str) -> None:
-        """Print what should be known of a run or a file that is left out."""
-        warn(sentence)
+    def reads(self, model: str) -> None:
+        """A model is read for the next runs."""
+        self._tell(f"reading {model}")
 
     def started(self, run: Run) -> None:
         """A worker has got a run."""
         self.running[run.key] = run
+        self._tell()
 
     def doing(self, news: tuple[str, str]) -> None:
         """The worker of a run, by its key, has begun something."""
         key, self._at[key] = news
+        self._tell()
 
     def ended(self, run: Run) -> None:
         """A run is in the log."""
         self.running.pop(run.key, None)
         self.done += 1
+        self._tell()
 
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the study began."""
-        return time.monotonic() - self._began
-
-    def now(self) -> str:
-        """What runs, what of it reads or compiles, and what is read for the next runs."""
-        texts = []
-        for key, run in list(self.running.items()):
-            at = self._at.get(key)
-            texts.append(f"{at} for {run.label}" if at in (READING, COMPILING) else run.label)
-        return "; ".join([*texts, *filter(None, [self.reading and f"reading {self.reading}"])])
+    def _tell(self, *more: str) -> None:
+        now = [f"{self._at.get(key, '')}{run.label}" for key, run in self.running.items()]
+        self._show(shorten(f"{self.done}/{self.total} runs; {'; '.join([*now, *more])}", LONGEST))
 
 
 @contextmanager
-def progress_shown() -> Iterator[StudyProgress]:
-    """A bar on stderr if that is a terminal, else a line every few seconds."""
-    console, told = errors(), StudyProgress()
-    if sys.stderr is None or not console.is_terminal or console.is_dumb_terminal:
-        with _every(lambda: next_line_s(told.elapsed_s), lambda: _print_line(told)):
-            yield told
-        return
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        BarColumn(16),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("", total=None)
-
-        def show() -> None:
-            text = escape(shorten(told.now(), LONGEST))
-            bar.update(task, completed=told.done, total=told.total or None, description=text)
-            bar.refresh()
-
-        with _every(lambda: BAR_S, show):
-            yield told
+def progress_shown(name: str) -> Iterator[StudyProgress]:
+    """A line on stderr that changes, if that is a terminal, else one every few seconds."""
+    with spinner(name) as show:
+        yield StudyProgress(show if shows_live() else _lines())
 
 
-def next_line_s(elapsed_s: float) -> float:
-    """Seconds until the next line of progress."""
-    return max(LINE_S, elapsed_s / LINES)
+def _lines() -> Callable[[str], None]:
+    began = last = time.monotonic()
 
+    def show(sentence: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= max(LINE_S, (now - began) / LINES):
+            last = now
+            warn(f"after {format_s(now - began)}: {sentence}")
 
-def _print_line(told: StudyProgress) -> None:
-    minutes, seconds = divmod(int(told.elapsed_s), 60)
-    how_far = f"{told.done} of {told.total} runs, " if told.total else ""
-    if told.now():
-        warn(shorten(f"{how_far}{minutes}:{seconds:02d}: {told.now()}", LONGEST))
-
-
-@contextmanager
-def _every(pause_s: Callable[[], float], show: Callable[[], None]) -> Iterator[None]:
-    """Call `show` again and again, from a thread that no signal reaches."""
-    over = threading.Event()
-
-    def tick() -> None:
-        while not over.wait(pause_s()):
-            with suppress(OSError):  # the pipe is closed
-                show()
-
-    thread = threading.Thread(target=tick, daemon=True)
-    # a thread starts with the mask of the one that starts it: signals are the main thread's
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        thread.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return show

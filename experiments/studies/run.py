@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -25,10 +25,11 @@ from placegap.experiments.running.pool import (
 from placegap.experiments.running.provenance import cpu_s, made_by, num_cores
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
+from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.log import LOG_NAME, Record, RunLog
 from placegap.experiments.studies.own_code import code_of
-from placegap.experiments.studies.plan import Cell, Row, Run, row_cells, shard_of, study_rows
+from placegap.experiments.studies.plan import Row, row_runs, study_rows
 from placegap.experiments.studies.progress import (
     COMPILING,
     READING,
@@ -36,7 +37,7 @@ from placegap.experiments.studies.progress import (
     WARMING,
     StudyProgress,
 )
-from placegap.experiments.studies.runs import frame_of, place_of, run_rows
+from placegap.experiments.studies.runs import Run, RunRow, frame_of, place_of, run_rows
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.reading.checkout import has_research, research
@@ -47,11 +48,11 @@ from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
-NEARLY_ALL = 0.9
-"""Share of its time limit from which on a run counts as stopped by the clock."""
-
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""
+
+TOLD = ("status", "value_ns", "bound_ns", "bound_origin", "bound_class", "rests_on", "message")
+TIMES = ("build_s", "solve_s", "setup_s")
 
 
 def hard_limit_s(run: Run) -> float:
@@ -160,20 +161,11 @@ def describe_result(result: Result) -> dict[str, Any]:
     A plan of a finer instance (operator splitting) has no value here, for the run is about the
     original instance; its value there is among the details.
     """
-    described: dict[str, Any] = {
-        "status": result.status,
-        "value_ns": result.value_ns,
-        "bound_ns": result.bound_ns,
-        "bound_origin": result.bound_origin,
-        "bound_class": result.bound_class,
-        "rests_on": result.rests_on,
-        "faults": "; ".join(result.faults),
-        "build_s": round(result.build_s, 6),
-        "solve_s": round(result.solve_s, 6),
-        "setup_s": round(result.setup_s, 6),
-        "message": result.message,
-        "details": dict(result.details),
+    described = {name: getattr(result, name) for name in TOLD}
+    described |= {
+        name: round(getattr(result, name), 6) for name in ("build_s", "solve_s", "setup_s")
     }
+    described |= {"faults": "; ".join(result.faults), "details": dict(result.details)}
     if result.split is None:
         return described
     details = {**result.details, "split_instance_hash": result.instance_hash}
@@ -204,22 +196,7 @@ def describe_ending(ending: Ending[Run]) -> Record:
         "source": asdict(run.source),
         "wall_s": round(ending.wall_s, 6),
         **outcome,
-        "clock_limited": is_clock_limited(outcome, run.time_limit_s),
     }
-
-
-def is_clock_limited(outcome: Mapping[str, Any], time_limit_s: float) -> bool:
-    """Whether a run ended by the clock, so that a faster machine might find another result.
-
-    It did where it used up its time, was killed, or says that a part of it met a time limit. A
-    method that uses nearly all of its time counts: some keep a little to hand their plan over.
-    """
-    took_s = sum(outcome.get(name) or 0.0 for name in ("build_s", "solve_s"))
-    return (
-        outcome["status"] == "timeout"
-        or took_s >= NEARLY_ALL * time_limit_s
-        or "time limit" in outcome.get("message", "")
-    )
 
 
 if TYPE_CHECKING:
@@ -278,74 +255,74 @@ def run_study(
     """
     for module in modules:
         import_module(module)
-    study, told = load_study(config, smoke=smoke), progress or StudyProgress()
-    rows = study_rows(study, config)
-    if shard is not None:
-        rows = shard_of(rows, *shard)
+    study = load_study(config, smoke=smoke)
+    rows = study_rows(study, config, shard)
     folder = results_folder(study, out, shard)
-    cells, first = list[Cell](), dict[str, Cell]()
+    options = {"workers": workers, "told": progress, "modules": modules, "client": client}
+    return frame_of(run_rows_of(study, config, rows, folder, **options))  # type: ignore[arg-type]
+
+
+def run_rows_of(
+    study: Study,
+    config: str | Path,
+    rows: Sequence[Row],
+    folder: Path,
+    *,
+    workers: int | None = None,
+    told: StudyProgress | None = None,
+    modules: Sequence[str] = (),
+    client: Client | None = None,
+) -> list[RunRow]:
+    """`run_study` of some rows of a study, with the log in a folder."""
+    told, planned = told or StudyProgress(), list[RunRow]()
     told.total = sum(len(row.limits_s) for row in rows)
+    pool: Callable[..., Generator[Ending[Run]]]
+    if client is None:
+        pool = partial(run_pool, function=run_task, workers=workers or num_cores())
+    else:
+        pool = partial(run_on_dask, function=run_elsewhere, client=client)
     with RunLog(folder / LOG_NAME) as log:
         for file in sorted(folder.glob(f"shard-*/{LOG_NAME}")):
             with RunLog(file) as part:
                 for key in part.records.keys() - log.records:
                     log.append(part.records[key])
         stamp = made_by()
-        read = partial(row_cells, study=study, path=config, tell=told.say)
-        asked, modules = _missing(rows, read, cells, first, log, told), (REFEREE, *modules)
-        if client is None:
-            endings = run_pool(
-                asked,
-                run_task,
-                workers=workers or num_cores(),
-                hard_limit_s=hard_limit_s,
-                modules=modules,
-                on_news=told.doing,
-            )
-        else:
-            endings = run_on_dask(
-                asked,
-                run_elsewhere,
-                client=client,
-                hard_limit_s=hard_limit_s,
-                modules=modules,
-                on_news=told.doing,
-            )
+        endings = pool(
+            _missing(rows, lambda row: row_runs(row, study, config), planned, log, told),
+            hard_limit_s=hard_limit_s,
+            modules=(REFEREE, *modules),
+            on_news=told.doing,
+        )
         # a signal that stops the study interrupts its waiting, and nothing else
         with held(), closing(endings):
             for ending in endings:
                 run = ending.task
                 if ending.fate == "timeout" and not had_begun(ending):
                     # a slow machine, and no result: what is in the log would never run again
-                    told.say(
-                        f"left out: {run.label}, {ending.message} while its kernels were compiled"
-                    )
+                    warn(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:
+                    row = next(one for one in planned if one.run and one.run.key == run.key)
                     made = dict(ending.made_by) or stamp
-                    place = place_of(first[run.key], study.name)
-                    log.append({**place, **describe_ending(ending), **made})
+                    log.append({**place_of(row), **describe_ending(ending), **made})
                 told.ended(run)
-        return frame_of(run_rows(study.name, cells, log.records))
+        return run_rows(planned, log.records)
 
 
 def _missing(
     rows: Sequence[Row],
-    read: Callable[[Row], list[Cell]],
-    cells: list[Cell],
-    first: dict[str, Cell],
+    read: Callable[[Row], list[RunRow]],
+    planned: list[RunRow],
     log: RunLog,
     told: StudyProgress,
 ) -> Iterator[Run | None]:
-    """The runs that the log lacks, each once, as workers draw them.
-
-    What is read is added to `cells`, and to `first` the first cell of each run by its key.
+    """The runs that the log lacks, each once, as workers draw them; what is read is `planned`.
 
     A row is read when the runs of all rows before have begun, so that reading takes no core from
     them; meanwhile this yields None.
     """
-    began = False
+    began, seen = False, set[str]()
     for row in rows:
-        told.reading = Path(row.source.model).name
+        told.reads(Path(row.source.model).name)
         try:
             for found in in_thread(partial(read, row)):
                 if found is None:
@@ -355,15 +332,12 @@ def _missing(
                 time.sleep(POLL_S)
                 yield None
             raise
-        told.reading = ""
         assert found is not None  # the last one
-        cells += found
-        runs = {cell.run.key: cell.run for cell in found if cell.run is not None}
-        new = [run for key, run in runs.items() if key not in first]
+        planned += found
+        runs = {one.run.key: one.run for one in found if one.run is not None}
+        new = [run for key, run in runs.items() if key not in seen]
+        seen |= runs.keys()
         todo = [run for run in new if run.key not in log.records]
-        for cell in found:
-            if cell.run is not None:
-                first.setdefault(cell.run.key, cell)
         told.total -= len(row.limits_s) - len(new)
         told.done += len(new) - len(todo)
         for run in todo:
@@ -371,7 +345,7 @@ def _missing(
             told.started(run)
             yield run
     if not began:
-        told.say(f"all {told.total} runs are in the log: there is nothing to run")
+        warn(f"all {told.total} runs are in the log: there is nothing to run")
 
 
 def results_folder(

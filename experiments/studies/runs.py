@@ -12,15 +12,14 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from placegap.experiments.running.sources import Source
-from placegap.experiments.studies.log import LOG_NAME, Record, canonical_json
-from placegap.experiments.studies.plan import Cell
+from placegap.experiments.studies.log import LOG_NAME, Record, canonical_json, run_key
 from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import (
     PLAN_CLASSES,
@@ -47,6 +46,49 @@ HASH_DIGITS = 12
 
 Whole = int | None
 Real = float | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method on one instance, with all that decides its result."""
+
+    source: Source
+    instance_hash: str
+    semantics: Semantics
+    method: str
+    params: Mapping[str, Any]
+    seed: int
+    time_limit_s: float
+    gap: float
+    versions: Mapping[str, str]
+    coarsen: str | None = None
+    #: Of the source of methods from outside of the package (`code_of`).
+    code: str = ""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the key is made of; names of files and instances are not part of it."""
+        return {
+            "instance_hash": self.instance_hash,
+            "semantics": self.semantics.model_dump(mode="json"),
+            "method": self.method,
+            "params": dict(self.params),
+            "seed": self.seed,
+            "limits": {"time_limit_s": self.time_limit_s, "gap": self.gap},
+            "versions": dict(self.versions),
+            **({} if self.coarsen is None else {"coarsen": self.coarsen}),
+            **({"code": self.code} if self.code else {}),
+        }
+
+    @property
+    def label(self) -> str:
+        """What runs on what, for people."""
+        return f"{self.method} on {Path(self.source.model).name}"
+
+    @cached_property
+    def key(self) -> str:
+        """Content hash under which the log keeps the run."""
+        return run_key(self.identity)
 
 
 @dataclass(frozen=True)
@@ -110,8 +152,8 @@ class RunRow:
     commit: Annotated[str, "commit of placegap"] = ""
     cpu: Annotated[str, "model of the CPU"] = ""
     cores: Annotated[Whole, "cores that the study could use"] = None
-    #: Of a run that was planned here; it names files, and is no column.
-    source: Source | None = None
+    #: Of a row that was planned here; it names files, and is no column.
+    run: Run | None = field(default=None, compare=False)
 
     @property
     def time_s(self) -> float | None:
@@ -150,8 +192,13 @@ _HINTS = get_type_hints(RunRow)
 TYPES = {name: {str: "str", Whole: "Int64", Real: "float64"}[_HINTS[name]] for name in COLUMNS}
 """Every column's type in pandas."""
 
+BEST_BOUND = ("best_bound_ns", "best_bound_by", "best_rests_on")
+
 ROW = ("study", "table", "instance", "cluster", "instance_hash", "seed")
 """What the runs of different methods are paired by."""
+
+PLANNED = (*tuple(COLUMNS)[: tuple(COLUMNS).index("status")], *BEST_BOUND)
+"""What is known of a row before its run."""
 
 DERIVED = ("best_value_ns", "gap", "lost", "open")
 """Columns that are computed when a file is read."""
@@ -168,23 +215,9 @@ def _problem(rules: str) -> str:
     return with_plans(stated(rules), "any").label
 
 
-def place_of(cell: Cell, study: str) -> Record:
-    """The columns of a cell that are known before its run, with the best recorded bound."""
-    best = max(cell.recorded, key=lambda bound: bound.ns, default=None)
-    known = {name: getattr(cell, name) for name in COLUMNS if hasattr(cell, name)}
-    if cell.run is not None:
-        known |= {"time_limit_s": cell.run.time_limit_s, "gap_limit": cell.run.gap}
-        known["memory_share"] = cell.run.source.device_memory
-    return {
-        **known,
-        "study": study,
-        "instance_hash": cell.instance_hash[:HASH_DIGITS],
-        "params": canonical_json(dict(cell.params)),
-        **semantics_columns(cell.semantics),
-        "best_bound_ns": None if best is None else best.ns,
-        "best_bound_by": "" if best is None else best.origin,
-        "best_rests_on": "" if best is None else best.basis,
-    }
+def place_of(row: RunRow) -> Record:
+    """The columns of a row that are known before its run, with the best recorded bound."""
+    return {name: getattr(row, name) for name in PLANNED}
 
 
 def semantics_columns(semantics: Semantics) -> dict[str, str]:
@@ -193,18 +226,15 @@ def semantics_columns(semantics: Semantics) -> dict[str, str]:
     return {"semantics": semantics.label, "rules": rules}
 
 
-def run_rows(study: str, cells: Iterable[Cell], records: Mapping[str, Record]) -> list[RunRow]:
-    """The cells of a study with what the log has of their runs."""
-    return with_best([_of_cell(cell, study, records) for cell in cells])
-
-
-def _of_cell(cell: Cell, study: str, records: Mapping[str, Record]) -> RunRow:
-    place = place_of(cell, study)
-    if cell.run is None:
-        status = NOT_INSTALLED if cell.is_missing else NOT_APPLICABLE
-        return row_of({**place, "status": status, "message": cell.reason})
-    record = records.get(cell.run.key, {"status": NOT_RUN})
-    return replace(row_of({**record, **place}), source=cell.run.source)
+def run_rows(planned: Iterable[RunRow], records: Mapping[str, Record]) -> list[RunRow]:
+    """The rows of a study with what the log has of their runs."""
+    rows = []
+    for row in planned:
+        if row.run is not None:
+            record = records.get(row.run.key, {"status": NOT_RUN})
+            row = replace(row_of({**record, **place_of(row)}), run=row.run)
+        rows.append(row)
+    return with_best(rows)
 
 
 def row_of(record: Mapping[str, Any]) -> RunRow:

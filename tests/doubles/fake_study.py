@@ -39,7 +39,7 @@ import sys
 from functools import partial
 import doubles.fake_methods
 from placegap.experiments.studies import run as study
-study.run_study = partial(study.run_study, modules=['doubles.fake_methods'])
+study.run_rows_of = partial(study.run_rows_of, modules=['doubles.fake_methods'])
 from placegap.experiments.cli import main
 sys.exit(main(['study', *sys.argv[1:]]))
 """

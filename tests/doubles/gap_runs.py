@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from placegap.experiments.running.sources import Source
-from placegap.experiments.studies.plan import Cell, Run
-from placegap.experiments.studies.runs import RunRow, run_rows
+from placegap.experiments.studies.runs import (
+    NOT_APPLICABLE,
+    Run,
+    RunRow,
+    row_of,
+    run_rows,
+    semantics_columns,
+)
 from placegap.instances import MaxLoad, Semantics
 
 Results = dict[tuple[str, str, str], dict[str, Any] | str]
@@ -35,14 +42,17 @@ def plan(value: int, bound: int | None = None, plan_class: str = "chain") -> dic
 
 def cells_of(results: Results, semantics: dict[str, Semantics]) -> list[RunRow]:
     """Rows as a study makes them."""
-    cells, records = [], {}
+    planned, records = [], {}
     for (table, instance, method), result in results.items():
-        rules, why = semantics[table], result if isinstance(result, str) else ""
-        run = None
-        if not isinstance(result, str):
-            run = Run(Source(instance), instance, rules, method, {}, 0, 1.0, 0.0, {})
-            if result:
-                records[run.key] = result
-        sizes = (instance, "pair", instance, 4, 3, 2)
-        cells.append(Cell(table, rules, *sizes, method, method, {}, 0, run, why))
-    return run_rows("small", cells, records)
+        rules = semantics[table]
+        place = {"study": "small", "table": table, "instance": instance, "cluster": "pair"}
+        known = {"instance_hash": instance, "method": method, "label": method, "seed": 0}
+        row = row_of({**place, **known, **semantics_columns(rules)})
+        if isinstance(result, str):
+            planned.append(replace(row, status=NOT_APPLICABLE, message=result))
+            continue
+        run = Run(Source(instance), instance, rules, method, {}, 0, 1.0, 0.0, {})
+        planned.append(replace(row, run=run))
+        if result:
+            records[run.key] = result
+    return run_rows(planned, records)

@@ -17,8 +17,8 @@ import json
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.plan import plan_study
 path = {str(EXPERIMENTS / "ours" / "placers.yaml")!r}
-cells = list(plan_study(load_study(path), path, tell=lambda said: None))
-print(json.dumps(sorted({{cell.method for cell in cells if cell.is_missing}})))
+cells = list(plan_study(load_study(path), path))
+print(json.dumps(sorted({{cell.method for cell in cells if cell.status == "not_installed"}})))
 """
 
 STUDY = """

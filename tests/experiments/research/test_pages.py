@@ -70,7 +70,7 @@ def test_every_picture_is_drawn_and_shown_on_the_page() -> None:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_the_smallest_form_of_a_study_has_rows_to_record(path: Path) -> None:
     study = load_study(path, smoke=True)
-    rows = run_rows(study.name, plan_study(study, path), {})
+    rows = run_rows(plan_study(study, path), {})
     assert 0 < len({(row.table, row.instance_hash) for row in rows}) <= 10
     assert all((row.num_ops or 0) > 0 and (row.ccr or 0) > 0 for row in rows)
     assert (None in {row.memory_share for row in rows}) != (path.stem == "memory")

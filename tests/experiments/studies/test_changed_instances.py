@@ -80,7 +80,7 @@ def test_a_plan_of_the_coarse_graph_is_judged_on_the_original_one(diamond: Path)
         ending = Ending(cell.run, "done", run_task(cell.run), "", 0.1)
         records[cell.run.key] = describe_ending(ending)
     assert len(records) == 2  # the transform is part of a run's key
-    original, coarse = run_rows("coarse", cells, records)
+    original, coarse = run_rows(cells, records)
     assert original.value_ns == 34  # the optimum of figure 3
     assert coarse.value_ns is not None
     assert coarse.value_ns >= 34

@@ -72,20 +72,21 @@ def test_a_cell_says_why_a_method_does_not_apply(tmp_path: Path, fakes: list[str
     path = written(tmp_path, GOOD.replace("channels: link", "channels: free"))
     cells = list(plan_study(load_study(path), path))
     assert {cell.run for cell in cells} == {None}
-    assert {cell.reason for cell in cells} == {"the fake does not do free"}
+    assert {cell.message for cell in cells} == {"the fake does not do free"}
 
 
 def test_optional_files_that_are_absent_are_left_out_and_named(
-    tmp_path: Path, fakes: list[str]
+    tmp_path: Path, fakes: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     optional = "instances: [zfnet512, {model: ../other/net.json, optional: true}]\n    clusters"
     path = written(tmp_path, re.sub(r"instances:.*?clusters", optional, GOOD, flags=re.DOTALL))
     study = load_study(path)
     assert {cell.instance for cell in plan_study(study, path)} == {"zfnet512"}
-    said: list[str] = []
-    assert len(study_rows(study, path, said.append)) == 2  # clusters
+    capsys.readouterr()
+    assert len(study_rows(study, path)) == 2  # clusters
     net = os.path.relpath(tmp_path.parent / "other" / "net.json")
-    assert said == [f"{path}: left out, since it is not there: {net}"]
+    said = f"placegap: {path}: left out, since it is not there: {net}\n"
+    assert capsys.readouterr().err == said
 
 
 def test_paths_are_relative_to_the_study(
@@ -102,7 +103,8 @@ def test_paths_are_relative_to_the_study(
     monkeypatch.chdir("/")
     (cell,) = plan_study(load_study(path), path)
     assert (cell.instance, cell.cluster) == ("fd-dps-figure-3", "two-gpus")
-    assert cell.instance_hash == example().content_hash
+    assert cell.run is not None
+    assert cell.run.instance_hash == example().content_hash
 
 
 BAD = [

@@ -79,15 +79,6 @@ tables:
     assert load_study(all_of_it).tables == load_study(base).tables
 
 
-def test_names_of_files_lead_to_the_folder_of_the_study_that_states_them(base: Path) -> None:
-    text = "extends: ../base.yaml\nname: below\ntables: [{extends: ports}]\n"
-    (table,) = load_study(study(base.parent / "below" / "study.yaml", text)).tables
-    models = [entry.model or entry.generate for entry in table.instances]
-    assert models == ["zfnet512", "../own.json", "layered"]  # names of the package stay
-    assert table.clusters == ("8xH100-nvlink", "../own.yaml")
-    assert table.methods[1].params == ({"path": "../plans/own.json"},)
-
-
 def test_a_sweep_makes_a_table_of_each_combination_of_its_values(base: Path) -> None:
     text = """
 extends: base.yaml
@@ -126,12 +117,16 @@ tables:
 BAD = [
     ("extends: bass.yaml", r"study\.yaml: extends: there is no file 'bass\.yaml'"),
     ("extends: [base.yaml]", r"study\.yaml: extends: there is no file \"\['base"),
+    (
+        "extends: ../base.yaml",
+        r"study\.yaml: extends: there is no file '\.\./base\.yaml' beside it",
+    ),
     ("extends: study.yaml", r"study\.yaml: extends: study\.yaml extends this file itself"),
     ("extends: wrong.yaml", r"wrong\.yaml: tables: field is missing"),
     ("tables: [{extends: prots}]", r"study\.yaml: tables\[0\]\.extends: no table 'prots'; did you"),
     ("tables: [{extends: free, limit: 1}]", r"study\.yaml: tables\[0\] 'free'\.limit: unknown"),
-    ("tables: [{extends: free, sweep: {}}]", r"tables\[0\] 'free'\.sweep: state parameters and"),
-    ("tables: [{extends: free, sweep: {seeds: []}}]", r"'free'\.sweep: state parameters and"),
+    ("tables: [{extends: free, sweep: {}}]", r"tables\[0\] 'free': sweep: state parameters and"),
+    ("tables: [{extends: free, sweep: {seeds: []}}]", r"'free': sweep: state parameters and"),
     (
         "tables: [{extends: ports}, {extends: free, sweep: {instances.slower_link: [2]}}]",
         r"study\.yaml: tables\[1\] 'free'\.sweep: instances\[0\]\.slower_link: unknown field",

@@ -11,8 +11,9 @@ from references.own_methods import methods_restored
 from placegap.experiments.studies import own_code
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.own_code import code_of
-from placegap.experiments.studies.plan import Run, plan_study
+from placegap.experiments.studies.plan import plan_study
 from placegap.experiments.studies.run import run_task, unfit
+from placegap.experiments.studies.runs import Run
 from placegap.instances import InputError
 from placegap.solvers import METHODS, use_module
 

@@ -19,7 +19,6 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies import progress as study_progress
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.own_code import code_of
-from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.progress import (
     COMPILING,
     READING,
@@ -28,6 +27,7 @@ from placegap.experiments.studies.progress import (
     progress_shown,
 )
 from placegap.experiments.studies.run import run_study, run_task
+from placegap.experiments.studies.runs import Run
 from placegap.instances import Makespan
 from placegap.instances.kernels import compiled_kernels
 from placegap.instances.kernels.kernel import kernel
@@ -76,7 +76,7 @@ def test_a_study_says_what_it_will_do_before_anything_heavy_is_loaded(tmp_path: 
         "import sys\n"
         "from placegap.experiments import cli\n"
         "from placegap.experiments.studies import run as study\n"
-        f"study.run_study = lambda *a, **k: sys.exit(sorted(set({HEAVY!r}) & set(sys.modules)))\n"
+        f"study.run_rows_of = lambda *a, **k: sys.exit(sorted(set({HEAVY!r}) & set(sys.modules)))\n"
         "cli.main(['study', sys.argv[1], '--workers', '2'])\n"
     )
     command = [sys.executable, "-c", code, str(study_file(tmp_path, "heft"))]
@@ -88,48 +88,41 @@ def test_a_study_says_what_it_will_do_before_anything_heavy_is_loaded(tmp_path: 
     ]
 
 
-def test_a_study_says_how_much_of_it_is_in_the_log(
+def test_a_study_whose_runs_are_all_in_the_log_says_so(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(study, "run_pool", run_here)
     command = ["study", str(study_file(tmp_path)), "--out", str(tmp_path), "--workers", "1"]
     assert main(command) == 0
-    assert "nothing to run" not in capsys.readouterr().err
     log = tmp_path / "runs.jsonl"
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))
     assert main(command) == 0
-    said = capsys.readouterr().err
-    assert f"; {log} holds 4 runs already" in said
-    assert "nothing to run" not in said
+    assert "nothing to run" not in capsys.readouterr().err
     assert log.read_text().count("\n") == 6
     assert main(command) == 0
     assert "all 6 runs are in the log: there is nothing to run" in capsys.readouterr().err
 
 
-def test_a_piped_study_prints_a_line_every_few_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+def test_a_piped_study_prints_a_line_when_something_changes_but_not_too_often(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(study_progress, "LINE_S", 0.02)
     first, second = fake_run(), fake_run(method="other", seed=1)
-    with progress_shown() as told:
+    clock = iter([0.0, 1.0, 6.0, 7.0, 600.0, 609.0, 611.0])
+    monkeypatch.setattr(study_progress.time, "monotonic", lambda: next(clock))
+    with progress_shown("fakes") as told:  # at 0 s
         told.done, told.total = 3, 5
-        told.started(first)
-        told.started(second)
+        told.started(first)  # too early for a line
+        told.started(second)  # after 6 s
+        told.doing((second.key, COMPILING))  # 1 s after a line
         told.doing((second.key, COMPILING))
-        patience = time.monotonic() + 20
-        said = ""
-        while said.count("\n") < 4 and time.monotonic() < patience:
-            time.sleep(0.01)
-            said += capsys.readouterr().err
-        told.ended(first)
+        told.ended(first)  # 9 s after a line, and at ten minutes 10 s have to pass
         told.doing((second.key, RUNNING))
-        while "4 of 5" not in said and time.monotonic() < patience:
-            time.sleep(0.01)
-            said += capsys.readouterr().err
-    lines = said.splitlines()
-    now = "fake on zfnet512; compiling kernels for other on zfnet512"
-    assert lines[:2] == [f"placegap: 3 of 5 runs, 0:00: {now}"] * 2
-    assert any(line.endswith("4 of 5 runs, 0:00: other on zfnet512") for line in lines)
+    assert capsys.readouterr().err == (
+        "placegap: after 6.0 s: 3/5 runs; fake on zfnet512; other on zfnet512\n"
+        "placegap: after 600 s: 3/5 runs; fake on zfnet512;"
+        " compiling kernels for other on zfnet512\n"
+        "placegap: after 611 s: 4/5 runs; other on zfnet512\n"
+    )
 
 
 def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(

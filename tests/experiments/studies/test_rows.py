@@ -14,7 +14,7 @@ from placegap.experiments.running.pool import run_here
 from placegap.experiments.studies import plan
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.plan import shard_of, study_rows
+from placegap.experiments.studies.plan import study_rows
 from placegap.experiments.studies.run import run_study
 from placegap.instances import InputError
 
@@ -35,9 +35,9 @@ def test_the_first_run_ends_before_the_second_instance_is_read(
 
     monkeypatch.setattr(plan, "load_source", load_when_a_run_is_done)
     path = study_file(tmp_path, instances="zfnet512, resnet50")
-    _, cells = run_study(path, tmp_path, workers=2, modules=fakes)
+    runs = run_study(path, tmp_path, workers=2, modules=fakes)
     assert read == ["zfnet512", "resnet50"]
-    assert [cell.status for cell in cells] == ["feasible"] * 2
+    assert list(runs["status"]) == ["feasible"] * 2
 
 
 def test_an_instance_that_cannot_be_read_ends_the_study_after_what_runs(
@@ -87,7 +87,7 @@ def test_shards_are_whole_instances_and_all_rows_once(
     path = tmp_path / "study.yaml"
     path.write_text(TWO_TABLES)
     rows = study_rows(load_study(path), path)
-    shards = [shard_of(rows, number, count) for number in range(1, count + 1)]
+    shards = [study_rows(load_study(path), path, (number, count)) for number in range(1, count + 1)]
     named = [[(row.table.name, row.source) for row in shard] for shard in shards]
     # 5 instances on 2 clusters in 2 tables
     assert len(rows) == 20
@@ -155,10 +155,10 @@ def test_the_hard_limit_of_a_run_begins_when_its_instance_is_there(
     monkeypatch.setattr(study, "hard_limit_s", lambda run: 3.0)
     monkeypatch.setattr(study, "load_source", study.load_source)  # undoes what the module does
     modules = [*fakes, "doubles.slow_reading"]
-    _, cells = run_study(study_file(tmp_path), tmp_path, workers=1, modules=modules)
+    runs = run_study(study_file(tmp_path), tmp_path, workers=1, modules=modules)
     sys.modules.pop("doubles.slow_reading")
-    assert [cell.status for cell in cells] == ["feasible"]
+    assert list(runs["status"]) == ["feasible"]
     assert log_lines(tmp_path)[0]["wall_s"] >= 4
     slow = study_file(tmp_path, "{seconds: 60}")
-    _, cells = run_study(slow, tmp_path, workers=1, modules=fakes)
-    assert [cell.status for cell in cells] == ["timeout"]
+    runs = run_study(slow, tmp_path, workers=1, modules=fakes)
+    assert list(runs["status"]) == ["timeout"]

@@ -51,7 +51,7 @@ def test_a_study_shows_the_value_of_the_parts_without_a_gap(diamond: Path) -> No
         assert cell.run is not None
         ending = Ending(cell.run, "done", run_task(cell.run), "", 0.1)
         records[cell.run.key] = describe_ending(ending)
-    rows = run_rows("parts", cells, records)
+    rows = run_rows(cells, records)
     optimum, whole, parts = rows
     assert (optimum.value_ns, whole.value_ns) == (34, 34)
     # 30 ns, below the optimum of 34: no value of the row's instance, no gap, no disagreement

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from placegap.experiments.running.pool import Ending
 from placegap.experiments.running.sources import Source
-from placegap.experiments.studies.plan import Run
-from placegap.experiments.studies.run import describe_ending, run_task, unfit
+from placegap.experiments.studies.run import run_task, unfit
+from placegap.experiments.studies.runs import Run
 from placegap.instances import Makespan
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.solving.run_method import versions_of
@@ -26,20 +25,6 @@ def run(**changes: object) -> Run:
         "versions": versions_of(find_method("heft")),
     }
     return Run(**{**facts, **changes})
-
-
-def is_marked(fate: str, **outcome: object) -> bool:
-    return describe_ending(Ending(run(), fate, outcome or None, "killed", 1.0))["clock_limited"]
-
-
-def test_runs_that_the_clock_ended_are_marked() -> None:
-    assert is_marked("timeout")
-    assert is_marked("done", status="feasible", build_s=4.0, solve_s=5.5)
-    assert is_marked("done", status="no_plan", message="time limit of 10 s reached, no plan found")
-    # these ended by themselves
-    assert not is_marked("crashed")
-    assert not is_marked("done", status="error", message="KeyError: 'conv1'")
-    assert not is_marked("done", status="optimal", build_s=4.0, solve_s=1.0, message="")
 
 
 def test_a_machine_with_other_versions_is_unfit() -> None:
