@@ -47,11 +47,16 @@ ORIGIN = "lines of layers"
 """Origin of its bounds."""
 
 MOST_STATES = 500
-"""Ways to have used devices, some seconds for 80 layers; beyond, nothing is proven, and devices are
+"""Ways to have used devices: 64 of six unlike cards take 2 s for a makespan of 64 layers, and 19 s
+for a load, on one core of ours; beyond, nothing is proven, and devices are
 taken in the cluster's order."""
 
-BEAM = 20
-"""Labels of a state in a first pass, whose value is the aim of the exact one."""
+MOST_LABELS = 300
+"""Labels of a state; beyond, those of least value are kept, and nothing is proven. Two cards, a
+host and 46 layers with experts need 40 for a makespan, and more than these for a load."""
+
+MOST_HALVINGS = 20
+"""Aims for a load: what remains is a millionth of it."""
 
 MOST_ROOM_TRIES = 20
 """Times that room is taken away for what is live at the peak."""
@@ -117,7 +122,7 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
         if found is None:
             break
         value, line = found
-        if bound is None and search.is_exact:
+        if bound is None and search.costs.is_exact and not search.is_cut:
             bound = Bound(value, ORIGIN)
         best, over = search.judged(line)
         if best is not None or not over.any():
@@ -157,7 +162,7 @@ class _Search:
         self.room = instance.arrays.memory_bytes[self.first].copy()
         self.host_binds = self.host is not None and int(size.sum()) > self.room[self.of_host]
         self.costs = (_by_clock(self) if self.is_sum else None) or _by_loads(self)
-        self.is_exact = self.costs.is_exact and self.all_orders
+        self.is_cut = not self.all_orders
 
     def sums(self, of_op: Ints, chosen: Flags) -> Ints:
         """Sums over the ops of each slot."""
@@ -166,12 +171,28 @@ class _Search:
         return found
 
     def least(self, room: Ints) -> tuple[int, LayerLine] | None:
-        """The least value of all lines by the costs, and its line."""
-        rough = self._least(room, NEVER - 1, BEAM)
-        return self._least(room, NEVER - 1 if rough is None else rough[0], None)
+        """A line of the least value by the costs, and what no line is below.
 
-    def _least(self, room: Ints, aim: int, beam: int | None) -> tuple[int, LayerLine] | None:
-        tails, steps = self._tails(), list[dict[_Key, _Step]]()
+        Labels of loads do not compete in the loads of devices that are done, which are within an
+        aim: the least aim that a line reaches is found by halving.
+        """
+        best = self._within(room, NEVER - 1)
+        if best is None or self.is_sum:
+            return best
+        low, high = 0, best[0] - 1  # a line is known above `high`, and none below `low`
+        for _ in range(MOST_HALVINGS):
+            if low > high:
+                break
+            found = self._within(room, (low + high) // 2)
+            if found is None:
+                low = (low + high) // 2 + 1
+            else:
+                best, high = found, found[0] - 1
+        return low if low <= high else best[0], best[1]
+
+    def _within(self, room: Ints, aim: int) -> tuple[int, LayerLine] | None:
+        """The line of the least label that no more than an aim, and its value."""
+        steps = list[dict[_Key, _Step]]()
         states: dict[_Key, Ints] = {((0,) * len(self.classes), -1): np.zeros((1, 5), np.int64)}
         for s in range(self.num):
             grown: dict[_Key, list[tuple[_Key, Ints, Ints, bool]]] = {}
@@ -182,11 +203,11 @@ class _Search:
                         fits = new[:, HELD] <= room[other[1]]
                         if self.host is not None:
                             fits &= new[:, HOST_HELD] <= room[self.of_host]
-                        fits &= self._value(new) + tails[s][other[1]] <= aim
+                        fits &= self._value(new) <= aim
                         if fits.any():
                             part = key, new[fits], np.flatnonzero(fits), away
                             grown.setdefault(other, []).append(part)
-            steps.append({key: _merged(parts, beam) for key, parts in grown.items()})
+            steps.append({key: self._merged(parts) for key, parts in grown.items()})
             states = {key: step.labels for key, step in steps[-1].items()}
         if not states:
             return None
@@ -201,6 +222,19 @@ class _Search:
                 away_from.append(s - 1)
             key, row = step.before[int(step.source[row])], int(step.row[row])
         return value, LayerLine(self._devices(home[::-1]), tuple(sorted(away_from)))
+
+    def _merged(self, parts: list[tuple[_Key, Ints, Ints, bool]]) -> _Step:
+        """The labels of a state, but for those that are nowhere better than another one."""
+        labels = np.concatenate([part[1] for part in parts])
+        count = [len(part[1]) for part in parts]
+        source = np.repeat(np.arange(len(parts)), count)
+        row = np.concatenate([part[2] for part in parts])
+        away = np.repeat(np.array([part[3] for part in parts], np.bool_), count)
+        kept = np.lexsort((labels[:, HELD], self._value(labels)))[: 4 * MOST_LABELS]
+        front = kept[_undominated(labels[kept, 0 if self.is_sum else 1 :])]
+        self.is_cut |= len(kept) < len(labels) or len(front) > MOST_LABELS
+        kept = front[:MOST_LABELS]
+        return _Step(labels[kept], tuple(p[0] for p in parts), source[kept], row[kept], away[kept])
 
     def _devices(self, keys: list[_Key]) -> tuple[int, ...]:
         """The devices of states in a row: of those that are alike the first that is not used."""
@@ -244,19 +278,6 @@ class _Search:
     def _value(self, labels: Ints) -> Ints:
         found: Ints = labels[:, [TOTAL, LOAD, HOST_LOAD]].max(axis=1)
         return found
-
-    def _tails(self) -> Ints:
-        """What the rest takes at least after each slot, by its class of device; (S, C)."""
-        tails = np.zeros((self.num, len(self.classes)), np.int64)
-        if not self.is_sum:
-            return tails
-        stay, enter = self.costs.stay.min(axis=2), self.costs.enter.min(axis=3)
-        for s in range(self.num - 2, -1, -1):
-            ways = enter[s + 1] + tails[s + 1]
-            ways = np.delete(ways, self.of_host, axis=1) if self.host is not None else ways
-            ways = ways.min(axis=1, initial=NEVER)
-            tails[s] = np.minimum(NEVER, np.minimum(ways, stay[s + 1] + tails[s + 1]))
-        return tails
 
     def judged(self, line: LayerLine) -> tuple[BestLine | None, Ints]:
         """A line as the referee sees it, if it is feasible; what each class lacks in bytes."""
@@ -314,19 +335,6 @@ class _Search:
             for s in {ends[0], ends[-1]} if home[ends[0]] != self.host else ():
                 if self.parts[s]:
                     yield line._replace(away=tuple(sorted(away ^ {s - 1})))
-
-
-def _merged(parts: list[tuple[_Key, Ints, Ints, bool]], beam: int | None) -> _Step:
-    """The labels of a state, but for those that are nowhere better than another one."""
-    labels = np.concatenate([part[1] for part in parts])
-    count = [len(part[1]) for part in parts]
-    source = np.repeat(np.arange(len(parts)), count)
-    row = np.concatenate([part[2] for part in parts])
-    away = np.repeat(np.array([part[3] for part in parts], np.bool_), count)
-    kept = _undominated(labels)
-    if beam is not None:
-        kept = kept[:beam]
-    return _Step(labels[kept], tuple(p[0] for p in parts), source[kept], row[kept], away[kept])
 
 
 def _undominated(labels: Ints) -> Ints:
