@@ -91,6 +91,7 @@ HOMES = {
     "equal-split": Home("hybrid.placers", {"hybrid_pipeline": Cost(20.0, 500.0, always=True)}),
     "piper": Home("hybrid.placers"),
     "alpa": Home("placers.pipeline_stages"),
+    "m-topo-fill": Home("placers.celeritas"),
     "getf-lp": Home("models.lp_bounds"),
     "m-sct-lp": Home("models.lp_bounds"),
     "archer-combinatorial": Home("models.archer"),
