@@ -12,7 +12,6 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 
 
@@ -56,18 +55,36 @@ def _mean(values: Ints, weights: Ints) -> Ints:
     return mean
 
 
-def contracted(flow: Flow, segment: Ints) -> Flow:
-    """The flow between segments, which are numbered in a topological order; parallel edges stay."""
+def crossing(ptr: Ints, succ: Ints, tensor: Ints, segment: Ints) -> tuple[Ints, Ints]:
+    """Edges between segments, by source, then target segment, and the op that each comes from.
+
+    Of those that carry a tensor to a segment it is one: it goes there once, as in `merge_groups`.
+    """
+    op = np.repeat(np.arange(len(segment)), np.diff(ptr))
+    source, target = segment[op], segment[succ]
+    edges = np.lexsort((tensor, target, source))
+    edges = edges[source[edges] != target[edges]]
+    again = (np.diff(tensor[edges]) == 0) & (np.diff(target[edges]) == 0)
+    edges = edges[np.append(True, ~again)[: len(edges)]]
+    return edges, op[edges]
+
+
+def contracted(flow: Flow, tensor: Ints, segment: Ints) -> Flow:
+    """The flow between segments, which are numbered in a topological order.
+
+    An edge takes as long as all tensors together that one segment sends another. `tensor` is
+    aligned with ``flow.succ``.
+    """
     num_segments = int(segment.max()) + 1
     node_ns = np.zeros(num_segments, np.int64)
     np.add.at(node_ns, segment, flow.node_ns)
-    source = segment[np.repeat(np.arange(len(segment)), np.diff(flow.ptr))]
-    crossing = np.flatnonzero(source != segment[flow.succ])
-    ptr, members = group_by(source[crossing], num_segments)
-    edges = crossing[members]
-    return Flow(
-        node_ns, ptr, segment[flow.succ[edges]], flow.edge_ns[edges], np.arange(num_segments)
-    )
+    edges, source = crossing(flow.ptr, flow.succ, tensor, segment)
+    pair = segment[source] * num_segments + segment[flow.succ[edges]]
+    pairs, number = np.unique(pair, return_inverse=True)
+    edge_ns = np.zeros(len(pairs), np.int64)
+    np.add.at(edge_ns, number, flow.edge_ns[edges])
+    ptr = np.searchsorted(pairs // num_segments, np.arange(num_segments + 1))
+    return Flow(node_ns, ptr, pairs % num_segments, edge_ns, np.arange(num_segments))
 
 
 def communication_ratio(flow: Flow) -> float:

@@ -95,6 +95,7 @@ HOMES = {
     "ik-llama-fit": Home("placers.serving_fits"),
     "halda": Home("placers.serving_fits"),
     "parallax": Home("placers.serving_fits"),
+    "m-topo-fill": Home("placers.celeritas"),
     "getf-lp": Home("models.lp_bounds"),
     "m-sct-lp": Home("models.lp_bounds"),
     "archer-combinatorial": Home("models.archer"),

@@ -16,7 +16,8 @@ from pydantic import Field
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, pop, push, set_all
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.mean_costs import Flow, contracted, flow_of
+from placegap.instances.problem.graph_index import group_by
+from placegap.instances.problem.mean_costs import Flow, contracted, crossing, flow_of
 from placegap.instances.problem.weighted_dag import cpd_topo, dfs_topo
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, fusion_segments
 from placegap.solvers.core.method import Params, Task
@@ -84,6 +85,40 @@ def order_place(task: Task[Makespan], params: OrderPlaceParams | None = None) ->
     return committed_plan(task.instance, admission, int(stuck))
 
 
+class MTopoFillParams(Params):
+    """Which bytes of a colocation group count, and what an op does that fits nowhere."""
+
+    #: Those of all ops, or only those of the first, as section 6.5.2 says of m-TOPO: such a plan
+    #: may overfill a device, which the referee rejects.
+    group_bytes: Literal["whole", "first"] = "whole"
+    #: Whether what fits nowhere goes to the device with the most bytes left (section 6.3); the
+    #: referee rejects a plan that overfills a device, and states by how much.
+    best_effort: bool = False
+
+
+@method("m-topo-fill", objectives=("makespan",), cites="Xu et al. 2022 (Celeritas), section 4.2")
+def m_topo_fill(task: Task[Makespan], params: MTopoFillParams | None = None) -> Outcome:
+    """Fills devices in m-TOPO's order, each to its limit.
+
+    The m-TOPO that Celeritas measures against DFS-TOPO in figure 6 of Xu, Liao, Xie, Zhou,
+    "Celeritas: fast optimizer for large dataflow graphs": ops in m-TOPO's order (section 4.2: of
+    those without open inputs the one that has waited longest), on one device "until reaching its
+    memory limit", then on the next. Baechi's `m-topo` has the same order and gives each device an
+    equal share. A heuristic that looks at no time and no transfer. Filled in: sources in input
+    order. Added to the paper: what the current device cannot run goes to the nearest later device
+    that takes it; a colocation group is committed whole with its first op. The plan gives no
+    orders. O(V K + E).
+    """
+    chosen, arrays = params or MTopoFillParams(), task.instance.arrays
+    order, admission = arrays.index.topological_order.copy(), admission_of(arrays)
+    if chosen.group_bytes == "first":
+        first = np.unique(arrays.group[order], return_index=True)[1]
+        admission.group_bytes[:] = arrays.resident_bytes[order[first]]
+    singles = clusters_of(np.arange(len(order)), order, arrays.num_groups)
+    stuck = _fill(admission, singles, order, chosen.best_effort)
+    return committed_plan(task.instance, admission, int(stuck))
+
+
 def fused_clusters(
     instance: Instance, params: FusionParams, order: Order = "cpd"
 ) -> tuple[Clusters, Flow]:
@@ -91,7 +126,8 @@ def fused_clusters(
     arrays, flow = instance.arrays, flow_of(instance.arrays)
     ops = _sorted(flow, order)
     segment = fusion_segments(arrays, flow, ops, params.reach, params.memory_share)
-    return clusters_of(segment, ops, arrays.num_groups), contracted(flow, segment)
+    tensor = arrays.index.tensor[arrays.index.succ_edge]
+    return clusters_of(segment, ops, arrays.num_groups), contracted(flow, tensor, segment)
 
 
 def _sorted(flow: Flow, order: Order) -> Ints:
@@ -146,18 +182,20 @@ def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Ou
     Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", sections 5.1 and
     5.2: optimal operation fusion, then Adjusting Placement (Algorithm 2) along the CPD-TOPO order
     of the fused ops. These start in the first idle gap that is long enough; they leave the device
-    of the fused ops before if the earliest start elsewhere is earlier by more than the most
-    expensive transfer back to it. A heuristic for the makespan. Filled in: of devices with equal
-    starts the one that finishes first, then the first; the first fused ops have no device before
-    them and go to the one of earliest start; a transfer back is timed between the two devices in
-    question. Added to the paper: device support; a colocation group is committed whole with its
-    first op (6.1, which counts the first op only), and ops committed before take their time on
-    their own device; fused ops that no device has room for are taken apart, each to the device
-    before, else to the emptiest, unless `best_effort` overfills it as the paper does. With
-    `transfer_tasks` (6.1), the default unless channels are free, a transfer takes the time of both
-    devices, in their first common gap, a tensor once to each device (`receive`); without, it plans
-    with free channels. The plan gives no orders. Small graphs without memory limits are fused to
-    one op: lower `reach` for these. O((V + E) reach + (V + E) K) time.
+    of the fused ops before if the earliest start elsewhere is earlier by more than the dearest edge
+    of the coarse graph back to it. An edge of the coarse graph, in (2), (3), (7) and (8), is all
+    that one cluster sends another: its tensors' times add up, a tensor counts once. A heuristic for
+    the makespan. Filled in: of devices with equal starts the one that finishes first, then the
+    first; the first fused ops have no device before them and go to the one of earliest start; a
+    transfer back is timed between the two devices in question. Added to the paper: device support;
+    a colocation group is committed whole with its first op (6.1, which counts the first op only),
+    and ops committed before take their time on their own device; fused ops that no device has room
+    for are taken apart, each to the device before, else to the emptiest, unless `best_effort`
+    overfills it as the paper does. With `transfer_tasks` (6.1), the default unless channels are
+    free, a transfer takes the time of both devices, in their first common gap, a tensor once to
+    each device (`receive`); without, it plans with free channels. The plan gives no orders. Small
+    graphs without memory limits are fused to one op: lower `reach` for these. O((V + E) reach + (V
+    + E) K) time.
     """
     chosen = params or CeleritasParams()
     asked = chosen.transfer_tasks
@@ -175,9 +213,33 @@ def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Ou
         np.zeros(num_tensors + 1, np.int64),
         *np.empty((2, len(problem.inputs.op)), np.int64),
     )
-    order = cpd_topo(flow)
-    stuck = adjust(problem, admission, clusters, order, nothing, sends, chosen.best_effort)
+    order, traffic = cpd_topo(flow), traffic_of(problem, clusters)
+    stuck = adjust(problem, admission, clusters, traffic, order, nothing, sends, chosen.best_effort)
     return committed_plan(instance, admission, int(stuck))
+
+
+class Traffic(NamedTuple):
+    """Tensors between clusters, each once to a cluster, by the cluster at this end, then the other.
+
+    Tensor ``tensor[ptr[c]:ptr[c + 1]]`` of op `op`, to or from cluster `other`.
+    """
+
+    ptr: Ints
+    other: Ints
+    op: Ints
+    tensor: Ints
+
+
+def traffic_of(problem: Problem, clusters: Clusters) -> tuple[Traffic, Traffic]:
+    """What the clusters receive, and what they send."""
+    edges, op = crossing(problem.succ_ptr, problem.succ_op, problem.succ_tensor, clusters.of)
+    ends = clusters.of[op], clusters.of[problem.succ_op[edges]]
+    tensor, num_clusters = problem.succ_tensor[edges], len(clusters.ptr) - 1
+    found = []
+    for here, there in (ends[::-1], ends):
+        ptr, by = group_by(here, num_clusters)
+        found.append(Traffic(ptr, there[by], op[by], tensor[by]))
+    return found[0], found[1]
 
 
 class Committed(NamedTuple):
@@ -202,6 +264,7 @@ def adjust(
     problem: Problem,
     admission: Admission,
     clusters: Clusters,
+    traffic: tuple[Traffic, Traffic],
     order: Ints,
     booked: Committed,
     sends: bool,
@@ -214,6 +277,7 @@ def adjust(
     device with the most bytes left.
     """
     num_devices, inputs = problem.time_ns.shape[1], problem.inputs
+    received, sent = traffic
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
     # of one type, whatever they are set to
     before: Any = np.int64(NOWHERE)
@@ -229,29 +293,31 @@ def adjust(
             if home != NOWHERE:
                 busy[home] += problem.time_ns[op, home]
             is_open = is_open or home == NOWHERE
-            for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
-                if clusters.of[inputs.op[e]] == c:
-                    continue
-                sent = booked.end[clusters.of[inputs.op[e]]]
-                source = admission.home[admission.group[inputs.op[e]]]
-                for k in range(num_devices):
-                    transfer = inputs.transfer_ns[inputs.tensor[e], inputs.link_class[source, k]]
-                    arrival[k] = max(arrival[k], sent + transfer)
-        if sends:
-            for k in range(num_devices):
+        for k in range(num_devices):
+            if sends:
                 arrival[k] = receive(problem, admission, clusters, booked, c, k, trial)
+                continue
+            begins, of = np.int64(0), np.int64(NOWHERE)
+            for e in range(received.ptr[c], received.ptr[c + 1]):
+                if received.other[e] != of:
+                    of = received.other[e]
+                    begins = booked.end[of]
+                source = admission.home[admission.group[received.op[e]]]
+                begins += inputs.transfer_ns[received.tensor[e], inputs.link_class[source, k]]
+                arrival[k] = max(arrival[k], begins)
         if is_open:
             best, of_before = _earliest(
                 problem, admission, clusters, c, arrival, busy, booked.gaps, before
             )
             at: Any = best[1]
             if at != NOWHERE and of_before >= 0 and at != before:
-                # the longest transfer of its outputs back to the device before, equation (8)
-                back, link = np.int64(0), inputs.link_class[at, before]
-                for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-                    for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
-                        if clusters.of[problem.succ_op[e]] != c:
-                            back = max(back, inputs.transfer_ns[problem.succ_tensor[e], link])
+                # the dearest edge of the coarse graph back to the device before, equation (8)
+                back, edge, link = np.int64(0), np.int64(0), inputs.link_class[at, before]
+                for e in range(sent.ptr[c], sent.ptr[c + 1]):
+                    if e > sent.ptr[c] and sent.other[e] != sent.other[e - 1]:
+                        edge = np.int64(0)
+                    edge += inputs.transfer_ns[sent.tensor[e], link]
+                    back = max(back, edge)
                 if of_before - best[0] <= back:
                     at = before
             if at == NOWHERE and best_effort:

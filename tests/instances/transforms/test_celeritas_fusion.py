@@ -70,7 +70,20 @@ def test_the_most_critical_ready_child_comes_next() -> None:
 
 def crossing_ns(flow: Flow, segment: np.ndarray) -> int:
     """Time of the edges between segments."""
-    return int(contracted(flow, segment).edge_ns.sum())
+    source = np.repeat(segment, np.diff(flow.ptr))
+    return int(flow.edge_ns[source != segment[flow.succ]].sum())
+
+
+def test_edges_between_segments_add_up_their_tensors() -> None:
+    # Segments {0, 1} and {2, 3}: edges 0-2 of 4 and 1-3 of 5 are 9 on one edge of the coarse graph;
+    # 1 sends 2 and 3 the same tensor, once. Level (3) of {0, 1}: 1 + 1 + 9 + 1 + 1, not 2 + 5 + 2.
+    instance = two_gpus("0-2, 1-2, 1-3, 3-4", num_ops=5, costs={"0-2": 4, "1-2": 5, "1-3": 5})
+    shared = [edge.model_copy(update={"tensor": edge.producer}) for edge in instance.graph.edges]
+    arrays = draw.changed(instance, edges=shared).arrays
+    tensor = arrays.index.tensor[arrays.index.succ_edge]
+    coarse = contracted(flow_of(arrays), tensor, np.array([0, 0, 1, 1, 2]))
+    assert (coarse.succ.tolist(), coarse.edge_ns.tolist()) == ([1, 2], [9, 1])
+    assert critical_paths(coarse)[0] == 13 + 2  # and on to 4, edge and op of 1 ns each
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -116,6 +129,7 @@ def test_training_graphs_of_the_papers_sizes_shrink_and_communicate_less() -> No
     instance = draw.instance_of("training", graph.ops, graph.edges, devices, links)
     flow = flow_of(instance.arrays)
     segment = fusion_segments(instance.arrays, flow, cpd_topo(flow))
-    fused = contracted(flow, segment)
+    tensor = instance.arrays.index.tensor[instance.arrays.index.succ_edge]
+    fused = contracted(flow, tensor, segment)
     assert instance.num_ops >= 50 * len(fused.node_ns)
     assert 2 * communication_ratio(fused) < communication_ratio(flow)

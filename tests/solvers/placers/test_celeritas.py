@@ -16,8 +16,10 @@ from placegap.instances.problem import parse_semantics
 from placegap.solvers import Task, run_method
 from placegap.solvers.placers.celeritas import (
     CeleritasParams,
+    MTopoFillParams,
     OrderPlaceParams,
     celeritas,
+    m_topo_fill,
     order_place,
 )
 
@@ -47,6 +49,44 @@ def test_an_op_leaves_the_device_before_only_to_gain_more_than_the_transfer_back
     # T1 (3) before T2 (3); T2 could start at 3 there, at 0 on the other: it gains 3
     instance = equal_devices((3, 3, 2), f"1-3 9, 2-3 {back}")
     assert devices_of(instance)[1] == device
+
+
+@pytest.mark.parametrize(("tensors", "device"), [((1, 1), 1), ((2, 1), 0)])
+def test_parallel_tensors_add_up_on_an_edge_of_the_coarse_graph(
+    tensors: tuple[int, int], device: int
+) -> None:
+    # CPD-TOPO: T1, T2, .. T5. In pairs the least is cut between T1, T2 + T3 and T4 + T5 (equation
+    # 4): 9 + 2 tensors; any other cut also cuts a 5. T2 + T3 of 1 + 2 ns find d0 busy until 3 and
+    # d1 idle, so that they gain 3 there. Equation (8): 1 + 1 < 3 leaves; 2 + 1 is not less.
+    first, second = tensors
+    edges = f"1-4 9, 2-3 5, 2-5 {first}, 3-4 {second}, 4-5 5"
+    instance = equal_devices((3, 1, 2, 1, 1), edges)
+    params = CeleritasParams(reach=2, transfer_tasks=False)
+    assert devices_of(instance, params)[1:3] == [device] * 2
+
+
+def test_a_tensor_for_two_ops_of_a_cluster_is_on_the_edge_once() -> None:
+    # T3's tensor of 2 goes to T4 and to T5, and T2 + T3 gain 3, as above: 2 < 3, where 2 + 2 > 3
+    instance = equal_devices((3, 1, 2, 1, 1), "1-4 9, 2-3 5, 3-4 2, 3-5 2, 4-5 5")
+    edges = [
+        Edge(producer=e.producer, consumer=e.consumer, bytes=e.bytes, tensor=e.producer)
+        for e in instance.graph.edges
+    ]
+    shared = draw.changed(instance, edges=edges)
+    params = CeleritasParams(reach=2, transfer_tasks=False)
+    found = [devices_of(instance, params), devices_of(shared, params)]
+    assert [devices[1:3] for devices in found] == [[0, 0], [1, 1]]
+
+
+def test_inputs_arrive_when_all_tensors_of_their_edge_have() -> None:
+    # Equation (7) adds them up, too. T1 + T2 (1 + 1) are on d0 until 2, T3 (4) until 6; T3 and T4
+    # hold too much to be fused. T4 starts at 6 on d0; on d1 at 2 + 2 = 4 with one tensor of 2, a
+    # gain of 2, more than nothing back; with two at 2 + 2 + 2 = 6, no gain.
+    pairs, sizes = "1-2 9, 2-3 9, 1-4 2", (0, 0, 2, 2)
+    params = CeleritasParams(reach=2, memory_share=0.5, transfer_tasks=False)
+    for edges, device in ((pairs, 1), (f"{pairs}, 2-4 2", 0)):
+        instance = equal_devices((1, 1, 4, 3), edges, memory=7, sizes=sizes)
+        assert devices_of(instance, params) == [0, 0, 0, device]
 
 
 def test_adjusting_can_be_worse_than_order_place() -> None:
@@ -111,12 +151,44 @@ def _is_local(edge: Edge, instance: Instance, placement: Sequence[tuple[int, ...
     return placement[where[edge.producer]] == placement[where[edge.consumer]]
 
 
+def test_m_topo_cuts_all_four_edges_where_dfs_topo_cuts_none() -> None:
+    # Figure 3: four disjoint edges, 8 equal ops, 2 devices. M-TOPO: T1 .. T4 on d0, T5 .. T8 on d1
+    pairs = ", ".join(f"{i}-{i + 4} 1" for i in (1, 2, 3, 4))
+    instance = equal_devices((1,) * 8, pairs, memory=4, sizes=(1,) * 8)
+    plan = m_topo_fill(Task(instance, FREE)).plan
+    assert plan.devices.tolist() == [0] * 4 + [1] * 4
+    assert not any(_is_local(edge, instance, plan.placement) for edge in instance.graph.edges)
+
+
+def test_m_topo_fill_fills_to_the_limit_where_m_topo_shares() -> None:
+    # six ops of 1 byte, 4 bytes per device: 4 and 2; Baechi's cap is 6 / 2 + 1 = 4 here, too, and
+    # with 5 bytes per device 5 and 1 against 4 and 2
+    for memory, filled, shared in ((4, [4, 2], [4, 2]), (5, [5, 1], [4, 2])):
+        instance = equal_devices((1,) * 6, "1-2 1", memory=memory, sizes=(1,) * 6)
+        for name, counts in (("m-topo-fill", filled), ("m-topo", shared)):
+            result = run_method(instance, FREE, name)
+            assert [use.num_ops for use in result.evaluation.uses] == counts
+
+
+def test_m_topo_fill_may_count_the_first_op_of_a_group_alone() -> None:
+    # Section 6.5.2. T1 (1 byte) is of a group with T3 (4), T2 has 1; 4 bytes per device. By the
+    # first op T1, T3 and T2 take 1 + 1 of d0's 4 bytes and overfill it with 6; by all of them no
+    # device has room for 5
+    drawn = equal_devices((1, 1, 1), "1-3 1, 2-3 1", memory=4, sizes=(1, 1, 4))
+    instance = draw.with_ops(drawn, colocation=["pair", None, "pair"])
+    assert m_topo_fill(Task(instance, FREE)).plan is None
+    plan = m_topo_fill(Task(instance, FREE), MTopoFillParams(group_bytes="first")).plan
+    assert plan.devices.tolist() == [0, 0, 0]
+    assert evaluate(instance, plan, FREE).uses[0].memory_bytes == 6
+
+
 def test_with_best_effort_the_emptiest_device_is_overfilled() -> None:
     # three single ops of 2 bytes, 3 bytes per device: one each, and the third on the emptiest
     instance = equal_devices((1, 1, 1), "1-2 1", memory=3, sizes=(2, 2, 2))
     for outcome in (
         celeritas(Task(instance, FREE), CeleritasParams(reach=1, best_effort=True)),
         order_place(Task(instance, FREE), OrderPlaceParams(reach=1, best_effort=True)),
+        m_topo_fill(Task(instance, FREE), MTopoFillParams(best_effort=True)),
     ):
         verdict = evaluate(instance, outcome.plan, FREE)
         assert sorted(use.memory_bytes for use in verdict.uses) == [2, 4]
