@@ -22,7 +22,7 @@ from placegap.instances.reading.errors import InputError
 if TYPE_CHECKING:
     from distributed import Client
 
-    from placegap.experiments.studies.plan import Row
+    from placegap.experiments.studies.plan import StudyRow
     from placegap.experiments.studies.runs import RunRow
 
 
@@ -147,11 +147,11 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2])
 
 
-def print_tables_to_run(rows: Sequence[Row], workers: int) -> None:
+def print_tables_to_run(rows: Sequence[StudyRow], workers: int) -> None:
     """What each table would run, and for how long at most, on stdout."""
     from placegap.experiments.studies.progress import longest_s
 
-    tables: dict[str, list[Row]] = {}
+    tables: dict[str, list[StudyRow]] = {}
     for row in rows:
         tables.setdefault(row.table.name, []).append(row)
     shown = []

@@ -253,8 +253,8 @@ def plot_regressions(
 
     Parameters
     ----------
-    old, new, tolerance
-        As for `regressions`.
+    old, new, tolerance, ax
+        As for `regressions`; axes to draw on, or None for a new figure.
 
     Examples
     --------

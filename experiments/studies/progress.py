@@ -12,7 +12,7 @@ from placegap.experiments.show.rendering import shows_live, spinner, warn
 from placegap.instances.reading.errors import shorten
 
 if TYPE_CHECKING:
-    from placegap.experiments.studies.plan import Row
+    from placegap.experiments.studies.plan import StudyRow
     from placegap.experiments.studies.runs import Run
 
 LINE_S = 5.0
@@ -28,7 +28,7 @@ READING, WARMING, COMPILING, RUNNING = "reading for ", "warming up ", "compiling
 """What a run's worker is at; what comes before the run itself may take minutes, the first time."""
 
 
-def intention(name: str, rows: Sequence[Row], workers: int) -> str:
+def intention(name: str, rows: Sequence[StudyRow], workers: int) -> str:
     """What a study will do and for how long at most, before any instance has been read."""
     limits = [limit_s for row in rows for limit_s in row.limits_s]
     if not limits:
