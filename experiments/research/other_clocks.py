@@ -8,11 +8,33 @@ from __future__ import annotations
 from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan
 from placegap.instances.referee.rules import PlanError
 from placegap.instances.referee.simulate import simulate
+from placegap.solvers import Result
 
 FREE_CHANNELS, NO_TRANSFERS = "free_channels_ns", "no_transfers_ns"
 """The two clocks, as a log names them."""
 
 FASTEST_BYTES_PER_S = 2**62
+
+
+def clocks_of(instance: Instance, result: Result) -> dict[str, int]:
+    """What the plan of a run would take with free channels, and without transfers.
+
+    Of a plan that breaks no rule but that of memory: what it takes, and the most bytes that a
+    device holds beyond its room.
+    """
+    verdict = result.evaluation
+    if verdict is not None and {broken.rule for broken in verdict.violations} == {"memory"}:
+        beyond = (
+            used.memory_bytes - device.memory_bytes
+            for used, device in zip(verdict.uses, instance.cluster.devices, strict=True)
+            if device.memory_bytes is not None
+        )
+        assert verdict.value_ns is not None  # only shape and order forbid a value
+        return {"overfilled_ns": verdict.value_ns, "overfills_bytes": max(beyond)}
+    if result.plan is None or not isinstance(result.semantics, Makespan):
+        return {}
+    judged_on = instance if result.split is None else result.split.fine
+    return other_clocks(judged_on, result.plan, result.semantics)
 
 
 def other_clocks(instance: Instance, plan: Plan, semantics: Makespan) -> dict[str, int]:

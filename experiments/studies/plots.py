@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
 
-LEAST_GAP, ASIDE = 5e-5, 0.07
-"""Smaller gaps are drawn at 0, where marks are this many per cent apart."""
-
 FEW = 6
 """Methods whose lines are bold where all would hide one another."""
 
@@ -38,7 +35,7 @@ FEW = 6
 def plot_summary(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """The gaps of one table: a mark per run, a bar at the median, the best method on top.
 
-    Marks at 0 stand side by side, to the left of it. On the right: how many are optimal.
+    On the right: how many are optimal.
 
     Parameters
     ----------
@@ -61,37 +58,31 @@ def plot_summary(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def _draw_summary(axis: Axes, runs: pd.DataFrame, style: Mapping[str, Style]) -> None:
-    told = summary(runs, "label")
-    known = runs.dropna(subset="gap")
+    told, known = summary(runs, "label"), runs.dropna(subset="gap")
     ranked = known.groupby("label", sort=False)["gap"].agg(["median", "mean"])
-    order = list(ranked.sort_values(["median", "mean"], kind="stable").index)
-    here = [name for name in style if name in set(known["cluster"])]
-    num_at_zero = (known["gap"] < LEAST_GAP).groupby(known["label"]).sum()
-    aside = ASIDE * max(1, num_at_zero.max() if order else 1)
-    for row, label in enumerate(order):
-        mine = known[known["label"] == label]
-        at_zero = mine["gap"] < LEAST_GAP
-        x = (100 * mine["gap"]).where(~at_zero, -ASIDE * (at_zero.cumsum() - 1))
-        for lane, cluster in enumerate(here):
-            # each cluster has its own lane, so that dots do not hide one another
-            off = (lane - (len(here) - 1) / 2) * 0.36 / len(here)
-            own = mine["cluster"] == cluster
-            dots: dict[str, Any] = {"markersize": 5.5, "alpha": 0.75, "markeredgewidth": 0}
-            y = (row + off * ~at_zero)[own]
-            axis.plot(x[own], y, **style[cluster].dots, **dots, clip_on=False)
+    ranked = ranked.sort_values(["median", "mean"], kind="stable")
+    row_of = {label: row for row, label in enumerate(ranked.index)}
+    for name, mine in known.groupby("cluster", sort=False):
+        dots: dict[str, Any] = {"markersize": 5.5, "alpha": 0.6, "markeredgewidth": 0}
+        at = mine["label"].map(row_of)
+        axis.plot(100 * mine["gap"], at, **style[str(name)].dots, **dots, clip_on=False)
+    for label, row in row_of.items():
         bar: dict[str, Any] = {"color": "#222222", "linewidth": 1.8, "zorder": 1}
         axis.vlines(100 * ranked["median"][label], row - 0.34, row + 0.34, **bar)
         _beside(axis, row, f"{told['optimal'][label]}/{told['plans'][label]}")
     _beside(axis, -0.8, "optimal")
     gap_axis(axis, "x")
-    axis.set_xlim(-aside, 100)
-    axis.axvspan(-aside, 0, color="#f1f4f6", linewidth=0, zorder=0)
-    axis.set_ylim(max(1, len(order)) - 0.4, -0.6)
-    axis.set_yticks(range(len(order)), [plain_label(label) for label in order])
-    axis.set_xlabel("gap to the best bound (bar: median)", fontsize=9)
-    dress(axis, "")
+    axis.set_ylim(max(1, len(row_of)) - 0.4, -0.6)
+    axis.set_yticks(range(len(row_of)), [plain_label(str(label)) for label in row_of])
+    _name(axis, "", "gap to the best bound (bar: median)")
     axis.grid(visible=False, axis="y")
-    axis.tick_params(axis="y", length=0, pad=10)
+    axis.tick_params(axis="y", length=0, pad=8)
+
+
+def _name(axis: Axes, title: str, x: str, y: str = "") -> None:
+    axis.set_xlabel(x, fontsize=9)
+    axis.set_ylabel(y, fontsize=9)
+    dress(axis, title)
 
 
 def _beside(axis: Axes, row: float, text: str) -> None:
@@ -122,16 +113,11 @@ def plot_gap_table(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
     )
     axis.set_yticks(range(len(gaps)), [plain_label(", ".join(map(str, x))) for x in gaps.index])
     axis.tick_params(length=0, labelsize=8)
-    for (row, column), gap in _cells(gaps):
-        axis.text(column, row, f"{gap:.3g}", ha="center", va="center", fontsize=8)
+    for row, line in enumerate(gaps.to_numpy()):
+        for column, gap in enumerate(line):
+            if not math.isnan(gap):
+                axis.text(column, row, f"{gap:.3g}", ha="center", va="center", fontsize=8)
     return axis
-
-
-def _cells(gaps: pd.DataFrame) -> list[tuple[tuple[int, int], float]]:
-    import numpy as np
-
-    known = np.argwhere(gaps.notna().to_numpy())
-    return [((int(row), int(at)), gaps.to_numpy()[row, at]) for row, at in known]
 
 
 def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> Axes:
@@ -158,16 +144,14 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
         if len(ratios):
             line = told.loc[table]
             label = f"{table}: {line.ratio:.3f} ({line.low:.3f} to {line.high:.3f})"
-            axis.plot(
-                range(len(ratios)), ratios, label=plain_label(label), **style[str(table)].line
-            )
+            own = style[str(table)].line
+            axis.plot(range(len(ratios)), ratios, label=plain_label(label), **own)
     axis.axhline(1, color="#222222", linewidth=1)
     axis.set_yscale("log")
-    for set_formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
-        set_formatter("{x:g}")
-    axis.set_xlabel("rows, sorted", fontsize=9)
-    axis.set_ylabel(f"value of {plain_label(a)} / {plain_label(b)}", fontsize=9)
-    dress(axis, f"{a} against {b}: geometric mean (95 % interval)")
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter("{x:g}")
+    value = f"value of {plain_label(a)} / {plain_label(b)}"
+    _name(axis, f"{a} against {b}: geometric mean (95 % interval)", "rows, sorted", value)
     axis.legend(frameon=False, fontsize=8.5)
     return axis
 
@@ -192,21 +176,13 @@ def plot_profile(runs: pd.DataFrame, of: str = "gap", ax: Axes | None = None) ->
     shares = profile(runs, of)
     style = styles(map(str, shares))
     for at, (label, own) in enumerate(style.items()):
-        axis.step(
-            [100 * x for x in shares.index],
-            100 * shares[label],
-            where="post",
-            linewidth=2.2 if at < FEW else 1.2,
-            label=plain_label(label),
-            color=own.color,
-            linestyle=own.linestyle,
-        )
+        line: dict[str, Any] = {"color": own.color, "linestyle": own.linestyle}
+        line |= {"linewidth": 2.2 if at < FEW else 1.2, "label": plain_label(label)}
+        axis.step(100 * shares.index, 100 * shares[label], where="post", **line)
     gap_axis(axis, "x")
     axis.set_ylim(0, 101)
     to = "best bound" if of == "gap" else "best plan"
-    axis.set_xlabel(f"gap to the {to}, at most", fontsize=9)
-    axis.set_ylabel("share of rows, %", fontsize=9)
-    dress(axis, "Performance profile")
+    _name(axis, "Performance profile", f"gap to the {to}, at most", "share of rows, %")
     legend(axis)
     return axis
 
@@ -239,9 +215,7 @@ def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None)
         axis.set_xscale("log")
     axis.xaxis.set_major_formatter("{x:g}")
     gap_axis(axis, "y")
-    axis.set_xlabel(CAUSES[cause], fontsize=9)
-    axis.set_ylabel("gap to the best bound", fontsize=9)
-    dress(axis, "")
+    _name(axis, "", CAUSES[cause], "gap to the best bound")
     legend(axis)
     return axis
 
@@ -265,16 +239,16 @@ def plot_regressions(
     """
     worse = regressions(old, new, tolerance)
     axis = ax or _new(max(1, len(worse)))
-    gone = worse["ratio"] == math.inf
-    most = max([*(worse["ratio"][~gone] - 1), 10 * tolerance])
+    more = 100 * (worse["ratio"] - 1)
+    most = max([*more[more < math.inf], 1000 * tolerance])
+    bars = axis.barh(range(len(worse)), more.clip(upper=most), color="#c1121f", alpha=0.8)
+    for bar, percent in zip(bars, more, strict=True):
+        bar.set_hatch("//" if percent == math.inf else "")
     names = worse["label"] + " on " + worse["instance"] + ", " + worse["cluster"]
-    for row, (ratio, lost) in enumerate(zip(worse["ratio"], gone, strict=True)):
-        width = 100 * (most if lost else ratio - 1)
-        axis.barh(row, width, color="#c1121f", hatch="//" if lost else None, alpha=0.8)
     axis.set_yticks(range(len(worse)), [plain_label(name) for name in names])
     axis.invert_yaxis()
-    axis.set_xlabel("larger than before, %", fontsize=9)
-    dress(axis, f"{len(worse)} runs are worse by more than {100 * tolerance:g} %")
+    title = f"{len(worse)} runs are worse by more than {100 * tolerance:g} %"
+    _name(axis, title, "larger than before, %")
     return axis
 
 

@@ -39,7 +39,7 @@ from placegap.experiments.studies.progress import (
 )
 from placegap.experiments.studies.runs import Run, RunRow, frame_of, place_of, run_rows
 from placegap.instances.kernels.loading import loading_s
-from placegap.instances.problem import Instance, Makespan
+from placegap.instances.problem import Instance
 from placegap.instances.reading.checkout import has_research, research
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, run_method
@@ -47,9 +47,6 @@ from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
-
-SPLIT = "split"
-"""Status of a run whose plan is one of a finer instance."""
 
 TOLD = ("status", "value_ns", "bound_ns", "bound_origin", "bound_class", "rests_on", "message")
 TIMES = ("build_s", "solve_s", "setup_s")
@@ -70,9 +67,9 @@ def unfit(run: Run) -> str | None:
     if missing is not None:
         return missing
     here = versions_of(method)
-    for name, version in run.versions.items():
-        if here.get(name) != version:
-            return f"has {name} {here.get(name)}, and the study needs {version}"
+    wrong = [name for name, version in run.versions.items() if here.get(name) != version]
+    if wrong:
+        return f"has {wrong[0]} {here.get(wrong[0])}, and the study needs {run.versions[wrong[0]]}"
     if code_of(method, run.semantics.objective) != run.code:
         return f"has other code for {run.method} than the study"
     return None
@@ -106,7 +103,8 @@ def run_task(run: Run) -> dict[str, Any]:
             result = _solve(run, instance)
         result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
         described = describe_result(result) | {"cpu_s": round(cpu_s() - began, 6)}
-        described["details"].update(_clocks(instance, result))
+        if has_research():
+            described["details"] |= research("other_clocks", "").clocks_of(instance, result)
         return described
     except SolverDisagreement as error:
         return {"status": "disagreement", "message": str(error)}
@@ -130,31 +128,6 @@ def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
     return run_task(run) if why is None else Unfit(why)
 
 
-def _clocks(instance: Instance, result: Result) -> dict[str, int]:
-    """What the plan of one pass would take with free channels, and without transfers.
-
-    Of a plan that breaks no rule but that of memory: what it takes, and the most bytes that a
-    device holds beyond its room.
-    """
-    verdict = result.evaluation
-    if verdict is not None and {broken.rule for broken in verdict.violations} == {"memory"}:
-        room = [device.memory_bytes for device in instance.cluster.devices]
-        beyond = (
-            used.memory_bytes - most
-            for used, most in zip(verdict.uses, room, strict=True)
-            if most is not None
-        )
-        assert verdict.value_ns is not None  # only shape and order forbid a value
-        return {"overfilled_ns": verdict.value_ns, "overfills_bytes": max(beyond)}
-    if result.plan is None or not isinstance(result.semantics, Makespan) or not has_research():
-        return {}
-    judged_on = instance if result.split is None else result.split.fine
-    clocks: dict[str, int] = research("other_clocks", "").other_clocks(
-        judged_on, result.plan, result.semantics
-    )
-    return clocks
-
-
 def describe_result(result: Result) -> dict[str, Any]:
     """The figures of a result, ready for JSON.
 
@@ -162,22 +135,17 @@ def describe_result(result: Result) -> dict[str, Any]:
     original instance; its value there is among the details.
     """
     described = {name: getattr(result, name) for name in TOLD}
-    described |= {
-        name: round(getattr(result, name), 6) for name in ("build_s", "solve_s", "setup_s")
-    }
+    described |= {name: round(getattr(result, name), 6) for name in TIMES}
     described |= {"faults": "; ".join(result.faults), "details": dict(result.details)}
     if result.split is None:
         return described
     details = {**result.details, "split_instance_hash": result.instance_hash}
+    message = f"{result.message}, {result.value_ns} ns there"
+    split = {"value_ns": None, "bound_ns": None, "message": message, "details": details}
     if result.value_ns is not None:
         details["split_value_ns"] = result.value_ns
-    return described | {
-        "status": SPLIT if result.value_ns is not None else result.status,
-        "value_ns": None,
-        "bound_ns": None,
-        "message": f"{result.message}, {result.value_ns} ns there",
-        "details": details,
-    }
+        split["status"] = "split"
+    return described | split
 
 
 def had_begun(ending: Ending[Run]) -> bool:
@@ -187,16 +155,10 @@ def had_begun(ending: Ending[Run]) -> bool:
 
 def describe_ending(ending: Ending[Run]) -> Record:
     """The line of the log: what was run, and how it ended."""
-    run = ending.task
-    outcome = ending.answer
-    if ending.fate != "done":
-        outcome = {"status": ending.fate, "message": ending.message}
-    return {
-        "key": run.key,
-        "source": asdict(run.source),
-        "wall_s": round(ending.wall_s, 6),
-        **outcome,
-    }
+    known: Record = {"key": ending.task.key, "source": asdict(ending.task.source)}
+    known["wall_s"] = round(ending.wall_s, 6)
+    killed = {"status": ending.fate, "message": ending.message}
+    return known | (ending.answer if ending.fate == "done" else killed)
 
 
 if TYPE_CHECKING:
@@ -334,10 +296,9 @@ def _missing(
             raise
         assert found is not None  # the last one
         planned += found
-        runs = {one.run.key: one.run for one in found if one.run is not None}
-        new = [run for key, run in runs.items() if key not in seen]
-        seen |= runs.keys()
-        todo = [run for run in new if run.key not in log.records]
+        new = {one.run.key: one.run for one in found if one.run and one.run.key not in seen}
+        todo = [run for key, run in new.items() if key not in log.records]
+        seen |= new.keys()
         told.total -= len(row.limits_s) - len(new)
         told.done += len(new) - len(todo)
         for run in todo:
