@@ -65,13 +65,13 @@ def update(runs: Path) -> None:
     """Make the pages' tables and the notebook's outputs those of a study's runs.csv."""
     if runs.resolve() != RUNS:
         RUNS.write_text(runs.read_text())
-    found = load_runs(RUNS)
+    done = load_runs(RUNS)
     for page, names in TABLES.items():
         text = page.read_text()
         for old, table in zip(grids_of(page), names, strict=True):
-            text = text.replace(old, grid(found, table) + "\n")
+            text = text.replace(old, grid(done, table) + "\n")
         for pattern, count in SENTENCES.items() if page == PAGE else ():
             (found,) = re.finditer(pattern, text)
-            text = text[: found.start(1)] + str(count(found)) + text[found.end(1) :]
+            text = text[: found.start(1)] + str(count(done)) + text[found.end(1) :]
         page.write_text(text)
     notebooks.update("gaps")
