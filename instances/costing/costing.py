@@ -380,15 +380,15 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
         for at, (i, op) in enumerate(zip(own, parts, strict=True)):
             times = {kind: parts_ns[at] for kind, parts_ns in split.items() if kind in runs}
             ops[i] = op.model_copy(update={"time_ns": {**times, **op.time_ns}, "colocation": group})
-    if tables and added and not any(measured.values()):
+    open_tables = {kind: table for kind, table in tables.items() if kind in added}
+    open_kinds = {kind: ops_of for kind, ops_of in measured.items() if kind in added}
+    if open_tables and not any(open_kinds.values()):
         types = sorted({op.kernel.dtype for op in graph.ops if op.kernel is not None})
         raise InputError(
             f"no table has its kernels, which compute in {', '.join(types)}; trace it with --dtype"
             " bfloat16, or choose --costs calibrated",
             graph.name,
         )
-    open_tables = {kind: table for kind, table in tables.items() if kind in added}
-    open_kinds = {kind: ops_of for kind, ops_of in measured.items() if kind in added}
     return CostedKernels(ops, added, kernels, open_kinds, open_tables)
 
 
