@@ -342,7 +342,10 @@ def _tables(graph: Graph, specs: Mapping[str, DeviceSpec]) -> dict[str, KernelTa
 def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels:
     """The ops with their shares of their kernels' times, and which of them tables have."""
     tables = _tables(graph, specs)
-    ops, launch, index = list(graph.ops), launch_of(graph), graph.index
+    noted = graph.provenance.parameters
+    kinds = {kind for op in graph.ops for kind in op.time_ns}
+    launch = launch_of(graph, {kind for kind in kinds if f"costing.{kind}.source" in noted})
+    ops, index = list(graph.ops), graph.index
     first = index.tensor_first_edge.tolist()
     saved = bytes_inside(index, np.array([graph.edges[e].bytes for e in first], np.int64), launch)
     members: dict[int, list[int]] = {}

@@ -6,6 +6,7 @@ embedding, a router's softmax and top-k are one launch each, and written-out att
 
 from __future__ import annotations
 
+from collections.abc import Set
 from itertools import pairwise
 
 import numpy as np
@@ -29,8 +30,10 @@ SOFTMAX = frozenset({"softmax", "_softmax", "_safe_softmax", "Softmax"})
 """What makes two products without weights, and all between them, attention."""
 
 
-def launch_of(graph: Graph) -> Ints:
+def launch_of(graph: Graph, costed: Set[str] = frozenset()) -> Ints:
     """The number of the kernel that runs each op, by the number of one of its ops.
+
+    Times on the kinds that are `costed` were costed before, and are none that ops bring.
 
     A kernel is one product (an op with FLOPs that is not in `LIGHT`), or light ops that feed each
     other directly and lie in one module. A module without weights (an activation) belongs to the
@@ -58,7 +61,11 @@ def launch_of(graph: Graph) -> Ints:
         for op, heavy in zip(ops, product, strict=True)
         if op.parameter_bytes and not heavy
     }
-    kin = [(op.colocation, op.backward, is_expert(op), _is_costed(op)) for op in ops]
+    open_ops = [_is_open(op, costed) for op in ops]
+    kin = [
+        (op.colocation, op.backward, is_expert(op), is_open)
+        for op, is_open in zip(ops, open_ops, strict=True)
+    ]
 
     def fuses(one: int, other: int) -> bool:
         if kin[one] != kin[other] or not kin[one][-1] or alone[one] or alone[other]:
@@ -85,8 +92,8 @@ def launch_of(graph: Graph) -> Ints:
             sets.join(i, j)
     attends = {sets.find(i) for i, op in enumerate(ops) if op.kind in SOFTMAX}
     bare = [
-        heavy and not op.parameter_bytes and _is_costed(op)
-        for op, heavy in zip(ops, product, strict=True)
+        heavy and not op.parameter_bytes and is_open
+        for op, heavy, is_open in zip(ops, product, open_ops, strict=True)
     ]
     for i, j in pairs:
         light, heavy = (j, i) if bare[i] else (i, j)
@@ -95,9 +102,9 @@ def launch_of(graph: Graph) -> Ints:
     return np.array([sets.find(i) for i in range(len(ops))], np.int64)
 
 
-def _is_costed(op: Op) -> bool:
-    """Whether an op has no time yet, and states what a roofline needs."""
-    return not op.time_ns and (op.flops is not None or op.bytes_moved is not None)
+def _is_open(op: Op, costed: Set[str]) -> bool:
+    """Whether an op brings no time, and states what a roofline needs."""
+    return op.time_ns.keys() <= costed and (op.flops is not None or op.bytes_moved is not None)
 
 
 def _are_near(one: Op, other: Op, weighted: set[str | None]) -> bool:

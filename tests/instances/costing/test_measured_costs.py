@@ -111,6 +111,21 @@ def test_the_share_is_said_of_cards_that_get_times_and_what_was_said_before_stay
     assert cost_graph(again, on("H100-80GB", "T4"), costs="measured").ops == again.ops
 
 
+def test_ops_that_were_costed_on_one_card_are_the_same_kernels_on_another() -> None:
+    chain = [Edge(producer=a, consumer=b, bytes=8) for a, b in ("ab", "bc")]
+    light = [Op(name=name, kind="add", bytes_moved=3_000_000) for name in "abc"]
+    graph = Graph(name="g", ops=tuple(light), edges=tuple(chain))
+    whole = cost_graph(graph, on("H100-80GB", "T4"), costs="calibrated")
+    again = cost_graph(
+        cost_graph(graph, on("T4"), costs="calibrated"), on("H100-80GB", "T4"), costs="calibrated"
+    )
+    assert again.ops == whole.ops
+    # times that a model brings are of ops as they are
+    own = tuple(op.model_copy(update={"time_ns": {"T4": 7}}) for op in light)
+    apart = cost_graph(graph.model_copy(update={"ops": own}), on("H100-80GB"), costs="calibrated")
+    assert {op.colocation for op in apart.ops} == {None}
+
+
 def test_a_model_that_brings_all_times_says_that_none_is_looked_up() -> None:
     graph = cost_graph(Graph(name="g", ops=(product(),)), on("H100-80GB"), costs="calibrated")
     found = cost_graph(graph, on("H100-80GB"), costs="measured")
