@@ -6,22 +6,17 @@ off when the log is opened again, and that run is done anew.
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 from placegap.instances.files.output_files import OutputError, append_whole
 from placegap.instances.reading.errors import InputError
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
 
 Record = dict[str, Any]
 
@@ -73,14 +68,11 @@ class RunLog(AbstractContextManager["RunLog"]):
         os.close(self._file)
 
     def _lock(self) -> None:
-        if fcntl is None:
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+        with suppress(OSError):  # a file system without locks: go on without
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
                 raise InputError("another study is writing to it", self.path) from None
-            # a file system without locks: go on without
 
     def _recover(self) -> dict[str, Record]:
         """Read all runs; cut off a line that was killed while it was written."""
