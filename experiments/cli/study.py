@@ -13,7 +13,7 @@ import typer
 
 from placegap.experiments.cli.options import ModuleOption, inputs_of
 from placegap.experiments.running.pool import stop_status
-from placegap.experiments.show.figures import format_duration, format_s
+from placegap.experiments.show.figures import counted, format_duration, format_s
 from placegap.experiments.show.rendering import output, plain_table, warn
 from placegap.instances.files.output_files import release_outputs, reserve_outputs
 from placegap.instances.reading.checkout import has_research, research
@@ -76,7 +76,7 @@ def study_command(asked: StudyOptions) -> None:
     from placegap.experiments.studies.config import load_study
     from placegap.experiments.studies.log import LOG_NAME
     from placegap.experiments.studies.plan import study_rows
-    from placegap.experiments.studies.progress import intention, progress_shown
+    from placegap.experiments.studies.progress import progress_shown
     from placegap.experiments.studies.report import REPORT_FILES, write_report
     from placegap.experiments.studies.run import results_folder, run_rows_of
 
@@ -147,10 +147,28 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2])
 
 
+def intention(name: str, rows: Sequence[StudyRow], workers: int) -> str:
+    """What a study will do and for how long at most, before any instance has been read."""
+    limits = [limit_s for row in rows for limit_s in row.limits_s]
+    if not limits:
+        return f"{name}: no runs"
+    return (
+        f"{name}: at most {counted(len(limits), 'run')} of at most {max(limits):g} s each,"
+        f" {workers} at a time: at most {format_duration(longest_s(limits, workers))} in all"
+    )
+
+
+def longest_s(limits_s: Sequence[float], workers: int) -> float:
+    """Most seconds that runs with these limits take, started in order, `workers` at a time.
+
+    The last run starts when all workers have been busy with the others.
+    """
+    last = max(limits_s)
+    return (sum(limits_s) - last) / workers + last
+
+
 def print_tables_to_run(rows: Sequence[StudyRow], workers: int) -> None:
     """What each table would run, and for how long at most, on stdout."""
-    from placegap.experiments.studies.progress import longest_s
-
     tables: dict[str, list[StudyRow]] = {}
     for row in rows:
         tables.setdefault(row.table.name, []).append(row)

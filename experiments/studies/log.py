@@ -6,26 +6,25 @@ off when the log is opened again, and that run is done anew.
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 from placegap.instances.files.output_files import OutputError, append_whole
 from placegap.instances.reading.errors import InputError
 
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
-
 Record = dict[str, Any]
 
 LOG_NAME = "runs.jsonl"
+
+LOCK_S = 2.0
+"""How long another study's lock is waited for: one that was killed has a worker for a moment."""
 
 
 def canonical_json(content: Any) -> str:
@@ -73,14 +72,15 @@ class RunLog(AbstractContextManager["RunLog"]):
         os.close(self._file)
 
     def _lock(self) -> None:
-        if fcntl is None:
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise InputError("another study is writing to it", self.path) from None
-            # a file system without locks: go on without
+        until = time.monotonic() + LOCK_S
+        with suppress(OSError):  # a file system without locks: go on without
+            while True:
+                try:
+                    return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except (BlockingIOError, PermissionError):
+                    if time.monotonic() > until:
+                        raise InputError("another study is writing to it", self.path) from None
+                    time.sleep(0.05)
 
     def _recover(self) -> dict[str, Record]:
         """Read all runs; cut off a line that was killed while it was written."""

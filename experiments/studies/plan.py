@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
@@ -147,21 +147,12 @@ def _columns(entry: MethodEntry, path: str | Path) -> Iterator[tuple[AnyMethod, 
     """A method with each set of its parameters, and what the column is called."""
     method = find_method(entry.name)
     for given in entry.params:
-        params = parse_params(method, _beside(given, path))
-        shown = ", ".join(f"{name}={_plain(value)}" for name, value in given.items())
-        yield method, params, f"{method.name} {shown}".strip()
-
-
-def _beside(given: Mapping[str, ParamValue], path: str | Path) -> dict[str, ParamValue]:
-    """Parameters whose `path` starts where the command does, not in the study's folder."""
-    where = given.get("path")
-    if not isinstance(where, str):
-        return dict(given)
-    return {**given, "path": os.path.relpath(Path(path).parent / where)}
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+        texts = {name: x if isinstance(x, str) else json.dumps(x) for name, x in given.items()}
+        shown = ", ".join(f"{name}={text}" for name, text in texts.items())
+        params: dict[str, ParamValue] = dict(given)
+        if isinstance(given.get("path"), str):  # it starts in the study's folder
+            params["path"] = os.path.relpath(Path(path).parent / texts["path"])
+        yield method, parse_params(method, params), f"{method.name} {shown}".strip()
 
 
 def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:

@@ -1,18 +1,17 @@
-"""Progress of a study: what it will do, for how long at most, and how far it is."""
+"""Progress of a study: how far it is, and what its workers do."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from placegap.experiments.show.figures import counted, format_duration, format_s
+from placegap.experiments.show.figures import format_s
 from placegap.experiments.show.rendering import shows_live, spinner, warn
 from placegap.instances.reading.errors import shorten
 
 if TYPE_CHECKING:
-    from placegap.experiments.studies.plan import StudyRow
     from placegap.experiments.studies.runs import Run
 
 LINE_S = 5.0
@@ -26,26 +25,6 @@ LONGEST = 160
 
 READING, WARMING, COMPILING, RUNNING = "reading for ", "warming up ", "compiling kernels for ", ""
 """What a run's worker is at; what comes before the run itself may take minutes, the first time."""
-
-
-def intention(name: str, rows: Sequence[StudyRow], workers: int) -> str:
-    """What a study will do and for how long at most, before any instance has been read."""
-    limits = [limit_s for row in rows for limit_s in row.limits_s]
-    if not limits:
-        return f"{name}: no runs"
-    return (
-        f"{name}: at most {counted(len(limits), 'run')} of at most {max(limits):g} s each,"
-        f" {workers} at a time: at most {format_duration(longest_s(limits, workers))} in all"
-    )
-
-
-def longest_s(limits_s: Sequence[float], workers: int) -> float:
-    """Most seconds that runs with these limits take, started in order, `workers` at a time.
-
-    The last run starts when all workers have been busy with the others.
-    """
-    last = max(limits_s)
-    return (sum(limits_s) - last) / workers + last
 
 
 class StudyProgress:

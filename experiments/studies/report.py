@@ -171,51 +171,49 @@ def notes(rows: Sequence[RunRow]) -> Iterator[str]:
     for (label, _), why in told.items():
         more = f" ({len(why)} rows, the first of them)" if len(why) > 1 else ""
         yield f"{label}: {why[0]}{more}"
-    firsts = [next(mine) for _, mine in groupby(rows, attrgetter(*ROW))]
-    origins = [row.best_bound_by for row in firsts if row.best_bound_by.startswith(RECORDED)]
-    by = Counter(origin.removeprefix(RECORDED) for origin in origins)
-    if by:
-        who = "; ".join(f"{origin} ({by[origin]})" for origin in sorted(by))
-        yield f"{RECORDED_MARK} recorded, and higher than all that this study's runs proved: {who}"
-    count = Counter(row.best_rests_on for row in firsts if row.best_rests_on)
-    if count:
-        words = (f"{describe_basis('', basis)} ({count[basis]})" for basis in sorted(count))
+    firsts = {attrgetter(*ROW)(row): row for row in reversed(rows)}.values()
+    origins = Counter(row.best_bound_by for row in firsts if row.best_bound_by.startswith(RECORDED))
+    if origins:
+        who = [f"{origin.removeprefix(RECORDED)} ({n})" for origin, n in sorted(origins.items())]
+        yield (
+            f"{RECORDED_MARK} recorded, and higher than all that this study's runs proved:"
+            f" {'; '.join(who)}"
+        )
+    bases = Counter(row.best_rests_on for row in firsts if row.best_rests_on)
+    if bases:
+        words = [f"{describe_basis('', basis)} ({n})" for basis, n in sorted(bases.items())]
         yield f"best bounds rest on: {'; '.join(words)}"
-    for row in rows:
-        if row.faults:
-            yield fault_words(row.faults, f"{row.instance}, {row.label}")
+    yield from (
+        fault_words(row.faults, f"{row.instance}, {row.label}") for row in rows if row.faults
+    )
 
 
 def made_by(rows: Sequence[RunRow]) -> list[str]:
     """What made the runs, each machine and commit once."""
-    makers = dict.fromkeys(
-        (row.commit, row.versions, row.cores, row.cpu) for row in rows if row.versions
-    )
-    found = []
-    for commit, versions, cores, cpu in makers:
-        machine = cpu if cores is None else f"{counted(cores, 'core')} of {cpu}"
-        found.append("; ".join(filter(None, (commit and f"commit {commit}", versions, machine))))
-    return found
+    found = dict[str, None]()
+    for row in rows:
+        if row.versions:
+            cores = "" if row.cores is None else f"{counted(row.cores, 'core')} of "
+            commit = row.commit and f"commit {row.commit}"
+            found["; ".join(filter(None, (commit, row.versions, cores + row.cpu)))] = None
+    return list(found)
 
 
-def write_report(study: str, rows: Sequence[RunRow], folder: str | Path) -> tuple[Path, ...]:
+def write_report(study: str, rows: Sequence[RunRow], folder: Path) -> tuple[Path, ...]:
     """Write the files of a study that can be written (`attempt`), and return their paths."""
+    from placegap.experiments.studies.plots import gaps_png
 
-    def picture() -> bytes:
-        from placegap.experiments.studies.plots import gaps_png
-
-        return gaps_png(frame_of(rows))
-
-    write: dict[str, Callable[[Path], None]] = {
-        "table.md": lambda path: write_text(markdown(study, rows), path),
-        "runs.csv": lambda path: write_rows(rows, path),
-        "gaps.png": lambda path: write_bytes(picture(), path),
+    table, runs, picture = (folder / name for name in REPORT_FILES)
+    write: dict[Path, Callable[[], None]] = {
+        table: lambda: write_text(markdown(study, rows), table),
+        runs: lambda: write_rows(rows, runs),
+        picture: lambda: write_bytes(gaps_png(frame_of(rows)), picture),
     }
     written = []
-    for path in (Path(folder) / name for name in REPORT_FILES):
+    for path, write_it in write.items():
         with attempt(path):
             try:
-                write[path.name](path)
+                write_it()
                 written.append(path)
             except MissingExtra as error:
                 warn(f"no plot: {error}")

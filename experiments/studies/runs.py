@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -23,7 +24,6 @@ from placegap.experiments.studies.log import LOG_NAME, Record, canonical_json, r
 from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import (
     PLAN_CLASSES,
-    PlanClass,
     Semantics,
     parse_semantics,
     plan_class,
@@ -105,9 +105,7 @@ class RunRow:
     num_edges: Annotated[Whole, "its edges"] = None
     num_devices: Annotated[Whole, "devices of the cluster"] = None
     ccr: Annotated[Real, "transfer times of all edges over times of all ops"] = None
-    memory_share: Annotated[
-        Real, "what every device holds, of all bytes, where the study sets that"
-    ] = None
+    memory_share: Annotated[Real, "of all bytes, what each device holds; if the study says"] = None
     memory_pressure: Annotated[Real, "bytes of all ops over the memory of all accelerators"] = None
     semantics: Annotated[str, "what values mean, in short"] = ""
     rules: Annotated[str, "the same as JSON, without defaults"] = ""
@@ -138,9 +136,7 @@ class RunRow:
     columns: Annotated[Whole, "columns of the model"] = None
     nodes: Annotated[Whole, "nodes of the search"] = None
     own_bound_ns: Annotated[Whole, "bound of the model alone, where another one is better"] = None
-    promised_ns: Annotated[
-        Whole, "value that the method planned for: free channels, wrong costs"
-    ] = None
+    promised_ns: Annotated[Whole, "what the method planned for: free channels, wrong costs"] = None
     split_value_ns: Annotated[Whole, "value of a plan of the instance with split ops"] = None
     free_channels_ns: Annotated[Whole, "what the plan takes with free channels"] = None
     no_transfers_ns: Annotated[Whole, "what it takes without transfers"] = None
@@ -254,28 +250,24 @@ _READ = {"str": str, "Int64": int, "float64": float}
 
 def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
     """The rows with the best bound and the best plan of each problem, and their gaps."""
-    best: dict[tuple[str, str, PlanClass], Bound] = {}
-    values: dict[tuple[str, str, PlanClass], int] = {}
+    bounds, values = defaultdict[Any, list[Bound]](list), defaultdict[Any, list[int]](list)
     for row in rows:
         own = plan_class(row.stated)
-        held: PlanClass = row.bound_class or own  # type: ignore[assignment]
-        known = []
         if row.best_bound_ns is not None:
-            known.append(Bound(row.best_bound_ns, row.best_bound_by, row.best_rests_on, own))
+            known = Bound(row.best_bound_ns, row.best_bound_by, row.best_rests_on, own)
+            bounds[row.problem].append(known)
         if row.bound_ns is not None:
-            known.append(Bound(row.bound_ns, row.label, row.rests_on, held))
-        for bound in known:
-            for plans in PLAN_CLASSES[: PLAN_CLASSES.index(bound.plan_class or own) + 1]:
-                where = (*row.problem, plans)
-                best[where] = max(best.get(where, bound), bound, key=_rank)
+            held: Any = row.bound_class or own
+            bounds[row.problem].append(Bound(row.bound_ns, row.label, row.rests_on, held))
         if row.value_ns is not None:
-            where = (*row.problem, own)
-            values[where] = min(row.value_ns, values.get(where, row.value_ns))
+            values[row.problem, own].append(row.value_ns)
     found = []
     for row in rows:
-        where = (*row.problem, plan_class(row.stated))
-        bound_ns, by, basis, _ = best.get(where, (None, "", "", None))
-        best_ns = values.get(where)
+        own = plan_class(row.stated)
+        holds = PLAN_CLASSES[PLAN_CLASSES.index(own) :]
+        known_here = [bound for bound in bounds[row.problem] if bound.plan_class in holds]
+        bound_ns, by, basis, _ = max(known_here, key=_rank, default=(None, "", "", None))
+        best_ns = min(values[row.problem, own], default=None)
         gap, lost = (relative_gap(row.value_ns, ns) for ns in (bound_ns, best_ns))
         changed: dict[str, Any] = {"gap": gap, "lost": lost, "best_value_ns": best_ns}
         changed |= {"best_bound_ns": bound_ns, "best_bound_by": by, "best_rests_on": basis}
