@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -21,6 +22,9 @@ from placegap.instances.reading.errors import InputError
 Record = dict[str, Any]
 
 LOG_NAME = "runs.jsonl"
+
+LOCK_S = 1.0
+"""A study that was killed holds the lock until its workers, copies of it, have ended, too."""
 
 
 def canonical_json(content: Any) -> str:
@@ -68,11 +72,15 @@ class RunLog(AbstractContextManager["RunLog"]):
         os.close(self._file)
 
     def _lock(self) -> None:
+        end = time.monotonic() + LOCK_S
         with suppress(OSError):  # a file system without locks: go on without
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                raise InputError("another study is writing to it", self.path) from None
+            while True:
+                try:
+                    return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except (BlockingIOError, PermissionError):
+                    if time.monotonic() > end:
+                        raise InputError("another study is writing to it", self.path) from None
+                    time.sleep(LOCK_S / 20)
 
     def _recover(self) -> dict[str, Record]:
         """Read all runs; cut off a line that was killed while it was written."""
