@@ -22,7 +22,7 @@ from placegap.instances.reading.errors import InputError
 if TYPE_CHECKING:
     from distributed import Client
 
-    from placegap.experiments.studies.plan import StudyRow
+    from placegap.experiments.studies.plan import PlannedRow
     from placegap.experiments.studies.runs import RunRow
 
 
@@ -147,7 +147,7 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2])
 
 
-def intention(name: str, rows: Sequence[StudyRow], workers: int) -> str:
+def intention(name: str, rows: Sequence[PlannedRow], workers: int) -> str:
     """What a study will do and for how long at most, before any instance has been read."""
     limits = [limit_s for row in rows for limit_s in row.limits_s]
     if not limits:
@@ -167,9 +167,9 @@ def longest_s(limits_s: Sequence[float], workers: int) -> float:
     return (sum(limits_s) - last) / workers + last
 
 
-def print_tables_to_run(rows: Sequence[StudyRow], workers: int) -> None:
+def print_tables_to_run(rows: Sequence[PlannedRow], workers: int) -> None:
     """What each table would run, and for how long at most, on stdout."""
-    tables: dict[str, list[StudyRow]] = {}
+    tables: dict[str, list[PlannedRow]] = {}
     for row in rows:
         tables.setdefault(row.table.name, []).append(row)
     shown = []

@@ -23,8 +23,8 @@ Record = dict[str, Any]
 
 LOG_NAME = "runs.jsonl"
 
-LOCK_S = 2.0
-"""How long another study's lock is waited for: one that was killed has a worker for a moment."""
+LOCK_S = 1.0
+"""A study that was killed holds the lock until its workers, copies of it, have ended, too."""
 
 
 def canonical_json(content: Any) -> str:
@@ -72,15 +72,15 @@ class RunLog(AbstractContextManager["RunLog"]):
         os.close(self._file)
 
     def _lock(self) -> None:
-        until = time.monotonic() + LOCK_S
+        end = time.monotonic() + LOCK_S
         with suppress(OSError):  # a file system without locks: go on without
             while True:
                 try:
                     return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except (BlockingIOError, PermissionError):
-                    if time.monotonic() > until:
+                    if time.monotonic() > end:
                         raise InputError("another study is writing to it", self.path) from None
-                    time.sleep(0.05)
+                    time.sleep(LOCK_S / 20)
 
     def _recover(self) -> dict[str, Record]:
         """Read all runs; cut off a line that was killed while it was written."""

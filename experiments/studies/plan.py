@@ -45,7 +45,7 @@ CHANGES = ("costs", "in_place", "slower_links", "slower_ops", "clones", "half_pr
 
 
 @dataclass(frozen=True)
-class StudyRow:
+class PlannedRow:
     """One instance of a table, not yet read, and the methods in the columns."""
 
     table: TableEntry
@@ -62,7 +62,7 @@ class StudyRow:
 
 def study_rows(
     study: Study, path: str | Path, shard: tuple[int, int] | None = None
-) -> list[StudyRow]:
+) -> list[PlannedRow]:
     """All rows of a study, or of a shard of it; paths in it are relative to the folder of `path`.
 
     No instance is read, and most of what may be wrong is found nevertheless: unknown methods,
@@ -82,7 +82,7 @@ def study_rows(
                     absent[source.model] = None
                 else:
                     _check(source)
-                    rows.append(StudyRow(table, source, optional, columns))
+                    rows.append(PlannedRow(table, source, optional, columns))
         for method, _, _ in columns:
             refuse_edited(method, table.semantics.objective)
     for model in absent:
@@ -121,7 +121,7 @@ def plan_study(study: Study, path: str | Path) -> Iterator[RunRow]:
         yield from row_runs(row, study, path)
 
 
-def row_runs(row: StudyRow, study: Study, path: str | Path) -> list[RunRow]:
+def row_runs(row: PlannedRow, study: Study, path: str | Path) -> list[RunRow]:
     """The runs of a row; its instance is read for its content hash and for what applies to it."""
     try:
         with _of_table(row.table, path):
@@ -133,7 +133,7 @@ def row_runs(row: StudyRow, study: Study, path: str | Path) -> list[RunRow]:
         return []
 
 
-def shard_of(rows: Sequence[StudyRow], number: int, count: int) -> list[StudyRow]:
+def shard_of(rows: Sequence[PlannedRow], number: int, count: int) -> list[PlannedRow]:
     """The rows of one of several shards, from 1: all of an instance, and about equally long."""
     busy_s = [0.0] * count
     shards: dict[Source, int] = {}
@@ -179,7 +179,7 @@ def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
             yield replace(source, **asked), entry.optional  # type: ignore[arg-type]
 
 
-def _row_runs(row: StudyRow, study: Study) -> Iterator[RunRow]:
+def _row_runs(row: PlannedRow, study: Study) -> Iterator[RunRow]:
     table, limits = row.table, row.table.limits
     asked = instance = load_source(row.source)
     if table.coarsen is not None:

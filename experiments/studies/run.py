@@ -29,7 +29,7 @@ from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.log import LOG_NAME, Record, RunLog
 from placegap.experiments.studies.own_code import code_of
-from placegap.experiments.studies.plan import StudyRow, row_runs, study_rows
+from placegap.experiments.studies.plan import PlannedRow, row_runs, study_rows
 from placegap.experiments.studies.progress import (
     COMPILING,
     READING,
@@ -227,7 +227,7 @@ def run_study(
 def run_rows_of(
     study: Study,
     config: str | Path,
-    rows: Sequence[StudyRow],
+    rows: Sequence[PlannedRow],
     folder: Path,
     *,
     workers: int | None = None,
@@ -271,8 +271,8 @@ def run_rows_of(
 
 
 def _missing(
-    rows: Sequence[StudyRow],
-    read: Callable[[StudyRow], list[RunRow]],
+    rows: Sequence[PlannedRow],
+    read: Callable[[PlannedRow], list[RunRow]],
     planned: list[RunRow],
     log: RunLog,
     told: StudyProgress,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from draws.tiny import SHARED
 
+from placegap.experiments.cli import main
 from placegap.experiments.research.graph_figures import (
     DEVIATION,
     FIGURES,
@@ -24,6 +25,8 @@ from placegap.experiments.research.published import (
     load_published,
     parse_cell,
 )
+from placegap.experiments.running.pool import run_here
+from placegap.experiments.studies import run
 from placegap.experiments.studies.config import Study, load_study
 from placegap.instances import InputError
 from placegap.instances.transforms.table import TRANSFORMS
@@ -194,3 +197,36 @@ def test_a_cell_may_have_a_unit_of_its_own_and_a_mark() -> None:
     assert parse_cell("0.5hrs", "s") == 1800e9
     assert parse_cell("865.519*", "ms") == pytest.approx(865.519e6)
     assert parse_cell(None, "s") is None
+
+
+PUBLISHED = """
+paper: xu2022
+text: arXiv
+tables:
+  - name: one
+    title: One
+    source: table 1
+    unit: "1"
+    columns: [{name: A, method: single-device}, {name: ops, figure: ops}]
+    rows: [{name: Net, instance: zfnet512, cells: ["1.5", 12]}]
+"""
+STUDY = """
+name: s
+published: {file: published.yaml, tables: [one]}
+tables:
+  - name: t
+    semantics: {objective: makespan}
+    instances: [zfnet512]
+    clusters: [celeritas-4xV100-pcie]
+    methods: [single-device]
+"""
+
+
+def test_a_study_prints_the_figures_of_graphs_that_a_paper_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "run_pool", run_here)
+    (tmp_path / "published.yaml").write_text(PUBLISHED)
+    (tmp_path / "s.yaml").write_text(STUDY)
+    assert main(["study", str(tmp_path / "s.yaml"), "--out", str(tmp_path)]) == 0
+    assert "22 (0 %; paper 12)" in capsys.readouterr().out  # zfnet512 has 22 ops
