@@ -578,7 +578,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
         if price is not None:
             output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
         for each in said:
-            for line in said_lines(each, result):
+            for line in said_lines(each, result, "op" if price is None else price.granularity):
                 output().print(line, markup=False, soft_wrap=True)
         for sentence in notes:
             output().print(f"note    {sentence}", markup=False)
@@ -664,8 +664,13 @@ def said_object(said: Said) -> dict[str, Any]:
     }
 
 
-def said_lines(said: Said, result: Result) -> Iterator[str]:
-    """What a tool runs with its gap in what it can say, and what that costs."""
+def said_lines(said: Said, result: Result, whole: Granularity) -> Iterator[str]:
+    """What a tool runs with its gap in what it can say, and what that costs.
+
+    The result is of plans that keep modules, layers or experts whole, or single ops.
+    """
+    from placegap.experiments.show.words import WHOLES
+
     rules = result.semantics
     gap = relative_gap(said.value_ns, None if said.bound is None else said.bound.ns)
     proven = "its gap is not known" if gap is None else f"gap {format_gap(gap)} in all it can say"
@@ -675,7 +680,8 @@ def said_lines(said: Said, result: Result) -> Iterator[str]:
     if result.value_ns and result.value_ns != said.value_ns:
         costs = f"{100 * (said.value_ns / result.value_ns - 1):+.1f} % beside the plan above"
     least = relative_gap(said.value_ns, result.bound_ns)
-    if least:
-        bound = format_value(result.bound_ns or 0, rules)
-        costs += f"; no plan is below {bound}, {format_gap(least)} less"
+    if least and least > 0:
+        bound, of = format_value(result.bound_ns or 0, rules), WHOLES.get(whole)
+        plan = "no plan" if of is None else f"no plan of {of}"
+        costs += f"; {plan} is below {bound}, {format_gap(least)} less"
     yield f"{'':<7} {costs}"

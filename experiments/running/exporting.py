@@ -256,7 +256,7 @@ def _text(
         priced = _device_map(instance, result)
         if priced is not None:
             return priced
-    if line is not None and (value_ns is None or line.value_ns < value_ns):
+    if line is not None and (value_ns is None or line.value_ns <= value_ns):
         text = export_plan(kind, instance, line.plan, rules)
         return text, line.plan, Said(kind, text, line.value_ns, line.bound)
     try:
