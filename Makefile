@@ -22,7 +22,7 @@ help:
 	@echo "make study      install into .venv and run the quickstart study"
 	@echo "make studies    the papers' tables again (more than an hour; SMOKE=1: their smallest forms, minutes)"
 	@echo "make test       install, then ruff, mypy and the tests (COVERAGE=1: what they cover)"
-	@echo "make test-torch tests with PyTorch, in a venv of its own (1.7 GB, under 6 minutes)"
+	@echo "make test-torch tests with PyTorch, in a venv of its own (2 GB, under 6 minutes)"
 	@echo "make test-deep  thousands of random instances, bounds of arrays checked (hours)"
 	@echo "make bench      benchmarks, never part of the tests"
 	@echo "make docs       the site, in build/site"
@@ -39,10 +39,10 @@ help:
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
-.venv-torch/.ready: pyproject.toml setup.py constraints.txt $(FOLDERS)
-	@echo "installing placegap with PyTorch into .venv-torch (1.7 GB, once)"
+.venv-torch/.ready: Makefile pyproject.toml setup.py constraints.txt $(FOLDERS)
+	@echo "installing placegap with PyTorch into .venv-torch (2 GB, once)"
 	test -x $(TORCH_BIN)/python || $(PYTHON) -m venv .venv-torch
-	$(subst $(BIN),$(TORCH_BIN),$(PIP_INSTALL)) -e '.[torch,onnx,gguf,plots]' accelerate onnxruntime pytest pytest-xdist
+	$(subst $(BIN),$(TORCH_BIN),$(PIP_INSTALL)) -e '.[torch,onnx,gguf,measured,plots]' accelerate onnxruntime pytest pytest-xdist
 	@touch $@
 
 install: .venv/.dev
