@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +13,19 @@ from references.brute_force import MAKESPAN_SEMANTICS, oracle
 from references.placers import pressed_instance, table_instance
 
 from placegap.instances import InputError, Makespan, Plan, evaluate, example
+from placegap.instances.kernels.kernel import all_compiled
 from placegap.instances.problem.additive_memory import with_resident
 from placegap.solvers import Outcome, SolverDisagreement, Task, run_method
 from placegap.solvers.core.result import finish
-from placegap.solvers.placers.dynamic_critical_path import DDpsParams, d_dps
+from placegap.solvers.placers.dynamic_critical_path import DDpsParams, d_dps, schedule_dynamic_path
+from placegap.solvers.placers.list_problem import (
+    NOWHERE,
+    admission_of,
+    levels,
+    mean_costs,
+    outcome_of,
+    problem_of,
+)
 
 # ------------------------------------------------------------------------------------------ D-DPS
 
@@ -43,6 +53,75 @@ def test_an_op_goes_where_it_and_its_most_urgent_child_take_least_time() -> None
     # T1 would take 1 on p1, 3 on p2; with T2 it is 1 + 9 on p1, 3 + 2 on p2
     plan = d_dps(Task(table_instance(((1, 3), (9, 2)), "1-2 1"), FREE)).plan
     assert plan.placement == ((1,), (1,))
+
+
+@pytest.mark.parametrize(("duration", "order"), [(17, (3, 2)), (18, (2, 3))])
+def test_a_slot_ends_at_the_latest_start_of_the_op_behind_it(
+    duration: int, order: tuple[int, ...]
+) -> None:
+    # (11). T1 (10), T2 (10) with a tensor of 50 between are the critical path, 20, on p1. T3 of 17
+    # has less slack than T4 of 3, and is on p2 from 0 by then; it may begin at 20 - 17 = 3. T4 ends
+    # at 3, so it goes before T3, which is put off to 3. T3 of 18 may begin at 2: T4 stays behind.
+    times = [(time, time) for time in (10, 10, duration, 3)]
+    plan = d_dps(Task(table_instance(times, "1-2 50"), FREE)).plan
+    assert plan.device_order == ((0, 1), order)
+
+
+def test_what_is_put_off_puts_off_what_waits_for_it_if_all_may_wait() -> None:
+    # As above, T3 of 14 and after it T5 of 3, on p2 from 14: T3 may begin at 20 - 3 - 14 = 3, and
+    # T4 of 3 goes before it. They end at 20, T2 does, too.
+    times = [(time, time) for time in (10, 10, 14, 3, 3)]
+    instance = table_instance(times, "1-2 50, 3-5 9")
+    plan = d_dps(Task(instance, FREE)).plan
+    assert plan.device_order == ((0, 1), (3, 2, 4))
+    assert evaluate(instance, plan, FREE).value_ns == 20
+
+
+def test_a_new_round_has_the_costs_of_the_devices_of_the_round_before() -> None:
+    # Algorithm 3 on figure 3. Round 1 is figure 3(c), 35: op 2 on device 1. By its devices C12 is
+    # 1, C13 = 0, C24 = 2, C34 = 0: now op 2 is critical (5 + 1 + 20 + 2 + 8), goes beside op 1, and
+    # op 3 to device 1: figure 3(b), 53. By these C12 = 0, C13 = 20, C24 = 0, C34 = 10: op 3 is
+    # critical (53) and goes beside op 1, op 2 to device 1. That is round 1 again.
+    instance = draw.with_ops(example(), colocation=["ends", None, None, "ends"])
+    outcomes = [d_dps(Task(instance, FREE), DDpsParams(rounds=rounds)) for rounds in (1, 9)]
+    assert [outcome.details["rounds"] for outcome in outcomes] == [1, 3]
+    assert outcomes[0].plan == outcomes[1].plan
+
+
+def test_the_round_of_the_shortest_path_is_the_plan() -> None:
+    # as free channels are what it plans with, no plan of more rounds takes longer; some take less
+    shorter = 0
+    for seed in range(20):
+        task = Task(pressed_instance(seed, num_ops=20, num_devices=3), FREE)
+        values = []
+        for rounds in (1, 20):
+            plan = d_dps(task, DDpsParams(rounds=rounds)).plan
+            values.append(plan and evaluate(task.instance, plan, FREE).value_ns)
+        if values[0] is not None:
+            assert values[1] <= values[0], seed
+            shorter += values[1] < values[0]
+    assert shorter >= 3
+
+
+def planned_as_simulated(seeds: range, num_ops: int) -> None:
+    """With free channels the referee finds every op to start when it was planned to."""
+    for seed in seeds:
+        instance = pressed_instance(seed, num_ops=num_ops, num_devices=2 + seed % 4)
+        arrays = instance.arrays
+        problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
+        tail = levels(problem, costs.op, costs.tensor)
+        edge_cost, position = costs.tensor[problem.succ_tensor], arrays.index.topological_position
+        times = schedule_dynamic_path(problem, admission, tail, edge_cost, costs.scale, position)
+        if times.stuck == NOWHERE:
+            plan = outcome_of(instance, times, admission).plan
+            found = evaluate(instance, plan, FREE)
+            assert found.value_ns == times.end_ns.max(), seed
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_ops_that_are_put_off_start_when_the_referee_says(compiled: bool) -> None:
+    with all_compiled() if compiled else nullcontext():
+        planned_as_simulated(range(60), num_ops=30)
 
 
 def test_by_the_papers_cost_one_device_takes_all() -> None:
