@@ -22,7 +22,7 @@ from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.simulate import simulate
 
-Form = Literal["as_published", "strengthened"]
+Form = Literal["verbatim", "as_published", "strengthened"]
 
 SEMANTICS = Makespan(channels="port", transfers="per_edge")
 """The semantics of the paper, and the only one that its model states as published."""
@@ -43,7 +43,9 @@ def build(
     instance : Instance
     semantics : Makespan
         ``makespan per_edge``, with any channels if strengthened, with ``port`` as published.
-    form : {"strengthened", "as_published"}
+    form : {"strengthened", "as_published", "verbatim"}
+        Verbatim is as published with the paper's big-M of 100,000, far above the horizon: solvers
+        keep its integers to 1e-6, so that their optimum is none to the nanosecond.
     horizon_ns : int, optional
         Only plans of at most this makespan matter: the value of a known plan, for instance. The
         default is a time by which every plan can end. All optima stay in the model as long as the
@@ -76,17 +78,17 @@ def build(
     if reason is not None:
         raise ValueError(f"Moirai's model {reason}")
     horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns
-    if form == "as_published":
-        model = moirai_published.build(instance, horizon)
+    if form != "strengthened":
+        model = moirai_published.build(instance, horizon, form == "verbatim")
     else:
         model = moirai_strengthened.build(instance, horizon, semantics.channels, symmetry)
-    home = moirai_published if form == "as_published" else moirai_strengthened
+    home = moirai_strengthened if form == "strengthened" else moirai_published
     return describe(model, home.__doc__, names_of(instance) if names else None)
 
 
 def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
     """Why the model does not state a semantics, or None if it does."""
-    if form == "as_published" and semantics != SEMANTICS:
+    if form != "strengthened" and semantics != SEMANTICS:
         return f"states {SEMANTICS.label} as published, not {semantics.label}"
     if semantics.objective != "makespan" or semantics.transfers != "per_edge":
         return f"states makespan per_edge, not {semantics.label}"
@@ -97,7 +99,7 @@ def count_rows(
     instance: Instance, form: Form, semantics: Makespan = SEMANTICS, symmetry: bool = False
 ) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building."""
-    if form == "as_published":
+    if form != "strengthened":
         return moirai_published.count_rows(instance)
     return moirai_strengthened.count_rows(instance, semantics.channels, symmetry)
 

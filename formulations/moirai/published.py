@@ -10,11 +10,13 @@ node of the augmented graph with a start and an end of its own. Components of th
 - ``op_before[i, j]``, ``flow_before[q, r]`` (the indicators of 6 and 8): the first of an unordered
   pair runs first.
 
-In place of the published 100,000 the big-M is a horizon: no plan of interest takes longer.
+In place of the published 100,000 the big-M is a horizon: no plan of interest takes longer. Verbatim
+it is 100,000 for all of M_s, M_l, M_r, and (8) has the published + x_b + x_d.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import pyomo.environ as pyo
@@ -37,12 +39,19 @@ from placegap.formulations.shared.pairs import (
 from placegap.formulations.shared.times import ScaledTimes, scale_times
 from placegap.instances.problem import Instance
 
+BIG_M = 100_000.0
+"""The big-M of the paper's code, in its unit of time. Units of a model are such that no plan takes
+more than 1,000 of them (`LARGEST_TIME`): nothing is cut off."""
 
-def build(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
+
+def build(instance: Instance, horizon_ns: int, verbatim: bool = False) -> pyo.ConcreteModel:
     """The published model; see `moirai.build`."""
     ends, num_devices = edge_ends(instance), instance.num_devices
     times = scale_times(instance, horizon_ns)
-    model = pyo.ConcreteModel(name=f"moirai as published: {instance.name}")
+    if verbatim:
+        times = replace(times, horizon=BIG_M)
+    said = "verbatim" if verbatim else "as published"
+    model = pyo.ConcreteModel(name=f"moirai {said}: {instance.name}")
     model.unit_ns = pyo.Param(initialize=times.unit_ns)
     place_ops(model, instance.arrays.able)
     time_variables(model, times)
@@ -59,7 +68,7 @@ def build(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
     remote_flows(model, ends, num_devices)
     channel_choice(model, ends)
     device_no_overlap(model, times)
-    channel_no_overlap(model, ends, times)
+    channel_no_overlap(model, ends, times, verbatim)
     model.objective = pyo.Objective(expr=model.makespan, doc="Moirai (4): the makespan")
     return model
 
@@ -228,21 +237,25 @@ def device_no_overlap(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
         return start[i] >= end[j] - horizon * (2 + before[i, j] - x[i, k] - x[j, k])
 
 
-def channel_no_overlap(model: pyo.ConcreteModel, ends: Ends, times: ScaledTimes) -> None:
+def channel_no_overlap(
+    model: pyo.ConcreteModel, ends: Ends, times: ScaledTimes, verbatim: bool = False
+) -> None:
     """Moirai (8): of two remote flows out of one device, or into one, one starts after the other
     ends.
 
     For i, j = the producers of q, r (or their consumers) and every device k:
     flow_start[r] >= flow_end[q]
     - H (1 - flow_before[q, r]) - H (4 - remote[q] - remote[r] - x[i, k] - x[j, k]), and likewise
-    with q and r, flow_before and 1 - flow_before, exchanged.
+    with q and r, flow_before and 1 - flow_before, exchanged. Verbatim the last sum also has
+    + x[b, k] + x[d, k] of the flows' other ends b, d: 0 where both are remote and i, j on k.
     """
     horizon, x, remote = times.horizon, model.x, model.remote
     start, end, before = model.flow_start, model.flow_end, model.flow_before
     index = before.index_set(), range(2), range(len(times.op[0]))
 
     def elsewhere(q: int, r: int, side: int, k: int) -> Linear:
-        return 4 - remote[q] - remote[r] - x[ends[q][side], k] - x[ends[r][side], k]
+        tight = 4 - remote[q] - remote[r] - x[ends[q][side], k] - x[ends[r][side], k]
+        return tight + (x[ends[q][1 - side], k] + x[ends[r][1 - side], k] if verbatim else 0)
 
     @model.Constraint(*index)
     def channel_no_overlap_forth(_: pyo.ConcreteModel, q: int, r: int, side: int, k: int) -> Linear:

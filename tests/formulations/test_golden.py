@@ -92,6 +92,7 @@ def load(**fields: object) -> Semantics:
 CHAIN = load(plans="chain")
 MODELS: dict[str, Callable[..., pyo.ConcreteModel]] = {
     "moirai-as-published": partial(moirai.build, PLAIN, makespan("port"), "as_published"),
+    "moirai-verbatim": partial(moirai.build, PLAIN, makespan("port"), "verbatim"),
     **{
         f"moirai-{channels}": partial(moirai.build, PLAIN, makespan(channels), symmetry=True)
         for channels in ("free", "link", "port", "half_duplex")
@@ -188,6 +189,7 @@ def test_no_op_and_no_device_of_a_model_with_names_is_a_number(name: str) -> Non
 
 ROWS = {
     "moirai-as-published": moirai.count_rows(PLAIN, "as_published", makespan("port"), False),
+    "moirai-verbatim": moirai.count_rows(PLAIN, "verbatim", makespan("port"), False),
     **{
         f"moirai-{channels}": moirai.count_rows(PLAIN, "strengthened", makespan(channels), True)
         for channels in ("free", "link", "port", "half_duplex")

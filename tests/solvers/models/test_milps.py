@@ -95,6 +95,17 @@ def test_other_channels_than_the_papers_need_the_strengthened_form() -> None:
 # ------------------------------------------------------------------------------------------ Pesto
 
 
+def test_verbatim_starts_from_no_plan_and_proves_nothing() -> None:
+    # with a limit of 0 s the solver ends without a plan, and nobody else's is there; with time it
+    # finds figure 3's 34, and states its bound as its own
+    for limit_s, value_ns in ((0.0, None), (60.0, 34)):
+        result = run_method(example(), PORT, "moirai", {"form": "verbatim"}, time_limit_s=limit_s)
+        assert (result.value_ns, result.bound_ns) == (value_ns, None)
+        assert "proves nothing" in result.message
+    published = run_method(example(), PORT, "moirai", {"form": "as_published"}, time_limit_s=0.0)
+    assert published.value_ns is not None  # a placer's
+
+
 FORMS: tuple[Form, ...] = ("as_published", "strengthened")
 both_forms = pytest.mark.parametrize("form", FORMS)
 
