@@ -1,77 +1,33 @@
-"""Pictures of committed results: performance profile, gap against time, CCR and memory."""
+"""Pictures of committed results: performance profile, and memory."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from placegap.experiments.research.measures import ranked, with_looser_bounds
+from placegap.experiments.research.measures import with_looser_bounds
 from placegap.experiments.show.drawing import dress, new_figure, png, styles
-from placegap.experiments.studies.analysis import summary
-from placegap.experiments.studies.plots import FEW, gap_axis, legend, plot_profile
+from placegap.experiments.studies.analysis import profile, summary
+from placegap.experiments.studies.plots import gap_axis, legend, plot_profile
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 
+SHOWN = 8
+"""The best methods alone have lines: 22 hide one another."""
+
+
 def profile_png(runs: pd.DataFrame) -> bytes:
-    """A PNG: for each placer the share of instances whose gap is at most x, best ones first."""
+    """A PNG: for each of the best methods the share of instances whose gap is at most x."""
     figure = new_figure(9, 5.6)
-    plot_profile(runs, ax=figure.subplots())
+    plot_profile(_best(runs), ax=figure.subplots())
     return png(figure)
 
 
-def plot_time(runs: pd.DataFrame) -> bytes:
-    """A PNG: mean gap of each placer over its mean time, on the rows where all have a plan."""
-    found = ranked(runs)
-    figure = new_figure(9, 5.2)
-    axis = figure.subplots()
-    for label, own in styles(map(str, found.index)).items():
-        line = found.loc[label]
-        axis.plot(1000 * line["seconds"], 100 * line["mean"], markersize=7, label=label, **own.dots)
-    axis.set_xscale("log")
-    axis.xaxis.set_major_formatter("{x:g}")
-    gap_axis(axis, "y", _lowest(axis))
-    axis.set_xlabel("mean time of the placer, ms", fontsize=9)
-    axis.set_ylabel("mean gap to the best bound", fontsize=9)
-    left_out, rows = found[["left_out", "rows"]].iloc[0].astype(int)
-    dress(axis, f"Gap against time, {rows - left_out} of {rows} instances")
-    legend(axis)
-    return png(figure)
-
-
-def plot_ccr(runs: pd.DataFrame, least: int = 4) -> bytes:
-    """A PNG: mean gap of the best placers over the communication of the graph.
-
-    Instances are sorted by CCR and cut into groups of nearly equal size, of `least` or more.
-    """
-    import pandas as pd
-
-    few = styles(map(str, ranked(runs).index[:FEW]))
-    known = runs[runs["label"].isin(few)].dropna(subset="gap")
-    place = (
-        known[["instance_hash", "ccr"]]
-        .drop_duplicates("instance_hash")
-        .set_index("instance_hash")["ccr"]
-    )
-    count = max(1, min(8, len(place) // least))
-    group = known["instance_hash"].map(pd.qcut(place.rank(method="first"), count, labels=False))
-    lines = known.assign(ccr=known["ccr"].clip(lower=1e-3).map(math.log)).groupby(["label", group])
-    means = lines[["ccr", "gap"]].mean()
-    figure = new_figure(9, 4.8)
-    axis = figure.subplots()
-    for label, own in few.items():
-        at = means.loc[label]
-        axis.plot(at["ccr"].map(math.exp), 100 * at["gap"], label=label, **own.line)
-    axis.set_xscale("log")
-    axis.xaxis.set_major_formatter("{x:g}")
-    gap_axis(axis, "y")
-    axis.set_xlabel("CCR: transfer times of all edges / times of all ops", fontsize=9)
-    axis.set_ylabel("mean gap to the best bound", fontsize=9)
-    dress(axis, f"Gap against communication, {len(place)} instances in {count} groups")
-    legend(axis)
-    return png(figure)
+def _best(runs: pd.DataFrame) -> pd.DataFrame:
+    return runs[runs["label"].isin(profile(runs).columns[:SHOWN])]
 
 
 def plot_memory(runs: pd.DataFrame) -> bytes:
@@ -79,6 +35,7 @@ def plot_memory(runs: pd.DataFrame) -> bytes:
 
     A method has a mean where it has all plans: means over fewer rows compare with none.
     """
+    runs = _best(runs)
     found = summary(with_looser_bounds(runs), ["memory_share", "label"])
     found["share"] = 100 * found["plans"] / found["rows"]
     own_mean = with_looser_bounds(runs).groupby(["memory_share", "label"])["gap"].mean()

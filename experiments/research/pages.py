@@ -1,9 +1,8 @@
-"""``python -m placegap.experiments.research.pages``: pages, tables and four pictures, into docs/.
+"""``python -m placegap.experiments.research.pages``: docs/results.md, tables and two pictures.
 
-docs/ours-results.md has the tables of studies of our own, docs/found.md what they say in figures,
-each read from committed results. Other pages have tables between two comments; the first of them
-says what is shown: ``<!-- data: NAME -->``, a file of experiments/research/data, or what
-`data_table` makes of a study.
+All is read from committed results. Other pages have tables between two comments; the first of them
+says what is shown: ``<!-- data: NAME -->``, a file of experiments/research/data, the best known
+values (``optima``) or what the columns of a run mean (``columns``).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +22,10 @@ from placegap.experiments.research.measures import (
     ranked,
     with_looser_bounds,
 )
-from placegap.experiments.research.page_plots import plot_ccr, plot_memory, plot_time, profile_png
+from placegap.experiments.research.page_plots import plot_memory, profile_png
 from placegap.experiments.research.record import HERE, RESULTS
-from placegap.experiments.show.figures import format_gap, format_ns, format_s
+from placegap.experiments.research.tables import optima
+from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.show.rendering import markdown_grid
 from placegap.experiments.studies.analysis import load_runs, summary
 from placegap.experiments.studies.report import (
@@ -33,16 +33,16 @@ from placegap.experiments.studies.report import (
     common_rows,
     made_by,
     summary_rows,
-    told,
 )
-from placegap.experiments.studies.runs import COLUMNS, RunRow, load_rows, rows_of
+from placegap.experiments.studies.runs import COLUMNS, RunRow, rows_of
+from placegap.instances.corpus.corpus import load_best_known
 from placegap.instances.files.output_files import write_bytes, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
-STUDIES = ("corpus", "moirai-forms", "congestion", "scaling", "sensitivity", "memory")
+STUDIES = ("corpus", "formulations", "moirai-forms", "congestion", "scaling", "sensitivity", "memory")
 
 
 def percent(share: float) -> str:
@@ -55,12 +55,11 @@ def tables() -> dict[str, str]:
     runs = {name: load_results(name) for name in STUDIES}
     made = {name: made_by(rows_of(found)) for name, found in runs.items()}
     found = {
-        "corpus": corpus(runs["corpus"]),
-        "moirai-forms": forms(runs["moirai-forms"]),
+        "corpus": summaries(runs["corpus"]),
+        "formulations": summaries(runs["formulations"]),
         "congestion": congestion(runs["congestion"]),
         "scaling": scaling(runs["scaling"]),
         "sensitivity": sensitivity(runs["sensitivity"]),
-        "rankings": rankings(runs["sensitivity"]),
         "memory": memory(runs["memory"]),
         "made_by": (f"- {runs[name]['study'][0]}: {one}." for name in made for one in made[name]),
     }
@@ -72,10 +71,10 @@ def load_results(name: str) -> pd.DataFrame:
     return load_runs(RESULTS / f"{name}.csv")
 
 
-def corpus(runs: pd.DataFrame) -> Iterator[str]:
-    """A line per placer, the best first, in a table per table of the study."""
+def summaries(runs: pd.DataFrame) -> Iterator[str]:
+    """A line per method, the best first, in a table per table of the study."""
     for name, mine in runs.groupby("table", sort=False):
-        yield from ("",) if name != runs["table"][0] else ()
+        yield from ("",) if name != runs["table"].iloc[0] else ()
         yield from (f"**{name}**, {common_rows(mine)}", "")
         yield from markdown_grid(SUMMARY_HEAD, best_first(mine))
 
@@ -84,24 +83,6 @@ def best_first(runs: pd.DataFrame) -> list[tuple[str, ...]]:
     """The lines of a summary, in the order of `ranked`."""
     lines = {line[0]: line for line in summary_rows(runs)}
     return [lines[str(label)] for label in ranked(runs).index]
-
-
-def forms(runs: pd.DataFrame) -> Iterator[str]:
-    """Rows, columns, time, nodes and own bound of both forms of Moirai's MILP."""
-    parts = ("rows x columns", "time", "nodes", "own bound")
-    heads = [f"{form}: {what}" for form in FORMS for what in parts]
-    lines: dict[str, list[str]] = {}
-    for row in rows_of(runs[runs["label"].isin(FORMS.values())]):
-        bound_ns, best_ns = own_bound_ns(row), row.best_bound_ns
-        lines.setdefault(row.instance_hash, [row.instance, str(row.num_ops)]).extend(
-            [
-                f"{told(row.rows, str)} x {told(row.columns, str)}",
-                told(row.time_s, format_s),
-                told(row.nodes, str),
-                percent(bound_ns / best_ns) if bound_ns is not None and best_ns else "-",
-            ]
-        )
-    yield from markdown_grid(("instance", "ops", *heads), list(lines.values()))
 
 
 def own_bound_ns(row: RunRow) -> int | None:
@@ -159,21 +140,6 @@ def sensitivity(runs: pd.DataFrame) -> Iterator[str]:
     yield from markdown_grid(("placer", *wide), lines)
 
 
-def rankings(runs: pd.DataFrame) -> Iterator[str]:
-    """How many pairs keep their order: of all, and of those that are well apart."""
-    lines = [
-        (
-            f"more than {100 * least:.0f} % apart" if least else "all",
-            table.removeprefix("off by "),
-            str(order.num_pairs),
-            *(percent(count / max(1, order.num_pairs)) for count in order),
-        )
-        for least in (0.0, 0.05)
-        for table, order in orders_by_error(runs, least).items()
-    ]
-    yield from markdown_grid(("pairs", "off by", "number", "same order", "ties", "turned"), lines)
-
-
 def memory(runs: pd.DataFrame) -> Iterator[str]:
     """A line per method, a column per share of memory: plans and their mean gap."""
     groups = with_looser_bounds(runs).groupby(["label", "memory_share"], sort=False)
@@ -187,8 +153,8 @@ def memory(runs: pd.DataFrame) -> Iterator[str]:
 
 
 DOCS = HERE.parents[1] / "docs"
+RESULTS_PAGE = "results.md"
 DATA = Path(__file__).resolve().parent / "data"
-QUICKSTART = HERE.parent / "notebooks" / "quickstart.csv"
 TABLE = re.compile(r"(<!-- data: ([a-z -]+) -->\n).*?(<!-- end of data -->)", re.DOTALL)
 MARGIN = 2e-6
 """MIPs keep half of it in their bounds: a gap that is smaller is a closed model."""
@@ -207,29 +173,9 @@ def figures() -> dict[str, str]:
         _scaling,
         _memory,
         _forms,
-        _maps,
-        _pipelines,
-        _hybrid,
     ):
         found |= part()
     return found
-
-
-def doc_rows(page: str, first: str, folder: Path = DOCS) -> list[dict[str, str]]:
-    """The rows of a page's tables whose first column has this head."""
-    return list(_rows((folder / page).read_text().splitlines(), first))
-
-
-def _rows(lines: list[str], first: str) -> Iterator[dict[str, str]]:
-    heads: list[str] = []
-    for line in lines:
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("|"):
-            heads = []
-        elif not heads and cells[0] == first:
-            heads = cells
-        elif heads and not set(line) <= set("|- :"):
-            yield dict(zip(heads, cells, strict=True))
 
 
 def _certificates() -> dict[str, str]:
@@ -373,120 +319,37 @@ def _closed(row: RunRow) -> bool:
     )
 
 
-def _maps() -> dict[str, str]:
-    rows = doc_rows("exports.md", "model")
-    above = {f"{row['model']} on {row['cluster']}": row["accelerate is above"] for row in rows}
-    least, most = min(above, key=lambda at: _number(above[at])), _most(above)
-    return {
-        "map_rows": str(len(above)),
-        "map_least": above[least],
-        "map_least_of": least,
-        "map_most": above[most],
-        "map_most_of": most,
-    }
-
-
-def _most(cells: Mapping[str, str]) -> str:
-    return max(cells, key=lambda at: _number(cells[at]))
-
-
-def _number(cell: str) -> float:
-    """The number of a cell such as "+7.1 %"."""
-    return float(cell.removesuffix("%"))
-
-
-def _pipelines() -> dict[str, str]:
-    rows = [row for row in doc_rows("pipeline-iteration.md", "model") if "proposal" in row]
-    even = [row["even split"] for row in rows if row["even split"].startswith("+")]
-    load = [row["max_load"] for row in rows if row["max_load"].startswith("+")]
-    return {
-        "pipe_rows": str(len(rows)),
-        "pipe_even": max(even, key=_number).removeprefix("+"),
-        "pipe_load": max(load, key=_number).removeprefix("+"),
-        "pipe_unfit": str(len(rows) - len(load)),
-    }
-
-
-def _hybrid() -> dict[str, str]:
-    rows = [row for row in doc_rows("hybrid.md", "model") if "any mode gains" in row]
-    filled, full = "filled and drained, above", "full pipeline, above"
-    return {
-        "hybrid_rows": str(len(rows)),
-        "hybrid_filled": max((row[filled] for row in rows), key=_number),
-        "hybrid_full": max((row[full] for row in rows), key=_number),
-        "hybrid_gain": max((row["any mode gains"] for row in rows), key=_number),
-    }
-
-
 def pages() -> Iterator[tuple[str, str]]:
     """Name and text of each page."""
-    templates = Path(__file__).resolve().parent
-    yield "ours-results.md", (templates / "results.template.md").read_text().format_map(tables())
-    yield "found.md", (templates / "found.template.md").read_text().format_map(figures())
+    template = Path(__file__).resolve().parent / "results.template.md"
+    text = template.read_text().format_map(tables() | figures())
+    yield RESULTS_PAGE, TABLE.sub(_filled, text)
     for path in (*sorted(DOCS.glob("*.md")), DOCS / "../experiments/README.md"):
         text = path.read_text()
-        if TABLE.search(text):
+        if path.name != RESULTS_PAGE and TABLE.search(text):
             yield str(path.relative_to(DOCS)), TABLE.sub(_filled, text)
 
 
 def _filled(found: re.Match[str]) -> str:
-    return found[1] + "\n".join(data_table(found[2], found.string)) + "\n" + found[3]
+    return found[1] + "\n".join(data_table(found[2])) + "\n" + found[3]
 
 
-def data_table(name: str, page: str) -> Iterator[str]:
-    """The lines of a table: a file of experiments/research/data, or runs of methods.
-
-    ``auto`` and ``placers`` are tables of the corpus, ``quickstart METHOD`` has runs there, and
-    ``columns`` says what a run is.
-    """
-    kind, _, method = name.partition(" ")
-    if kind == "quickstart":
-        yield from _quickstart(method)
-    elif kind == "columns":
+def data_table(name: str) -> Iterator[str]:
+    """The lines of a table between two comments."""
+    if name == "columns":
         yield from markdown_grid(("column", "meaning"), list(COLUMNS.items()))
-    elif kind in ("auto", "placers"):
-        lines = best_first(load_results("corpus"))
-        best = [line for line in lines if line[0] != DEFAULT]
-        described = set(re.findall(r"^## (.*)$|`([a-z-]+)`", page, re.MULTILINE))
-        named = {one for pair in described for heads in pair for one in heads.split(", ")}
-        default = [line for line in lines if line[0] == DEFAULT]
-        shown = (
-            [line for line in best if line[0] in named] if kind == "placers" else default + best[:2]
-        )
-        yield from markdown_grid(SUMMARY_HEAD, shown)
+    elif name == "optima":
+        yield from optima.table(load_best_known())
     else:
         with (DATA / f"{name}.csv").open() as file:
             head, *table = csv.reader(file)
         yield from markdown_grid(head, table)
 
 
-def _quickstart(method: str) -> Iterator[str]:
-    """Each run of a method in the quickstart study."""
-    lines = [
-        (
-            row.instance,
-            row.cluster,
-            str(row.num_ops),
-            row.stated.objective,
-            format_ns(row.value_ns or 0),
-            format_gap(row.gap or 0.0),
-            told(row.solve_s, format_s),
-            row.commit,
-        )
-        for row in load_rows(QUICKSTART)
-        if row.method == method and row.table.startswith("networks")
-    ]
-    head = ("graph", "cluster", "ops", "objective", "value", "gap", "time", "commit")
-    yield from markdown_grid(head, lines)
-
-
 def pictures() -> Iterator[tuple[str, bytes]]:
     """Name and content of each picture."""
-    corpus, memory = (load_results(name) for name in ("corpus", "memory"))
-    yield "placers-profile.png", profile_png(corpus)
-    yield "placers-time.png", plot_time(corpus)
-    yield "placers-ccr.png", plot_ccr(corpus)
-    yield "placers-memory.png", plot_memory(memory)
+    yield "placers-profile.png", profile_png(load_results("corpus"))
+    yield "placers-memory.png", plot_memory(load_results("memory"))
 
 
 def main(folder: Path = DOCS) -> None:

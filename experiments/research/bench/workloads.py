@@ -1,4 +1,4 @@
-"""The papers' workloads beside what the papers say, as docs/workloads.md has it.
+"""The papers' workloads beside what the papers say.
 
 ``python -m placegap.experiments.research.bench.workloads`` prints its tables. CCR is Celeritas'
 (1): the transfer times of all edges over the times of all ops, on the paper's cluster. Memory is
