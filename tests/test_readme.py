@@ -1,5 +1,4 @@
-"""The tables of README and docs/quickstart.md are what the quickstart study printed, and as far as
-can be what it prints.
+"""The table of README is what the quickstart study printed, and as far as can be what it prints.
 
 Times, and what solvers reach by a time limit, differ from run to run: they are compared with the
 runs that lie beside the notebook. What does not depend on time is computed again.
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from references import readme_tables
-from references.readme_tables import PAGE, RUNS, SENTENCES, TABLES, grid, grids_of
+from references.readme_tables import README, RUNS, SHOWN, grid, grids_of
 
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.config import load_study
@@ -37,16 +36,12 @@ def cells() -> list[RunRow]:
     return load_rows(RUNS)
 
 
-@pytest.mark.parametrize("page", TABLES, ids=lambda page: page.stem)
-def test_the_tables_of_a_page_are_those_of_the_recorded_study(
-    page: Path, cells: list[RunRow]
-) -> None:
-    shown = [grid(frame_of(cells), name) for name in TABLES[page]]
-    assert [found.strip() for found in grids_of(page)] == shown
+def test_the_table_of_readme_is_that_of_the_recorded_study(cells: list[RunRow]) -> None:
+    assert [found.strip() for found in grids_of(README)] == [grid(frame_of(cells), SHOWN)]
 
 
 def test_the_readme_is_read_in_a_few_minutes() -> None:
-    assert len((ROOT / "README.md").read_bytes()) <= 8_000
+    assert len(README.read_bytes()) <= 8_000
 
 
 def test_the_recorded_study_is_the_one_that_ships(cells: list[RunRow]) -> None:
@@ -90,12 +85,6 @@ def test_no_recorded_run_contradicts_what_is_known_of_the_corpus(cells: list[Run
             assert bound.ns <= cell.value_ns, cell.place
         if cell.status == "optimal":
             assert known is None or cell.value_ns == known, cell.place
-
-
-@pytest.mark.parametrize("pattern", SENTENCES)
-def test_a_figure_in_the_text_counts_right(pattern: str, cells: list[RunRow]) -> None:
-    (said,) = re.findall(pattern, PAGE.read_text())
-    assert int(said) == SENTENCES[pattern](frame_of(cells))
 
 
 def test_the_tables_of_methods_name_every_method() -> None:

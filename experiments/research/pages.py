@@ -28,12 +28,7 @@ from placegap.experiments.research.tables import optima
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.show.rendering import markdown_grid
 from placegap.experiments.studies.analysis import load_runs, summary
-from placegap.experiments.studies.report import (
-    SUMMARY_HEAD,
-    common_rows,
-    made_by,
-    summary_rows,
-)
+from placegap.experiments.studies.report import SUMMARY_HEAD, common_rows, made_by, summary_rows
 from placegap.experiments.studies.runs import COLUMNS, RunRow, rows_of
 from placegap.instances.corpus.corpus import load_best_known
 from placegap.instances.files.output_files import write_bytes, write_text
@@ -42,7 +37,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
-STUDIES = ("corpus", "formulations", "moirai-forms", "congestion", "scaling", "sensitivity", "memory")
+STUDIES = (
+    "corpus",
+    "formulations",
+    "moirai-forms",
+    "congestion",
+    "scaling",
+    "sensitivity",
+    "memory",
+)
 
 
 def percent(share: float) -> str:
@@ -165,15 +168,7 @@ ALONE, EXACT, DEFAULT = "single-device", "decomposition", "auto"
 def figures() -> dict[str, str]:
     """Every figure of the page, by its name in the template."""
     found: dict[str, str] = {}
-    for part in (
-        _certificates,
-        _corpus,
-        _congestion,
-        _costs,
-        _scaling,
-        _memory,
-        _forms,
-    ):
+    for part in (_certificates, _corpus, _congestion, _costs, _scaling, _memory, _forms):
         found |= part()
     return found
 
