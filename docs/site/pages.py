@@ -1,4 +1,4 @@
-"""Pages of the site that do not lie in docs/: texts of the repository, and the list of methods.
+"""Pages of the site that do not lie in docs/, links between pages, and how tables look.
 
 A hook of MkDocs. A page that lies elsewhere keeps its links there; here they lead to the same page
 of the site.
@@ -14,25 +14,27 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from placegap.solvers.core.method import AnyMethod, Params
-from placegap.solvers.core.registry import METHODS
-
 ROOT = Path(__file__).resolve().parents[2]
 
 PAGES = {
     "README.md": "index.md",
     "docs/index.md": "pages.md",
-    "experiments/README.md": "studies.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
 """File of the repository -> page of the site; what lies in docs/ keeps its name there."""
 
-WIDE = 8
-"""Columns of a table that needs the room of the table of contents; one with more, all the width."""
+STUDIES = "experiments/README.md"
+"""Links to it lead to the page of studies."""
 
-CATALOGUE = "catalogue.md"
-"""The page of all methods with their parameters."""
+WIDE = 8
+"""Columns of a table that needs the room of the table of contents."""
+
+BOOST = {"results.md": 0.2, "corpus.md": 0.5, "papers/": 0.2, "changelog.md": 0.1}
+"""What a page counts for in a search, by the start of its name: guides come before results."""
+
+NUMBER = re.compile(r"<td>(?=[-+~]?(?:&lt;)?\d[\d,.]*(?: ?(?:%|[mun]?s|[kMGT]B|of \d+))*</td>)")
+"""The beginning of a cell with a number."""
 
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -42,23 +44,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.remove(files.src_uris["index.md"])
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=moved(source)))
-    files.append(File.generated(config, CATALOGUE, content=catalogue()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links of pages in docs/ to pages of the site; wide pages have no columns beside."""
+    """Lead links of pages in docs/ to pages of the site; a wide table takes the room beside it."""
     uri = page.file.src_uri
-    columns = max(map(num_columns, markdown.splitlines()), default=0)
-    if columns >= WIDE:
-        page.meta.setdefault("hide", ["toc"] if columns == WIDE else ["navigation", "toc"])
-    return markdown if uri in (*PAGES.values(), CATALOGUE) else relinked(markdown, f"docs/{uri}")
+    if max(map(num_columns, markdown.splitlines()), default=0) >= WIDE:
+        page.meta.setdefault("hide", ["toc"])
+    for start, boost in BOOST.items():
+        if uri.startswith(start):
+            page.meta.setdefault("search", {"boost": boost})
+    return markdown if uri in PAGES.values() else relinked(markdown, f"docs/{uri}")
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Mark what programs print, which does not wrap; numbers of tables stay with their units."""
-    html = re.sub(r"<pre>(?=(?:(?!</pre>).)*─)", '<pre class="output">', html, flags=re.DOTALL)
-    return re.sub(r"(?<=\d) (?=(?:%|[mun]?s|[kMG]B)(?:, |<|$))(?=[^<]*</td>)", "&nbsp;", html)
+    """Numbers of tables stand on the right, and stay with their units.
+
+    Examples
+    --------
+    >>> on_page_content("<td>3.1 %</td><td>3.1 %; 2 ms</td><td>a 3</td>", *3 * [None])
+    '<td class="number">3.1&nbsp;%</td><td>3.1&nbsp;%; 2&nbsp;ms</td><td>a 3</td>'
+    """
+    html = NUMBER.sub('<td class="number">', html)
+    unit = r"(?<=\d) (?=(?:%|[mun]?s|[kMGT]B)\b(?![^<]*</code>)|%)(?=[^<]*</td>)"
+    return re.sub(unit, "&nbsp;", html)
 
 
 def num_columns(line: str) -> int:
@@ -92,42 +102,7 @@ def relinked(markdown: str, source: str) -> str:
 
     def link(found: re.Match[str]) -> str:
         target = normpath(join(here, found[1]))
-        page = PAGES.get(target, target.removeprefix("docs/"))
+        page = {**PAGES, STUDIES: "studies.md"}.get(target, target.removeprefix("docs/"))
         return f"]({relpath(page, there or '.')}{found[2] or ''})"
 
     return LINK.sub(link, markdown)
-
-
-def catalogue() -> str:
-    """All methods of the registry, as a page."""
-    lines = [
-        "# All methods with their parameters",
-        "",
-        "This page is made from the registry, as `placegap methods` prints it. An *exact* method"
-        " proves its plan optimal if its time suffices; a *heuristic* proves nothing.",
-        "",
-    ]
-    for name in sorted(METHODS):
-        lines += entry(METHODS[name])
-    return "\n".join(lines)
-
-
-def entry(method: AnyMethod) -> list[str]:
-    """One method: what it does, for what, by which paper, and its parameters."""
-    rows = [f"| `{name}` | `{default}` |" for name, default in defaults(method.params).items()]
-    table = ["| parameter | default |", "|---|---|", *rows, ""] if rows else []
-    return [
-        f"## {method.name}",
-        "",
-        f"{method.summary.rstrip('.')}.",
-        "",
-        f"*{method.claim}*, for {', '.join(f'`{name}`' for name in method.objectives)}"
-        f"{f'; {method.citation}' if method.paper else ''}.",
-        "",
-        *table,
-    ]
-
-
-def defaults(params: type[Params]) -> dict[str, object]:
-    """Parameters and their defaults."""
-    return {name: field.get_default() for name, field in params.model_fields.items()}
