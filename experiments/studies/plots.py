@@ -25,6 +25,8 @@ from placegap.experiments.studies.analysis import (
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.ticker import Locator
 
 TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
 
@@ -136,6 +138,8 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
     >>> plot_compare(example_runs(), "x", "y").lines[0].get_ydata().tolist()
     [0.5, 0.625]
     """
+    from matplotlib.ticker import MaxNLocator
+
     axis = ax or _new(8)
     told, style = compare(runs, a, b), styles(runs["table"])
     for table, group in runs.groupby("table", sort=False):
@@ -148,8 +152,7 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
             axis.plot(range(len(ratios)), ratios, label=plain_label(label), **own)
     axis.axhline(1, color="#222222", linewidth=1)
     axis.set_yscale("log")
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter("{x:g}")
+    _plain_ticks(axis.yaxis, MaxNLocator(5))  # ratios are close together
     value = f"value of {plain_label(a)} / {plain_label(b)}"
     _name(axis, f"{a} against {b}: geometric mean (95 % interval)", "rows, sorted", value)
     axis.legend(frameon=False, fontsize=8.5)
@@ -203,6 +206,8 @@ def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None)
     >>> plot_explain(example_runs(), "num_ops").lines[0].get_xdata().tolist()
     [7.0, 7.0, 9.0, 9.0, 8.0]
     """
+    from matplotlib.ticker import LogLocator
+
     axis = ax or _new(10)
     style = styles(runs["table"])
     known = with_quality(runs).dropna(subset=["gap", cause])
@@ -213,7 +218,7 @@ def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None)
         )
     if cause != "bound_quality":
         axis.set_xscale("log")
-    axis.xaxis.set_major_formatter("{x:g}")
+        _plain_ticks(axis.xaxis, LogLocator(subs=(1, 2, 5)))
     gap_axis(axis, "y")
     _name(axis, "", CAUSES[cause], "gap to the best bound")
     legend(axis)
@@ -262,7 +267,8 @@ def gaps_png(runs: pd.DataFrame) -> bytes:
     for axis, table in zip(axes[:, 0], tables, strict=True):
         _draw_summary(axis, table, style)
         name, semantics = table[["table", "semantics"]].iloc[0]
-        axis.set_title(plain_label(f"{name}: {semantics}"), loc="left", fontsize=10.5)
+        title = f"{name} ({semantics.replace('_', ' ')})"
+        axis.set_title(plain_label(title), loc="left", fontsize=10.5)
     for name, own in style.items():
         axes[0, 0].plot([], [], **own.dots, label=plain_label(name))
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
@@ -275,6 +281,12 @@ def _new(num_lines: int) -> Axes:
     # what a notebook asks for, as there is no pyplot here that would show it
     axis._repr_png_ = partial(png, figure, dpi=90)  # type: ignore[attr-defined]
     return axis
+
+
+def _plain_ticks(axis: Axis, locator: Locator) -> None:
+    axis.set_major_locator(locator)
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
 
 
 def gap_axis(axis: Axes, which: str, least: float = 0.0) -> None:
