@@ -25,7 +25,7 @@ from placegap.experiments.research.measures import (
 )
 from placegap.experiments.research.page_plots import plot_ccr, plot_memory, plot_time, profile_png
 from placegap.experiments.research.record import HERE, RESULTS
-from placegap.experiments.show.figures import format_gap, format_ns, format_s
+from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.show.rendering import markdown_grid
 from placegap.experiments.studies.analysis import load_runs, summary
 from placegap.experiments.studies.report import (
@@ -35,7 +35,7 @@ from placegap.experiments.studies.report import (
     summary_rows,
     told,
 )
-from placegap.experiments.studies.runs import COLUMNS, RunRow, load_rows, rows_of
+from placegap.experiments.studies.runs import COLUMNS, RunRow, rows_of
 from placegap.instances.files.output_files import write_bytes, write_text
 
 if TYPE_CHECKING:
@@ -188,8 +188,7 @@ def memory(runs: pd.DataFrame) -> Iterator[str]:
 
 DOCS = HERE.parents[1] / "docs"
 DATA = Path(__file__).resolve().parent / "data"
-QUICKSTART = HERE.parent / "notebooks" / "quickstart.csv"
-TABLE = re.compile(r"(<!-- data: ([a-z -]+) -->\n).*?(<!-- end of data -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- data: ([a-z-]+) -->\n).*?(<!-- end of data -->)", re.DOTALL)
 MARGIN = 2e-6
 """MIPs keep half of it in their bounds: a gap that is smaller is a closed model."""
 
@@ -215,6 +214,12 @@ def figures() -> dict[str, str]:
     return found
 
 
+def data_rows(name: str) -> list[dict[str, str]]:
+    """The rows of a file of experiments/research/data."""
+    with (DATA / f"{name}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
 def doc_rows(page: str, first: str, folder: Path = DOCS) -> list[dict[str, str]]:
     """The rows of a page's tables whose first column has this head."""
     return list(_rows((folder / page).read_text().splitlines(), first))
@@ -233,8 +238,7 @@ def _rows(lines: list[str], first: str) -> Iterator[dict[str, str]]:
 
 
 def _certificates() -> dict[str, str]:
-    with (DATA / "certificates.csv").open() as file:
-        gap = {row["table"]: row["mean gap"] for row in csv.DictReader(file)}
+    gap = {row["table"]: row["mean gap"] for row in data_rows("certificates")}
     return {
         "port_gap": gap["generated, ports, 83,206 ops"],
         "free_gap": gap["generated, free channels, 83,206 ops"],
@@ -396,7 +400,7 @@ def _number(cell: str) -> float:
 
 
 def _pipelines() -> dict[str, str]:
-    rows = [row for row in doc_rows("pipeline-iteration.md", "model") if "proposal" in row]
+    rows = data_rows("pipelines")
     even = [row["even split"] for row in rows if row["even split"].startswith("+")]
     load = [row["max_load"] for row in rows if row["max_load"].startswith("+")]
     return {
@@ -408,7 +412,7 @@ def _pipelines() -> dict[str, str]:
 
 
 def _hybrid() -> dict[str, str]:
-    rows = [row for row in doc_rows("hybrid.md", "model") if "any mode gains" in row]
+    rows = data_rows("hybrid-published")
     filled, full = "filled and drained, above", "full pipeline, above"
     return {
         "hybrid_rows": str(len(rows)),
@@ -434,50 +438,26 @@ def _filled(found: re.Match[str]) -> str:
 
 
 def data_table(name: str, page: str) -> Iterator[str]:
-    """The lines of a table: a file of experiments/research/data, or runs of methods.
+    """The lines of a table: a file of experiments/research/data, or made from runs.
 
-    ``auto`` and ``placers`` are tables of the corpus, ``quickstart METHOD`` has runs there, and
-    ``columns`` says what a run is.
+    ``auto`` and ``placers`` are tables of the corpus, and ``columns`` says what a run is.
     """
-    kind, _, method = name.partition(" ")
-    if kind == "quickstart":
-        yield from _quickstart(method)
-    elif kind == "columns":
+    if name == "columns":
         yield from markdown_grid(("column", "meaning"), list(COLUMNS.items()))
-    elif kind in ("auto", "placers"):
+    elif name in ("auto", "placers"):
         lines = best_first(load_results("corpus"))
         best = [line for line in lines if line[0] != DEFAULT]
         described = set(re.findall(r"^## (.*)$|`([a-z-]+)`", page, re.MULTILINE))
         named = {one for pair in described for heads in pair for one in heads.split(", ")}
         default = [line for line in lines if line[0] == DEFAULT]
         shown = (
-            [line for line in best if line[0] in named] if kind == "placers" else default + best[:2]
+            [line for line in best if line[0] in named] if name == "placers" else default + best[:2]
         )
         yield from markdown_grid(SUMMARY_HEAD, shown)
     else:
         with (DATA / f"{name}.csv").open() as file:
             head, *table = csv.reader(file)
         yield from markdown_grid(head, table)
-
-
-def _quickstart(method: str) -> Iterator[str]:
-    """Each run of a method in the quickstart study."""
-    lines = [
-        (
-            row.instance,
-            row.cluster,
-            str(row.num_ops),
-            row.stated.objective,
-            format_ns(row.value_ns or 0),
-            format_gap(row.gap or 0.0),
-            told(row.solve_s, format_s),
-            row.commit,
-        )
-        for row in load_rows(QUICKSTART)
-        if row.method == method and row.table.startswith("networks")
-    ]
-    head = ("graph", "cluster", "ops", "objective", "value", "gap", "time", "commit")
-    yield from markdown_grid(head, lines)
 
 
 def pictures() -> Iterator[tuple[str, bytes]]:
