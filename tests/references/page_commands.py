@@ -48,7 +48,7 @@ LEFT_OUT: Mapping[str, str] = {
     r"python -m placegap\.experiments\.research\.workloads\.build .*": "makes the corpus",
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
-    r"python -m placegap\.experiments\.research\.tables\.(?!optima|transf).*": "takes minutes",
+    r"python -m placegap\.experiments\.research\.tables\.(?!optima).*": "takes minutes",
     r"placegap (convert|place) .*--time-limit 30|placegap convert .* case\d+\.json\.gz .*": (
         "the tests of docs/cases.md run them with fewer layers"
     ),
