@@ -173,9 +173,14 @@ def figures() -> dict[str, str]:
     return found
 
 
+def data_rows(name: str) -> list[dict[str, str]]:
+    """The rows of a file of experiments/research/data."""
+    with (DATA / f"{name}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
 def _certificates() -> dict[str, str]:
-    with (DATA / "certificates.csv").open() as file:
-        gap = {row["table"]: row["mean gap"] for row in csv.DictReader(file)}
+    gap = {row["table"]: row["mean gap"] for row in data_rows("certificates")}
     return {
         "port_gap": gap["generated, ports, 83,206 ops"],
         "free_gap": gap["generated, free channels, 83,206 ops"],
@@ -312,6 +317,34 @@ def _closed(row: RunRow) -> bool:
     return None not in (row.value_ns, bound_ns) and (bound_ns or 0) >= (row.value_ns or 0) * (
         1 - MARGIN
     )
+
+
+def _number(cell: str) -> float:
+    """The number of a cell such as "+7.1 %"."""
+    return float(cell.removesuffix("%"))
+
+
+def _pipelines() -> dict[str, str]:
+    rows = data_rows("pipelines")
+    even = [row["even split"] for row in rows if row["even split"].startswith("+")]
+    load = [row["max_load"] for row in rows if row["max_load"].startswith("+")]
+    return {
+        "pipe_rows": str(len(rows)),
+        "pipe_even": max(even, key=_number).removeprefix("+"),
+        "pipe_load": max(load, key=_number).removeprefix("+"),
+        "pipe_unfit": str(len(rows) - len(load)),
+    }
+
+
+def _hybrid() -> dict[str, str]:
+    rows = data_rows("hybrid-published")
+    filled, full = "filled and drained, above", "full pipeline, above"
+    return {
+        "hybrid_rows": str(len(rows)),
+        "hybrid_filled": max((row[filled] for row in rows), key=_number),
+        "hybrid_full": max((row[full] for row in rows), key=_number),
+        "hybrid_gain": max((row["any mode gains"] for row in rows), key=_number),
+    }
 
 
 def pages() -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 ``python certificate_checker.py INSTANCE CERTIFICATE`` derives all times from the instance, and
 compares what the proof's integers prove with the claimed bound. It believes no number: any
-multipliers prove something (docs/certificates.md). Ops, edges and devices count from 0, in order.
+multipliers prove something (docs/trust.md). Ops, edges and devices count from 0, in order.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from placegap.instances.costing.costing import with_costs
 from placegap.instances.costing.layer_modes import LayerPart, ModelledOn, TrainedLayer, layer_graph
 from placegap.instances.costing.measured_rates import Divided, LayerWork, MovedBytes, Product
 from placegap.instances.files.document import Document
-from placegap.instances.problem import Edge, Graph, Op, Provenance
+from placegap.instances.problem import Graph, Op, Provenance
 from placegap.instances.reading.errors import InputError, look_up
 
 LARGEST_SIZE = 1_048_576
@@ -309,14 +309,8 @@ def _loss_work(shape: ModelShape, tokens: int) -> _Passes:
     }
 
 
-def layer_chain(
-    name: str, *, split: bool = False, shape: ModelShape | None = None, batch: int = 1
-) -> Graph:
-    """One training step on a microbatch of a model of `SHAPES`, not yet costed.
-
-    With `split` each layer's gradients of weights are an op of their own, ``<layer>/weights``: as
-    many FLOPs as its products of the forward pass, and half of the bytes that backward moves.
-    """
+def layer_chain(name: str, *, shape: ModelShape | None = None, batch: int = 1) -> Graph:
+    """One training step on a microbatch of a model of `SHAPES`, not yet costed."""
     shape = shape or SHAPES[name]
     tokens = batch * shape.tokens
     size = tokens * shape.hidden * VALUE_BYTES
@@ -339,34 +333,9 @@ def layer_chain(
     ops = [_op(row, backward=False) for row in rows] + [_op(row, backward=True) for row in rows]
     edges = chain_edges({name: stash for name, _, _, stash, _ in rows}, size)
     source = f"{name}: its shape as published, FLOPs of matrix products"
-    graph = Graph(
+    return Graph(
         name=name, ops=tuple(ops), edges=tuple(edges), provenance=Provenance(source=source)
     )
-    products = {row_name: flops - scores * ("layer" in row_name) for row_name, flops, *_ in rows}
-    return _with_weight_ops(graph, products) if split else graph
-
-
-def _with_weight_ops(graph: Graph, products: dict[str, int]) -> Graph:
-    """Backward ops in two: gradients of inputs, and of weights."""
-    ops, weights = list[Op](), list[Op]()
-    for op in graph.ops:
-        if not op.backward:
-            ops.append(op)
-            continue
-        layer = op.name.removesuffix("/backward")
-        flops, half = products[layer], (op.bytes_moved or 0) // 2
-        ops.append(op.model_copy(update={"flops": (op.flops or 0) - flops, "bytes_moved": half}))
-        update = {"name": f"{layer}/weights", "flops": flops, "bytes_moved": half}
-        weights.append(op.model_copy(update={**update, "weight_gradient": True}))
-    edges = [edge.model_copy(update={"tensor": edge.tensor or "gradient"}) for edge in graph.edges]
-    also = [
-        edge.model_copy(update={"consumer": edge.consumer.replace("/backward", "/weights")})
-        for edge in edges
-        if edge.consumer.endswith("/backward")
-    ]
-    last = graph.ops[len(graph.ops) // 2 - 1].name
-    own = Edge(producer=f"{last}/backward", consumer=f"{last}/weights", tensor="own")
-    return graph.model_copy(update={"ops": (*ops, *weights), "edges": (*edges, *also, own)})
 
 
 def _op(row: tuple[str, int, int, int, int], *, backward: bool) -> Op:

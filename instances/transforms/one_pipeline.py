@@ -26,7 +26,6 @@ from placegap.instances.problem import (
     Mode,
     Op,
     PipelineIteration,
-    Plan,
 )
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.links import Group, Links
@@ -38,12 +37,12 @@ FORWARD = 3
 
 
 def one_pipeline(
-    instance: Instance, semantics: HybridPipeline, degrees: tuple[int, int], mode: str | Plan
+    instance: Instance, semantics: HybridPipeline, degrees: tuple[int, int], mode: str
 ) -> tuple[Instance, PipelineIteration]:
     """One pipeline of d replicas of t devices, for `degrees` (d, t), and its rules.
 
     The ops are layers, as hybrid_pipeline takes them. `mode` is that of all layers with several
-    modes for t, or a plan with the mode of each.
+    modes for t.
     """
     check_hybrid(instance, semantics)
     (d, t), n, kind = degrees, semantics.microbatches, instance.cluster.devices[0].kind
@@ -56,15 +55,13 @@ def one_pipeline(
         )
     rate, found = least_bandwidth(instance), list[Mode]()
     ops, edges = list[Op](), list[Edge]()
-    own_names = mode.mode if isinstance(mode, Plan) else (mode,) * instance.num_ops
-    what = "of a plan" if isinstance(mode, Plan) else mode
-    for op, name in zip(instance.graph.ops, own_names or (), strict=True):
+    for op in instance.graph.ops:
         ways = [way for way in op.ways if way.tensor == t]
-        named = ways if len(ways) == 1 else [way for way in ways if way.name == name]
+        named = ways if len(ways) == 1 else [way for way in ways if way.name == mode]
         if not named:
             there = ", ".join(sorted({f"{way.name} for {way.tensor}" for way in op.ways}))
             raise InputError(
-                f"op {op.name!r} has no mode {name!r} for {t} devices (it has: {there})",
+                f"op {op.name!r} has no mode {mode!r} for {t} devices (it has: {there})",
                 instance.name,
             )
         found.append(own := named[0])
@@ -119,11 +116,11 @@ def one_pipeline(
         links=Links((Group(names, rate),) if count > 1 else ()),
     )
     graph = Graph(
-        name=f"{instance.graph.name}, one of {d} pipelines, {what}",
+        name=f"{instance.graph.name}, one of {d} pipelines, {mode}",
         ops=tuple(ops),
         edges=tuple(edges),
         provenance=instance.graph.provenance.noting(
-            f"one of {d} pipelines of stages of {t} devices, layers in mode {what!r}"
+            f"one of {d} pipelines of stages of {t} devices, layers in mode {mode!r}"
         ),
     )
     rules = PipelineIteration(microbatches=n // d, sending="blocking")

@@ -6,7 +6,7 @@ of devices; a first run only decides whether anything beats the upper bound; if 
 run for the value close the gap. Exact in integers.
 
 The paper's devices are accelerators that are alike and hosts that are. Here they are of any kinds,
-stages may be replicated, and communication may have two levels (docs/ideal-dp.md).
+stages may be replicated, and communication may have two levels (docs/exact.md).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ over stages; a DP over cuts finds the chain that is least under a mixture of pat
 mixture that proves most (`Game`). Pairs of cuts that no better chain can have are left out, by
 single paths and by mixtures; what remains is split (`PartSearch`). Chains come from a DP on the
 heaviest stage and from moves of one and two cuts. Exact in integers: only the choice of mixtures is
-in floating point (docs/pipeline-iteration.md).
+in floating point (docs/pipelines.md).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ LEFT_OUT: Mapping[str, str] = {
     r"python -m placegap\.experiments\.research\.workloads\.build .*": "makes the corpus",
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
-    r"python -m placegap\.experiments\.research\.tables\.(?!optima|transf).*": "takes minutes",
+    r"python -m placegap\.experiments\.research\.tables\.(?!optima).*": "takes minutes",
     r"placegap (convert|place) .*--time-limit 30|placegap convert .* case\d+\.json\.gz .*": (
         "the tests of docs/cases.md run them with fewer layers"
     ),
@@ -63,8 +63,8 @@ WITH_TORCH = re.compile(r".*\b(hf|py):.*|.* --method (hrl|placeto) .*|.*--times 
 
 SMALLER: Mapping[str, Mapping[str, str]] = {
     "docs/command-line.md": {"MODEL": "net.json", "cuda": "cpu"},
-    "docs/pipeline-iteration.md": {"MODEL": "bvlc_alexnet", "2x1:vanilla": "2x1:keep"},
-    "docs/certificates.md": {"20": "0.2"},
+    "docs/pipelines.md": {"MODEL": "bvlc_alexnet", "2x1:vanilla": "2x1:keep"},
+    "docs/trust.md": {"5": "0.2"},
     "docs/learned.md": {"evaluations=6000": "evaluations=8"},
 }
 """Words of a page that stand for a file of the reader's, or that ask for minutes, and what a test
@@ -184,7 +184,7 @@ def furnish(folder: Path) -> None:
     _save_onnx(folder / "model.onnx")
     for name in ("bert32a100.json", "resnet.json"):
         write_json(good_piper(), folder / name)
-    (folder / "c64.yaml").write_text(yaml_blocks("docs/hybrid.md")[0])
+    (folder / "c64.yaml").write_text(yaml_blocks("docs/pipelines.md")[0])
     rows = ["op,device,batch,time_us,memory_bytes"]
     for op in example().graph.ops:
         rows += [f"{op.name},gpu,{batch},{2 * batch},{10 * batch}" for batch in (1, 2, 4)]

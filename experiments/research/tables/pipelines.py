@@ -1,4 +1,4 @@
-"""Iteration times of pipelines, as docs/pipeline-iteration.md has them.
+"""Iteration times of pipelines, as experiments/research/data/pipelines.csv has them.
 
 ``python -m placegap.experiments.research.tables.pipelines [MODEL ...]`` prints one table: language
 models as chains of layers (`instances.corpus.layer_chains`) in p stages with m microbatches, by an

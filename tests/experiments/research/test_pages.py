@@ -29,7 +29,7 @@ def test_a_page_is_what_the_committed_results_make_of_it() -> None:
         assert (DOCS / name).read_text() == text, (
             f"{name}: python -m placegap.experiments.research.pages makes it anew"
         )
-    assert names[0] == "results.md"
+    assert {"pipelines.md", "results.md", "trust.md"} < {*names}
 
 
 def test_what_the_titles_of_the_findings_claim_holds_of_the_figures() -> None:
@@ -52,6 +52,8 @@ def test_what_the_titles_of_the_findings_claim_holds_of_the_figures() -> None:
     assert figure("memory_tight_gap") > figure("memory_loose_gap")  # 7
     assert figure("memory_missing") > figure("memory_before")
     assert figure("form_factor") > 1  # 8
+    assert figure("pipe_load") > 0  # 9
+    assert figure("hybrid_filled") < 5 < figure("hybrid_full") < figure("hybrid_gain")  # 10
 
 
 def test_every_picture_is_drawn_and_shown_on_the_page() -> None:

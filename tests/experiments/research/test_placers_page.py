@@ -8,18 +8,14 @@ from typing import Any
 
 import pytest
 
-from placegap.experiments.research.graph_figures import ccr
 from placegap.experiments.research.pages import DOCS, doc_rows
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances import Cluster, Device, Instance, Link, Makespan
-from placegap.instances.corpus.generate import generate
-from placegap.instances.transforms.table import coarsen
+from placegap.instances import Instance, Makespan
 from placegap.solvers.solving.run_method import run_method
 
 PAGE = (DOCS / "placers.md").read_text()
 SEARCHES = (DOCS / "searches.md").read_text()
 MEMORY = doc_rows("placers.md", "workload, cluster")
-FUSED = doc_rows("transforms.md", "size of")
 SPLIT = doc_rows("splitting-placers.md", "workload")
 MOVED = doc_rows("searches.md", "graph")
 
@@ -61,37 +57,6 @@ def test_the_placers_that_place_a_network_which_fits_at_its_peak_alone() -> None
     instance = load_source(Source("celeritas:inception-v3", "celeritas-4xV100-pcie"))
     assert list(stated) == ["m-etf", "d-dps", "heft"]
     assert stated == {method: round(took(instance, method, "peak")) for method in stated}
-
-
-@pytest.mark.parametrize("row", first_now(FUSED, lambda row: row["size of"]))
-def test_the_table_of_fused_training_graphs(row: dict[str, str]) -> None:
-    num_ops = int(row["ops"].replace(",", ""))
-    shape = {"ops": num_ops // 3, "width": 8, "density": 0.3, "communication_ratio": 20}
-    graph = generate("training", shape, seed=1)
-    need = sum(op.resident_bytes for op in graph.ops)
-    names = [f"gpu{number}" for number in range(4)]
-    cluster = Cluster(
-        name="four",
-        devices=tuple(Device(name=n, kind="gpu", memory_bytes=int(1.5 * need / 4)) for n in names),
-        links=tuple(
-            Link(source=a, target=b, bandwidth_bytes_per_s=10**10)
-            for a in names
-            for b in names
-            if a != b
-        ),
-    )
-    instance = Instance(name="fused", graph=graph, cluster=cluster)
-    fused = coarsen(instance, "celeritas-fusion").merge.coarse
-    before, after = ccr(instance), ccr(fused)
-    assert row == {
-        "size of": row["size of"],
-        "ops": f"{instance.num_ops:,}",
-        "CCR": f"{before:.1f}",
-        "fused ops": f"{fused.num_ops}",
-        "CCR after": f"{after:.1f}",
-        "fewer ops": f"{instance.num_ops / fused.num_ops:.0f}-fold",
-        "lower CCR": f"{before / after:.1f}-fold",
-    }
 
 
 @pytest.mark.parametrize("row", first_now(SPLIT, lambda row: f"{row['workload']}-{row['K']}"))

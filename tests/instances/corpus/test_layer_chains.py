@@ -31,14 +31,3 @@ def test_the_loss_layer_is_heavy_and_the_embedding_light() -> None:
     instance = pipeline_of(layer_chain("moe-16b"), 2)
     times = instance.arrays.time_ns[: len(instance.graph.ops) // 2, 0]
     assert times[0] < times[1] < times[-1]
-
-
-def test_gradients_of_weights_apart_are_the_same_work_in_three_ops() -> None:
-    for name in SHAPES:
-        whole, parts = layer_chain(name), layer_chain(name, split=True)
-        assert sum(op.flops or 0 for op in parts.ops) == sum(op.flops or 0 for op in whole.ops)
-        late = {op.name: op for op in parts.ops if op.weight_gradient}
-        assert len(late) == len(whole.ops) // 2
-        # a product has two more of its size in the backward pass, one for each factor
-        flops = {op.name: op.flops for op in parts.ops}
-        assert flops["loss/weights"] == flops["loss/backward"] == flops["loss"]

@@ -11,7 +11,6 @@ import pytest
 from draws.hybrid import LAYERS, layer_row
 
 from placegap.experiments.cli import main
-from placegap.experiments.research.tables.hybrid import pipeline_plan
 from placegap.instances import HybridPipeline, InputError, Mode, Plan, evaluate
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.transforms.one_pipeline import one_pipeline
@@ -25,6 +24,13 @@ def hybrid_plan(cuts: list[int], d: int, t: int, mode: str) -> Plan:
     on = tuple(tuple(range(s * d * t, (s + 1) * d * t)) for s in stage)
     modes = ("keep", *[mode] * LAYERS, "keep")
     return Plan(on, stage=tuple(stage), tensor=(t,) * len(ends[1:]), mode=modes)
+
+
+def pipeline_plan(plan: Plan) -> Plan:
+    """A hybrid plan as one of one of its pipelines: forward and backward op of a layer together."""
+    assert plan.stage is not None
+    stage = tuple(s for own in plan.stage for s in (own, own))
+    return Plan(tuple((s,) for s in stage), stage=stage)
 
 
 @pytest.mark.parametrize(

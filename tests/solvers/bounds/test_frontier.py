@@ -198,7 +198,7 @@ def test_no_label_is_above_the_optimum_of_hundreds(first: int) -> None:
 
 
 def test_memory_forces_crossings_of_a_residual_network() -> None:
-    # the best plan known takes 3005.3 ms (docs/certificates-results.md); paths and work prove 811
+    # the best plan known takes 3005.3 ms; paths and work prove 811
     instance = load_corpus("resnet-50-layers-train").instance()
     bound_ns = frontier_bound(instance, Makespan(), 10**9)
     assert 2_790_000_000 < bound_ns <= 3_005_280_131

@@ -64,7 +64,7 @@ def test_plans_fit(memory: str, times: int) -> None:
 
 
 def test_it_finds_a_plan_of_a_training_step_whose_memory_binds() -> None:
-    # 535.2 ms was the best value known before (docs/decomposition.md)
+    # 535.2 ms was the best value known before
     instance = load_corpus("bert-base-train").instance()
     semantics = Makespan(memory="peak")
     plan = interleaved_cuts(Task(instance, semantics)).plan

@@ -1,4 +1,4 @@
-"""Tables of networks, optima and transforms, and the pages that show them."""
+"""Tables of networks and optima, and the pages that show them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import pytest
 
 from placegap.experiments.research.tables.networks import network_figures, own_semantics
 from placegap.experiments.research.tables.optima import main
-from placegap.experiments.research.tables.transforms import SEMANTICS, markdown_table
 from placegap.experiments.research.workloads.build import network_recipes
-from placegap.instances import example
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     corpus_names,
@@ -78,11 +76,3 @@ def cells_of(line: str) -> list[str]:
 def column(label: str) -> int | None:
     kinds = ("max_load chain", "max_load any", "makespan")
     return next((1 + at for at, kind in enumerate(kinds) if label.startswith(kind)), None)
-
-
-def test_the_markdown_table_marks_what_is_exact() -> None:
-    head, rule, row = markdown_table([example()], SEMANTICS[0])
-    assert head.startswith("| graph | as it is | moirai-fusion |")
-    assert rule.count("---") == head.count("|") - 1
-    # nothing to fuse by rules, all four as one segment
-    assert row.startswith("| diamond | 4 / 0.744 | 4 / 0.744* | 1 / 0 |")
