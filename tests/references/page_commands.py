@@ -49,9 +49,6 @@ LEFT_OUT: Mapping[str, str] = {
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
     r"python -m placegap\.experiments\.research\.tables\.(?!optima).*": "takes minutes",
-    r"placegap (convert|place) .*--time-limit 30|placegap convert .* case\d+\.json\.gz .*": (
-        "the tests of docs/cases.md run them with fewer layers"
-    ),
     r"placegap place +\S+\.gguf .*": "the tests of GGUF files have such a model",
     r"placegap (convert|place) .*llama-70b\.json\.gz .*": "minutes; tests have small decoders",
     r"placegap standard-evaluation MODEL CSV.*": "a pattern; another page has a case",
@@ -118,6 +115,7 @@ class Command:
         words = [smaller.get(word, word) for word in shlex.split(self.text)]
         if words[:2] == ["placegap", "place"]:
             proof = "ideal-dp" if "--granularity" in words else "decomposition"
+            proof = "memory-knapsack" if "--decode" in words else proof  # tokens, one by one
             words += ["--method", proof] if self.shown else ["--time-limit", LIMIT_S]
         return words
 

@@ -1,4 +1,4 @@
-"""What rooflines cost, as docs/measured.md has it.
+"""What rooflines cost, as docs/exports.md has it.
 
 ``python -m placegap.experiments.research.tables.measured`` prints the tables: models as rows of
 layers on pairs of unlike cards, cut where rooflines, calibrated costs or the rules of serving tools

@@ -200,7 +200,7 @@ def test_what_is_no_integer_or_above_2_to_the_62_is_refused(tmp_path: Path, rate
 
 
 def test_the_clusters_of_the_page_are_read(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "gpus.md").read_text()
     blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     for block, names in zip(blocks, ("a0 a1 a2 a3", "big own cpu", "a0 a1 x y"), strict=False):
         cluster = load_cluster(write(tmp_path, block))
