@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     "README.md": "index.md",
     "docs/index.md": "pages.md",
-    "experiments/README.md": "studies.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }

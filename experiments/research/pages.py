@@ -423,7 +423,7 @@ def pages() -> Iterator[tuple[str, str]]:
     templates = Path(__file__).resolve().parent
     yield "ours-results.md", (templates / "results.template.md").read_text().format_map(tables())
     yield "found.md", (templates / "found.template.md").read_text().format_map(figures())
-    for path in (*sorted(DOCS.glob("*.md")), DOCS / "../experiments/README.md"):
+    for path in sorted(DOCS.glob("*.md")):
         text = path.read_text()
         if TABLE.search(text):
             yield str(path.relative_to(DOCS)), TABLE.sub(_filled, text)
