@@ -352,7 +352,7 @@ def pages() -> Iterator[tuple[str, str]]:
     template = Path(__file__).resolve().parent / "results.template.md"
     text = template.read_text().format_map(tables() | figures())
     yield RESULTS_PAGE, TABLE.sub(_filled, text)
-    for path in (*sorted(DOCS.glob("*.md")), DOCS / "../experiments/README.md"):
+    for path in sorted(DOCS.glob("*.md")):
         text = path.read_text()
         if path.name != RESULTS_PAGE and TABLE.search(text):
             yield str(path.relative_to(DOCS)), TABLE.sub(_filled, text)

@@ -64,7 +64,7 @@ def update(name: str) -> None:
 
 
 def picture_of(name: str) -> Path:
-    """Where docs/notebooks.md has its picture of a notebook."""
+    """Where docs/own-methods.md has its picture of a notebook."""
     return FOLDER.parents[1] / "docs" / f"notebook-{name}.png"
 
 

@@ -51,7 +51,6 @@ LEFT_OUT: Mapping[str, str] = {
     r"python -m placegap\.experiments\.research\.tables\.(?!optima).*": "takes minutes",
     r"placegap place +\S+\.gguf .*": "the tests of GGUF files have such a model",
     r"placegap (convert|place) .*llama-70b\.json\.gz .*": "minutes; tests have small decoders",
-    r"placegap standard-evaluation MODEL CSV.*": "a pattern; another page has a case",
 }
 """Patterns of commands that no test runs, and why."""
 
@@ -193,10 +192,7 @@ def furnish(folder: Path) -> None:
     (folder / "config.json").write_text(
         '{"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": 11}'
     )
-    (folder / "denoisers.py").write_text(python_blocks("docs/models.md")[0][0])
-    (folder / "my_models.py").write_text(
-        "import torch\n\n\ndef build():\n    return torch.nn.Linear(4, 4), (torch.zeros(2, 4),)\n"
-    )
+    (folder / "my_models.py").write_text(python_blocks("docs/models.md")[0][0])
     for name, study in _studies():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(study)
@@ -207,7 +203,7 @@ def furnish(folder: Path) -> None:
 @cache
 def _studies() -> tuple[tuple[str, str], ...]:
     """The smallest forms of the studies, by their paths."""
-    (example,) = yaml_blocks("experiments/README.md")
+    (example,) = yaml_blocks("docs/studies.md")
     read = {"my-study.yaml": yaml.safe_load(example)}
     for path in (ROOT / "experiments").rglob("*.yaml"):
         stated = yaml.safe_load(path.read_text())
