@@ -197,7 +197,10 @@ def _order(instance: Instance, line: LayerLine) -> tuple[list[int], str]:
 LLAMACPP = LineClass(has_host=True, experts_apart=True, head_alone=True)
 OLLAMA = LineClass(has_host=True, head_alone=True, most_gpus=1)
 RANKS = LineClass()
-"""Of exllama, vLLM and SGLang; and what trainers can say at least."""
+"""Of exllama, vLLM and SGLang."""
+
+TRAINERS = LineClass(head_alone=True)
+"""What Megatron ("Et*3|(tt|)*29,m|L" in its guide), torchtitan and pipelining can say at least."""
 
 
 def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
