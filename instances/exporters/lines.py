@@ -90,6 +90,15 @@ def gpus_and_host(cluster: Cluster) -> tuple[list[int], int | None]:
     return [k for k in range(len(cluster.devices)) if k not in cpus], cpus[0] if cpus else None
 
 
+def even_counts(layers: int, ranks: int, tool: str) -> list[int]:
+    """Layers of each rank by default: vLLM gives what remains to ranks from the last but one
+    backwards, SGLang to the last ones.
+    """
+    each, rest = divmod(layers, ranks)
+    begin = ranks - rest - (tool == "vllm" and rest > 0)
+    return [each + (begin <= rank < begin + rest) for rank in range(ranks)]
+
+
 def line_of(instance: Instance, plan: Plan) -> LayerLine:
     """Read a plan as a line."""
     if any(len(on) > 1 for on in plan.placement):
