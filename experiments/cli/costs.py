@@ -32,8 +32,8 @@ from placegap.instances.torch_models.options import TraceOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostsOptions:
-    """Options of ``placegap costs``."""
+class ModelOptions:
+    """A model, its devices, and how it is read."""
 
     model: Model
     cluster: ClusterOption = None
@@ -41,8 +41,14 @@ class CostsOptions:
     tracing: TraceOptions
     time_unit: UnitOption = None
     dim: DimOption = None
-    costs: CostsOption = "measured"
     as_json: JsonOption = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostsOptions(ModelOptions):
+    """Options of ``placegap costs``."""
+
+    costs: CostsOption = "measured"
 
 
 def costs_command(asked: CostsOptions) -> None:

@@ -350,8 +350,7 @@ def _checked(asked: PlaceOptions) -> Wanted:
         from placegap.solvers.models.export import formulation_of, model_format
 
         model_format(asked.write)
-        if asked.method is not None:
-            formulation_of(asked.method)
+        formulation_of(asked.method or "auto")  # the default has none
     return Wanted(exports, whole, params, coarsen_params)
 
 
@@ -448,13 +447,10 @@ def _deliver(
 
 def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> None:
     """``--write``: the MIP of a method in a file, unsolved, and a line that says so."""
-    from placegap.solvers.models.export import formulation_of, write_model
-    from placegap.solvers.solving.steps import proving_method
+    from placegap.solvers.models.export import write_model
 
     assert asked.write is not None
-    seen, semantics = coarsened(instance, first)
-    method = asked.method or proving_method(semantics)
-    formulation_of(method)  # refused before a line says that a model is built
+    (seen, semantics), method = coarsened(instance, first), first.method
     with spinner(f"building the model of {method} for {seen.name}", tells=asked.tells):
         written = write_model(
             seen,

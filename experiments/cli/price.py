@@ -7,31 +7,20 @@ from typing import Annotated
 
 import typer
 
-from placegap.experiments.cli.options import (
-    ClusterOption,
-    CostsOption,
-    DevicesOption,
-    DimOption,
-    JsonOption,
-    Model,
-    UnitOption,
-    load_instance,
-    source_of,
-)
+from placegap.experiments.cli.costs import ModelOptions
+from placegap.experiments.cli.options import CostsOption, load_instance, source_of
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_value
 from placegap.experiments.show.rendering import output, print_json, spinner
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch_models.options import TraceOptions
 
 BROKEN_RULES = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class PriceOptions:
+class PriceOptions(ModelOptions):
     """Options of ``placegap price``."""
 
-    model: Model
     line: Annotated[
         str,
         typer.Option(
@@ -41,14 +30,8 @@ class PriceOptions:
             " 28,19 --n-cpu-moe 10', or a device map or torchtitan's parts as a .json file.",
         ),
     ]
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     rules: Rules
-    tracing: TraceOptions
-    time_unit: UnitOption = None
-    dim: DimOption = None
     costs: CostsOption = None
-    as_json: JsonOption = False
 
 
 def price_command(asked: PriceOptions) -> None:

@@ -74,8 +74,9 @@ def needed_granularity(given: Granularity | None, kinds: Sequence[str]) -> Granu
     """The option, else whole layers where a format has nothing smaller, or all but experts."""
     if given is not None:
         return given
-    apart = [EXPORTERS[kind].experts_apart for kind in kinds if EXPORTERS[kind].whole_layers]
-    return ("experts" if all(apart) else "layer") if apart else "op"
+    lines = [EXPORTERS[kind].line for kind in kinds if EXPORTERS[kind].whole_layers]
+    apart = all(line is not None and line.experts_apart for line in lines)
+    return ("experts" if apart else "layer") if lines else "op"
 
 
 def joins_ends(kinds: Sequence[str]) -> bool:

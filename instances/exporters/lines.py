@@ -90,6 +90,15 @@ def gpus_and_host(cluster: Cluster) -> tuple[list[int], int | None]:
     return [k for k in range(len(cluster.devices)) if k not in cpus], cpus[0] if cpus else None
 
 
+def even_counts(layers: int, ranks: int, tool: str) -> list[int]:
+    """Layers of each rank by default: vLLM gives what remains to ranks from the last but one
+    backwards, SGLang to the last ones.
+    """
+    each, rest = divmod(layers, ranks)
+    begin = ranks - rest - (tool == "vllm" and rest > 0)
+    return [each + (begin <= rank < begin + rest) for rank in range(ranks)]
+
+
 def line_of(instance: Instance, plan: Plan) -> LayerLine:
     """Read a plan as a line."""
     if any(len(on) > 1 for on in plan.placement):
@@ -197,7 +206,10 @@ def _order(instance: Instance, line: LayerLine) -> tuple[list[int], str]:
 LLAMACPP = LineClass(has_host=True, experts_apart=True, head_alone=True)
 OLLAMA = LineClass(has_host=True, head_alone=True, most_gpus=1)
 RANKS = LineClass()
-"""Of exllama, vLLM and SGLang; and what trainers can say at least."""
+"""Of exllama, vLLM and SGLang."""
+
+TRAINERS = LineClass(head_alone=True)
+"""What Megatron ("Et*3|(tt|)*29,m|L" in its guide), torchtitan and pipelining can say at least."""
 
 
 def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:

@@ -18,7 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.exporters.lines import HUNDREDTH_GIB, VISIBLE, gpus_and_host, slots_of
+from placegap.instances.exporters.lines import (
+    HUNDREDTH_GIB,
+    VISIBLE,
+    even_counts,
+    gpus_and_host,
+    slots_of,
+)
 from placegap.instances.exporters.modules import layer_list, priced_map
 from placegap.instances.exporters.stages import TORCHTITAN
 from placegap.instances.problem import Instance, Plan
@@ -223,11 +229,7 @@ def _counts(instance: Instance, given: dict[str, list[str]], kind: str) -> list[
     variable = next((name for name in given if name in PARTITIONS), None)
     if variable is not None:
         return [int(part) for part in given[variable][-1].split(",")]
-    ranks = int(given.get("pp", ["1"])[-1])
-    each, rest = divmod(len(layer_list(instance)), ranks)
-    # vLLM gives what remains to ranks from the last but one backwards, SGLang to the last ones
-    begin = ranks - rest - (kind == "vllm" and rest > 0)
-    return [each + (begin <= rank < begin + rest) for rank in range(ranks)]
+    return even_counts(len(layer_list(instance)), int(given.get("pp", ["1"])[-1]), kind)
 
 
 def _layout(text: str) -> list[int]:

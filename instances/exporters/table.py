@@ -12,6 +12,7 @@ from placegap.instances.exporters.lines import (
     LLAMACPP,
     OLLAMA,
     RANKS,
+    TRAINERS,
     LineClass,
     write_exllama,
     write_llamacpp,
@@ -38,13 +39,12 @@ from placegap.instances.reading.errors import InputError, look_up
 class Exporter:
     """One row of the table.
 
-    `whole_layers` tells whether only plans of whole layers can be written, `experts_apart` that
-    experts of a layer may be elsewhere all the same; `join_ends`, whether
-    the first stage must hold all that comes before the numbered layers, and the last one all that
-    comes after them; `gpus_alone`, whether a stage on a CPU is one that its tool cannot run;
-    `line`, which lines of layers the tool can say in any case. A format that is a copy of the
-    model's own file has `annotate` in place of `write`: it changes the model, as it was read from
-    that file.
+    `whole_layers` tells whether only plans of whole layers can be written, but for experts where
+    `line` has them apart; `join_ends`, whether the first stage must hold all that comes before the
+    numbered layers, and the last one all that comes after them; `gpus_alone`, whether a stage on a
+    CPU is one that its tool cannot run; `line`, which lines of layers the tool can say in any case.
+    A format that is a copy of the model's own file has `annotate` in place of `write`: it changes
+    the model, as it was read from that file.
     """
 
     summary: str
@@ -52,7 +52,6 @@ class Exporter:
     whole_layers: bool = False
     join_ends: bool = False
     gpus_alone: bool = False
-    experts_apart: bool = False
     line: LineClass | None = None
     annotate: Callable[[Any, Instance, Plan, Semantics], None] | None = None
 
@@ -60,22 +59,18 @@ class Exporter:
 EXPORTERS: Mapping[str, Exporter] = {
     "device_map": Exporter("accelerate's map of modules to devices", write_device_map, True),
     "torchtitan": Exporter(
-        "module_fqns_per_model_part", write_torchtitan, True, gpus_alone=True, line=RANKS
+        "module_fqns_per_model_part", write_torchtitan, True, gpus_alone=True, line=TRAINERS
     ),
     "megatron": Exporter(
-        "--pipeline-model-parallel-layout", write_megatron, True, True, True, line=RANKS
+        "--pipeline-model-parallel-layout", write_megatron, True, True, True, line=TRAINERS
     ),
     "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True, True, line=RANKS),
     "sglang": Exporter("SGLANG_PP_LAYER_PARTITION", write_sglang, True, True, True, line=RANKS),
     "pipelining": Exporter(
-        "split points of torch.distributed.pipelining", write_pipelining, True, line=RANKS
+        "split points of torch.distributed.pipelining", write_pipelining, True, line=TRAINERS
     ),
     "llamacpp": Exporter(
-        "-ngl, -ts, --device, --n-cpu-moe or -ot of llama.cpp",
-        write_llamacpp,
-        True,
-        experts_apart=True,
-        line=LLAMACPP,
+        "-ngl, -ts, --device, --n-cpu-moe or -ot of llama.cpp", write_llamacpp, True, line=LLAMACPP
     ),
     "exllama": Exporter("-gs of exllama, GB of each GPU", write_exllama, True, line=RANKS),
     "ollama": Exporter("num_gpu of a Modelfile", write_ollama, True, line=OLLAMA),

@@ -13,14 +13,13 @@ left out; the least at the end is the optimum of the class.
   exact if tensors go to neighbouring slots alone.
 
 Bytes are those of `relax_memory`, so that under the rule `peak` the labels' optimum is a bound. A
-line that does not fit at its peak is looked for again with less room. Where nothing is proven, the
-referee tries lines with one layer moved.
+line that does not fit at its peak is looked for again with less room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations_with_replacement, groupby
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +31,6 @@ from placegap.instances.exporters.lines import (
     alike_devices,
     gpus_and_host,
     slots_of,
-    why_not,
 )
 from placegap.instances.exporters.modules import layer_list
 from placegap.instances.kernels.array_types import Flags, Ints
@@ -61,9 +59,6 @@ prove the optimum."""
 
 MOST_ROOM_TRIES = 20
 """Times that room is taken away for what is live at the peak."""
-
-MOST_MOVES = 200
-"""Lines that the referee looks at where nothing is proven: some seconds."""
 
 NEVER = 2**60
 
@@ -117,7 +112,6 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
     search = _Search(instance, semantics, kind)
     room, bound = search.room.copy(), None
     best: BestLine | None = None
-    line: LayerLine | None = None
     for _ in range(MOST_ROOM_TRIES):
         found = search.least(room)
         if found is None:
@@ -129,8 +123,6 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
         if best is not None or not over.any():
             break
         room -= over
-    if line is not None and (bound is None or best is None or bound.ns < best.value_ns):
-        best = search.improved(line)
     return None if best is None else best._replace(bound=bound)
 
 
@@ -294,50 +286,6 @@ class _Search:
             return BestLine(line, plan, verdict.value_ns, None), over
         return None, over
 
-    def improved(self, line: LayerLine) -> BestLine | None:
-        """The best line that the referee finds by moving one layer, again and again."""
-
-        def rank(line: LayerLine) -> tuple[int, int]:
-            found, over = self.judged(line)
-            return (int(over.sum()) + 1, 0) if found is None else (0, found.value_ns)
-
-        best, known, seen = line, rank(line), {line}
-        while len(seen) < MOST_MOVES:
-            others = [
-                other
-                for other in dict.fromkeys(self._moved(best))
-                if other not in seen and why_not(self.instance, other, self.kind) is None
-            ]
-            seen.update(others)
-            ranked = min(((rank(other), other) for other in others), default=None)
-            if ranked is None or ranked[0] >= known:
-                break
-            known, best = ranked
-        return self.judged(best)[0]
-
-    def _moved(self, line: LayerLine) -> Iterator[LayerLine]:
-        """Lines with one slot on the device next to it, or the experts of one layer moved."""
-        home, away = list(line.home), set(line.away)
-        for s in range(1, self.num):
-            if home[s] != home[s - 1]:
-                # with the first and the last layer what is before and after them
-                first, last = (0 if s == 2 else s - 1), (self.num if s == self.num - 2 else s + 1)
-                for begin, end, k in (
-                    (s, s + 1, home[s - 1]),
-                    (s - 1, s, home[s]),
-                    (first, s, home[s]),
-                    (s, last, home[s - 1]),
-                ):
-                    other = [*home[:begin], *[k] * (end - begin), *home[end:]]
-                    yield LayerLine(
-                        tuple(other), tuple(n for n in away if other[n + 1] != self.host)
-                    )
-        for _, own in groupby(range(1, self.num - 1), key=lambda s: (home[s], s - 1 in away)):
-            ends = list(own)
-            for s in {ends[0], ends[-1]} if home[ends[0]] != self.host else ():
-                if self.parts[s]:
-                    yield line._replace(away=tuple(sorted(away ^ {s - 1})))
-
 
 def _undominated(labels: Ints) -> Ints:
     """Rows that no other row is below or equal to in all columns, of equal ones the first."""
@@ -451,6 +399,12 @@ def _by_loads(search: _Search) -> _Costs:
     border, apart = np.zeros_like(work), np.zeros_like(work)
     far, inner = np.abs(a - b), experts[index.producer] != experts[index.consumer]
     is_border, is_apart = far > 0, (far == 0) & inner
+    # a tensor for one slot that is no neighbour, as of tied weights, is sent in almost any line
+    times_sent = np.bincount(index.tensor[is_border], minlength=len(cost))
+    lone = (far > 1) & (times_sent[index.tensor] == 1)
+    for end in (b,) if search.is_sum else (a, b):
+        np.add.at(work, end[lone], cost[index.tensor[lone]])
+    is_border &= ~lone
     for chosen, found in ((is_border, border), (is_apart, apart)):
         pairs = np.unique(np.stack([index.tensor, np.maximum(a, b)])[:, chosen], axis=1)
         np.add.at(found, pairs[1], cost[pairs[0]])

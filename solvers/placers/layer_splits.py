@@ -25,8 +25,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from placegap.instances.costing.costing import is_cpu
-from placegap.instances.problem import Cluster, Instance, Plan, plan_class
+from placegap.instances.exporters.lines import even_counts, gpus_and_host
+from placegap.instances.problem import Instance, Plan, plan_class
 from placegap.instances.problem.modules import homes_by_layer, layer_of, numbered_layers
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
@@ -103,7 +103,8 @@ def exo_split(instance: Instance, num_layers: int) -> list[int]:
 @serves("llama-cpp", "llama.cpp")
 def llama_cpp_split(instance: Instance, num_layers: int) -> list[int]:
     """llama.cpp until 2025: layers by free memory, what does not fit on the host."""
-    gpus, host = gpus_and_host(instance.cluster)
+    gpus, cpu = gpus_and_host(instance.cluster)
+    host = gpus[0] if cpu is None else cpu
     if not gpus:
         return [host] * (num_layers + 2)
     size = [instance.cluster.devices[k].memory_bytes or 1 for k in gpus]
@@ -130,30 +131,17 @@ def by_shares(size: Sequence[int], count: int, of: int) -> list[int]:
 @serves("vllm-even", "vLLM")
 def vllm_split(instance: Instance, num_layers: int) -> list[int]:
     """As many layers on each GPU, the remainder in the middle."""
-    return _even(
-        instance, num_layers, lambda rank, ranks, rest: ranks - 1 - rest <= rank < ranks - 1
-    )
+    return _even(instance, num_layers, "vllm")
 
 
 @serves("sglang-even", "SGLang")
 def sglang_split(instance: Instance, num_layers: int) -> list[int]:
     """As many layers on each GPU, the remainder at the end."""
-    return _even(instance, num_layers, lambda rank, ranks, rest: rank >= ranks - rest)
+    return _even(instance, num_layers, "sglang")
 
 
-def _even(
-    instance: Instance, num_layers: int, has_more: Callable[[int, int, int], bool]
-) -> list[int]:
-    gpus, host = gpus_and_host(instance.cluster)
-    ranks = gpus or [host]
-    each, rest = divmod(num_layers, len(ranks))
-    home = [k for at, k in enumerate(ranks) for _ in range(each + has_more(at, len(ranks), rest))]
+def _even(instance: Instance, num_layers: int, tool: str) -> list[int]:
+    ranks = gpus_and_host(instance.cluster)[0] or [0]
+    counts = even_counts(num_layers, len(ranks), tool)
+    home = [k for k, count in zip(ranks, counts, strict=True) for _ in range(count)]
     return [ranks[0], *home, ranks[-1]]
-
-
-def gpus_and_host(cluster: Cluster) -> tuple[list[int], int]:
-    """The devices that are no hosts, and the host: the first GPU where there is none."""
-    is_host = [is_cpu(device, cluster) for device in cluster.devices]
-    gpus = [k for k, host in enumerate(is_host) if not host]
-    hosts = [k for k, host in enumerate(is_host) if host]
-    return gpus, hosts[0] if hosts else gpus[0]

@@ -23,22 +23,22 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from math import floor
 
 import numpy as np
 
 from placegap.instances.costing.costing import is_cpu, specs_of
+from placegap.instances.exporters.lines import gpus_and_host
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.modules import homes_by_layer, is_expert
-from placegap.solvers.placers.layer_splits import by_shares, fits, gpus_and_host
+from placegap.solvers.placers.layer_splits import by_shares, fits
 
 MARGIN_BYTES = 2**30
 """Of each card, left free: the default of ``--fit-target`` and ``--fit-margin``."""
 
-HALVINGS = 40
-"""Steps of parallax' search for its water level."""
+SLACK = 1e-9
+"""Of parallax' layers, which are floats."""
 
 UP, GATE = (re.compile(rf"(^|[._])({name})([._]|$)") for name in ("up|w3", "gate|w1"))
 """Matrices of an expert by name; what is fused (``gate_up``) is tied together in any case."""
@@ -49,7 +49,8 @@ class LayersOnCards:
 
     def __init__(self, instance: Instance, num_layers: int) -> None:
         arrays = instance.arrays
-        gpus, self.host = gpus_and_host(instance.cluster)
+        gpus, host = gpus_and_host(instance.cluster)
+        self.host = gpus[0] if host is None else host
         self.instance, self.num_layers, self.gpus = instance, num_layers, gpus or [self.host]
         #: 0 for ops before the layers, then 1 to L, and L + 1 for those after, (n,).
         self.slot = np.array(homes_by_layer(instance, range(num_layers + 2)), np.int64)
@@ -229,57 +230,51 @@ def parallax(instance: Instance, num_layers: int) -> list[int] | None:
     cards = [nodes[at] for at in stages]
     for card, slot in ((cards[-1], num_layers + 1), (cards[0], 0)):  # head and embedding
         memory[card] -= int(sizes[layers.slot == slot].sum()) * (slot == 0 or len(cards) > 1)
-    caps = [memory[card] // layers.layer_bytes for card in cards]
-    kinds = [instance.cluster.devices[card].kind for card in cards]
-    power = [
-        specs[kind].peak("float16") if kind in specs else 1 / layers.layer_ns[card]
-        for kind, card in zip(kinds, cards, strict=True)
-    ]
-    low, high = 0.0, max(cap / rate for cap, rate in zip(caps, power, strict=True))
-    for _ in range(HALVINGS):
-        level = (low + high) / 2
-        full = sum(min(c, level * p) for c, p in zip(caps, power, strict=True)) >= num_layers
-        low, high = (low, level) if full else (level, high)
-    wished = [min(c, high * p) for c, p in zip(caps, power, strict=True)]
-    counts = [floor(wish) for wish in wished]
-    for at in sorted(range(len(cards)), key=lambda at: (counts[at] - wished[at], at)):
-        counts[at] += counts[at] < caps[at] and sum(counts) < num_layers
-    if min(caps) <= 0 or sum(counts) < num_layers:
+    caps = np.array([memory[card] // layers.layer_bytes for card in cards])
+    if caps.min() <= 0 or caps.sum() < num_layers:
         return None
-    split = [card for card, n in zip(cards, counts, strict=True) for _ in range(n)]
+    kinds = [instance.cluster.devices[card].kind for card in cards]
+    power = np.array(
+        [
+            specs[kind].peak("float16") if kind in specs else 1 / layers.layer_ns[card]
+            for kind, card in zip(kinds, cards, strict=True)
+        ]
+    )
+    levels = np.sort(np.append(0, caps / power))
+    filled = np.minimum(caps, levels[:, None] * power).sum(axis=1)
+    level = np.interp(num_layers, filled, levels)
+    wished = np.minimum(caps, level * power)
+    counts = np.floor(wished + SLACK).astype(np.int64)
+    for at in np.argsort(counts - wished, kind="stable"):
+        counts[at] += counts[at] < caps[at] and counts.sum() < num_layers
+    split = np.repeat(cards, counts).tolist()
     return homes_by_layer(instance, [split[0], *split, split[-1]])
 
 
-def _pipeline(caps: list[int], num_layers: int) -> list[int]:
+def _pipeline(caps: list[int], num_layers: int) -> tuple[int, ...]:
     """The nodes of the first pipeline: there are k, of most k^2 / stages, the fewest stages each k.
 
     `caps` are the layers that each node holds.
     """
 
     @cache
-    def least(at: int, missing: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
-        """Stages that nodes from one on add to pipelines, by the layers that these miss, and what
-        the pipeline of each node misses before, or 0.
+    def fewest(at: int, missing: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
+        """Stages that nodes from one on add to pipelines, by the layers that these miss, the first
+        one's before the others'; and the nodes of the first one.
         """
-        if not missing or at == len(caps):
-            return (np.inf if missing else 0), ()
-        stages, ways = least(at + 1, missing)
-        best = stages, (0, *ways)
-        for one in dict.fromkeys(missing):
-            others, rest = list(missing), max(0, one - caps[at])
-            others.remove(one)
-            stages, ways = least(at + 1, tuple(sorted([*others, *([rest] if rest else [])])))
-            if 1 + stages < best[0]:
-                best = 1 + stages, (one, *ways)
+        if at == len(caps) or not any(missing):
+            return (np.inf if any(missing) else 0), ()
+        best = fewest(at + 1, missing)
+        for j, one in enumerate(missing):
+            if one and one not in missing[1:j]:
+                new = (*missing[:j], max(0, one - caps[at]), *missing[j + 1 :])
+                stages, nodes = fewest(at + 1, (new[0], *sorted(new[1:])))
+                best = min(best, (1 + stages, (at,) * (j == 0) + nodes))
         return best
 
-    score, first = 0.0, list[int]()
+    score, first = 0.0, tuple[int, ...]()
     for count in range(1, min(len(caps), sum(caps) // num_layers) + 1):
-        stages, ways = least(0, (num_layers,) * count)
+        stages, nodes = fewest(0, (num_layers,) * count)
         if count * count / stages > score:
-            score, first, missing = count * count / stages, [], num_layers
-            for at, way in enumerate(ways):
-                if missing and way == missing:
-                    first.append(at)
-                    missing = max(0, missing - caps[at])
+            score, first = count * count / stages, nodes
     return first

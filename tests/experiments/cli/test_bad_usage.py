@@ -76,6 +76,7 @@ CASES = [
     ("place nosuch.json --method moirai --write model.txt", "model.txt: is no name for a model"),
     ("place diamond.json --method moirai --write a.lp -o plan.json", "there is no plan for -o"),
     ("place nosuch.json --method heft --write a.lp", "heft has no MIP model to write"),
+    ("place nosuch.json --write a.lp", "auto has no MIP model to write; methods that have one: m"),
     (f"{EVALUATE} --links m.csv", "m.csv: row 1: unknown column 'op'; the header is source"),
     (
         f"{EVALUATE.replace('diamond.json', 'vgg19')} {ON}",
