@@ -180,8 +180,9 @@ def _is_plan_file(path: str) -> bool:
 
 
 class DataParallelParams(Params):
-    """Also `batch`, the samples of one pass under makespan; None: the batch that ops state."""
+    """Parameters of ``data-parallel``."""
 
+    #: Samples of one pass under makespan; by default the batch that ops state.
     batch: Annotated[int, Field(ge=1)] | None = None
 
 

@@ -57,8 +57,9 @@ class FusionParams(Params):
 
 
 class OrderPlaceParams(FusionParams):
-    """Also `order`, the topological order of ops and of fused ops: CPD-TOPO or DFS-TOPO."""
+    """Parameters of ``order-place``."""
 
+    #: The topological order of ops and of fused ops: CPD-TOPO or DFS-TOPO.
     order: Order = "cpd"
 
 
@@ -167,11 +168,10 @@ def _fill(admission: Admission, clusters: Clusters, order: Ints, best_effort: bo
 
 
 class CeleritasParams(FusionParams):
-    """Also `transfer_tasks`: transfers take the time of both devices, as in section 6.1.
+    """Parameters of ``celeritas``."""
 
-    None: wherever channels are not free.
-    """
-
+    #: Whether transfers take the time of both devices (6.1); by default where channels are not
+    #: free.
     transfer_tasks: bool | None = None
 
 

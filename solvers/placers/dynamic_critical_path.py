@@ -516,16 +516,22 @@ def _words(value: Any) -> Any:
 class SplitParams(Params):
     """How ops may be split: fields of `SplitRule` that FD-DPS and FastT share."""
 
+    #: Parts of an op.
     parts: Annotated[int, Field(ge=2, le=MOST_PARTS_OF_OP)] = PARTS
+    #: Axes along which ops may be split.
     axes: Annotated[tuple[Axis, ...], BeforeValidator(_words), Field(min_length=1)] = AXES
+    #: Kinds of ops that have channel axes where they state no axes.
     kinds: Annotated[tuple[str, ...], BeforeValidator(_words)] = KINDS
 
 
 class FdDpsParams(SplitParams, DDpsParams):
     """Parameters of FD-DPS: fields of `SplitRule`, and those of D-DPS."""
 
+    #: Ops below this share of the mean time of all ops together stay whole.
     min_share: Annotated[float, Field(ge=0, le=1)] = MIN_SHARE
+    #: Shorter ops stay whole.
     min_time_ns: Annotated[int, Field(ge=0)] = 0
+    #: Ops with more parameter bytes per ms of their time stay whole.
     max_parameters: Annotated[int, Field(ge=0)] = MAX_PARAMETERS
 
 

@@ -40,11 +40,9 @@ from placegap.solvers.placers.list_problem import (
 
 
 class FastTParams(SplitParams):
-    """Parameters of FastT: those of splits, and how many in a row may fail (`patience`).
+    """Parameters of ``fastt``."""
 
-    With patience 0 nothing is split, and the method is DPOS.
-    """
-
+    #: Rejected splits in a row that end the search; 0: nothing is split, and the method is DPOS.
     patience: Annotated[int, Field(ge=0, json_schema_extra=EFFORT)] = 10
 
 

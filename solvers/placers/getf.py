@@ -39,8 +39,9 @@ ROUNDS = 5
 
 
 class GetfParams(Params):
-    """How devices are grouped; "auto" is the paper's grouping, where speeds explain the times."""
+    """Parameters of ``getf``."""
 
+    #: How devices are grouped: auto is by speed, as in the paper, where speeds explain the times.
     groups: Grouping = "auto"
 
 

@@ -215,8 +215,9 @@ def path_device(arrays: Arrays, path: list[int]) -> int:
 
 
 class MpDpsParams(Params):
-    """How much of the smallest device a merged op and its colocation group may hold."""
+    """Parameters of ``mp-dps``."""
 
+    #: How much of the smallest device a merged op and its colocation group may hold.
     memory_share: Annotated[float, Field(ge=0, le=1)] = MEMORY_SHARE
 
 

@@ -75,8 +75,9 @@ class SliceGraphParams(Params):
 
     #: Orders in each generation.
     population: int = Field(default=32, ge=4, json_schema_extra=EFFORT)
-    #: elite, mutants: Shares of a generation that survive, and that are drawn anew.
+    #: Share of a generation that survives.
     elite: float = Field(default=0.25, gt=0, lt=0.5)
+    #: Share of a generation that is drawn anew.
     mutants: float = Field(default=0.25, ge=0, lt=0.5)
     #: Probability that a child has the key of its elite parent.
     inherit: float = Field(default=0.7, gt=0.5, le=1)

@@ -76,9 +76,9 @@ class PlacetoParams(Params):
     workers: int = Field(default=4, ge=1, le=64)
     #: Where episodes begin: all on the device that alone is fastest, or a random placement.
     start: Literal["one-device", "random"] = "one-device"
-    #: learning_rate, entropy: Of Adam, and of the bonus for entropy, at the beginning. Placeto's
-    #: own are 0.001 and 1; they are for far more episodes.
+    #: Adam's, at the beginning; Placeto's 0.001 is for far more episodes.
     learning_rate: float = Field(default=0.01, gt=0, le=1)
+    #: Weight of the bonus for entropy, at the beginning; Placeto's is 1.
     entropy: float = Field(default=0.003, ge=0, le=10)
     #: A policy to begin with: one that ships (`blocks-4`), or a file.
     policy: str | None = None
