@@ -1,4 +1,4 @@
-"""Pages of the site that do not lie in docs/: texts of the repository, and the list of methods.
+"""Pages of the site that do not lie in docs/: texts of the repository.
 
 A hook of MkDocs. A page that lies elsewhere keeps its links there; here they lead to the same page
 of the site.
@@ -14,9 +14,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from placegap.solvers.core.method import AnyMethod, Params
-from placegap.solvers.core.registry import METHODS
-
 ROOT = Path(__file__).resolve().parents[2]
 
 PAGES = {
@@ -31,9 +28,6 @@ PAGES = {
 WIDE = 8
 """Columns of a table that needs the room of the table of contents; one with more, all the width."""
 
-CATALOGUE = "catalogue.md"
-"""The page of all methods with their parameters."""
-
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -42,7 +36,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.remove(files.src_uris["index.md"])
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=moved(source)))
-    files.append(File.generated(config, CATALOGUE, content=catalogue()))
     return files
 
 
@@ -52,7 +45,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     columns = max(map(num_columns, markdown.splitlines()), default=0)
     if columns >= WIDE:
         page.meta.setdefault("hide", ["toc"] if columns == WIDE else ["navigation", "toc"])
-    return markdown if uri in (*PAGES.values(), CATALOGUE) else relinked(markdown, f"docs/{uri}")
+    return markdown if uri in PAGES.values() else relinked(markdown, f"docs/{uri}")
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -96,38 +89,3 @@ def relinked(markdown: str, source: str) -> str:
         return f"]({relpath(page, there or '.')}{found[2] or ''})"
 
     return LINK.sub(link, markdown)
-
-
-def catalogue() -> str:
-    """All methods of the registry, as a page."""
-    lines = [
-        "# All methods with their parameters",
-        "",
-        "This page is made from the registry, as `placegap methods` prints it. An *exact* method"
-        " proves its plan optimal if its time suffices; a *heuristic* proves nothing.",
-        "",
-    ]
-    for name in sorted(METHODS):
-        lines += entry(METHODS[name])
-    return "\n".join(lines)
-
-
-def entry(method: AnyMethod) -> list[str]:
-    """One method: what it does, for what, by which paper, and its parameters."""
-    rows = [f"| `{name}` | `{default}` |" for name, default in defaults(method.params).items()]
-    table = ["| parameter | default |", "|---|---|", *rows, ""] if rows else []
-    return [
-        f"## {method.name}",
-        "",
-        f"{method.summary.rstrip('.')}.",
-        "",
-        f"*{method.claim}*, for {', '.join(f'`{name}`' for name in method.objectives)}"
-        f"{f'; {method.citation}' if method.paper else ''}.",
-        "",
-        *table,
-    ]
-
-
-def defaults(params: type[Params]) -> dict[str, object]:
-    """Parameters and their defaults."""
-    return {name: field.get_default() for name, field in params.model_fields.items()}

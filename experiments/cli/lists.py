@@ -131,7 +131,7 @@ def _shown(key: str, value: Any) -> tuple[str, str]:
             unit = {"_flops_per_s": " FLOP/s", "flops": "FLOPs"}.get(end, "")
             head = key.removesuffix(end).replace("_", " ") + unit
             return head, "-" if value is None else text(value)
-    return key.replace("_", " "), "-" if value is None else plain(value)
+    return key.replace("_", " "), plain(value)
 
 
 def _corpus() -> Rows:

@@ -42,7 +42,9 @@ def parameters(params: type[Params]) -> list[Parameter]:
 
 
 def plain(value: Any) -> str:
-    """A value as ``--param`` takes it."""
+    """A value as ``--param`` takes it; a dash where it is left open."""
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):

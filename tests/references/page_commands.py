@@ -65,7 +65,6 @@ SMALLER: Mapping[str, Mapping[str, str]] = {
     "docs/command-line.md": {"MODEL": "net.json", "cuda": "cpu"},
     "docs/pipeline-iteration.md": {"MODEL": "bvlc_alexnet", "2x1:vanilla": "2x1:keep"},
     "docs/certificates.md": {"20": "0.2"},
-    "docs/learned.md": {"evaluations=6000": "evaluations=8"},
 }
 """Words of a page that stand for a file of the reader's, or that ask for minutes, and what a test
 says there.
