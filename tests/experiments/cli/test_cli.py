@@ -139,6 +139,15 @@ def test_instances_lists_corpus_clusters_and_families(
     assert {row["name"] for row in content["families_for_generate"]} >= {"layered", "training"}
 
 
+def test_the_page_of_the_command_line_names_every_key_of_a_placement(capsys: Capture) -> None:
+    command = ["place", "zfnet512", "--cluster", "2xT4-pcie", "--method", "single-device"]
+    assert main([*command, "--json"]) == 0
+    page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
+    content = json.loads(capsys.readouterr().out)
+    keys = {*content, *content["devices"][0]}
+    assert sorted(key for key in keys if f"`{key}`" not in page) == []
+
+
 def test_a_section_of_the_instances_is_a_table(capsys: Capture) -> None:
     assert main(["instances", "device-kinds"]) == 0
     out = capsys.readouterr().out
