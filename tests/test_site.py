@@ -37,6 +37,15 @@ def test_the_page_of_methods_has_every_method(site: Path) -> None:
     assert [name for name in METHODS if f'id="{name}"' not in text] == []
 
 
+def test_a_page_says_which_of_its_commands_no_wheel_has(site: Path) -> None:
+    research = "python -m placegap.experiments.research"
+    pages = [page for page in site.rglob("*.html") if research in page.read_text()]
+    assert len(pages) > 5
+    assert [
+        page.name for page in pages if "in a checkout of placegap" not in page.read_text()
+    ] == []
+
+
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     loads = re.compile(r"<(?:script|img|iframe|link(?![^>]*canonical))[^>]*(?:src|href)=\"?https?:")
     assert [page.name for page in site.rglob("*.html") if loads.search(page.read_text())] == []

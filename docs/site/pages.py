@@ -28,6 +28,9 @@ PAGES = {
 WIDE = 8
 """Columns of a table that needs the room of the table of contents; one with more, all the width."""
 
+RESEARCH = "python -m placegap.experiments.research"
+IN_A_CHECKOUT = f"*Run what begins with `{RESEARCH}` in a checkout of placegap: no wheel has it.*"
+
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -45,6 +48,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     columns = max(map(num_columns, markdown.splitlines()), default=0)
     if columns >= WIDE:
         page.meta.setdefault("hide", ["toc"] if columns == WIDE else ["navigation", "toc"])
+    if RESEARCH in markdown:
+        title, _, rest = markdown.partition("\n\n")
+        markdown = f"{title}\n\n{IN_A_CHECKOUT}\n\n{rest}"
     return markdown if uri in PAGES.values() else relinked(markdown, f"docs/{uri}")
 
 

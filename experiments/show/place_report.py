@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from placegap.experiments.facade.version import __version__
 from placegap.experiments.show.figures import (
     format_gap,
     format_ns,
@@ -382,7 +382,7 @@ def result_object(instance: Instance, result: Result, whole: Granularity = "op")
         for own, layers in zip(devices, layers_per_device(instance, result.plan), strict=True):
             own["layers"] = layers
     return {
-        "version": __version__,
+        "version": version("placegap"),
         "instance": result.instance,
         "semantics": result.semantics.model_dump(mode="json"),
         "method": result.method,
