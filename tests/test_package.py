@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -74,6 +75,8 @@ def test_the_wheel_holds_all_code_and_data_but_research_and_studies(wheel: Path)
     assert shipped == wanted
     assert {"__init__.py", "__init__.pyi", "__main__.py", "solving.py", "py.typed"} <= shipped
     assert not [path for path in wheel.iterdir() if path.suffix not in ("", ".dist-info")]
+    (metadata,) = wheel.glob("*.dist-info/METADATA")
+    assert "# placegap" in metadata.read_text(encoding="utf-8")
 
 
 STUDY = """
@@ -133,6 +136,30 @@ NEED_TORCH = (
     "placegap.experiments.research.learned.placeto",
 )
 """Modules of torch's own classes, loaded where such a model is asked for."""
+
+
+@pytest.mark.parametrize(
+    ("urls", "shown"),
+    [
+        ("", "![a](docs/a.png) [b](docs/b.md#c) [d](https://d.org) [e](#e)"),
+        (
+            'Repository = "https://x.org/p"',
+            "![a](https://x.org/p/raw/HEAD/docs/a.png) [b](https://x.org/p/blob/HEAD/docs/b.md#c)"
+            " [d](https://d.org) [e](#e)",
+        ),
+    ],
+)
+def test_links_of_the_readme_work_on_a_package_index(
+    urls: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr("setuptools.setup", lambda **options: given.update(options))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(f"[project.urls]\n{urls}\n")
+    text = "![a](docs/a.png) [b](docs/b.md#c) [d](https://d.org) [e](#e)"
+    (tmp_path / "README.md").write_text(text)
+    runpy.run_path(str(ROOT / "setup.py"))
+    assert given["long_description"] == shown
 
 
 def documented_modules() -> list[str]:

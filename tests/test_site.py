@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from placegap.solvers import METHODS
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -38,6 +40,20 @@ def test_no_link_is_named_after_a_file(site: Path) -> None:
     named = re.compile(r"\[[^\]]*\.md[^\]]*\]\(")
     pages = (*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "experiments" / "README.md")
     assert [page.name for page in pages if named.search(page.read_text())] == []
+
+
+def test_the_page_of_methods_has_every_method(site: Path) -> None:
+    text = (site / "methods.html").read_text()
+    assert [name for name in METHODS if f'id="{name}"' not in text] == []
+
+
+def test_a_page_says_which_of_its_commands_no_wheel_has(site: Path) -> None:
+    research = "python -m placegap.experiments.research"
+    pages = [page for page in site.rglob("*.html") if research in page.read_text()]
+    assert len(pages) > 5
+    assert [
+        page.name for page in pages if "in a checkout of placegap" not in page.read_text()
+    ] == []
 
 
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:

@@ -1,7 +1,6 @@
-"""All that is made from what methods register: their index, the tables of the pages, references.
+"""All that is made from what methods register: their index, the page of methods, references.
 
-``python docs/site/methods.py`` writes it anew, and a test fails where something has changed. A
-table stands between two comments; the first of them says which methods are its rows.
+``python docs/site/methods.py`` writes it anew, and a test fails where something has changed.
 """
 
 from __future__ import annotations
@@ -10,8 +9,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
+from placegap.experiments.show.method_page import details, parameters, plain
 from placegap.solvers.core.method import AnyMethod, Cost
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.registry import METHODS
@@ -26,19 +27,21 @@ CLAIMS = ("exact", "heuristic", "bound")
 """Methods are listed in this order; of one claim, a new one comes last."""
 
 GROUPS: dict[str, Callable[[AnyMethod], bool]] = {
-    "exact": lambda m: m.claim == "exact",
-    "one pass": lambda m: m.claim == "heuristic" and m.objectives == ("makespan",),
-    "pipelines": lambda m: m.claim == "heuristic" and "makespan" not in m.objectives,
-    "several": lambda m: (
+    "Exact methods": lambda m: m.claim == "exact",
+    "Heuristics for one pass": lambda m: m.claim == "heuristic" and m.objectives == ("makespan",),
+    "Heuristics for pipelines": lambda m: m.claim == "heuristic" and "makespan" not in m.objectives,
+    "Heuristics for several objectives": lambda m: (
         m.claim == "heuristic" and "makespan" in m.objectives and len(m.objectives) > 1
     ),
-    "bounds": lambda m: m.claim == "bound",
+    "Bounds without plans": lambda m: m.claim == "bound",
 }
-"""What the tables of docs/methods.md list."""
+"""The sections of docs/methods.md."""
 
-OF_THIS_PAGE = "with a section here"
+START = "<!-- from here on made by docs/site/methods.py -->\n"
+"""What stands before it in docs/methods.md is written by hand."""
 
-TABLE = re.compile(r"(<!-- methods: ([a-z ]+) -->\n)(.*?)(<!-- end of methods -->)", re.DOTALL)
+SHARED = ("start", "solver", "workers")
+"""Parameters that the head of the page explains."""
 
 
 def registered(folder: Path, package: str) -> list[AnyMethod]:
@@ -116,34 +119,28 @@ def _cost(cost: Cost) -> str:
     return f"Cost({', '.join(given)})"
 
 
-def with_tables(text: str, methods: Sequence[AnyMethod]) -> str:
-    """A page with its tables made anew."""
-
-    def made(found: re.Match[str]) -> str:
-        group = found[2]
-        if group == OF_THIS_PAGE:
-            sections = {
-                name for heads in re.findall(r"^## (.*)$", text, re.M) for name in heads.split(", ")
-            }
-            rows = [method for method in methods if method.name in sections]
-        else:
-            rows = [method for method in methods if GROUPS[group](method)]
-        return found[1] + table(rows) + found[4]
-
-    return TABLE.sub(made, text)
+def with_entries(page: str, methods: Sequence[AnyMethod]) -> str:
+    """The page of methods with its entries made anew."""
+    lines = [page.partition(START)[0] + START]
+    for title, holds in GROUPS.items():
+        lines += [f"## {title}", "", *chain.from_iterable(map(entry, filter(holds, methods)))]
+    return "\n".join(lines)
 
 
-def table(methods: Sequence[AnyMethod]) -> str:
-    """A row for each method; what all are for is no column."""
-    is_one = len({method.does for method in methods}) == 1
-    heads = ["method", "paper", "what it does"] if is_one else ["method", "paper", "for", "how"]
-    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    for method in methods:
-        words = [f"`{method.name}`", method.citation, method.does, method.summary.rstrip(".")]
-        if is_one:
-            del words[2]
-        lines.append(f"| {' | '.join(words)} |")
-    return "\n".join([*lines, ""])
+def entry(method: AnyMethod) -> list[str]:
+    """One method: what it does, its paper, what differs from that, its parameters."""
+    text = f"{method.summary[0].upper()}{method.summary[1:].rstrip('.')}."
+    cited = "" if method.citation == "-" else f"*{method.citation}.*"
+    scope = "" if method.does == "makespan" else f"For {method.does}."
+    differs = re.search(r"Deviations: (.*)", " ".join(details(method).split()))
+    differs_text = f"Differs: {differs[1]}" if differs else ""
+    own = [one for one in parameters(method.params) if one.name not in SHARED]
+    has = ", ".join(
+        f"`{one.name}`" if one.default is None else f"`{one.name}={plain(one.default)}`"
+        for one in own
+    )
+    parts = [text, cited, scope, differs_text, f"Parameters: {has}." if has else ""]
+    return [f"### {method.name}", "", " ".join(filter(None, parts)), ""]
 
 
 def with_references(text: str, methods: Iterable[AnyMethod], bibliography: str) -> str:
@@ -200,10 +197,8 @@ def made() -> dict[Path, str]:
     methods = registered(ROOT / "solvers", SOLVERS)
     methods += registered(ROOT / "experiments" / "research" / "learned", LEARNED)
     texts = {ROOT / "solvers" / "core" / "method_homes.py": index(methods)}
-    for page in sorted((ROOT / "docs").glob("*.md")):
-        text = page.read_text()
-        if TABLE.search(text):
-            texts[page] = with_tables(text, methods)
+    page = ROOT / "docs" / "methods.md"
+    texts[page] = with_entries(page.read_text(), methods)
     references = ROOT / "docs" / "references.md"
     bibliography = (ROOT / "docs" / "references.bib").read_text()
     texts[references] = with_references(references.read_text(), methods, bibliography)

@@ -36,6 +36,9 @@ BOOST = {"results.md": 0.2, "corpus.md": 0.5, "papers/": 0.2, "changelog.md": 0.
 NUMBER = re.compile(r"<td>(?=[-+~]?(?:&lt;)?\d[\d,.]*(?: ?(?:%|[mun]?s|[kMGT]B|of \d+))*</td>)")
 """The beginning of a cell with a number."""
 
+RESEARCH = "python -m placegap.experiments.research"
+IN_A_CHECKOUT = f"*Run what begins with `{RESEARCH}` in a checkout of placegap: no wheel has it.*"
+
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -55,6 +58,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     for start, boost in BOOST.items():
         if uri.startswith(start):
             page.meta.setdefault("search", {"boost": boost})
+    if RESEARCH in markdown:
+        title, _, rest = markdown.partition("\n\n")
+        markdown = f"{title}\n\n{IN_A_CHECKOUT}\n\n{rest}"
     return markdown if uri in PAGES.values() else relinked(markdown, f"docs/{uri}")
 
 

@@ -115,8 +115,7 @@ def _run(args: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except usage_error as error:
-        if not args:  # no arguments: print the help
-            print(error)
+        if not args:  # the help has been printed
             return BAD_INPUT
         raise InputError(f"{_message(error)} (see 'placegap --help')") from None
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from inspect import signature
@@ -43,8 +44,12 @@ def load_app(asked: str = "") -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,
+        rich_markup_mode="rich",
     )
+    if os.environ.get("NO_COLOR"):
+        from typer import rich_utils
+
+        rich_utils.COLOR_SYSTEM = None  # else help is bold
     names: Sequence[str] = (asked,) if asked in MODULES else tuple(MODULES)
     for name in names:
         module = import_module(f"placegap.experiments.cli.{MODULES[name]}")

@@ -2,194 +2,272 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
 
 from placegap.experiments.cli.options import JsonOption, ModuleOption
 from placegap.experiments.show.figures import format_ns
-from placegap.experiments.show.rendering import output, plain_table, spinner, warn
+from placegap.experiments.show.method_page import PROVES, details, parameters, plain
+from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
+from placegap.instances.problem import Objective
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.checkout import has_research, research
-from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.errors import InputError, look_up
 
-METHOD_HEAD = ("method", "claim", "objectives", "paper", "what it does", "parameters")
-TABLES = {
-    "methods that return plans": ("exact", "heuristic"),
-    "bounds: a value that no plan is below, without a plan": ("bound",),
-}
+Rows = list[dict[str, Any]]
 
 
-def methods_command(module: ModuleOption = None, as_json: JsonOption = False) -> None:
-    """List the methods: what each claims, for which objectives, its paper and its parameters."""
-    rows = list(_methods())
+def methods_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A method, whose page is printed.")
+    ] = None,
+    objective: Annotated[
+        Objective | None, typer.Option(metavar="NAME", help="Only methods for this objective.")
+    ] = None,
+    module: ModuleOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the methods, one line each; of one method, print its paper and its parameters."""
+    rows = [row for row in _methods(name) if objective is None or objective in row["objectives"]]
     if as_json:
-        print(json.dumps({"methods": rows}, default=str), flush=True)
-        return
-    console = output()
-    for title, claims in TABLES.items():
-        texts = [_method_texts(row) for row in rows if row["claim"] in claims]
-        if texts:
-            console.print(plain_table(title, METHOD_HEAD, texts, has_lines=True))
+        print_json({"methods": rows})
+    elif name is not None:
+        for row in rows:
+            _print_page(row)
+    else:
+        for claim, proves in PROVES.items():
+            texts = [(row["method"], _line(row)) for row in rows if row["claim"] == claim]
+            if texts:
+                output().print(plain_table(f"{claim}: {proves}", ("method", "what it does"), texts))
 
 
-def _methods() -> Iterator[dict[str, Any]]:
-    """A row for each method; a line on stderr for one that cannot be loaded."""
+def _methods(name: str | None) -> Iterator[dict[str, Any]]:
+    """A row for each method, or for one; a line on stderr for one that cannot be loaded."""
     with spinner("loading the methods"):
-        from placegap.solvers.core.registry import METHODS
+        from placegap.solvers.core.registry import METHODS, find_method
 
-    for name in METHODS:
+    for each in METHODS if name is None else (find_method(name).name,):
         try:
-            method, origin = METHODS[name], METHODS.origin(name)
+            method, origin = METHODS[each], METHODS.origin(each)
         except InputError as error:
             warn(str(error))
             continue
+        has = parameters(method.params)
         yield {
-            "method": name,
+            "method": each,
             "claim": method.claim,
             "objectives": list(method.objectives),
+            "scope": method.does,
             "paper": method.citation,
-            "summary": method.summary,
+            "summary": method.summary.rstrip("."),
+            "details": details(method),
             "from": origin,
             "missing": method.missing(),
-            "params": {
-                key: field.get_default(call_default_factory=True)
-                for key, field in method.params.model_fields.items()
-            },
+            "params": {each.name: each.default for each in has},
+            "meanings": {each.name: each.meaning for each in has},
         }
 
 
-def _method_texts(row: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        row["method"] + (f"\nfrom {row['from']}" if row["from"] != "placegap" else ""),
-        row["claim"],
-        "\n".join(row["objectives"]),
-        row["paper"],
-        row["summary"] + (f"; not installed: {row['missing']}" if row["missing"] else ""),
-        "\n".join(f"{name}={_plain(value)}" for name, value in row["params"].items()),
-    )
+def _line(row: dict[str, Any]) -> str:
+    more = [f"from {row['from']}"] if row["from"] != "placegap" else []
+    more += [f"not installed: {row['missing']}"] if row["missing"] else []
+    return "; ".join([row["summary"], *more])
 
 
-def instances_command(as_json: JsonOption = False) -> None:
-    """List graphs and where they come from, clusters, and the catalogue of devices."""
-    with spinner("reading the corpus"):
-        content = _instances()
-    if as_json:
-        print(json.dumps(content), flush=True)
-        return
+def _print_page(row: dict[str, Any]) -> None:
     console = output()
-    for title, rows in content.items():
-        texts = [tuple(_plain(value) for value in row.values()) for row in rows]
-        if rows:
-            console.print(plain_table(title.replace("_", " "), list(rows[0]), texts))
+    console.print(f"{row['method']}: {_line(row)}")
+    console.print(f"returns    {PROVES[row['claim']]}")
+    console.print(f"for        {row['scope']}")
+    console.print(f"paper      {row['paper']}")
+    for line in ("", *row["details"].splitlines()):
+        console.print(line, soft_wrap=True)
+    texts = [(key, plain(value), row["meanings"][key]) for key, value in row["params"].items()]
+    if texts:
+        console.print(plain_table(None, ("parameter", "default", "meaning"), texts))
 
 
-def _instances() -> dict[str, list[dict[str, Any]]]:
+def instances_command(
+    section: Annotated[
+        str | None, typer.Argument(metavar="SECTION", help="Such as corpus: only this, in full.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List graphs, clusters, kinds of devices and links by name; of one section, print tables."""
+    wanted = SECTIONS
+    if section is not None:
+        key = section.replace("-", "_")
+        wanted = {key: look_up("section", key, SECTIONS)}
+    with spinner("reading the corpus"):
+        content = {name: rows() for name, rows in wanted.items()}
+    if as_json:
+        print_json(content)
+    elif section is None:
+        texts = [(name, ", ".join(row["name"] for row in rows)) for name, rows in content.items()]
+        output().print(plain_table(None, ("section", "names"), texts))
+    else:
+        for name, rows in content.items():
+            shown = [dict(_shown(*item) for item in row.items()) for row in rows]
+            if shown:
+                grid = [tuple(row.values()) for row in shown]
+                output().print(plain_table(name.replace("_", " "), list(shown[0]), grid))
+
+
+def _shown(key: str, value: Any) -> tuple[str, str]:
+    """A column's head and the text of a value."""
+    ends: Mapping[str, Callable[[Any], str]] = {
+        "_bytes_per_s": lambda rate: f"{rate / 1e9:.4g} GB/s",
+        "_flops_per_s": lambda rates: ", ".join(
+            f"{dtype} {rate / 1e12:.4g}T" for dtype, rate in rates.items()
+        ),
+        "_bytes": format_bytes,
+        "_ns": format_ns,
+        "flops": lambda flops: f"{flops / 1e9:.2f} G",
+    }
+    for end, text in ends.items():
+        if key.endswith(end):
+            unit = {"_flops_per_s": " FLOP/s", "flops": "FLOPs"}.get(end, "")
+            head = key.removesuffix(end).replace("_", " ") + unit
+            return head, "-" if value is None else text(value)
+    return key.replace("_", " "), plain(value)
+
+
+def _corpus() -> Rows:
     from placegap.instances.corpus.corpus import corpus_names, load_corpus
-    from placegap.instances.corpus.generate import FAMILIES
-    from placegap.instances.corpus.layer_chains import SHAPES, TRAIN, chain_names
-    from placegap.instances.corpus.measured_chains import DEGREES, MEASURED, PREFIX, RowDegrees
-    from placegap.instances.costing.costing import catalogue
-    from placegap.instances.files.cluster_file import cluster_names, load_cluster
-    from placegap.instances.files.cluster_text import LATENCIES_NS, LINK_KINDS, link_kind
-    from placegap.instances.problem.integers import format_bytes
     from placegap.instances.torch_models.presets import presets
 
-    documents = {name: load_corpus(name) for name in corpus_names()}
-    clusters = {name: load_cluster(name) for name in cluster_names()}
-    workloads = research("workloads.catalogue", "").workloads() if has_research() else {}
-    return {
-        "corpus": [
+    rows, known = Rows(), presets()
+    for name in corpus_names():
+        graph = load_corpus(name).graph
+        has = graph.provenance.parameters
+        preset = known.get(name.removesuffix("-train")) if "torch" in has else None
+        rows.append(
             {
                 "name": name,
-                "ops": len(document.graph.ops),
-                "edges": len(document.graph.edges),
-                "parameters": format_bytes(sum(op.parameter_bytes for op in document.graph.ops)),
-                "GFLOP": f"{sum(op.flops or 0 for op in document.graph.ops) / 1e9:.2f}",
+                "ops": len(graph.ops),
+                "edges": len(graph.edges),
+                "parameter_bytes": sum(op.parameter_bytes for op in graph.ops),
+                "flops": sum(op.flops or 0 for op in graph.ops),
+                "batch": has.get("batch", 1 if preset else None),
+                "tokens": has.get("seq", preset.seq if preset else None),
+                "dtype": has.get("dtype"),
             }
-            for name, document in documents.items()
-        ],
-        "workloads": [
-            {
-                "name": name,
-                "ops in the paper": workload.ops,
-                "sizes": " ".join(f"{key}={size}" for key, size in workload.sizes.items()),
-                "cluster": workload.cluster,
-            }
-            for name, workload in workloads.items()
-        ],
-        "layer_chains": [
-            {"name": name, "layers": shape.layers, "hidden": shape.hidden, "tokens": shape.tokens}
-            for name in chain_names()
-            if (shape := SHAPES.get(name.removesuffix(TRAIN))) is not None
-        ],
-        "measured_chains": [
-            {"name": PREFIX + name, "layers": model.layers, "hidden": model.hidden}
-            | dict.fromkeys(RowDegrees._fields, " ".join(map(str, DEGREES)))
-            for name, model in MEASURED.items()
-        ],
-        "clusters": [
-            {
-                "name": name,
-                "devices": len(cluster.devices),
-                "kinds": ", ".join(dict.fromkeys(device.kind for device in cluster.devices)),
-                "links": len(cluster.links),
-            }
-            for name, cluster in clusters.items()
-        ],
-        "device_kinds": [
-            {
-                "name": name,
-                "memory": format_bytes(spec.memory_bytes or 0),
-                "TFLOP/s": ", ".join(
-                    f"{dtype} {rate / 1e12:.4g}" for dtype, rate in spec.peak_flops_per_s.items()
-                ),
-                "memory GB/s": f"{spec.bandwidth_bytes_per_s / 1e9:.4g}",
-                "NVLink GB/s": f"{spec.nvlink_bytes_per_s / 1e9:g}"
-                if spec.nvlink_bytes_per_s
-                else "-",
-                "source": spec.source,
-            }
-            for name, spec in sorted(catalogue().items())
-        ],
-        "kinds_of_links": [
-            {
-                "name": link.word,
-                "GB/s each way": "the cards'"
-                if link.bandwidth_bytes_per_s is None
-                else f"{link.bandwidth_bytes_per_s / 1e9:g}",
-                "latency": format_ns(LATENCIES_NS[link.family])
-                if link.family in LATENCIES_NS
-                else "the cards'",
-            }
-            for link in map(link_kind, LINK_KINDS)
-        ],
-        "traced_models": [
-            {
-                "name": f"hf:{name}",
-                "class": preset.model_class,
-                "tokens": preset.seq or "-",
-                "configuration": " ".join(f"{key}={value}" for key, value in preset.config.items()),
-            }
-            for name, preset in presets().items()
-        ],
-        "families_for_generate": [
-            {
-                "name": name,
-                "summary": family.summary,
-                "parameters": " ".join(
-                    f"{key}={_plain(field.get_default(call_default_factory=True))}"
-                    for key, field in family.params.model_fields.items()
-                ),
-            }
-            for name, family in FAMILIES.items()
-        ],
-    }
+        )
+    return rows
 
 
-def _plain(value: Any) -> str:
-    """A value as ``--param`` takes it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, dict):
-        return ",".join(f"{key}:{_plain(item)}" for key, item in value.items())
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _workloads() -> Rows:
+    found = research("workloads.catalogue", "").workloads() if has_research() else {}
+    return [
+        {"name": name, "ops_in_paper": one.ops, "sizes": one.sizes, "cluster": one.cluster}
+        for name, one in found.items()
+    ]
+
+
+def _layer_chains() -> Rows:
+    from placegap.instances.corpus.layer_chains import SHAPES, TRAIN, chain_names
+
+    return [
+        {"name": name, "layers": shape.layers, "hidden": shape.hidden, "tokens": shape.tokens}
+        for name in chain_names()
+        if (shape := SHAPES.get(name.removesuffix(TRAIN))) is not None
+    ]
+
+
+def _measured_chains() -> Rows:
+    from placegap.instances.corpus.measured_chains import DEGREES, MEASURED, PREFIX, RowDegrees
+
+    return [
+        {"name": PREFIX + name, "layers": model.layers, "hidden": model.hidden}
+        | {key: list(DEGREES) for key in RowDegrees._fields}
+        for name, model in MEASURED.items()
+    ]
+
+
+def _clusters() -> Rows:
+    from placegap.instances.files.cluster_file import cluster_names, load_cluster
+
+    return [
+        {
+            "name": name,
+            "devices": len(cluster.devices),
+            "kinds": list(dict.fromkeys(device.kind for device in cluster.devices)),
+            "links": len(cluster.links),
+        }
+        for name, cluster in ((name, load_cluster(name)) for name in cluster_names())
+    ]
+
+
+def _device_kinds() -> Rows:
+    from placegap.instances.costing.costing import catalogue
+
+    return [
+        {
+            "name": name,
+            "memory_bytes": spec.memory_bytes,
+            "peak_flops_per_s": dict(spec.peak_flops_per_s),
+            "bandwidth_bytes_per_s": spec.bandwidth_bytes_per_s,
+            "nvlink_bytes_per_s": spec.nvlink_bytes_per_s,
+            "source": spec.source,
+        }
+        for name, spec in sorted(catalogue().items())
+    ]
+
+
+def _links() -> Rows:
+    from placegap.instances.files.cluster_text import LATENCIES_NS, LINK_KINDS, link_kind
+
+    return [
+        {
+            "name": link.word,
+            "each_way_bytes_per_s": link.bandwidth_bytes_per_s,
+            "latency_ns": LATENCIES_NS.get(link.family),
+        }
+        for link in map(link_kind, LINK_KINDS)
+    ]
+
+
+def _traced_models() -> Rows:
+    from placegap.instances.torch_models.presets import presets
+
+    return [
+        {
+            "name": f"hf:{name}",
+            "class": preset.model_class,
+            "tokens": preset.seq,
+            "configuration": dict(preset.config),
+        }
+        for name, preset in presets().items()
+    ]
+
+
+def _families() -> Rows:
+    from placegap.instances.corpus.generate import FAMILIES
+
+    return [
+        {
+            "name": name,
+            "summary": family.summary,
+            "parameters": {
+                key: field.get_default(call_default_factory=True)
+                for key, field in family.params.model_fields.items()
+            },
+        }
+        for name, family in FAMILIES.items()
+    ]
+
+
+SECTIONS: Mapping[str, Callable[[], Rows]] = {
+    "corpus": _corpus,
+    "workloads": _workloads,
+    "layer_chains": _layer_chains,
+    "measured_chains": _measured_chains,
+    "clusters": _clusters,
+    "device_kinds": _device_kinds,
+    "kinds_of_links": _links,
+    "traced_models": _traced_models,
+    "families_for_generate": _families,
+}
+"""What ``placegap instances`` lists."""

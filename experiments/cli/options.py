@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import MISSING, fields
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import spinner, warn
 from placegap.instances.problem import (
+    DEFAULTS,
     Channels,
     Degrees,
     LoadRule,
@@ -35,6 +46,15 @@ if TYPE_CHECKING:
     from placegap.instances.problem import Graph, Instance
 
 
+model_option = partial(typer.Option, rich_help_panel="Model")
+traced_option = partial(typer.Option, rich_help_panel="Model (hf: and py:)")
+cluster_option = partial(typer.Option, rich_help_panel="Cluster")
+objective_option = partial(typer.Option, rich_help_panel="Objective")
+memory_option = partial(typer.Option, rich_help_panel="Memory")
+search_option = partial(typer.Option, rich_help_panel="Search")
+output_option = partial(typer.Option, rich_help_panel="Output")
+export_option = partial(typer.Option, rich_help_panel="Export")
+
 Model = Annotated[
     str,
     typer.Argument(
@@ -45,7 +65,7 @@ Model = Annotated[
 ]
 ClusterOption = Annotated[
     str | None,
-    typer.Option(
+    cluster_option(
         "--cluster",
         help="Name of a shipped cluster (see 'instances'), a file, or devices and links, such as"
         " '2xRTX3090+host, pcie4'.",
@@ -53,17 +73,19 @@ ClusterOption = Annotated[
 ]
 DevicesOption = Annotated[
     Path | None,
-    typer.Option(
+    cluster_option(
         "--devices", metavar="FILE", help="Device kinds of your own, beside the catalogue's (YAML)."
     ),
 ]
 UnitOption = Annotated[
     TimeUnit | None,
-    typer.Option("--time-unit", help="Unit of times in files that leave it open (default ms)."),
+    model_option(
+        "--time-unit", help="Unit of times in files that leave it open", show_default="ms"
+    ),
 ]
 DimOption = Annotated[
     list[str] | None,
-    typer.Option(
+    model_option(
         "--dim",
         metavar="NAME=SIZE",
         help="Size of a dimension that an ONNX file leaves open, by its name or as INPUT.AXIS"
@@ -72,24 +94,28 @@ DimOption = Annotated[
 ]
 CostsOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="[calibrated|roofline|measured[:FRAMEWORK]]",
-        help="Times of ops that bring none: of the kernels that run them, at rates that kernels"
-        " reach (calibrated, the default), or as measured on the card where a table has them (the"
-        " newest of vLLM unless named), or of each op, at datasheets' rates (roofline; the default"
-        " of graphs that ship).",
+    model_option(
+        metavar="NAME[:FRAMEWORK]",
+        help="Times of ops that have none: calibrated (default), at rates that kernels reach;"
+        " roofline, at datasheets' rates (default for graphs that ship); or measured, by tables of"
+        " a framework where there are some (the newest of vLLM).",
     ),
 ]
 TimesOption = Annotated[
     Path | None,
-    typer.Option(
+    model_option(
         "--times",
         metavar="FILE",
         help="Measured times of ops by name: CSV (name,device_kind,time_ns) or a Chrome trace.",
     ),
 ]
 ParamOption = Annotated[
-    list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
+    list[str] | None,
+    search_option(
+        "--param",
+        metavar="KEY=VALUE",
+        help="A parameter of --method; 'placegap methods NAME' lists them. Repeatable.",
+    ),
 ]
 
 
@@ -105,150 +131,155 @@ def _use_modules(modules: list[str] | None) -> list[str] | None:
 
 ModuleOption = Annotated[
     list[str] | None,
-    typer.Option(
+    search_option(
         "--module",
         metavar="MODULE",
         help="A Python module, or its file, that registers methods of your own; repeatable.",
         callback=_use_modules,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+JsonOption = Annotated[bool, output_option("--json", help="Print one JSON object.")]
 
 RULES: Mapping[str, object] = {
     "objective": Annotated[
-        Objective | None, typer.Option(help="What to minimize; max_context: tokens, to maximize.")
+        Objective | None,
+        objective_option(
+            help="What to minimize; of max_context, tokens to maximize",
+            show_default="the model's, else makespan or, of traced models, max_load",
+        ),
     ],
     "plans": Annotated[
-        PlanClass | None, typer.Option(help="max_load, max_context: which plans compete.")
+        PlanClass | None,
+        objective_option(
+            help="max_load, max_context: which plans compete",
+            show_default="chain with auto, else what the method is for",
+        ),
     ],
     "channels": Annotated[
-        Channels | None, typer.Option(help="makespan: what a transfer occupies.")
+        Channels | None, objective_option(help="makespan: what a transfer occupies")
     ],
     "transfers": Annotated[
-        Transfers | None, typer.Option(help="makespan: one per edge, or per tensor and device.")
+        Transfers | None,
+        objective_option(help="makespan: one per edge, or one per tensor and device"),
     ],
     "load": Annotated[
-        LoadRule | None, typer.Option(help="max_load: compute + communication, or the max.")
+        LoadRule | None,
+        objective_option(help="max_load: compute + communication, or the larger one"),
     ],
     "replicas": Annotated[
-        bool | None, typer.Option(help="max_load: equal devices may share a stage.")
+        bool | None, objective_option(help="max_load: equal devices may share a stage")
     ],
     "levels": Annotated[
         int | None,
-        typer.Option(min=1, max=2, help="max_load: 2 charges servers for what leaves them."),
+        objective_option(min=1, max=2, help="max_load: 2 also charges what leaves a server"),
     ],
     "subgraphs": Annotated[
-        int | None, typer.Option(min=1, help="latency_subgraphs: calls per accelerator.")
+        int | None, objective_option(min=1, help="latency_subgraphs: calls per accelerator")
     ],
     "schedule": Annotated[
         PipelineSchedule | None,
-        typer.Option(help="pipeline_iteration: in which order devices run microbatches."),
+        objective_option(help="pipeline_iteration: the order of microbatches on a device"),
     ],
     "stages_per_device": Annotated[
         int | None,
-        typer.Option(
-            "--stages-per-device", min=1, help="pipeline_iteration: 2 or more if interleaved."
+        objective_option(
+            "--stages-per-device", min=1, help="pipeline_iteration: 2 or more if interleaved"
         ),
     ],
     "microbatches": Annotated[
         int | None,
-        typer.Option(
-            "--microbatches", min=1, help="pipeline_iteration and hybrid_pipeline: their number."
+        objective_option(
+            "--microbatches", min=1, help="pipeline_iteration, hybrid_pipeline: microbatches"
         ),
     ],
     "sending": Annotated[
         Sending | None,
-        typer.Option(help="pipeline_iteration: links send during the work, or devices do."),
+        objective_option(help="pipeline_iteration: devices compute while they send, or wait"),
     ],
     "degrees": Annotated[
         Degrees | None,
-        typer.Option(help="hybrid_pipeline: replicas and tensor degrees, any, one t, or one both."),
+        objective_option(help="hybrid_pipeline: which replica and tensor degrees stages have"),
     ],
     "recompute": Annotated[
-        Recompute | None,
-        typer.Option(help="hybrid_pipeline: what chooses a mode: a layer, a stage, or the model."),
+        Recompute | None, objective_option(help="hybrid_pipeline: where recomputation is chosen")
     ],
     "sharding": Annotated[
-        Sharding | None, typer.Option(help="hybrid_pipeline: what replicas divide among them.")
+        Sharding | None, objective_option(help="hybrid_pipeline: what replicas divide among them")
     ],
     "bubble": Annotated[
         bool | None,
-        typer.Option(
+        objective_option(
             "--bubble/--no-bubble",
-            help="hybrid_pipeline: count filling and draining; needs one d and t.",
+            help="hybrid_pipeline: count filling and draining; only with --degrees one",
         ),
     ],
     "at_most_ns": Annotated[
         int | None,
-        typer.Option("--at-most-ns", min=0, help="max_context: the load no device may exceed."),
+        objective_option("--at-most-ns", min=0, help="max_context: the most load of a device"),
     ],
     "memory": Annotated[
-        MemoryRule | None, typer.Option(help="Bytes that add up, or the peak under the schedule.")
+        MemoryRule | None,
+        memory_option(help="Bytes of a device's ops add up, or the peak under the schedule counts"),
     ],
 }
 """The semantics options, by the names of `Rules`."""
 
 
 TRACING: Mapping[str, object] = {
-    "batch": Annotated[int | None, typer.Option(help="hf: models: examples in a batch (1).")],
-    "seq": Annotated[int | None, typer.Option(help="hf: models: tokens of an example.")],
+    "batch": Annotated[int | None, traced_option(help="hf: alone: examples in a batch")],
+    "seq": Annotated[
+        int | None, traced_option(help="hf: alone: tokens of an example (default: the model's)")
+    ],
     "dtype": Annotated[
         Dtype | None,
-        typer.Option(help="hf: models: number type (the configuration's, else float32)."),
+        traced_option(
+            help="hf: alone: number type", show_default="the configuration's, else float32"
+        ),
     ],
     "tied": Annotated[
         Tied | None,
-        typer.Option(
-            help="hf: and py: models: ops that share a weight each hold a copy (the default), or"
-            " stay on one device."
-        ),
+        traced_option(help="Ops that share a weight each hold a copy, or stay on one device"),
     ],
     "keep_modules": Annotated[
         bool | None,
-        typer.Option("--keep-modules", help="hf: and py: models: no block is split over devices."),
+        traced_option("--keep-modules", help="No block of the model is split over devices"),
     ],
     "weights": Annotated[
         str | None,
-        typer.Option(
+        memory_option(
             metavar="FORMAT",
-            help="hf:, py: and ONNX models: how weights are stored (int8, int4, q4_k_m, ...), by"
-            " parts (experts=q4_k_m,rest=q8_0), or bits per weight with scales (4.5); the"
-            " configuration's quantization otherwise.",
+            help="hf:, py:, ONNX: how weights are stored: int8, int4, q4_k_m and others, by parts"
+            " (experts=q4_k_m,rest=q8_0), or bits per weight (4.5). Default: as the configuration"
+            " says",
         ),
     ],
     "kv_tokens": Annotated[
         int | None,
-        typer.Option(
+        memory_option(
             "--context",
             "--kv-tokens",
-            help="hf: and py: models: tokens whose keys and values attention holds.",
+            help="hf:, py:: tokens whose keys and values attention holds",
         ),
     ],
     "kv_dtype": Annotated[
         str | None,
-        typer.Option(
-            metavar="TYPE",
-            help="hf: and py: models: how keys and values are stored (f16, fp8, q8_0, ...).",
+        memory_option(
+            metavar="TYPE", help="hf:, py:: how keys and values are stored: f16, fp8, q8_0, ..."
         ),
     ],
     "decode": Annotated[
         bool | None,
-        typer.Option(
-            "--decode",
-            help="hf: and py: models: one token of each sequence, from the cache of --context.",
-        ),
+        traced_option("--decode", help="One token of each sequence, from the cache of --context"),
     ],
     "prefill": Annotated[
-        int | None,
-        typer.Option(help="hf: models: a prompt of this many tokens, which fills the cache."),
+        int | None, traced_option(help="hf: alone: a prompt of N tokens, which fills the cache")
     ],
     "train": Annotated[
-        bool | None,
-        typer.Option("--train", help="hf: and py: models: a training step with its updates."),
+        bool | None, traced_option("--train", help="A training step with its weight updates")
     ],
     "optimizer": Annotated[
         Optimizer | None,
-        typer.Option(help="With --train: what updates the weights (adam); none: nothing."),
+        traced_option(help="With --train: what updates the weights", show_default="adam"),
     ],
 }
 """The options of traced models, by the names of `TraceOptions`."""
@@ -258,11 +289,45 @@ def _trace_options(**given: Any) -> TraceOptions:
     return TraceOptions(**{name: value for name, value in given.items() if value is not None})
 
 
-GROUPS: Mapping[type, tuple[Mapping[str, object], Callable[..., object]]] = {
-    Rules: (RULES, Rules),
-    TraceOptions: (TRACING, _trace_options),
+class _Group(NamedTuple):
+    """What a field of several options has: these, what makes the field of them, defaults."""
+
+    options: Mapping[str, object]
+    make: Callable[..., object]
+    defaults: Mapping[str, object]
+
+
+GROUPS: Mapping[type, _Group] = {
+    Rules: _Group(RULES, Rules, DEFAULTS),
+    TraceOptions: _Group(
+        TRACING, _trace_options, {field.name: field.default for field in fields(TraceOptions)}
+    ),
 }
-"""Type of a field that stands for several options -> these, and what makes the field of them."""
+"""Types of fields that stand for several options."""
+
+
+def _described(annotation: object, default: object = None) -> object:
+    """An option whose help names its choices, for which its name's column has no room, and the
+    default of the rules behind it.
+    """
+    kind, given = get_args(annotation)
+    shown, kinds = copy(given), (kind, *get_args(kind))
+    choices = [c for part in kinds if get_origin(part) is Literal for c in get_args(part)]
+    if choices:
+        shown.metavar = "NAME"
+    elif shown.metavar is None and bool in kinds:
+        shown.metavar = ""  # a flag
+    elif shown.metavar is None and int in kinds:
+        shown.metavar = "N"
+    if isinstance(shown.show_default, str):
+        default = shown.show_default
+    notes = [", ".join(choices)] if choices else []
+    if default not in (None, False):
+        notes.append(f"default: {default}")
+        shown.show_default = False
+    if notes:
+        shown.help = f"{shown.help} ({'; '.join(notes)})"
+    return Annotated[kind, shown]
 
 
 def command(run: Callable[[Any], None]) -> Callable[..., None]:
@@ -277,21 +342,23 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
     asked: list[Parameter] = []
     groups: dict[str, type] = {}
     for field in fields(options):
-        members, default = {field.name: types[field.name]}, field.default
+        members: Mapping[str, object] = {field.name: types[field.name]}
+        defaults: Mapping[str, object] = {}
+        default: Any = field.default
         if types[field.name] in GROUPS:
             groups[field.name] = types[field.name]
-            members, default = dict(GROUPS[types[field.name]][0]), None
+            members, _, defaults = GROUPS[types[field.name]]
+            default = None
         elif default is MISSING:
             default = Parameter.empty
-        asked += [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, annotation in members.items()
-        ]
+        for name, annotation in members.items():
+            shown = _described(annotation, defaults.get(name))
+            asked.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown))
 
     @wraps(run)
     def with_options(**given: Any) -> None:
         for name, group in groups.items():
-            table, make = GROUPS[group]
+            table, make, _ = GROUPS[group]
             given[name] = make(**{each: given.pop(each, None) for each in table})
         run(options(**given))
 

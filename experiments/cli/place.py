@@ -22,9 +22,14 @@ from placegap.experiments.cli.options import (
     ParamOption,
     TimesOption,
     UnitOption,
+    export_option,
     inputs_of,
     load_instance,
+    model_option,
+    objective_option,
+    output_option,
     parse_pairs,
+    search_option,
     source_of,
 )
 from placegap.experiments.running.pool import held, stop_status
@@ -75,32 +80,32 @@ class PlaceOptions:
     """Options of ``placegap place``."""
 
     model: Model
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
-    rules: Rules
     tracing: TraceOptions
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
     costs: CostsOption = None
+    cluster: ClusterOption = None
+    devices: DevicesOption = None
+    rules: Rules
     method: Annotated[
         str | None,
-        typer.Option(
+        search_option(
             "--method",
             help="See 'placegap methods'. Default: auto, the best exact method for this kind of"
-            " problem, with a heuristic search in parallel.",
+            " problem, with a search in parallel.",
         ),
     ] = None
     module: ModuleOption = None
     param: ParamOption = None
     time_limit: Annotated[
-        float, typer.Option("--time-limit", metavar="S", help="Seconds for the method.")
+        float, search_option("--time-limit", metavar="S", help="Seconds for the method.")
     ] = 60.0
-    gap: Annotated[float, typer.Option("--gap", help="Relative gap that suffices.")] = 0.0
-    seed: Annotated[int, typer.Option("--seed", help="Seed of random numbers.")] = 0
+    gap: Annotated[float, search_option("--gap", help="Relative gap that suffices.")] = 0.0
+    seed: Annotated[int, search_option("--seed", help="Seed of random numbers.")] = 0
     at_most: Annotated[
         float | None,
-        typer.Option(
+        objective_option(
             "--at-most",
             metavar="TIMES",
             help="max_context: no load is above TIMES x the optimal max_load.",
@@ -108,7 +113,7 @@ class PlaceOptions:
     ] = None
     coarsen: Annotated[
         str | None,
-        typer.Option(
+        model_option(
             "--coarsen",
             metavar="TRANSFORM",
             help="Place a coarser model and bring the plan back; see 'placegap coarsen'.",
@@ -116,40 +121,48 @@ class PlaceOptions:
     ] = None
     coarsen_param: Annotated[
         list[str] | None,
-        typer.Option("--coarsen-param", metavar="KEY=VALUE", help="Its parameter; repeatable."),
+        model_option("--coarsen-param", metavar="KEY=VALUE", help="Its parameter; repeatable."),
     ] = None
     out: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the plan to this file.")
+        Path | None, output_option("-o", "--output", help="Write the plan to this file.")
     ] = None
     export: Annotated[
         list[str] | None,
-        typer.Option(
+        export_option(
             "--export",
             metavar="KIND=FILE",
-            help="Write the plan, or the best one that it can say, for another tool: llamacpp,"
-            " exllama, ollama, vllm, sglang, device_map, torchtitan, megatron, pipelining, onnx,"
-            " dnn-partitioning, chrome-trace or csv; repeatable.",
+            help="Write the plan, or the best one that its format can express, for another tool:"
+            " llamacpp, exllama, ollama, vllm, sglang, device_map, torchtitan, megatron,"
+            " pipelining, onnx, dnn-partitioning, chrome-trace or csv. Repeatable.",
         ),
     ] = None
     granularity: Annotated[
         Granularity | None,
-        typer.Option(
+        model_option(
             "--granularity",
-            help="What stays on one device: ops (the default), modules, layers (the default of"
-            " exports that have nothing smaller), or layers but for their experts (llamacpp's).",
+            help="What stays on one device",
+            show_default="op, or what --export can say",
         ),
     ] = None
+    price_layers: Annotated[
+        bool,
+        search_option(
+            "--price-layers",
+            help="With layers or modules kept whole: also place op by op, in a third of the time"
+            " limit, and print what keeping them whole costs.",
+        ),
+    ] = False
     tensor_split: Annotated[
         bool,
-        typer.Option(
+        search_option(
             "--tensor-split",
-            help="makespan: also look for groups of cards that hold each layer together, in unlike"
-            " shares, within the time limit once more.",
+            help="makespan: also look for groups of cards that share each layer, within the time"
+            " limit once more.",
         ),
     ] = False
     write: Annotated[
         Path | None,
-        typer.Option(
+        export_option(
             "--write",
             metavar="FILE",
             help="Write the method's MIP to this .mps or .lp file (or .gz of it); do not solve it.",
@@ -157,30 +170,30 @@ class PlaceOptions:
     ] = None
     certificate: Annotated[
         Path | None,
-        typer.Option(
+        output_option(
             "--certificate",
             metavar="FILE",
-            help="Write a bound that 'placegap verify --certificate' checks without any solver;"
-            " it takes up to a quarter of the time limit more, and a minute at most.",
+            help="Write a bound that 'placegap verify --certificate' checks without a solver; takes"
+            " up to a quarter of the time limit more, at most a minute.",
         ),
     ] = None
     second_opinion: Annotated[
         bool,
-        typer.Option(
+        search_option(
             "--second-opinion",
-            help="Let another solver or method check the result, in the last third of the time"
-            " limit or all that is left of it; exit status 1 if the two contradict each other.",
+            help="Another solver or method checks the result in the last third of the time limit;"
+            " exit status 1 if the two contradict each other.",
         ),
     ] = False
     start: Annotated[
         str | None,
-        typer.Option(
+        search_option(
             "--start", metavar="PLAN", help="A plan file to start from; the result is no worse."
         ),
     ] = None
     log: Annotated[
         Path | None,
-        typer.Option(
+        output_option(
             "--log",
             metavar="FILE",
             help="Write each better plan and bound as a JSON line: seconds, value, bound, source.",
@@ -188,11 +201,11 @@ class PlaceOptions:
     ] = None
     plot: Annotated[
         Path | None,
-        typer.Option(
+        output_option(
             "--plot", metavar="FILE", help="Draw value and bound over time (.png or .svg)."
         ),
     ] = None
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False
+    quiet: Annotated[bool, output_option("-q", "--quiet", help="No progress on stderr.")] = False
     as_json: JsonOption = False
 
     @property
@@ -220,6 +233,7 @@ class Extras(NamedTuple):
     lines: Mapping[LineClass, BestLine] = MappingProxyType({})
     said: tuple[Said, ...] = ()
     shares: TensorPlan | None = None
+    whole: Granularity = "op"
 
 
 def place_command(asked: PlaceOptions) -> None:
@@ -279,7 +293,7 @@ def place_command(asked: PlaceOptions) -> None:
             )
         if asked.certificate is not None:
             written = _certify(asked, instance, result, asked.certificate)
-        if instance is not fine:
+        if asked.price_layers and instance is not fine:
             from placegap.experiments.running.exporting import price_of_modules
 
             with spinner(f"placing {fine.name} op by op", tells=asked.tells):
@@ -291,7 +305,7 @@ def place_command(asked: PlaceOptions) -> None:
             with spinner(f"sharing layers of {fine.name}", tells=asked.tells):
                 shares = best_tensor_plan(fine, first.semantics, wanted.whole, asked.time_limit)
     finally:  # whatever fails now, the result may have taken an hour
-        extras = Extras(opinion, written, price, claims, lines, shares=shares)
+        extras = Extras(opinion, written, price, claims, lines, (), shares, wanted.whole)
         _deliver(asked, wanted, fine, result, extras)
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
@@ -318,6 +332,8 @@ def _checked(asked: PlaceOptions) -> Wanted:
 
         exports = parse_exports(asked.export)
         whole = needed_granularity(asked.granularity, list(exports))
+    if asked.price_layers and whole == "op":
+        raise InputError("--price-layers is about layers: add --granularity layer")
     written = (asked.out, asked.write, asked.log, asked.plot, asked.certificate)
     finer = finer_file(asked.out) if asked.out is not None and is_file(asked.out) else None
     reserve_outputs(*written, *exports.values(), finer, inputs=inputs_of(asked))
@@ -367,7 +383,8 @@ def _first_attempt(
     from placegap.solvers.solving.run_method import DEFAULT_METHOD
 
     is_own = is_traced(asked.model) or instance is not fine  # a worker would trace it once more
-    shares = FIRST_SHARE if asked.second_opinion or instance is not fine else 1.0
+    prices = asked.price_layers and instance is not fine
+    shares = FIRST_SHARE if asked.second_opinion or prices else 1.0
     chosen = choose_semantics(
         asked.rules,
         instance,
@@ -417,7 +434,7 @@ def _placed(
     except Stopped as stopped:
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
-        _deliver(asked, wanted, fine, stopped.best, Extras(claims=claims))
+        _deliver(asked, wanted, fine, stopped.best, Extras(claims=claims, whole=wanted.whole))
         warn(f"stopped; this is the plan of {stopped.best.method}")
         raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
@@ -539,7 +556,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     from placegap.solvers.solving.known_bounds import refuted_by
 
     out, whole, lost = asked.out, instance, None
-    opinion, certificate, price, claims, _, said, shares = extras
+    opinion, certificate, price, claims, _, said, shares, kept = extras
     notes = () if asked.tensor_split else whole_layers(instance, result)
     if result.split is not None:
         instance = result.split.fine
@@ -548,14 +565,14 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     if asked.as_json:
         from placegap.experiments.running.sources import open_questions
 
-        content = result_object(instance, result)
+        content = result_object(instance, result, kept)
         content["notes"] += (*notes, *open_questions(instance.graph, asked.model))
         if opinion is not None:
             content["second_opinion"] = opinion_object(opinion)
         if certificate is not None:
             content["certificate"] = certificate_object(certificate)
-        if price is not None:
-            content["granularity"] = price_object(price)
+        if kept != "op":
+            content["granularity"] = {"granularity": kept} if price is None else price_object(price)
         content["exports"] = [said_object(each) for each in said]
         if asked.tensor_split:
             from placegap.experiments.show.tensor_shares import shares_object
@@ -566,15 +583,16 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             content["plan"] = lost
         print_json(content)
     else:
-        print_result(output(), instance, result, claims)
+        print_result(output(), instance, result, claims, kept)
         if opinion is not None:
             output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
         if certificate is not None:
             output().print(f"certified {certificate_line(certificate)}", markup=False)
-        if price is not None:
-            output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
+        if kept != "op":
+            costs = "kept whole; --price-layers prints what that costs"
+            output().print(f"{kept:<7} {costs if price is None else price_line(price)}")
         for each in said:
-            for line in said_lines(each, result, "op" if price is None else price.granularity):
+            for line in said_lines(each, result, kept):
                 output().print(line, markup=False, soft_wrap=True)
         for sentence in notes:
             output().print(f"note    {sentence}", markup=False)

@@ -66,6 +66,7 @@ class StudyOptions:
         typer.Option("--shard", metavar="I/N", help="Run the I-th of N parts, for N machines."),
     ] = None
     module: ModuleOption = None
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False
 
 
 def study_command(asked: StudyOptions) -> None:
@@ -76,7 +77,7 @@ def study_command(asked: StudyOptions) -> None:
     from placegap.experiments.studies.config import load_study
     from placegap.experiments.studies.log import LOG_NAME
     from placegap.experiments.studies.plan import study_rows
-    from placegap.experiments.studies.progress import progress_shown
+    from placegap.experiments.studies.progress import StudyProgress, progress_shown
     from placegap.experiments.studies.report import REPORT_FILES, write_report
     from placegap.experiments.studies.run import results_folder, run_rows_of
 
@@ -96,12 +97,14 @@ def study_command(asked: StudyOptions) -> None:
                 warn(f"no Dask worker is there yet; the runs wait: dask worker {asked.scheduler}")
             workers = asked.workers or slots or 1
             planned = study_rows(wanted, asked.config, shard)
-            warn(intention(wanted.name, planned, workers))
+            if not asked.quiet:
+                warn(intention(wanted.name, planned, workers))
             if asked.dry_run and planned:
                 print_tables_to_run(planned, workers)
             if asked.dry_run or not planned:  # there may be more shards than instances
                 return
-            with progress_shown(wanted.name) as told:
+            progress = nullcontext(StudyProgress()) if asked.quiet else progress_shown(wanted.name)
+            with progress as told:
                 rows = run_rows_of(
                     wanted, asked.config, planned, folder, workers=workers, told=told, client=client
                 )

@@ -75,6 +75,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
+def memory_name(semantics: Semantics) -> str:
+    """The head of a column of a device's bytes."""
+    return "peak memory" if semantics.memory_rule == "peak" else "memory"
+
+
 def format_gap(gap: float) -> str:
     """A relative gap in percent; a gap that is not 0 never reads as 0."""
     percent = 100 * gap

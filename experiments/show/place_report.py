@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from placegap.experiments.show.figures import format_gap, format_ns, format_s, format_value
+from placegap.experiments.show.figures import (
+    format_gap,
+    format_ns,
+    format_s,
+    format_value,
+    memory_name,
+)
 from placegap.experiments.show.hybrid_stages import (
     STAGE_HEAD,
     bubble_words,
@@ -41,6 +48,7 @@ from placegap.instances.problem import (
     plan_class,
 )
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
+from placegap.instances.problem.modules import Granularity, layer_of, numbered_layers
 from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
@@ -53,34 +61,93 @@ if TYPE_CHECKING:
     from placegap.solvers.solving.second_opinion import Opinion
 
 
-def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) -> Table:
-    """One line per device: ops, compute, communication, memory; its load and tokens, if any."""
+def device_table(
+    instance: Instance, verdict: Evaluation, semantics: Semantics, layers: Sequence[str] = ()
+) -> Table:
+    """One line per device: ops or layers, compute, communication, memory; its load and tokens."""
     communication = _communication_ns(verdict, instance.num_devices)
     is_load, is_context = isinstance(semantics, AllLoads), isinstance(semantics, MaxContext)
     rows = []
-    for use, spec, moved in zip(verdict.uses, instance.cluster.devices, communication, strict=True):
+    for k, (use, spec) in enumerate(zip(verdict.uses, instance.cluster.devices, strict=True)):
         memory = format_bytes(use.memory_bytes)
         if spec.memory_bytes is not None:
             memory += f" of {format_bytes(spec.memory_bytes)}"
-        row = (use.device, spec.kind, str(use.num_ops), format_ns(use.compute_ns), format_ns(moved))
-        tokens = () if not is_context else (_tokens(use),)
-        rows.append((*row, *((format_ns(use.load_ns),) if is_load else ()), *tokens, memory))
-    head = ("device", "kind", "ops", "compute", "communication")
-    held = "peak memory" if semantics.memory_rule == "peak" else "memory"
+        what = layers[k] if layers else str(use.num_ops)
+        times = (format_ns(use.compute_ns), format_ns(communication[k]))
+        load = (format_ns(use.load_ns),) if is_load else ()
+        rows.append((use.device, spec.kind, what, *times, *load, *_tokens(use), memory))
+    head = ("device", "kind", "layers" if layers else "ops", "compute", "communication")
     more = (*(("load",) if is_load else ()), *(("tokens",) if is_context else ()))
-    return plain_table(None, (*head, *more, held), rows)
+    return plain_table(None, (*head, *more, memory_name(semantics)), rows)
 
 
-def _tokens(use: DeviceUse) -> str:
-    """For how many tokens a device has room."""
-    assert use.tokens is not None
-    return "none" if use.tokens < 0 else format_value(-use.tokens).removesuffix(" tokens")
+def layers_per_device(instance: Instance, plan: Plan) -> list[str]:
+    """The layers that each device holds, in their order: ``embed_tokens, 0-15``.
+
+    Numbers of several lists of layers (encoder and decoder) stand behind the list's name.
+    """
+    layers, order = layer_of(instance.graph), instance.arrays.index.topological_order.tolist()
+    lists = numbered_layers([layers[i] for i in order])
+    held: list[dict[str, list[int]]] = [{} for _ in range(instance.num_devices)]
+    for i in order:
+        owner, _, last = (layers[i] or "").rpartition(".")
+        is_listed = last.isdecimal() and owner in lists
+        name = (owner if len(lists) > 1 else "") if is_listed else last
+        if layers[i] is not None:
+            for k in plan.placement[i]:
+                numbers = held[k].setdefault(name, [])
+                numbers += [int(last)] if is_listed and int(last) not in numbers else []
+    return [
+        ", ".join(f"{name} {_ranges(numbers)}".strip() for name, numbers in own.items()) or "none"
+        for own in held
+    ]
 
 
-def plan_table(instance: Instance, plan: Plan, verdict: Evaluation, semantics: Semantics) -> Table:
+def _ranges(numbers: Sequence[int]) -> str:
+    """``0-3, 7``."""
+    first = [n for n in numbers if n - 1 not in numbers]
+    last = [n for n in numbers if n + 1 not in numbers]
+    pairs = zip(sorted(first), sorted(last), strict=True)
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
+
+
+def device_objects(instance: Instance, verdict: Evaluation) -> list[dict[str, Any]]:
+    """What ``--json`` prints of each device."""
+    communication = _communication_ns(verdict, instance.num_devices)
+    devices = zip(verdict.uses, instance.cluster.devices, communication, strict=True)
+    return [
+        {
+            "device": use.device,
+            "kind": spec.kind,
+            "ops": use.num_ops,
+            "compute_ns": use.compute_ns,
+            "communication_ns": moved_ns,
+            "load_ns": use.load_ns,
+            "memory_bytes": use.memory_bytes,
+            "memory_limit_bytes": spec.memory_bytes,
+        }
+        for use, spec, moved_ns in devices
+    ]
+
+
+def _tokens(use: DeviceUse) -> tuple[str, ...]:
+    """For how many tokens a device has room, under max_context."""
+    if use.tokens is None:
+        return ()
+    return ("none" if use.tokens < 0 else format_value(-use.tokens).removesuffix(" tokens"),)
+
+
+def plan_table(
+    instance: Instance,
+    plan: Plan,
+    verdict: Evaluation,
+    semantics: Semantics,
+    whole: Granularity = "op",
+) -> Table:
     """One line per device, or per stage of a hybrid plan."""
     if not isinstance(semantics, HybridPipeline) or verdict.value_ns is None:
-        return device_table(instance, verdict, semantics)
+        layers = layers_per_device(instance, plan) if whole == "layer" else ()
+        return device_table(instance, verdict, semantics, layers)
     stages = stages_apart(instance, plan, semantics, verdict)
     return plain_table(None, STAGE_HEAD, stage_rows(instance, plan, verdict, stages))
 
@@ -308,9 +375,14 @@ def placed_object(instance: Instance, result: Result) -> dict[str, Any]:
     return {"placement": None, "stages": [stage.model_dump(mode="json") for stage in named]}
 
 
-def result_object(instance: Instance, result: Result) -> dict[str, Any]:
-    """What ``--json`` prints: times in ns, the placement by name."""
+def result_object(instance: Instance, result: Result, whole: Granularity = "op") -> dict[str, Any]:
+    """What ``--json`` prints (docs/command-line.md): times in ns, the placement by name."""
+    devices = None if result.evaluation is None else device_objects(instance, result.evaluation)
+    if devices is not None and whole == "layer" and result.plan is not None:
+        for own, layers in zip(devices, layers_per_device(instance, result.plan), strict=True):
+            own["layers"] = layers
     return {
+        "version": version("placegap"),
         "instance": result.instance,
         "semantics": result.semantics.model_dump(mode="json"),
         "method": result.method,
@@ -331,6 +403,7 @@ def result_object(instance: Instance, result: Result) -> dict[str, Any]:
         "faults": list(result.faults),
         "details": dict(result.details),
         **_tokens_object(result),
+        "devices": devices,
         **placed_object(instance, result),
     }
 
@@ -422,14 +495,19 @@ def claim_objects(claims: Sequence[Claim]) -> list[dict[str, Any]]:
 
 
 def print_result(
-    console: Console, instance: Instance, result: Result, claims: Sequence[Claim] = ()
+    console: Console,
+    instance: Instance,
+    result: Result,
+    claims: Sequence[Claim] = (),
+    whole: Granularity = "op",
 ) -> None:
     """What each device does, the value, the bound and the gap, and what files claim."""
     from placegap.solvers.core.result import describe_basis
 
     console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
     if result.evaluation is not None and result.plan is not None:
-        console.print(plan_table(instance, result.plan, result.evaluation, result.semantics))
+        table = plan_table(instance, result.plan, result.evaluation, result.semantics, whole)
+        console.print(table)
         for line in server_lines(result.evaluation):
             console.print(line, markup=False)
     rules = result.semantics

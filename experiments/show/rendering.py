@@ -45,10 +45,15 @@ class _Output(Console):
 def output(file: TextIO | None = None) -> Console:
     """The console for results, on stdout (made anew, since tests replace it) or into a file."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
-    plain: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+    plain: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, **_styles()}
     if file is not None:
-        return _Output(file=file, width=PLAIN_WIDTH, color_system=None, **plain)
+        return _Output(file=file, width=PLAIN_WIDTH, **{**plain, "color_system": None})
     return _Output(file=sys.stdout, width=width, soft_wrap=False, **plain)
+
+
+def _styles() -> dict[str, Any]:
+    """NO_COLOR drops bold, too: rich keeps it."""
+    return {"color_system": None} if os.environ.get("NO_COLOR") else {}
 
 
 class _Errors:
@@ -80,7 +85,7 @@ def print_line(text: str) -> None:
 
 def errors() -> Console:
     """The console for progress and warnings."""
-    return Console(file=cast("TextIO", _Errors()), highlight=False)
+    return Console(file=cast("TextIO", _Errors()), highlight=False, **_styles())
 
 
 def shows_live() -> bool:

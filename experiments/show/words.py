@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from placegap.experiments.show.anatomy import MOST_CROSSINGS, Anatomy
 from placegap.experiments.show.critical_path import PathPart
-from placegap.experiments.show.figures import format_gap, format_ns, format_value
+from placegap.experiments.show.figures import format_gap, format_ns, format_value, memory_name
 from placegap.experiments.show.hybrid_stages import (
     STAGE_HEAD,
     bubble_words,
@@ -42,7 +42,7 @@ MOST_STEPS = 14
 LONGEST_NAME = 48
 """Characters of a name in a sentence."""
 
-DEVICE_HEAD = ("device", "kind", "ops", "busy", "idle", "in", "out", "peak memory")
+DEVICE_HEAD = ("device", "kind", "ops", "busy", "idle", "in", "out")
 Rows = list[tuple[str, ...]]
 CROSSING_HEAD = ("tensor of", "from", "to", "bytes", "time")
 MOVE_HEAD = ("move", "from", "to", "value then", "gain")
@@ -52,7 +52,7 @@ def device_rows(found: Anatomy) -> tuple[tuple[str, ...], Rows]:
     """A head, and one row per device, or per stage of a hybrid plan."""
     if found.stages:
         return STAGE_HEAD, stage_rows(found.instance, found.plan, found.verdict, found.stages)
-    return DEVICE_HEAD, [
+    return (*DEVICE_HEAD, memory_name(found.semantics)), [
         (
             each.name,
             each.kind,
@@ -505,7 +505,7 @@ def print_comparison(
 
 def _print_homes(console: Console, first: Anatomy, second: Anatomy) -> None:
     """Devices, or stages, side by side."""
-    head: tuple[str, ...] = ("device", "ops", "busy", "peak memory")
+    head: tuple[str, ...] = ("device", "ops", "busy", memory_name(first.semantics))
     if first.stages:
         head = ("stage", "layers", "d x t", "time", "memory")
     columns = []

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from placegap.instances.problem import Name, StatedSemantics
-from placegap.instances.reading.errors import InputError, as_input_error, instead_of
+from placegap.instances.reading.errors import InputError, as_input_error, instead_of, near_names
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.reading.yaml_file import read_yaml
@@ -33,6 +33,15 @@ class Entry(BaseModel):
     """Base of all parts of a study: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _near_keys(cls, raw: Any) -> Any:
+        for key in raw if isinstance(raw, dict) else ():
+            near = [] if key in cls.model_fields else near_names(str(key), cls.model_fields)
+            if near:
+                raise ValueError(f"unknown field {key!r}; did you mean {near[0]!r}?")
+        return raw
 
 
 class RunLimits(Entry):

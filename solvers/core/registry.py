@@ -365,7 +365,8 @@ def find_method(name: str) -> AnyMethod:
         return METHODS[name]
     except KeyError:
         hint = instead_of(name, METHODS, "placegap methods")
-        raise InputError(f"there is no method {name!r}{hint}") from None
+        own = "--module FILE adds your own"
+        raise InputError(f"there is no method {name!r}{hint} ({own})") from None
 
 
 def parse_params(method: AnyMethod, params: Mapping[str, object]) -> Params:

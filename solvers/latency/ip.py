@@ -32,8 +32,8 @@ STARTS = ("single-device", "m-topo")
 class LatencyIpParams(MipParams, ExactParams):
     """Parameters of ``latency-ip``."""
 
-    #: CP-SAT with two workers closed the operator graph of BERT-3, one call per accelerator, to
-    #: 1e-7 in 39 s; HiGHS was 0.6 % from its bound after a minute.
+    #: cp-sat, or mip. CP-SAT with two workers closed the operator graph of BERT-3, one call per
+    #: accelerator, to 1e-7 in 39 s; HiGHS was 0.6 % from its bound after a minute.
     model: Literal["mip", "cp-sat"] = "cp-sat"
     #: Of the MIP; CP-SAT has one form.
     form: latency_ip.Form = "strengthened"

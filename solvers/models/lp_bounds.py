@@ -72,11 +72,10 @@ def _message(ending: Ending) -> str:
 
 
 class GetfLpParams(Params):
-    """How devices are grouped.
+    """Parameters of ``getf-lp``."""
 
-    Groups of equal devices ("columns") give the best bound; "auto" is the paper's grouping.
-    """
-
+    #: How devices are grouped: columns, of equal devices, gives the best bound; auto is as in the
+    #: paper.
     groups: Grouping = "columns"
 
 

@@ -32,9 +32,11 @@ from placegap.solvers.models.run_mip import (
 
 
 class MoiraiParams(MipParams, ExactParams):
-    """Which form of the model, and whether the strengthened one breaks symmetries."""
+    """Parameters of ``moirai``."""
 
+    #: The model: strengthened, as_published (mended for port), or verbatim, which proves nothing.
     form: moirai.Form = "strengthened"
+    #: Whether the strengthened form fixes the roles of equal devices.
     symmetry: bool = True
 
     @property
@@ -105,14 +107,13 @@ def run_moirai(task: Task[Makespan], params: MoiraiParams) -> Outcome:
 
 
 class PestoParams(MipParams, ExactParams):
-    """Which form of the model, and of which graph.
+    """Parameters of ``pesto``."""
 
-    `num_ops` None: the graph as it is, and the method is exact. Otherwise larger graphs are merged
-    to so many ops first, in the order `merge`, and the method proves nothing.
-    """
-
+    #: The model: strengthened or as_published.
     form: pesto.Form = "strengthened"
+    #: Larger graphs are merged to this many ops first, and the method proves nothing.
     num_ops: Annotated[int, Field(ge=1)] | None = None
+    #: Which edges are merged first.
     merge: MergeOrder = "dearest_first"
 
     @property

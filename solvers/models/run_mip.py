@@ -34,6 +34,7 @@ MIP = ("pyomo", "highspy")
 class MipParams(Params):
     """Parameters of every method that solves a MIP."""
 
+    #: The MIP solver: highs, or scip (`pip install 'placegap[scip]'`).
     solver: SolverName = "highs"
 
 

@@ -60,17 +60,14 @@ class TopoParams(Params):
 def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
     """Fills devices in topological order, an equal share each.
 
-    Jeon et al., "Baechi: fast device placement of machine learning graphs", ACM SoCC 2020: with
-    cap = floor(total bytes / K) + bytes of the largest op, ops go in topological order
-    (first-in-first-out Kahn over the input order) to device 0 until it is full, then to device 1,
-    and never back. A heuristic that looks at no time and no transfer.
-    Added to the paper: a colocation group goes whole where its first op goes and counts as one op
-    in the cap; a device takes no more than its own memory; where plans must be a chain or convex,
-    and where accelerators run whole subgraphs, the blocks of `instances.problem.blocks` are
-    filled in, in their topological order. An op that the current device cannot run goes to the
-    nearest later device that can: with blocks the filling continues there, else it stays, and
-    earlier devices are tried, too. With two levels and blocks, devices of one server follow each
-    other. O(n K), and O(m log m) for blocks.
+    Jeon et al., "Baechi: fast device placement of machine learning graphs", ACM SoCC 2020: with cap
+    = floor(total bytes / K) + bytes of the largest op, ops go in topological order (first-in-first-
+    out Kahn over the input order) to device 0 until it is full, then to device 1, and never back. A
+    heuristic that looks at no time and no transfer. O(n K), and O(m log m) for blocks.
+
+    Deviations: a colocation group goes whole with its first op and counts as one op in the cap; a
+    device takes no more than its memory; where plans are chains or convex, blocks are filled in; an
+    op that the current device cannot run goes to the nearest later one that can.
     """
     instance, arrays = task.instance, task.instance.arrays
     first_only = params is not None and params.group_bytes == "first"
@@ -170,14 +167,11 @@ def m_etf(task: Task[Makespan], params: MemoryParams | None = None) -> Outcome:
     each device has one clock for sending and receiving, a tensor goes once to each device, and
     transfers are booked when their consumer is placed; the referee judges the plan by the task's
     own channels. Ties: topological position (first-in-first-out Kahn over the input order), then
-    device index.
-    Deviations: times may differ between devices (Baechi: one time per op; it does not enter the
-    choice) and between links (Baechi: one linear fit for all pairs); memory is the resident bytes,
-    fixed, unless ``memory=dynamic`` lets outputs and scratch memory come and go as in Baechi
-    (its plans fit the resident bytes, too); the admission test of a
-    colocation group is the resident bytes and the support of all its members; ops are not grouped
-    beforehand.
-    O(V x ready ops x K) time, times the inputs of an op.
+    device index. O(V x ready ops x K) time, times the inputs of an op.
+
+    Deviations: times differ between devices and links (Baechi: one time per op, one linear fit for
+    links); memory is the resident bytes, unless `memory=dynamic`; a colocation group is admitted as
+    a whole; ops are not grouped beforehand.
     """
     dynamic = params is not None and params.memory == "dynamic"
     return place_booked(task.instance, no_favourites(task.instance), dynamic=dynamic)

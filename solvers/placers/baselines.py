@@ -162,8 +162,9 @@ def expert(task: Task, params: ExpertParams) -> Outcome:
     The human experts of Tarnawski et al. (NeurIPS 2020) are split files; a node that a split leaves
     out is on the device of its colour class, so that the split of the forward pass serves training
     graphs. Of a plan file made under another semantics only the placement counts: its orders were
-    made for another problem. A heuristic, that of the file's author. Deviation: the authors'
-    program only warns of memory and never looks at support; here such a plan is no plan.
+    made for another problem. A heuristic, that of the file's author.
+
+    Deviations: a plan that exceeds memory or support is no plan; the authors' program only warns.
     """
     assert params.path is not None
     if not _is_plan_file(params.path):
@@ -180,8 +181,9 @@ def _is_plan_file(path: str) -> bool:
 
 
 class DataParallelParams(Params):
-    """Also `batch`, the samples of one pass under makespan; None: the batch that ops state."""
+    """Parameters of ``data-parallel``."""
 
+    #: Samples of one pass under makespan; by default the batch that ops state.
     batch: Annotated[int, Field(ge=1)] | None = None
 
 

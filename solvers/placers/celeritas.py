@@ -57,8 +57,9 @@ class FusionParams(Params):
 
 
 class OrderPlaceParams(FusionParams):
-    """Also `order`, the topological order of ops and of fused ops: CPD-TOPO or DFS-TOPO."""
+    """Parameters of ``order-place``."""
 
+    #: The topological order of ops and of fused ops: CPD-TOPO or DFS-TOPO.
     order: Order = "cpd"
 
 
@@ -70,13 +71,12 @@ def order_place(task: Task[Makespan], params: OrderPlaceParams | None = None) ->
     "Celeritas: fast optimizer for large dataflow graphs", section 5.2. A heuristic; it looks at no
     time but those that order and fuse the ops. With ``order=dfs`` and ``reach=1`` it is the
     sequential placement of the paper's Standard Evaluation, in DFS-TOPO order. Where the memory of
-    the first device suffices, everything is there.
-    Added to the paper: what the current device cannot run goes to the nearest later device that
-    takes it, and the filling stays where it is; fused ops that no later device takes are taken
-    apart, each to the current device, else to the emptiest, unless `best_effort` overfills it as
-    the paper does. A colocation group is committed whole with its first op. The plan gives no
-    orders.
-    O((V + E) reach + V K) time.
+    the first device suffices, everything is there. The plan gives no orders. O((V + E) reach + V K)
+    time.
+
+    Deviations: what the current device cannot run goes to the nearest later device that takes it;
+    fused ops that no later device takes are taken apart; a colocation group is committed whole with
+    its first op.
     """
     chosen = params or OrderPlaceParams()
     clusters, flow = fused_clusters(task.instance, chosen, chosen.order)
@@ -104,10 +104,11 @@ def m_topo_fill(task: Task[Makespan], params: MTopoFillParams | None = None) -> 
     "Celeritas: fast optimizer for large dataflow graphs": ops in m-TOPO's order (section 4.2: of
     those without open inputs the one that has waited longest), on one device "until reaching its
     memory limit", then on the next. Baechi's `m-topo` has the same order and gives each device an
-    equal share. A heuristic that looks at no time and no transfer. Filled in: sources in input
-    order. Added to the paper: what the current device cannot run goes to the nearest later device
-    that takes it; a colocation group is committed whole with its first op. The plan gives no
-    orders. O(V K + E).
+    equal share. A heuristic that looks at no time and no transfer. The plan gives no orders. O(V K
+    + E).
+
+    Deviations: what the current device cannot run goes to the nearest later device that takes it; a
+    colocation group is committed whole with its first op.
     """
     chosen, arrays = params or MTopoFillParams(), task.instance.arrays
     order, admission = arrays.index.topological_order.copy(), admission_of(arrays)
@@ -167,11 +168,10 @@ def _fill(admission: Admission, clusters: Clusters, order: Ints, best_effort: bo
 
 
 class CeleritasParams(FusionParams):
-    """Also `transfer_tasks`: transfers take the time of both devices, as in section 6.1.
+    """Parameters of ``celeritas``."""
 
-    None: wherever channels are not free.
-    """
-
+    #: Whether transfers take the time of both devices (6.1); by default where channels are not
+    #: free.
     transfer_tasks: bool | None = None
 
 
@@ -185,17 +185,12 @@ def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Ou
     of the fused ops before if the earliest start elsewhere is earlier by more than the dearest edge
     of the coarse graph back to it. An edge of the coarse graph, in (2), (3), (7) and (8), is all
     that one cluster sends another: its tensors' times add up, a tensor counts once. A heuristic for
-    the makespan. Filled in: of devices with equal starts the one that finishes first, then the
-    first; the first fused ops have no device before them and go to the one of earliest start; a
-    transfer back is timed between the two devices in question. Added to the paper: device support;
-    a colocation group is committed whole with its first op (6.1, which counts the first op only),
-    and ops committed before take their time on their own device; fused ops that no device has room
-    for are taken apart, each to the device before, else to the emptiest, unless `best_effort`
-    overfills it as the paper does. With `transfer_tasks` (6.1), the default unless channels are
-    free, a transfer takes the time of both devices, in their first common gap, a tensor once to
-    each device (`receive`); without, it plans with free channels. The plan gives no orders. Small
-    graphs without memory limits are fused to one op: lower `reach` for these. O((V + E) reach + (V
-    + E) K) time.
+    the makespan. The plan gives no orders. Small graphs without memory limits are fused to one op:
+    lower `reach` for these. O((V + E) reach + (V + E) K) time.
+
+    Deviations: the lower limit of (5) and the arg max of Algorithm 2 are mended; a colocation group
+    is committed whole with its first op; fused ops that fit nowhere are taken apart; of equal
+    starts the earliest finish counts; with `transfer_tasks` a transfer takes both devices' time.
     """
     chosen = params or CeleritasParams()
     asked = chosen.transfer_tasks

@@ -35,9 +35,9 @@ def lc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     Browne, "A general approach to mapping of parallel computations upon multiprocessor
     architectures", ICPP 1988, and `balance`. A heuristic for the makespan, which clusters for
     unboundedly many equal devices with free channels. A path takes its ops out of the graph, with
-    all their edges. Deviation: costs that differ between devices enter as means, rounded down to
-    whole ns; see `balance` for memory, colocation and device support.
-    O((V + E) log V + V K) time and at worst O(V + E) per cluster.
+    all their edges. O((V + E) log V + V K) time and at worst O(V + E) per cluster.
+
+    Deviations: costs that differ between devices enter as means.
     """
     flow = flow_of(task.instance.arrays)
     cluster, start_ns = linear_clusters(flow, predecessors(flow), bottom_levels(flow))
@@ -56,11 +56,11 @@ def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     Let each op join the cluster of a parent if it starts earlier there; balance the clusters. After
     Yang, Gerasoulis, "DSC: scheduling parallel tasks on an unbounded number of processors", IEEE
     TPDS 5(9), 1994, as Celeritas tells it, and `balance`. A heuristic for the makespan, which
-    clusters for unboundedly many equal devices with free channels. Deviations: an op joins one
-    parent's cluster and draws no other parent into it; the paper's guard for partially free ops
-    (DSRW) is left out; costs that differ between devices enter as means, rounded down to whole ns;
-    see `balance` for memory, colocation and device support.
-    O((V + E) log V + V K) time.
+    clusters for unboundedly many equal devices with free channels. O((V + E) log V + V K) time.
+
+    Deviations: an op joins one parent's cluster and draws no other parent into it; the guard for
+    partially free ops (DSRW) is left out, as the paper is not at hand; costs that differ between
+    devices enter as means.
     """
     flow = flow_of(task.instance.arrays)
     cluster, start_ns = dominant_sequence_clusters(flow, predecessors(flow), bottom_levels(flow))

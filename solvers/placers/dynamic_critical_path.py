@@ -93,22 +93,15 @@ def d_dps(task: Task[Makespan], params: DDpsParams | None = None) -> Outcome:
     D-DPS(-F): Algorithms 1 to 3 with earliest and latest start (6), (7), dynamic critical path
     length (10), slot search (11) and child rule (12). A heuristic for the makespan; it plans with
     free channels and inserts ops into idle gaps. `schedule_dynamic_path` says how ops and devices
-    are chosen.
-    Rounds: all ops are placed anew, with the costs of the devices of the round before, "until the
-    optimal parallel strategy is found": until the devices are those of an earlier round, so that
-    nothing new can come, at most `rounds` times. The round of the shortest path (10) is the plan.
-    Misprints mended: (7) is taken as a latest start, (12) as arg min.
-    Filled in: costs of ops and transfers of the first round are means, exact as in HEFT; latest
-    starts respect the orders on devices; an op takes the first slot by (11), and ops behind it are
-    put off, if they are no more than `MOST_BEHIND`; on each device an op's earliest start has the
-    true transfers from its parents, and its latest start shifts as far; of several parents'
-    devices, and in ties, the earliest start, then the first device; the most urgent child is judged
-    by its earliest start after the parents that are placed; "the device of the lowest priority op"
-    (rule 4) is that of the placed op of largest slack, a device without ops before all others.
-    Added to the paper: an op goes only to devices that can run it, with room for it and its
-    colocation group.
-    O((V + E) (K + log V)) time a round, and for each op the device's ops that are passed and
+    are chosen. Rounds: all ops are placed anew, with the costs of the devices of the round before,
+    "until the optimal parallel strategy is found": until the devices are those of an earlier round,
+    so that nothing new can come, at most `rounds` times. The round of the shortest path (10) is the
+    plan. O((V + E) (K + log V)) time a round, and for each op the device's ops that are passed and
     O(K `MOST_BEHIND`) behind its slots.
+
+    Deviations: (7) is read as a latest start, (12) as arg min; costs of the first round are means;
+    rounds end when devices repeat; an op takes the first slot by (11), and at most `MOST_BEHIND`
+    ops behind it are put off; the device of rule 4 is that of the placed op of largest slack.
     """
     params = params or DDpsParams()
     instance = task.instance
@@ -516,16 +509,22 @@ def _words(value: Any) -> Any:
 class SplitParams(Params):
     """How ops may be split: fields of `SplitRule` that FD-DPS and FastT share."""
 
+    #: Parts of an op.
     parts: Annotated[int, Field(ge=2, le=MOST_PARTS_OF_OP)] = PARTS
+    #: Axes along which ops may be split.
     axes: Annotated[tuple[Axis, ...], BeforeValidator(_words), Field(min_length=1)] = AXES
+    #: Kinds of ops that have channel axes where they state no axes.
     kinds: Annotated[tuple[str, ...], BeforeValidator(_words)] = KINDS
 
 
 class FdDpsParams(SplitParams, DDpsParams):
     """Parameters of FD-DPS: fields of `SplitRule`, and those of D-DPS."""
 
+    #: Ops below this share of the mean time of all ops together stay whole.
     min_share: Annotated[float, Field(ge=0, le=1)] = MIN_SHARE
+    #: Shorter ops stay whole.
     min_time_ns: Annotated[int, Field(ge=0)] = 0
+    #: Ops with more parameter bytes per ms of their time stay whole.
     max_parameters: Annotated[int, Field(ge=0)] = MAX_PARAMETERS
 
 
@@ -536,11 +535,9 @@ def fd_dps(task: Task[Makespan], params: FdDpsParams | None = None) -> Outcome:
     Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, Algorithm 3. A heuristic for the makespan of
     an instance of finer ops: where ops were split the plan is one of that instance
     (`Result.split`), not of the original one; where none was, it is D-DPS' plan.
-    Filled in: ops are split once, before all rounds, always into two parts unless `parts` says
-    otherwise; thresholds, which are ours (`MIN_SHARE` of all time, `MAX_PARAMETERS`), axes and the
-    costs of parts (`choose_cuts`, `split_ops`); where the parts, with their copies, do not fit, the
-    ops are left whole; the rest as in `d_dps`.
-    As long as `d_dps` on the V ops and E edges of the finer instance.
+
+    Deviations: ops are split once, before all rounds; thresholds and the costs of parts are ours;
+    where parts with their copies do not fit, ops stay whole.
     """
     assert params is None or isinstance(params, FdDpsParams)
     params = params or FdDpsParams()

@@ -40,11 +40,9 @@ from placegap.solvers.placers.list_problem import (
 
 
 class FastTParams(SplitParams):
-    """Parameters of FastT: those of splits, and how many in a row may fail (`patience`).
+    """Parameters of ``fastt``."""
 
-    With patience 0 nothing is split, and the method is DPOS.
-    """
-
+    #: Rejected splits in a row that end the search; 0: nothing is split, and the method is DPOS.
     patience: Annotated[int, Field(ge=0, json_schema_extra=EFFORT)] = 10
 
 
@@ -65,16 +63,13 @@ def fastt(task: Task[Makespan], params: FastTParams | None = None) -> Outcome:
     """Splits ops of the critical path while that pays; its value is of the finer graph.
 
     Place by DPOS; then split the longest op of the critical path, and keep what pays; again. After
-    Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020
-    (OS-DPOS), from descriptions: the text is not at hand. A heuristic for the makespan. Where a
-    split was kept the plan is one of the finer instance (`Result.split`), not of the one asked
-    about; its value is below that of DPOS' plan without splits.
-    Filled in: an op is tried along each of its axes, the best of which counts; "pays" is judged by
-    the referee under the task's semantics, not by DPOS' own estimate; an op whose split was
-    rejected is not tried again; after `patience` rejections in a row the search ends, as it does
-    when the time is over or on Ctrl-C. A colocation group is split as a whole; costs of parts:
-    `split_ops`.
-    (kept + patience) * axes times DPOS, the split and the referee.
+    Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020 (OS-
+    DPOS), from descriptions: the text is not at hand. A heuristic for the makespan. Where a split
+    was kept the plan is one of the finer instance (`Result.split`), not of the one asked about; its
+    value is below that of DPOS' plan without splits.
+
+    Deviations: the text is not at hand: an op is tried along each of its axes; the referee judges
+    whether a split pays; a rejected op is not tried again.
     """
     assert params is None or isinstance(params, FastTParams)
     params = params or FastTParams()

@@ -39,8 +39,9 @@ ROUNDS = 5
 
 
 class GetfParams(Params):
-    """How devices are grouped; "auto" is the paper's grouping, where speeds explain the times."""
+    """Parameters of ``getf``."""
 
+    #: How devices are grouped: auto is by speed, as in the paper, where speeds explain the times.
     groups: Grouping = "auto"
 
 
@@ -63,17 +64,15 @@ def getf(task: Task[Makespan], params: GetfParams | None = None) -> Outcome:
 
     Su, Ren, Vardi, Wierman, "Communication-aware scheduling of precedence-constrained tasks on
     related machines", arXiv 2004.14639. A heuristic for the makespan; it plans with free channels
-    and inserts nothing into idle gaps. The LP (`formulations.getf`) leaves communication out;
-    it is solved by HiGHS and rounded after Chudak, Shmoys. Of ready ops the one that can start
-    earliest comes next, with ETF's ties.
-    Deviations: see `device_groups` for the slow devices that the paper leaves out, and for times
-    that no speeds explain. Colocation groups are rounded together. The LP counts a group's memory,
-    which rounding may still overfill: ops that find no room in their group of devices go to others,
-    and all is placed anew; if that does not suffice, all ops may go anywhere. `details` counts the
-    colocation groups that were moved. With one group of devices the LP decides nothing and is
-    not solved, and where a limit or Ctrl-C ends it, ops may go anywhere. The LP may have many
-    optima, and the solver chooses.
-    O((V + E) K log V) time beside the LP, up to five times.
+    and inserts nothing into idle gaps. The LP (`formulations.getf`) leaves communication out; it is
+    solved by HiGHS and rounded after Chudak, Shmoys. Of ready ops the one that can start earliest
+    comes next, with ETF's ties. With one group of devices the LP decides nothing and is not solved,
+    and where a limit or Ctrl-C ends it, ops may go anywhere. The LP may have many optima, and the
+    solver chooses. O((V + E) K log V) time beside the LP, up to five times.
+
+    Deviations: groups are by speed where speeds explain the times, else of equal times; colocation
+    groups are rounded together; ops that find no room in their group of devices go elsewhere, and
+    all is placed anew.
     """
     chosen = params or GetfParams()
     clock = task.limits.clock()

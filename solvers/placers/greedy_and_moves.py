@@ -55,17 +55,14 @@ def greedy(task: Task, params: Params | None = None) -> Outcome:
 
     The baseline of Tarnawski et al. (NeurIPS 2020; their program ``greedy.cpp``). A block is a
     colour class or, where classes feed each other in a cycle, several. The current accelerator
-    takes blocks while they fit; one that no longer fits opens the next accelerator; a block that
-    is larger than any accelerator goes to a host and closes the current accelerator, and after the
-    last accelerator all goes to the hosts. A heuristic that looks at no time and no transfer.
-    Deviations: an accelerator that cannot run a block counts as too small for it, where the
-    program ignores support; with backward ops the blocks are those of
-    `instances.problem.blocks`, where the program takes all edges for forward ones (so does this
-    for latency_subgraphs). The program has one pool of hosts without a limit. Here a host has its
-    own memory and, where plans must be a chain or convex, a host that was left is not used again;
-    else a block goes to the host that has the least to do. Where no host takes a block either,
-    accelerators that were closed are tried (plans of any kind only).
-    O(b K) for b blocks, and O(n K + m log m) to find them.
+    takes blocks while they fit; one that no longer fits opens the next accelerator; a block that is
+    larger than any accelerator goes to a host and closes the current accelerator, and after the
+    last accelerator all goes to the hosts. A heuristic that looks at no time and no transfer. O(b
+    K) for b blocks, and O(n K + m log m) to find them.
+
+    Deviations: support counts: an accelerator that cannot run a block counts as too small; hosts
+    have memory limits, and where plans are chains or convex a host that was left is not used again;
+    accelerators that were closed are tried last.
     """
     instance, semantics = task.instance, task.semantics
     one_pass = semantics.objective == "latency_subgraphs"
@@ -143,13 +140,12 @@ def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
     The ``-localSearch`` of Tarnawski et al. (NeurIPS 2020): classes on accelerators chosen
     uniformly at random; in each round the move of one class to another device that lowers the
     max_load most (ties: first class, then first device), until none lowers it; the best of some
-    restarts. A heuristic. Deviations: starts are seeded; memory and support are honoured, at the
-    start (what fits no accelerator any more starts on a host) and by every move; hosts are targets
-    of moves like any device; where plans may be any, classes that feed each other in a cycle move
-    one by one. Where plans must be a chain or convex, units are the blocks of
-    `instances.problem.blocks`, a start cuts a random topological order at random places, and
-    only moves that keep the devices a chain count. With a time limit the best plan until then is
-    returned. O(nets of all units + K x nets of those on the heaviest device) per move.
+    restarts. A heuristic. With a time limit the best plan until then is returned. O(nets of all
+    units + K x nets of those on the heaviest device) per move.
+
+    Deviations: starts are seeded; memory and support hold throughout; hosts are targets of moves,
+    too; classes that feed each other in a cycle move one by one; where plans are chains or convex,
+    blocks move, and only moves that keep a chain count.
     """
     clock, units = Clock(task.limits.time_limit_s), units_of(task)
     descent = _Descent(task, units)

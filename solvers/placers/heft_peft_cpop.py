@@ -148,14 +148,12 @@ def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
     Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for
     heterogeneous computing", IEEE TPDS 13(3), 2002, section 4.2. A heuristic for the makespan; it
-    plans with free channels and inserts ops into idle gaps.
-    The ready op of highest priority (upward + downward rank) comes next. Ranks are exact integers,
-    means as in HEFT. Ties: topological position, then device index.
-    Added to the paper: the critical path's device is, of those that run most ops of the path, the
-    one that runs them in the least time; an op of the path that this device cannot take goes where
-    it finishes first; an op goes only to devices that can run it, with room for it and its
-    colocation group.
-    O(V K log V + E K) time.
+    plans with free channels and inserts ops into idle gaps. The ready op of highest priority
+    (upward + downward rank) comes next. Ranks are exact integers, means as in HEFT. Ties:
+    topological position, then device index. O(V K log V + E K) time.
+
+    Deviations: the critical path's device is, of those that run most of its ops, the fastest; an op
+    of the path that it cannot take goes where it finishes first.
     """
     instance, arrays = task.instance, task.instance.arrays
     problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
@@ -215,8 +213,9 @@ def path_device(arrays: Arrays, path: list[int]) -> int:
 
 
 class MpDpsParams(Params):
-    """How much of the smallest device a merged op and its colocation group may hold."""
+    """Parameters of ``mp-dps``."""
 
+    #: How much of the smallest device a merged op and its colocation group may hold.
     memory_share: Annotated[float, Field(ge=0, le=1)] = MEMORY_SHARE
 
 
@@ -232,14 +231,12 @@ def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:
     MP-DPS as Zeng et al. tell it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
     merged "with computing power awareness", and scheduled by "predicting the path cost"; its text
     is not at hand. A heuristic for the makespan; it plans with free channels and inserts into idle
-    gaps.
-    Filled in: what is merged (`merge_by_power`). The predicted path cost of an op on a device is
-    its time there plus PEFT's optimistic cost of what follows (`optimistic_costs`). The ready op of
-    largest mean path cost comes next, and goes where its start plus path cost is least: PEFT on
-    merged ops, but for the op's own time in the rank. Ties: topological position, then device.
-    Memory, support and colocation as in HEFT; where the merged ops do not fit, the ops are placed
+    gaps. Ties: topological position, then device. Memory, support and colocation as in HEFT; where
+    the merged ops do not fit, the ops are placed unmerged. O(V K log V + E K) behind the merging.
+
+    Deviations: the text is not at hand: what is merged, and the path cost (an op's time plus PEFT's
+    optimistic cost of what follows), are ours; where merged ops do not fit, ops are placed
     unmerged.
-    O(V K log V + E K) behind the merging.
     """
     assert params is None or isinstance(params, MpDpsParams)
     merge = merge_by_power(task.instance, (params or MpDpsParams()).memory_share)

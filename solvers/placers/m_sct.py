@@ -51,13 +51,11 @@ def m_sct(task: Task[Makespan], params: SctParams | None = None) -> Outcome:
     Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine
     learning graphs", ACM SoCC 2020, after Hanen, Munier 1995. A heuristic for the makespan.
     Favourites come from the published LP (`formulations.m_sct`), solved by HiGHS, and Baechi's
-    rounding; `earliest_start_first` places. The planning model is Baechi's, as for m-ETF.
-    Deviations: those of m-ETF; times in the LP are the least over the devices; above `window` ops
-    the LP is solved in pieces, without favourites across them; when a device is awake for a child
-    that can start at once, this goes before urgent ops that come later in the order. The LP has
-    many optima, so that favourites depend on the solver and its version. A time limit leaves the
-    ops of later pieces without favourites.
-    Time beside the LP as for m-ETF.
+    rounding; `earliest_start_first` places. The planning model is Baechi's, as for m-ETF. Time
+    beside the LP as for m-ETF.
+
+    Deviations: those of m-etf; times in the LP are the least over the devices; above `window` ops
+    the LP is solved in pieces. The LP has many optima: results depend on the solver's version.
     """
     chosen = params or SctParams()
     found = favourites(task.instance, chosen, task.limits)

@@ -255,9 +255,10 @@ def metis(task: Task, params: MetisParams) -> Outcome:
     1998), through pymetis, as the placement papers use it: compute is the weight of vertices,
     communication that of edges (here the host times of the tensors, each once per pair of groups,
     so that unequal links count). A heuristic whose objective is the sum of cut edges: it sees no
-    direction, pays a tensor per pair and not per device, and balances compute alone. Filled in:
-    shares by the devices' speeds, parts to devices heaviest first, and the repair of `mend` for
-    memory and support; ops that no accelerator runs go to a host by it.
+    direction, pays a tensor per pair and not per device, and balances compute alone.
+
+    Deviations: parts are in proportion to the devices' speeds and go to devices heaviest first;
+    what does not fit or run there moves on (`mend`).
     """
     return place_parts(task, lambda parting: _by_metis(parting, params), mends=params.mend)
 
@@ -320,14 +321,13 @@ def mt_kahypar(task: Task, params: MtKahyparParams) -> Outcome:
 
     The hypergraph of the tensors becomes one part per accelerator, and parts are placed by load.
     Gottesbueren, Heuer, Maas, Sanders, Schlag, "Scalable high-quality hypergraph partitioning" (ACM
-    Trans. Algorithms 20, 2024), with the objective km1: sum over nets of weight x (parts - 1).
-    Nets are those of `instances.problem.nets`: a tensor's pins are its producer and its
-    consumers, so that a tensor is paid once per part that it reaches and not per edge, which is
-    what max_load counts but for the producer's side. A heuristic: it minimizes the sum over the
-    devices, balances compute alone, and sees no direction. The deterministic preset on one thread.
-    Filled in: limits of parts by the devices' speeds, parts to devices heaviest first, and the
-    repair of `mend` for memory and support; ops that no accelerator runs go to a host by
-    it.
+    Trans. Algorithms 20, 2024), with the objective km1: sum over nets of weight x (parts - 1). Nets
+    are those of `instances.problem.nets`: a tensor's pins are its producer and its consumers, so
+    that a tensor is paid once per part that it reaches and not per edge, which is what max_load
+    counts but for the producer's side. A heuristic: it minimizes the sum over the devices, balances
+    compute alone, and sees no direction. The deterministic preset on one thread.
+
+    Deviations: as for metis.
     """
     return place_parts(task, lambda parting: _by_kahypar(parting, params.imbalance))
 
@@ -390,11 +390,10 @@ def scotch(task: Task, params: Params | None = None) -> Outcome:
     1996); the ``-scotch`` of Tarnawski et al. (NeurIPS 2020), which writes the same graph: time as
     the weight of vertices, the host times of the tensors between two of them, each once, as that of
     edges, and the program's default strategy. A heuristic whose objective is the sum of cut edges;
-    it balances compute alone and sees no direction. Deviations: colour classes that feed each other
-    in a cycle stay apart; memory and support are mended (`mend`), where the authors ignore the one
-    and refuse graphs with ops that no accelerator runs; parts are equal also where devices are not,
-    and the heaviest goes to the device that is done with it first. The program has a fixed seed of
-    its own.
+    it balances compute alone and sees no direction. The program has a fixed seed of its own.
+
+    Deviations: colour classes that feed each other in a cycle stay apart; memory and support are
+    mended, which the authors ignore and refuse; parts are equal also where devices are not.
     """
     return place_parts(task, _by_scotch)
 

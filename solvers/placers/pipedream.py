@@ -70,15 +70,13 @@ def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
     the least max(A(i, m - r), transfer at i, T(i + 1..j, r)) over i and r. With W parameter bytes,
     bandwidth B and summed time S, a stage on r machines takes max(S, 2 (r - 1) W / B) / r in the
     paper and max(S, 4 (r - 1) W / (r B)) / r in the preprint; with the formula ``placegap`` the DP
-    minimizes the referee's own load (`referee.loads`) and transfers are part of it.
-    A heuristic: a transfer is hidden behind compute while it is planned, and the referee adds it.
-    Deviations: the paper profiles models that are chains; here other graphs are made one
-    (`chain_of`, as Tarnawski et al. did to compare with it). A transfer takes the host
-    times of all tensors across the cut, gradients included where the graph has them, in place of
-    2 a / B. Hosts, which the paper has not, take stages of their own, never shared. Stages are
-    shared only where the semantics has replicas and all accelerators are equal, and B is
-    the narrowest between any two. Longer chains are cut at 1,000 places of little communication.
-    O(s^2 a^2 h) for s places, a accelerators and h hosts.
+    minimizes the referee's own load (`referee.loads`) and transfers are part of it. A heuristic: a
+    transfer is hidden behind compute while it is planned, and the referee adds it. O(s^2 a^2 h) for
+    s places, a accelerators and h hosts.
+
+    Deviations: graphs that are no chain are made one; a transfer takes the host times of all
+    tensors across the cut instead of 2 a / B; hosts take stages of their own; stages are shared
+    only where the semantics has replicas and accelerators are equal.
     """
     instance, semantics = task.instance, task.semantics
     problem = build_problem(instance, overlap=semantics.load == "overlap")

@@ -155,8 +155,9 @@ def alpa(task: Task[PipelineIteration], params: Params | None = None) -> Outcome
     For limit after limit on a stage a DP finds the row of stages of least sum; the best sum of both
     wins. A stage takes the time of its layers on the device that is fastest for them, and of what
     crosses its borders. That is the iteration of a pipeline that hands microbatches on at once;
-    memory is not looked at. Alpa also chooses the devices of each stage, which all have one here.
-    O(S l^2) for each limit.
+    memory is not looked at. O(S l^2) for each limit.
+
+    Deviations: Alpa also chooses the devices of each stage; here each stage has one.
     """
     instance, semantics = task.instance, task.semantics
     block = stage_blocks(instance)

@@ -40,11 +40,11 @@ def slicing(task: Task[MaxLoad], params: SlicingParams) -> Outcome:
 
     The linearized DP of Tarnawski et al. (NeurIPS 2020, "DPL"): of one order, all segments are
     ideals' differences, so a DP over the places to cut takes O(b^2 K + pins) for b blocks where the
-    DP over ideals may be exponential. A heuristic: optimal for its orders, and never better
-    than the best chain. Deviations: several orders (`chains.orders`) where the authors cut one
-    that their program happens to find; in orders of more than 2,000 blocks only places of little
-    communication are cut (`orders.MOST_CUTS`); devices that are not alike come in
-    some fixed sequences (`slicer`). With a time limit the best plan until then is returned.
+    DP over ideals may be exponential. A heuristic: optimal for its orders, and never better than
+    the best chain. With a time limit the best plan until then is returned.
+
+    Deviations: several orders are cut, where the authors cut one; orders of more than 2,000 blocks
+    are cut only where little is communicated; devices that differ come in some fixed sequences.
     """
     clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
     best: tuple[int, Ints] | None = None
@@ -75,8 +75,9 @@ class SliceGraphParams(Params):
 
     #: Orders in each generation.
     population: int = Field(default=32, ge=4, json_schema_extra=EFFORT)
-    #: elite, mutants: Shares of a generation that survive, and that are drawn anew.
+    #: Share of a generation that survives.
     elite: float = Field(default=0.25, gt=0, lt=0.5)
+    #: Share of a generation that is drawn anew.
     mutants: float = Field(default=0.25, ge=0, lt=0.5)
     #: Probability that a child has the key of its elite parent.
     inherit: float = Field(default=0.7, gt=0.5, le=1)
@@ -102,10 +103,11 @@ def slicegraph(task: Task[MaxLoad], params: SliceGraphParams) -> Outcome:
     a BRKGA (Goncalves, Resende, J. Heuristics 17, 2011) looks for a good order. An individual has a
     key in [0, 1) for each block; its order takes the ready block of the least key; its fitness is
     the max_load of the order's best slices. The next generation has the elite, mutants drawn anew,
-    and children of an elite and another parent, key by key. A heuristic: never better than the
-    best chain. Filled in: the parameters' defaults, and half of the first generation at most, which
-    are the orders of `slicing` and not random ones. Devices that are not alike: see `slicer`.
-    O(b^2 K + pins) per individual of b blocks, less where a limit ends segments early.
+    and children of an elite and another parent, key by key. A heuristic: never better than the best
+    chain. O(b^2 K + pins) per individual of b blocks, less where a limit ends segments early.
+
+    Deviations: the text is not at hand: defaults of the genetic algorithm are ours; at most half of
+    the first generation are the orders of `slicing`.
     """
     clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
     generator = np.random.default_rng(task.limits.seed)

@@ -58,13 +58,19 @@ WITH_TORCH = re.compile(r".*\b(hf|py):.*|.* --method (hrl|placeto) .*|.*--times 
 """Commands that need PyTorch: `make test-torch` runs them."""
 
 SMALLER: Mapping[str, Mapping[str, str]] = {
-    "docs/command-line.md": {"MODEL": "net.json", "cuda": "cpu"},
     "docs/pipelines.md": {"MODEL": "bvlc_alexnet", "2x1:vanilla": "2x1:keep"},
     "docs/trust.md": {"5": "0.2"},
-    "docs/learned.md": {"evaluations=6000": "evaluations=8"},
 }
 """Words of a page that stand for a file of the reader's, or that ask for minutes, and what a test
 says there.
+"""
+
+MY_CLUSTER = """
+name: my-cluster
+devices:
+  - {name: gpu, count: 4, kind: A100-80GB}
+links:
+  - {all_to_all: all, bandwidth_bytes_per_s: 25_000_000_000, latency_ns: 5_000}
 """
 
 NAMED = {"hf:gpt2": "hf:./config.json", "hf:llama-7b": "hf:./config.json"} | {
@@ -172,7 +178,7 @@ def yaml_blocks(page: str) -> list[str]:
 def furnish(folder: Path) -> None:
     """Put the files there of which the pages speak: what a reader has, and smaller studies."""
     (folder / "docs").mkdir()
-    (folder / "my-cluster.yaml").write_text(yaml_blocks("docs/command-line.md")[0])
+    (folder / "my-cluster.yaml").write_text(MY_CLUSTER)
     (folder / "mine.yaml").write_text(yaml_blocks("README.md")[0])
     (folder / "near_inputs.py").write_text(python_blocks("README.md")[0][0])
     (folder / "my_placer.py").write_text(my_placer())

@@ -43,16 +43,14 @@ class HrlParams(Params):
 def run_hrl(task: Task[Makespan], params: HrlParams) -> Outcome:
     """Policies that group ops and place the groups, trained by simulation (a checkout, `[torch]`).
 
-    The best placement that they ever tried comes back.
-    Mirhoseini et al., "A hierarchical model for device placement" (ICLR 2018), for which no code
-    was released. A heuristic; deterministic for a seed without a time limit. An update takes
-    O(U x groups + groups^2 x (width + samples)) for U ops or colocation groups, besides the
-    simulation of its placements.
+    The best placement that they ever tried comes back. Mirhoseini et al., "A hierarchical model for
+    device placement" (ICLR 2018), for which no code was released. A heuristic; deterministic for a
+    seed without a time limit. An update takes O(U x groups + groups^2 x (width + samples)) for U
+    ops or colocation groups, besides the simulation of its placements.
 
-    Deviations: fewer groups and narrower LSTMs, and a learning rate to suit (theirs are 256, 512
-    and 0.1); ops that are colocated are grouped as one; an op that its group's device cannot run
-    goes to the fastest that can, as TensorFlow's soft placement does; the square root is of the
-    time in units of all ops one after the other.
+    Deviations: fewer groups and narrower LSTMs (256 and 512 in the paper), and a learning rate to
+    suit; colocated ops are grouped as one; an op that its group's device cannot run goes to the
+    fastest that can.
     """
     from placegap.experiments.research.learned.hrl import run
 
@@ -76,9 +74,9 @@ class PlacetoParams(Params):
     workers: int = Field(default=4, ge=1, le=64)
     #: Where episodes begin: all on the device that alone is fastest, or a random placement.
     start: Literal["one-device", "random"] = "one-device"
-    #: learning_rate, entropy: Of Adam, and of the bonus for entropy, at the beginning. Placeto's
-    #: own are 0.001 and 1; they are for far more episodes.
+    #: Adam's, at the beginning; Placeto's 0.001 is for far more episodes.
     learning_rate: float = Field(default=0.01, gt=0, le=1)
+    #: Weight of the bonus for entropy, at the beginning; Placeto's is 1.
     entropy: float = Field(default=0.003, ge=0, le=10)
     #: A policy to begin with: one that ships (`blocks-4`), or a file.
     policy: str | None = None
@@ -96,16 +94,14 @@ class PlacetoParams(Params):
 def run_placeto(task: Task[Makespan], params: PlacetoParams) -> Outcome:
     """A graph network re-places node after node, trained by simulation (a checkout, `[torch]`).
 
-    The best placement that it ever tried comes back.
-    Addanki et al., "Placeto: learning generalizable device placement algorithms for distributed
-    machine learning" (2019). A heuristic; deterministic for a seed without a time limit. It takes
-    O(rounds x N^2) for each placement of a graph merged to N nodes, besides its simulation.
+    The best placement that it ever tried comes back. Addanki et al., "Placeto: learning
+    generalizable device placement algorithms for distributed machine learning" (2019). A heuristic;
+    deterministic for a seed without a time limit. It takes O(rounds x N^2) for each placement of a
+    graph merged to N nodes, besides its simulation.
 
-    Deviations: graphs are merged along dear edges to nodes of about equal work, not by co-location
-    groups and small neighbours; the simulator is ours; costs are in units of the start's, and
-    memory beyond a device costs 2 for each 1/16 of it, where Placeto's costs 2 per GB; the return
-    of a step is its cost minus the least later one (a variant of theirs); learning rate and entropy
-    are for some thousand placements. An episode places only where an op can run.
+    Deviations: graphs are merged along dear edges to nodes of about equal work; the simulator is
+    ours; memory beyond a device costs 2 for each sixteenth of it (2 per GB in Placeto); a step's
+    return is its cost minus the least later one.
     """
     from placegap.experiments.research.learned.placeto import run
 

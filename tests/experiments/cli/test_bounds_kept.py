@@ -273,7 +273,7 @@ def test_a_claim_about_whole_layers_is_one_about_no_other_plan(
     model, plan = str(tmp_path / "model.json"), str(tmp_path / "plan.json")
     save_document(Document.of(layered()), model)
     chains = ["--objective", "max_load", "--method", "ideal-dp"]
-    layers = [*chains, "--granularity", "layer", "--json"]
+    layers = [*chains, "--granularity", "layer", "--price-layers", "--json"]
     assert main(["place", model, *layers, "-o", plan]) == 0
     placed = answer(capsys)
     # layers: 11 and 2 ns; op by op: 10 and 3

@@ -34,7 +34,7 @@ def test_h_is_help(capsys: Capture) -> None:
     short = capsys.readouterr()
     assert main(["place", "--help"]) == 0
     assert capsys.readouterr() == short
-    assert short.out.startswith("Usage: placegap")
+    assert short.out.strip().startswith("Usage: placegap place")
 
 
 def test_every_malformed_file_is_one_line_and_exit_status_2(
@@ -91,11 +91,36 @@ def test_methods_states_names_claims_papers_and_parameters(capsys: Capture) -> N
     assert methods["ideal-dp"]["objectives"] == ["max_load"]
     assert "contiguous" in methods["throughput-ip"]["params"]
     assert main(["methods"]) == 0
-    plans, bounds = capsys.readouterr().out.split("bounds: a value")
+    plans, bounds = capsys.readouterr().out.split("a bound, without a plan")
     assert "heft" in plans
     listed = {name for name, row in methods.items() if row["claim"] == "bound"}
     assert listed
     assert all(name in bounds and name not in plans for name in listed)
+
+
+def test_a_method_has_a_page_which_explains_every_parameter(capsys: Capture) -> None:
+    assert main(["methods", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["methods"]
+    unexplained = [
+        f"{row['method']}: {name}"
+        for row in rows
+        if row["from"] == "placegap"
+        for name, meaning in row["meanings"].items()
+        if not meaning
+    ]
+    assert unexplained == []
+    assert main(["methods", "d-dps"]) == 0
+    page = capsys.readouterr().out
+    for text in ("Zeng et al. 2022 (FD-DPS)", "without a bound", "The most rounds of Algorithm 3"):
+        assert text in page
+    assert main(["methods", "--objective", "max_context"]) == 0
+    out = capsys.readouterr().out
+    assert "most-tokens" in out
+    assert "heft" not in out
+    assert main(["methods", "heff"]) == 2
+    line = one_line(capsys)
+    assert "did you mean 'heft'" in line
+    assert "--module FILE" in line
 
 
 def test_instances_lists_corpus_clusters_and_families(
@@ -107,9 +132,29 @@ def test_instances_lists_corpus_clusters_and_families(
     assert {"name": "zfnet512", "ops": 22, "edges": 21}.items() <= content["corpus"][-1].items()
     assert {row["name"] for row in content["clusters"]} >= {"8xH100-nvlink", "fd-dps-8xP100"}
     kinds = {row["name"]: row for row in content["device_kinds"]}
-    assert kinds["T4"]["memory"] == "16 GB"  # of the product brief
+    assert kinds["T4"]["memory_bytes"] == 16 * 10**9  # of the product brief
+    numbers = ("parameter_bytes", "flops")
+    assert all(isinstance(content["corpus"][-1][name], int) for name in numbers)
     assert set(kinds) == set(catalogue())
     assert {row["name"] for row in content["families_for_generate"]} >= {"layered", "training"}
+
+
+def test_the_page_of_the_command_line_names_every_key_of_a_placement(capsys: Capture) -> None:
+    command = ["place", "zfnet512", "--cluster", "2xT4-pcie", "--method", "single-device"]
+    assert main([*command, "--json"]) == 0
+    page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
+    content = json.loads(capsys.readouterr().out)
+    keys = {*content, *content["devices"][0]}
+    assert sorted(key for key in keys if f"`{key}`" not in page) == []
+
+
+def test_a_section_of_the_instances_is_a_table(capsys: Capture) -> None:
+    assert main(["instances", "device-kinds"]) == 0
+    out = capsys.readouterr().out
+    assert "16 GB" in out
+    assert "corpus" not in out
+    assert main(["instances", "corpsu"]) == 2
+    assert "did you mean 'corpus'?" in one_line(capsys)
 
 
 def command_line(*args: str, **options: object) -> subprocess.CompletedProcess[bytes]:

@@ -80,7 +80,7 @@ def test_whole_layers_cost_tokens_and_that_many_are_more_op_by_op(
     path = str(model.with_name("halves.json"))
     save_document(Document.of(instance), path)
     asked = ["place", path, "--objective", "max_context", "--plans", "chain", "--quiet"]
-    assert main([*asked, "--granularity", "layer"]) == 0
+    assert main([*asked, "--granularity", "layer", "--price-layers"]) == 0
     out = capsys.readouterr().out
     assert "value   15 tokens" in out
     # (23 - 15) / 15

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import pytest
 import typer
@@ -25,6 +25,28 @@ def test_every_rule_of_the_semantics_is_an_option(command: str) -> None:
     assert all(options[name].opts == [f"--{name.replace('_', '-')}"] for name in names)
     assert all(options[name].default is None for name in names)
     assert "rules" not in options
+
+
+GROUPS = {"Model", "Model (hf: and py:)", "Cluster", "Objective", "Memory", "Search", "Output"}
+
+
+def test_each_option_of_place_is_in_a_group_and_says_its_choices_and_default() -> None:
+    options = COMMANDS.commands["place"].params[1:]  # the first is the model
+    assert {option.rich_help_panel for option in options} == GROUPS | {"Export"}
+    for option in options:
+        default = DEFAULTS.get(option.name)
+        if default not in (None, False) and option.name != "plans":  # whose default is auto's
+            assert f"default: {default})" in option.help
+        kinds = get_args(get_args(RULES.get(option.name, Annotated[None, ""]))[0])
+        choices = [choice for kind in kinds for choice in get_args(kind)]
+        assert all(choice in option.help for choice in choices), option.name
+
+
+def test_the_help_of_all_commands_cuts_no_sentence_off(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    words = " ".join(capsys.readouterr().out.replace("│", "").split())
+    for command in COMMANDS.commands.values():
+        assert command.help.split("\n\n")[0] in words
 
 
 @pytest.mark.parametrize(("name", "choices"), [("plans", PlanClass), ("memory", MemoryRule)])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from draws.hybrid import layer_row
 
+from placegap import __version__
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.instances.exporters.onnx import device_faults
@@ -46,7 +47,8 @@ def test_a_device_map_is_made_of_whole_layers_and_says_what_they_cost(
     model: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     out = tmp_path / "map.json"
-    assert main(["place", str(model), *CHAIN, "--export", f"device_map={out}", "--json"]) == 0
+    command = ["place", str(model), *CHAIN, "--export", f"device_map={out}", "--json"]
+    assert main([*command, "--price-layers"]) == 0
     shown = capsys.readouterr()
     found = json.loads(out.read_text())
     assert sorted(found) == ["embed", "h.0", "h.1", "h.2"]
@@ -84,7 +86,7 @@ def test_several_formats_are_written_of_one_plan(
 ) -> None:
     files = {kind: tmp_path / kind for kind in ("vllm", "pipelining", "csv")}
     options = [text for kind, path in files.items() for text in ("--export", f"{kind}={path}")]
-    assert main(["place", str(model), *CHAIN, *options]) == 0
+    assert main(["place", str(model), *CHAIN, *options, "--price-layers"]) == 0
     shown = capsys.readouterr()
     assert "layer   kept whole; the best split gives 12 ns, 25.0 % less" in shown.out
     counts = files["vllm"].read_text().strip().partition("=")[2].split(",")
@@ -122,6 +124,30 @@ def test_ops_are_placed_one_by_one_where_the_format_can_say_it(
     command = ["place", str(model), *CHAIN, "--granularity", "module", "--json"]
     assert main(command) == 0
     assert json.loads(capsys.readouterr().out)["granularity"]["granularity"] == "module"
+
+
+def test_whole_layers_are_named_and_priced_only_where_that_is_wanted(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    asked = list[str]()
+    place = placing.place
+    monkeypatch.setattr(
+        placing, "place", lambda first, **more: asked.append(first.method) or place(first, **more)
+    )
+    command = ["place", str(model), *CHAIN, "--granularity", "layer"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert asked == ["ideal-dp"]
+    assert "kept whole; --price-layers prints what that costs" in out
+    assert {"0-1", "2"} <= set(out.split()) or {"0", "1-2"} <= set(out.split())
+    assert main([*command, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["granularity"] == {"granularity": "layer"}
+    assert sorted(each["ops"] for each in content["devices"]) == [2, 4]
+    assert {each["compute_ns"] for each in content["devices"]} == {8, 16}
+    assert content["version"] == __version__
+    assert main(["place", str(model), *CHAIN, "--price-layers"]) == 2
+    assert "add --granularity layer" in capsys.readouterr().err
 
 
 def test_a_plan_that_a_format_cannot_say_is_shown_and_kept(

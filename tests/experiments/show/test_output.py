@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from doubles.processes import PLACEGAP
 
 from placegap.experiments.show import rendering
+from placegap.experiments.show.rendering import output, plain_table
 
 HERE = (
     "import sys; from placegap.experiments.running import placing, pool;"
@@ -65,6 +67,19 @@ def test_the_plan_is_written_all_the_same(
 def test_commands_that_only_print_say_that_they_cannot(tmp_path: Path) -> None:
     said = "placegap: output: No space left on device\n"
     assert shell(tmp_path, "> /dev/full", "--version") == (1, said)
+
+
+@pytest.mark.parametrize(("told", "escapes"), [("", True), ("1", False)])
+def test_no_color_leaves_out_bold_as_well(
+    told: str, escapes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", told)
+    output().print(plain_table("title", ["name"], [["a"]]))
+    assert ("\x1b[" in screen.getvalue()) is escapes
 
 
 def test_warnings_and_progress_never_end_a_command(monkeypatch: pytest.MonkeyPatch) -> None:

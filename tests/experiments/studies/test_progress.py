@@ -93,7 +93,8 @@ def test_a_study_whose_runs_are_all_in_the_log_says_so(
 ) -> None:
     monkeypatch.setattr(study, "run_pool", run_here)
     command = ["study", str(study_file(tmp_path)), "--out", str(tmp_path), "--workers", "1"]
-    assert main(command) == 0
+    assert main([*command, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
     log = tmp_path / "runs.jsonl"
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))
     assert main(command) == 0
