@@ -61,6 +61,7 @@ WITH_TORCH = re.compile(r".*\b(hf|py):.*|.* --method (hrl|placeto) .*|.*--times 
 """Commands that need PyTorch: `make test-torch` runs them."""
 
 SMALLER: Mapping[str, Mapping[str, str]] = {
+    "docs/models.md": {"cuda": "cpu"},
     "docs/command-line.md": {"MODEL": "net.json", "cuda": "cpu"},
     "docs/pipeline-iteration.md": {"MODEL": "bvlc_alexnet", "2x1:vanilla": "2x1:keep"},
     "docs/certificates.md": {"20": "0.2"},
