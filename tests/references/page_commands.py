@@ -58,6 +58,7 @@ WITH_TORCH = re.compile(r".*\b(hf|py):.*|.* --method (hrl|placeto) .*|.*--times 
 """Commands that need PyTorch: `make test-torch` runs them."""
 
 SMALLER: Mapping[str, Mapping[str, str]] = {
+    "docs/models.md": {"cuda": "cpu"},
     "docs/pipelines.md": {"MODEL": "bvlc_alexnet", "2x1:vanilla": "2x1:keep"},
     "docs/trust.md": {"5": "0.2"},
 }
