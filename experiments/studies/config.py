@@ -52,7 +52,7 @@ class InstanceEntry(Entry):
     `in_place` elementwise ops overwrite their inputs, with `slower_links` every transfer takes
     longer by a factor, with `slower_ops` every op that no host runs, with `half_precision` a number
     has two bytes, and `fused` ops are those of Moirai's fusion, each as fast as one kernel.
-    `clones` of a training graph share its variables, which are on the cluster's host, if it has one.
+    `clones` of a training graph share its variables, which are on the host of a cluster with one.
     """
 
     model: Name | None = None

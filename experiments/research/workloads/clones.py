@@ -3,8 +3,8 @@
 Every clone runs a whole batch of its own (weak scaling). There is one copy of each variable, of
 what is colocated with it, and of what lies between its gradient and its update; the clones read the
 variable, and their gradients are added up before the update. Summaries and moving averages are
-those of the first clone. Where the cluster has a host, what there is once runs there, and clones run
-on the other devices (TF-slim: model_deploy.py and train_image_classifier.py).
+those of the first clone. Where the cluster has a host, what there is once runs there, and clones
+run on the other devices (TF-slim: model_deploy.py and train_image_classifier.py).
 """
 
 from __future__ import annotations
