@@ -89,10 +89,10 @@ class Source:
     in_place: bool = False
     #: How many times as long every transfer takes; None: as the cluster says.
     slower_links: float | None = None
-    #: How many times as long every op takes; None: as the graph says.
+    #: How many times as long every op takes, but on hosts; None: as the graph says.
     slower_ops: float | None = None
-    #: How many clones of the graph share its variables (`clones.with_clones`).
-    clones: int = 1
+    #: How many clones of the graph share its variables (`clones.with_clones`); None: it is none.
+    clones: int | None = None
     #: Whether every number takes two bytes; of a model without times.
     half_precision: bool = False
     #: Whether the ops are those that Moirai's fusion makes, as fast as one kernel each.
@@ -129,18 +129,17 @@ def load_source(source: Source) -> Instance:
         instance = _variants("fused").with_fused_times(fuse_by_rules(instance))
     if source.in_place:
         instance = _variants("in_place").written_in_place(instance)
-    if source.slower_ops is not None:
-        graph = _variants("slower_ops").with_slower_ops(instance.graph, source.slower_ops)
-        instance = instance.with_graph(graph, instance.name)
-    if source.clones > 1:
+    if source.device_memory is not None:  # before cloning: the share is of one replica's bytes
+        instance = with_device_memory(instance, source.device_memory)
+    if source.clones is not None:
         instance = research("workloads.clones", "a study's key clones").with_clones(
             instance, source.clones
         )
+    if source.slower_ops is not None:
+        instance = _variants("slower_ops").with_slower_ops(instance, source.slower_ops)
     if source.slower_links is not None:
         update = {"cluster": slowed(instance.cluster, source.slower_links), "best_known": ()}
         instance = instance.model_copy(update=update)
-    if source.device_memory is not None:
-        return with_device_memory(instance, source.device_memory)
     return instance
 
 

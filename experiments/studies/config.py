@@ -59,9 +59,9 @@ class InstanceEntry(Entry):
     `device_memory` makes a row of its own, where every device holds that share of all bytes.
     `dims` are sizes of a workload other than its paper's, and `costs` those of ``--costs``; with
     `in_place` elementwise ops overwrite their inputs, with `slower_links` every transfer takes
-    longer by a factor, with `slower_ops` every op, with `half_precision` a number has two bytes,
-    and `fused` ops are those of Moirai's fusion, each as fast as one kernel. `clones` of a training
-    graph share its variables.
+    longer by a factor, with `slower_ops` every op that no host runs, with `half_precision` a number
+    has two bytes, and `fused` ops are those of Moirai's fusion, each as fast as one kernel.
+    `clones` of a training graph share its variables, which are on the host of a cluster with one.
     """
 
     model: Name | None = None
@@ -76,7 +76,7 @@ class InstanceEntry(Entry):
     in_place: Flag = False
     slower_links: MemoryShare | None = None
     slower_ops: MemoryShare | None = None
-    clones: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    clones: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
     half_precision: Flag = False
     fused: Flag = False
 

@@ -43,6 +43,7 @@ from placegap.instances.problem import Instance
 from placegap.instances.reading.checkout import has_research, research
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, run_method
+from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
@@ -132,7 +133,7 @@ def describe_result(result: Result) -> dict[str, Any]:
     """The figures of a result, ready for JSON.
 
     A plan of a finer instance (operator splitting) has no value here, for the run is about the
-    original instance; its value there is among the details.
+    original instance; its value there is among the details, with a bound of the finer instance.
     """
     described = {name: getattr(result, name) for name in TOLD}
     described |= {name: round(getattr(result, name), 6) for name in TIMES}
@@ -144,6 +145,7 @@ def describe_result(result: Result) -> dict[str, Any]:
     split = {"value_ns": None, "bound_ns": None, "message": message, "details": details}
     if result.value_ns is not None:
         details["split_value_ns"] = result.value_ns
+        details["split_bound_ns"] = quick_bound(result.split.fine, result.semantics).ns
         split["status"] = "split"
     return described | split
 

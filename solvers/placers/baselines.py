@@ -263,6 +263,12 @@ def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | N
     needed = int(arrays.resident_bytes.sum())
     runs = bool((arrays.time_ns[:, k] != UNSUPPORTED).all())
     name = instance.cluster.devices[k].name
+    clone = clones_of(instance)
+    if not isinstance(task.semantics, MaxLoad) and max(clone) >= 0:
+        place = np.array(_clones_apart(instance, clone, devices))
+        order = instance.graph.index.topological_order  # as ops become ready: first come
+        held = [order[place[order] == d].tolist() for d in range(instance.num_devices)]
+        return Outcome(Plan.on(place, held))
     if isinstance(task.semantics, MaxLoad):
         if not runs or arrays.memory_bytes[k] < needed:
             raise InputError(f"{name!r} cannot run and hold all ops ({needed} bytes)")
@@ -270,8 +276,6 @@ def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | N
     if not runs:
         raise InputError(f"{name!r} cannot run all ops")
     batch = batch if batch is not None else stated_batch(instance.graph) or 1
-    if (clone := clones_of(instance)) and max(clone) >= 0:
-        return Outcome(Plan.on(_clones_apart(instance, clone, devices)))
     copies = min(len(devices), batch)
     if copies == 1:
         return Outcome(Plan.on([k] * instance.num_ops))
@@ -292,9 +296,14 @@ def clones_of(instance: Instance) -> tuple[int, ...]:
 
 
 def _clones_apart(instance: Instance, clone: Sequence[int], devices: tuple[int, ...]) -> list[int]:
-    """Each clone on a device; variables in turn, and what follows a gradient with its variable."""
-    index, ops, count = instance.graph.index, instance.graph.ops, len(devices)
-    place = [-1 if j < 0 else j % count for j in clone]
+    """Each clone on a device; variables in turn, and what follows a gradient with its variable.
+
+    Where these devices cannot run what clones share, it goes in turn to those that can.
+    """
+    index, ops = instance.graph.index, instance.graph.ops
+    shares = (instance.arrays.time_ns[np.array(clone) < 0] != UNSUPPORTED).all(axis=0)
+    homes = [k for k in devices if shares[k]] or np.flatnonzero(shares).tolist() or devices
+    place = [NOWHERE if j < 0 else devices[j % len(devices)] for j in clone]
     home: dict[str, int] = {}
     for i in reversed(index.topological_order.tolist()):
         if clone[i] >= 0:
@@ -305,5 +314,5 @@ def _clones_apart(instance: Instance, clone: Sequence[int], devices: tuple[int, 
         if own is None and shared:
             place[i] = shared[0]
         else:
-            place[i] = home.setdefault(own or ops[i].name, len(home) % count)
-    return [devices[j] for j in place]
+            place[i] = home.setdefault(own or ops[i].name, homes[len(home) % len(homes)])
+    return place

@@ -3,15 +3,17 @@
 Every clone runs a whole batch of its own (weak scaling). There is one copy of each variable, of
 what is colocated with it, and of what lies between its gradient and its update; the clones read the
 variable, and their gradients are added up before the update. Summaries and moving averages are
-those of the first clone (TF-slim: model_deploy.py and train_image_classifier.py).
+those of the first clone. Where the cluster has a host, what there is once runs there, and clones
+run on the other devices (TF-slim: model_deploy.py and train_image_classifier.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
-from placegap.instances.problem import Edge, Graph, Instance, Op
+from placegap.instances.costing.costing import roofline_ns, specs_of
+from placegap.instances.problem import Cluster, DeviceSpec, Edge, Graph, Instance, Op
 from placegap.instances.reading.errors import as_input_error, paused_collector
 from placegap.instances.transforms.split_gradients import is_update, works_on_weights
 
@@ -77,25 +79,33 @@ def _neighbours(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:
 def with_clones(instance: Instance, clones: int) -> Instance:
     """The instance of several clones of a training graph, which share its variables.
 
-    Op ``x`` of clone j is called ``clone_j/x``, as in TF-slim; what is shared keeps its name. The
-    sums of gradients take no time. The instance's name stays. O(clones (V + E)).
+    Op ``x`` of clone j is called ``clone_j/x``, as in TF-slim; what is shared keeps its name. Sums
+    of gradients take the time of their rooflines. The instance's name stays. O(clones (V + E)).
     """
-    graph = instance.graph
+    graph, specs = instance.graph, specs_of(instance.cluster)
     role = roles(graph)
     with paused_collector():
         ops: list[Op] = []
         for op, each in zip(graph.ops, role, strict=True):
             copies = clones if each == Role.EACH else 1
-            ops += [op] if each == Role.SHARED else [_cloned(op, j) for j in range(copies)]
+            one = _pinned(op, instance.cluster, to_hosts=each == Role.SHARED)
+            ops += [one] if each == Role.SHARED else [_cloned(one, j) for j in range(copies)]
         sums: dict[int, Op] = {}
-        edges = tuple(_edges(graph, role, clones, sums))
+        edges = tuple(_edges(graph, role, clones, sums, specs))
         update = {
-            "ops": (*ops, *sums.values()),
+            "ops": (*ops, *(_pinned(op, instance.cluster, to_hosts=True) for op in sums.values())),
             "edges": edges,
             "provenance": graph.provenance.noting(f"{clones} clones that share their variables"),
         }
         with as_input_error(source=instance.name):  # sums beyond 2**62
             return instance.with_graph(graph.model_copy(update=update), instance.name)
+
+
+def _pinned(op: Op, cluster: Cluster, *, to_hosts: bool) -> Op:
+    """The op with its times on hosts alone, or on all other devices; as it is without hosts."""
+    hosts = {device.kind for device in cluster.devices if device.is_host}
+    times = {kind: ns for kind, ns in op.time_ns.items() if (kind in hosts) == to_hosts}
+    return op.model_copy(update={"time_ns": times}) if hosts else op
 
 
 def _cloned(op: Op, j: int) -> Op:
@@ -108,7 +118,13 @@ def _cloned(op: Op, j: int) -> Op:
     return op.model_copy(update=update)
 
 
-def _edges(graph: Graph, role: list[Role], clones: int, sums: dict[int, Op]) -> Iterator[Edge]:
+def _edges(
+    graph: Graph,
+    role: list[Role],
+    clones: int,
+    sums: dict[int, Op],
+    specs: Mapping[str, DeviceSpec],
+) -> Iterator[Edge]:
     """All edges; `sums` receives the ops that add up gradients, by tensor."""
     index = graph.index
     ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
@@ -117,14 +133,23 @@ def _edges(graph: Graph, role: list[Role], clones: int, sums: dict[int, Op]) -> 
         if role[a] == Role.EACH and role[b] == Role.EACH:
             for j in range(clones):
                 yield _between(edge, f"clone_{j}/{tail}", f"clone_{j}/{head}", f"clone_{j}/")
-        elif role[a] == Role.EACH and role[b] == Role.SHARED and graph.ops[a].backward:
+        elif (
+            role[a] == Role.EACH and role[b] == Role.SHARED and graph.ops[a].backward and clones > 1
+        ):
             u = int(index.tensor[e])
             if u not in sums:
                 sums[u] = Op(
                     name=f"{tail}/AddN_{u}",
                     kind="AddN",
                     backward=True,
-                    time_ns=dict.fromkeys(graph.ops[a].time_ns, 0),
+                    time_ns={
+                        kind: roofline_ns(
+                            (clones - 1) * (edge.bytes // 4), (clones + 1) * edge.bytes, specs[kind]
+                        )
+                        if kind in specs
+                        else 0
+                        for kind in graph.ops[a].time_ns
+                    },
                     resident_bytes=edge.bytes,
                 )
                 for j in range(clones):

@@ -103,13 +103,18 @@ def with_fused_times(merge: Merge) -> Instance:
     return Instance(name=fine.name, graph=graph, cluster=coarse.cluster)
 
 
-def with_slower_ops(graph: Graph, factor: float) -> Graph:
-    """The graph whose ops all take `factor` times as long, rounded to the nanosecond."""
+def with_slower_ops(instance: Instance, factor: float) -> Instance:
+    """The instance whose ops all take `factor` times as long on what is no host; whole ns."""
     exact = Fraction(str(factor))  # what was written, not its binary neighbour
+    hosts = {device.kind for device in instance.cluster.devices if device.is_host}
+
+    def slower(kind: str, time: int) -> int:
+        return time if kind in hosts else round(time * exact)
+
     ops = tuple(
         op.model_copy(
-            update={"time_ns": {kind: round(time * exact) for kind, time in op.time_ns.items()}}
+            update={"time_ns": {kind: slower(kind, ns) for kind, ns in op.time_ns.items()}}
         )
-        for op in graph.ops
+        for op in instance.graph.ops
     )
-    return graph.model_copy(update={"ops": ops})
+    return instance.with_graph(instance.graph.model_copy(update={"ops": ops}), instance.name)

@@ -58,6 +58,7 @@ def test_a_study_shows_the_value_of_the_parts_without_a_gap(diamond: Path) -> No
     assert (parts.status, parts.value_ns, parts.gap) == ("split", None, None)
     assert not parts.is_optimal
     assert parts.split_value_ns == 30
+    assert 0 < (parts.split_bound_ns or 0) <= 30
     assert disagreements(rows) == []
     _, (line,) = gap_grid(rows)
     assert line[-1].startswith("30 (split, ")

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from draws import draw
 
 from placegap.experiments.research.workloads.clones import with_clones
-from placegap.instances import Edge, Instance, Makespan, Op, Plan
+from placegap.experiments.research.workloads.variants import with_slower_ops
+from placegap.experiments.running.sources import Source, load_source
+from placegap.instances import Document, Edge, Instance, Makespan, Op, Plan, save_document
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.placers.baselines import clones_of
 from placegap.solvers.solving.run_method import run_method
 
 
 def op(name: str, kind: str, time_ns: int = 0, **rest: object) -> Op:
-    return Op(name=name, kind=kind, time_ns={"gpu": time_ns}, **rest)  # type: ignore[arg-type]
+    times = {"gpu": time_ns, "cpu": 2 * time_ns}
+    return Op(name=name, kind=kind, time_ns=times, **rest)  # type: ignore[arg-type]
 
 
-def step() -> Instance:
-    """A variable w of 8 bytes, its layer and gradient, a clip behind the gradient, an update."""
+def step(hosts: int = 0) -> Instance:
+    """A variable w of 8 bytes, its layer and gradient, a clip behind the gradient, an update.
+
+    Of its three devices the first ones are hosts.
+    """
     ops = (
         op("w", "VariableV2", resident_bytes=8, parameter_bytes=8, colocation="w"),
         op("x", "Placeholder"),
@@ -32,7 +40,8 @@ def step() -> Instance:
         Edge(producer=a, consumer=b, bytes=sizes.get(f"{a} {b}", 0))
         for a, b in (arc.split() for arc in arcs)
     )
-    devices = draw.devices(["gpu"] * 3, lambda k: 10**6)
+    kinds = ["cpu"] * hosts + ["gpu"] * (3 - hosts)
+    devices = draw.devices(kinds, lambda k: 10**6, hosts=hosts)
     return draw.instance_of("step", ops, edges, devices, draw.links(3, lambda a, b: (10**9, 0)))
 
 
@@ -78,3 +87,36 @@ def test_data_parallel_puts_each_clone_on_a_device() -> None:
         assert j < 0 or at == (j,)
     shared = {at for at, j in zip(plan.placement, clones_of(instance), strict=True) if j < 0}
     assert len(shared) == 1  # one variable, with its clip, update and sum
+
+
+def test_beside_a_host_what_there_is_once_runs_there_and_clones_on_the_gpus() -> None:
+    for clones in (1, 2):
+        for each in with_clones(step(hosts=1), clones).graph.ops:
+            assert set(each.time_ns) == {"gpu" if each.name.startswith("clone_") else "cpu"}
+
+
+def test_data_parallel_reads_variables_from_the_host_and_sends_gradients_there() -> None:
+    # w leaves the host from 0 to 8 and from 8 to 16 ns. The first clone has layer until 108, log
+    # until 111 and grad until 211, and the host has its gradient at 219; the other one ends at 216,
+    # waits for the port, and is there at 227. Clip and update take 2 + 4 ns on the host
+    result = run_method(with_clones(step(hosts=1), 2), Makespan(channels="port"), "data-parallel")
+    assert result.value_ns == 233
+    # alone, its gradient needs no sum: 219 + 2 + 4
+    result = run_method(with_clones(step(hosts=1), 1), Makespan(channels="port"), "data-parallel")
+    assert result.value_ns == 225
+
+
+def test_ops_are_slower_on_gpus_and_not_on_hosts() -> None:
+    (layer,) = (op for op in with_slower_ops(step(hosts=1), 1.5).graph.ops if op.name == "layer")
+    assert layer.time_ns == {"gpu": 150, "cpu": 200}
+
+
+def test_a_share_of_all_bytes_is_one_of_a_replicas_however_many_clones_there_are(
+    tmp_path: Path,
+) -> None:
+    # w, layer and grad hold 8 + 5 + 8 bytes; two clones and the sum of gradients 8 + 2 * 13 + 8
+    file = tmp_path / "step.json"
+    save_document(Document.of(step()), file)
+    instance = load_source(Source(str(file), clones=2, device_memory=1.0))
+    assert sum(instance.arrays.resident_bytes.tolist()) == 42
+    assert {device.memory_bytes for device in instance.cluster.devices} == {21}
