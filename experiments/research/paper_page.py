@@ -1,0 +1,228 @@
+"""The page of a paper: its score, its tables beside ours, its claims, and what the regime rests on.
+
+Every figure is taken from the kept results. A page has at most `MOST_WORDS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from placegap.experiments.research.paper_comparison import ComparedCell, ComparedTable
+from placegap.experiments.research.paper_score import (
+    AGREES,
+    REVERSED,
+    TIE,
+    PaperScore,
+    out_of_memory,
+)
+from placegap.experiments.research.published import NO_PLAN, UNITS_NS, Stated
+from placegap.experiments.show.rendering import markdown_grid
+from placegap.experiments.studies.report import made_by
+from placegap.experiments.studies.runs import RunRow
+from placegap.instances.reading.printable import printable
+
+MOST_WORDS = 1500
+GB = 1e9
+COMMAND = "python -m placegap.experiments.research.papers"
+
+
+def page(score: PaperScore, folder: str) -> str:
+    """The page of a paper, from its folder of `experiments/papers/`."""
+    lines = [
+        f"# Reproduction: {score.name}",
+        "",
+        f"How far do the tables of {score.name} come out again? The score is below. In a checkout,"
+        f" `{COMMAND}` prints it, and `--pages` makes this page from the kept runs in"
+        f" `experiments/papers/{folder}/results/`. Times of plans are simulated by the referee;"
+        " nothing was run on GPUs.",
+        "",
+        *_grid(("measure", score.name), [*score.line().items()]),
+        f"A cell is ours (gap to the best bound of its row; {score.paper.published}); a star marks"
+        f" a stand-in. `experiments/papers/{folder}/pairs.csv` lists every pair.",
+        "",
+    ]
+    for compared in score.tables:
+        lines += _table(compared, score)
+    lines += _claims(score)
+    known = score.scoring
+    for title, sentences in (
+        ("The paper states", known.states),
+        ("Its figures imply", known.implies),
+        ("Assumed", known.assumes),
+        ("Our algorithms deviate", known.deviates),
+        ("Stand-ins", [Stated(what=f"{k}*: {v}") for k, v in score.stand_ins.items()]),
+        ("Left out", known.left_out),
+    ):
+        lines += _listed(title, sentences)
+    names = dict.fromkeys(study for compared in score.tables for study in compared.studies)
+    studies = ", ".join(f"`{name}.yaml`" for name in names)
+    lines += [
+        "## Runs",
+        "",
+        f"- `placegap study experiments/papers/{folder}/STUDY` runs {studies}",
+        *(f"- {maker}" for maker in _makers(score)),
+    ]
+    return "\n".join(map(printable, lines)).rstrip() + "\n"
+
+
+def _listed(title: str, sentences: Sequence[Stated]) -> Iterator[str]:
+    if sentences:
+        lines = (
+            f"{said.what} (line {said.lines})" if said.lines else said.what for said in sentences
+        )
+        yield from (f"## {title}", "", *(f"- {line}" for line in lines), "")
+
+
+def _makers(score: PaperScore) -> list[str]:
+    """What made the runs: each version with all its commits."""
+    runs = [c.run for t in score.tables for row in t.rows for c in row.cells if c.run is not None]
+    commits: dict[str, dict[str, None]] = {}
+    for maker in made_by(runs):
+        commit, _, versions = maker.partition("; ")
+        commits.setdefault(versions, {})[commit.removeprefix("commit ")] = None
+    return [f"{versions}; commit {', '.join(known)}" for versions, known in commits.items()]
+
+
+def _table(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
+    table = compared.table
+    unit = "" if table.unit == "1" else f", in {table.unit}"
+    rows = [
+        (row.row.name, *(_cell(compared, cell) for cell in row.cells))
+        for row in compared.rows
+        if any(cell.ours_ns is not None for cell in row.cells)
+    ]
+    yield from (f"## {table.title}", "")
+    if rows:
+        yield from _grid((f"row{unit}", *(column.heading for column in table.columns)), rows)
+    yield from (f"- {note}" for note in _notes(compared, score))
+    yield ""
+
+
+def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table without spaces between its cells, so that tools count words and not bars."""
+    yield from (line.replace("| ", "|").replace(" |", "|") for line in markdown_grid(head, rows))
+    yield ""
+
+
+def _cell(compared: ComparedTable, cell: ComparedCell) -> str:
+    inside = [] if cell.gap is None else [_percent(cell.gap)]
+    inside += [cell.printed] if cell.printed else []
+    ours = "-" if cell.ours_ns is None else _shown(compared, cell.ours_ns)
+    run = cell.run
+    beyond = None if run is None or run.split_value_ns is not None else run.overfills_bytes
+    if beyond is not None and cell.ours_ns is not None and math.isfinite(cell.ours_ns):
+        ours += f" +{beyond / GB:.2g}GB"
+    return f"{ours} ({'; '.join(inside)})" if inside else ours
+
+
+def _shown(compared: ComparedTable, time_ns: float) -> str:
+    figure = time_ns / UNITS_NS[compared.table.unit]
+    return NO_PLAN if math.isinf(time_ns) else f"{figure:.{4 if figure < 1000 else 6}g}"
+
+
+def _percent(gap: float) -> str:
+    percent = 100 * gap
+    if 0 < percent < 0.1:
+        return "<0.1%"
+    return f"{percent:.1f}%" if 0 < abs(percent) < 9.95 else f"{percent:.0f}%"
+
+
+def _notes(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
+    table = compared.table
+    yield f"source: {table.source}"
+    if table.note:
+        yield table.note
+    if table.mark:
+        yield f"number with a star: {table.mark}"
+    yield from _pairs(compared, score)
+    yield from _misfits(compared)
+    if table.ahead is not None:
+        first, rows = _ahead(compared, table.ahead)
+        yield (
+            f"the text has {table.ahead} ahead everywhere (line {table.ahead_lines}); here it is"
+            f" ahead on {first} of {rows} rows"
+        )
+    ended = Counter(
+        column.heading
+        for row in compared.rows
+        for column, cell in zip(table.columns, row.cells, strict=True)
+        if cell.run is not None and _took_all(cell.run)
+    )
+    if ended:
+        yield f"runs that their time limit ended: {_counted(ended)}"
+
+
+def _took_all(run: RunRow) -> bool:
+    return run.time_limit_s is not None and (run.time_s or 0.0) >= run.time_limit_s
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} ({count})" for name, count in counts.items())
+
+
+def _pairs(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
+    """How the pairs of a table agree, and per verdict the rows of those that are reversed."""
+    pairs = [pair for pair in score.pairs if pair.table == compared.table.name]
+    if not pairs:
+        return
+    verdicts = Counter(pair.verdict for pair in pairs)
+    reversed_ = [pair for pair in pairs if pair.verdict in REVERSED]
+    yield (
+        f"timed pairs: {verdicts[AGREES]} agree, {verdicts[TIE]} tie, {len(reversed_)} are reversed"
+    )
+    for verdict in REVERSED:
+        groups: dict[str, Counter[str]] = {}
+        for pair in reversed_:
+            if pair.verdict == verdict:
+                told = f"{verdict}: {pair.why}" if verdict == REVERSED[0] else verdict
+                groups.setdefault(told, Counter())[pair.row] += 1
+        for told, rows in groups.items():
+            yield f"{told}: {_counted(rows)}"
+
+
+def _misfits(compared: ComparedTable) -> Iterator[str]:
+    """Cells that have a plan only here, or only in the paper."""
+    agree, published = out_of_memory(compared)
+    if not compared.table.is_ranked or agree == published:
+        return
+    for where, here in (("here", True), ("in the paper", False)):
+        found: dict[str, list[str]] = {}
+        for row in compared.rows:
+            for column, cell in zip(compared.table.columns, row.cells, strict=True):
+                if cell.paper_ns is None or cell.ours_ns is None:
+                    continue
+                paper, ours = math.isinf(cell.paper_ns), math.isinf(cell.ours_ns)
+                if paper != ours and ours == here:
+                    found.setdefault(column.heading, []).append(row.row.name)
+        if found:
+            names = "; ".join(f"{name} ({', '.join(rows)})" for name, rows in found.items())
+            yield f"{NO_PLAN} only {where}: {names}"
+
+
+def _ahead(compared: ComparedTable, first: str) -> tuple[int, int]:
+    """On how many rows a column is strictly before all other methods, and of how many."""
+    columns = compared.table.columns
+    at = [column.name for column in columns].index(first)
+    rows = [row.cells for row in compared.rows if row.cells[at].ours_ns is not None]
+    others = [n for n, column in enumerate(columns) if not column.own]
+    times = [[cell.ours_ns or math.inf for cell in cells] for cells in rows]
+    return sum(all(row[at] < row[other] for other in others) for row in times), len(rows)
+
+
+def _claims(score: PaperScore) -> Iterator[str]:
+    rows = [
+        (
+            found.claim.name + (f" (line {found.claim.lines})" if found.claim.lines else ""),
+            f"{found.claim.ratio:g}",
+            "-" if found.ours is None else f"{found.ours:.3g}",
+            "-" if found.at_most is None else f"{found.at_most:.3g}",
+            found.verdict,
+        )
+        for compared in score.tables
+        for found in compared.claims
+    ]
+    if rows:
+        yield from ("## Claims of the text", "", "Ratios of times. No plan exceeds the bound.", "")
+        yield from _grid(("claim", "paper", "ours", "bound", "verdict"), rows)
