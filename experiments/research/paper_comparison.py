@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 
@@ -32,9 +33,6 @@ FiguresOf = dict[str, dict[str, dict[str, float]]]
 
 QUARTER = 0.25
 """A claim is met if our factor is within this share of the published one, on the same side of 1."""
-
-SAME = 1e-7
-"""Relative difference of times that counts as none: the papers cut off digits."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,6 @@ class ComparedCell:
     is_bounded: bool = False
     #: Distance of our plan from the bound; it may be below 0 where the bound does not hold.
     gap: float | None = None
-    #: The same for the paper's number, where its inputs are ours.
-    paper_gap: float | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +174,7 @@ def runs_of(
         if run.instance == row.instance
         and row.num_ops in (None, run.num_ops)
         and row.cluster in (None, run.cluster, run.cluster.partition(PRESSURE)[0])
-        and (not tables or run.table in tables)
+        and (not tables or any(fnmatchcase(run.table, name) for name in tables))
     ]
 
 
@@ -208,11 +204,8 @@ def _cell(
         bounds = [one.best_bound_ns for one in relaxed if one.best_bound_ns is not None]
         if bounds and (bound_ns is None or run.split_value_ns is None):
             bound_ns, is_bounded = max(bounds), run.split_value_ns is None
-    gap, paper_gap = relative_gap(value_ns, bound_ns), None
-    if table.same_inputs and bound_ns is not None and paper_ns and math.isfinite(paper_ns):
-        gap_ns = paper_ns - bound_ns
-        paper_gap = 0.0 if abs(gap_ns) < max(1.0, SAME * bound_ns) else gap_ns / paper_ns
-    return ComparedCell(shown, paper_ns, run, ours_ns, bound_ns, is_bounded, gap, paper_gap)
+    gap = relative_gap(value_ns, bound_ns)
+    return ComparedCell(shown, paper_ns, run, ours_ns, bound_ns, is_bounded, gap)
 
 
 def _run(

@@ -33,10 +33,9 @@ def page(score: PaperScore, folder: str) -> str:
     lines = [
         f"# Reproduction: {score.name}",
         "",
-        f"How far do the tables of {score.name} come out again? The score is below. In a checkout,"
-        f" `{COMMAND}` prints it, and `--pages` makes this page from the kept runs in"
-        f" `experiments/papers/{folder}/results/`. Times of plans are simulated by the referee;"
-        " nothing was run on GPUs.",
+        f"{_answer(score)} In a checkout, `{COMMAND}` prints this score from the kept runs in"
+        f" `experiments/papers/{folder}/results/`, and `--pages` makes the page. Times of plans are"
+        " simulated by the referee; nothing was run on GPUs.",
         "",
         *_grid(("measure", score.name), [*score.line().items()]),
         f"A cell is ours (gap to the best bound of its row; {score.paper.published}); a star marks"
@@ -65,6 +64,21 @@ def page(score: PaperScore, folder: str) -> str:
         *(f"- {maker}" for maker in _makers(score)),
     ]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
+
+
+def _answer(score: PaperScore) -> str:
+    """The result in a sentence."""
+    if score.pairs:
+        agree = sum(pair.verdict == AGREES for pair in score.pairs)
+        return (
+            f"Of {len(score.pairs)} pairs of methods with two published times, {agree} have the"
+            " published order here."
+        )
+    verdicts = [claim.verdict for compared in score.tables for claim in compared.claims]
+    return (
+        "No two methods have published times; of the text's"
+        f" {len(verdicts)} claims on ratios, {verdicts.count('met')} are met here."
+    )
 
 
 def _listed(title: str, sentences: Sequence[Stated]) -> Iterator[str]:

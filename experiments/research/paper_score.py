@@ -157,7 +157,12 @@ def score(name: str, folder: Path) -> PaperScore:
 
 def pairs_of(compared: ComparedTable, causes: Sequence[Cause], kept: Kept) -> Iterator[Pair]:
     """Every pair of a table that counts, with its verdict."""
-    tested = [(cause, compare(compared.table, kept, cause)) for cause in causes]
+    name = compared.table.name
+    tested = [
+        (cause, compare(compared.table, kept, cause))
+        for cause in causes
+        if not cause.of or name in cause.of
+    ]
     for row in compared.rows:
         timed = [
             (column.name, cell)
@@ -171,9 +176,9 @@ def pairs_of(compared: ComparedTable, causes: Sequence[Cause], kept: Kept) -> It
             ratio, ours = paper[1] / paper[0], _ratio(second.ours_ns, first.ours_ns)
             verdict = (AGREES if ours > 1 else TIE, "")
             if ours < 1:
-                about = [t for t in tested if t[0].is_about(compared.table.name, row.row.name)]
+                about = [t for t in tested if not t[0].rows or row.row.name in t[0].rows]
                 verdict = _why((row.row.name, faster, slower), ratio, compared, about)
-            yield Pair(compared.table.name, row.row.name, faster, slower, ratio, ours, *verdict)
+            yield Pair(name, row.row.name, faster, slower, ratio, ours, *verdict)
 
 
 def _ratio(over: float, under: float) -> float:

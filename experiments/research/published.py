@@ -113,13 +113,11 @@ class PublishedTable(Entry):
     quantity: Literal["value", "time", "figure", "measuring"] = "value"
     steps: Annotated[int, Field(ge=1)] = 1
     #: results, tables: The studies that the cells come from, by their files without the ending,
-    #: and which of their tables; all, if empty.
+    #: and which of their tables, by names or patterns like ``calibrated*``; all, if empty.
     results: Annotated[Names, Field(min_length=1)]
     tables: Names = ()
     #: Tables of these studies whose bounds hold for plans that overfill devices, too.
     relaxed: Names = ()
-    #: Whether the text's column of published numbers has a gap, too: the inputs are the paper's.
-    same_inputs: bool = False
     mark: str = ""
     note: str = ""
     columns: Annotated[tuple[PublishedColumn, ...], Field(min_length=1)]
@@ -183,10 +181,6 @@ class Cause(Entry):
         if (self.clock is None) != bool(self.results) or bool(self.results) != bool(self.tables):
             raise ValueError("give a clock, or results and tables")
         return self
-
-    def is_about(self, table: str, row: str) -> bool:
-        """Whether it was tested for a row of a published table."""
-        return (not self.of or table in self.of) and (not self.rows or row in self.rows)
 
 
 class Scoring(Entry):

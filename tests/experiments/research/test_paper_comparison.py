@@ -65,13 +65,6 @@ def test_two_runs_for_one_cell_are_an_error_that_says_what_to_name() -> None:
     assert first_row(compare(table(columns=columns), both)) == [4, None, None]
 
 
-def test_the_papers_numbers_have_gaps_only_where_the_inputs_are_the_same() -> None:
-    runs = kept(2 * S, 3 * S, 4 * S)
-    assert first_row(compare(table(), runs), "paper_gap") == [None] * 3
-    # 1.0, 2.0 and 4.0 s from the bound of 1 s
-    assert first_row(compare(table(same_inputs=True), runs), "paper_gap") == [0.0, 0.5, 0.75]
-
-
 def test_a_claim_needs_the_direction_and_nearly_the_size() -> None:
     # C over A takes 4 / 2 = 2: claimed 2.5 is within a quarter, 3 is not, and 0.9 is the other side
     # of 1 although 1.1 would be near; no plan exceeds C over the bound of 1 s, which is 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def missing_runs(folder: Path, table: PublishedTable) -> list[tuple[str, str]]:
             entry
             for name in column.results or table.results
             for entry in study_of(folder, name).tables
-            if entry.name in (column.tables or table.tables or (entry.name,))
+            if is_named(entry.name, column.tables or table.tables)
             and (method is None or method in {known.name for known in entry.methods})
         ]
         known = {Path(str(i.model)).stem for entry in tables for i in entry.instances}
@@ -92,6 +93,10 @@ def missing_runs(folder: Path, table: PublishedTable) -> list[tuple[str, str]]:
             (row.name, column.name) for row in table.rows if Path(row.instance).stem not in known
         ]
     return missing
+
+
+def is_named(table: str, names: tuple[str, ...]) -> bool:
+    return not names or any(fnmatchcase(table, name) for name in names)
 
 
 def check_figure(name: str) -> None:
@@ -118,7 +123,8 @@ def test_a_cause_changes_one_thing_for_all_methods_alike(folder: Path) -> None:
 def changed_keys(folder: Path, table: PublishedTable, cause: Cause) -> set[frozenset[str]]:
     """Settings in which runs of a cause differ from those of the table that it is about.
 
-    A run is a method on an instance; both studies are read with all that they extend.
+    A run is a method with its parameters on an instance and a cluster; both studies are read with
+    all that they extend. So a cause with other parameters of a method is none.
     """
     regime = {
         place: settings
@@ -141,15 +147,15 @@ def settings_of(
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for name in studies:
         for entry in study_of(folder, name).tables:
-            if tables and entry.name not in tables:
+            if not is_named(entry.name, tables):
                 continue
             rest = entry.model_dump(exclude={"name", "instances", "clusters", "methods"})
             for instance in entry.instances:
                 for cluster in entry.clusters or ("",):
                     for method in entry.methods:
-                        place = (str(instance.model), Path(cluster).name, method.name)
-                        mine = {**instance.model_dump(), "params": method.params, "is on": cluster}
-                        found[place] = {**flat(rest), **mine}
+                        named = (method.name, str(method.params))
+                        place = (str(instance.model), Path(cluster).name, *named)
+                        found[place] = {**flat(rest), **instance.model_dump()}
     return found
 
 
