@@ -70,7 +70,7 @@ def _deviations(source: Source, what: str) -> Deviations:
 
 def _figures(source: Source, batch: int, what: str) -> tuple[list[str], Floats]:
     """Ops of the network at a batch, and their times or bytes."""
-    instance = load_source(replace(source, dims=(("batch", batch),)))
+    instance = load_source(replace(source, dims=(*source.dims, ("batch", batch))))
     arrays = instance.arrays
     figures = arrays.resident_bytes if what == "memory" else arrays.time_ns[:, 0]
     return [op.name for op in instance.graph.ops], figures.astype(np.float64)

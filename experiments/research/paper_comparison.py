@@ -216,12 +216,12 @@ def _run(
     cause: Cause | None,
 ) -> RunRow | None:
     """The run that belongs in a cell, or that tests a cause there."""
-    tested = cause is not None and cause.clock is None
-    from_ = cause if tested and cause is not None else column
-    results, tables = from_.results or table.results, from_.tables or table.tables
+    place = table.place_of(column)
+    if cause is not None and cause.clock is None:
+        place = cause.results, cause.tables
     found = [
         run
-        for run in runs_of(row, kept.rows, results, tables)
+        for run in runs_of(row, kept.rows, *place)
         if column.method is not None and column.method in (run.label, run.method)
     ]
     if len(found) > 1:

@@ -96,10 +96,9 @@ def figures_of(folder: Path, study: str, rows: Sequence[RunRow]) -> FiguresOf:
     for table in load_paper(folder)[0].tables:
         for row in table.rows:
             for column in table.columns:
-                results = column.results or table.results
-                if column.figure is None or study not in results:
+                if column.figure is None:
                     continue
-                runs = runs_of(row, {study: rows}, results, column.tables or table.tables)
+                runs = runs_of(row, {study: rows}, *table.place_of(column))
                 source = next((run.run.source for run in runs if run.run is not None), None)
                 if source is not None:
                     name = column.figure if row.op is None else f"{column.figure} of {row.op}"

@@ -52,7 +52,7 @@ class PublishedColumn(Entry):
     name: Name
     method: Name | None = None
     figure: Name | None = None
-    #: results, tables: The studies and their tables, where they are not those of all columns.
+    #: results, tables: The studies and their tables, where they are not those of the whole table.
     results: Names = ()
     tables: Names = ()
     stand_in: str = ""
@@ -126,6 +126,12 @@ class PublishedTable(Entry):
     #: ahead, ahead_lines: The column that the text calls the fastest on every row, and where.
     ahead: Name | None = None
     ahead_lines: Lines = ""
+
+    def place_of(self, column: PublishedColumn) -> tuple[Names, Names]:
+        """The studies that a column's runs are in, and the tables there."""
+        if column.results:
+            return column.results, column.tables
+        return self.results, column.tables or self.tables
 
     @property
     def is_ranked(self) -> bool:
