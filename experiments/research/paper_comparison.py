@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
@@ -58,30 +58,24 @@ def load_kept(folder: Path) -> Kept:
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """One cell: what the paper printed there, and our run."""
+    """One cell of a row and a column: what the paper printed there, and our run."""
 
+    row: PublishedRow
+    column: PublishedColumn
     #: As in the paper; empty where it has nothing.
     printed: str
     #: The same in nanoseconds; infinity for "OOM".
     paper_ns: float | None
     #: Our run; None where no study has one.
-    run: RunRow | None
+    run: RunRow | None = None
     #: The plan's time, the method's, or a figure; infinity where the method found no plan.
-    ours_ns: float | None
+    ours_ns: float | None = None
     #: The best bound of its row, for whole ops; within memory, if it is known.
     bound_ns: int | None = None
     #: Whether that bound holds for its plan, which may split ops or overfill a device.
     is_bounded: bool = False
     #: Distance of our plan from the bound; it may be below 0 where the bound does not hold.
     gap: float | None = None
-
-
-@dataclass(frozen=True)
-class ComparedRow:
-    """A row of the paper, and its cells."""
-
-    row: PublishedRow
-    cells: tuple[ComparedCell, ...]
 
 
 @dataclass(frozen=True)
@@ -109,18 +103,31 @@ class ComparedTable:
     """A paper's table beside ours."""
 
     table: PublishedTable
-    rows: tuple[ComparedRow, ...]
+    rows: tuple[tuple[ComparedCell, ...], ...]
 
     @property
-    def studies(self) -> list[str]:
-        """The studies that its cells come from."""
-        table = self.table
-        return [study for each in (table, *table.columns) for study in each.results]
+    def cells(self) -> Iterator[ComparedCell]:
+        """All cells, row by row."""
+        return chain.from_iterable(self.rows)
+
+    @property
+    def plans(self) -> list[ComparedCell]:
+        """The cells with the time of a plan of ours."""
+        known = self.cells if self.table.is_ranked else ()
+        return [cell for cell in known if cell.ours_ns is not None and math.isfinite(cell.ours_ns)]
+
+    @property
+    def published(self) -> list[tuple[ComparedCell, bool, bool]]:
+        """The published cells of plans that we have, and whether the paper and we have no plan."""
+        return [
+            (cell, math.isinf(cell.paper_ns), math.isinf(cell.ours_ns))
+            for cell in (self.cells if self.table.is_ranked else ())
+            if cell.paper_ns is not None and cell.ours_ns is not None
+        ]
 
     def cell(self, row: str, column: str) -> ComparedCell:
         """The cell of a row and a column."""
-        at = [named.name for named in self.table.columns].index(column)
-        return next(found.cells[at] for found in self.rows if found.row.name == row)
+        return next(c for c in self.cells if (c.row.name, c.column.name) == (row, column))
 
     @property
     def claims(self) -> list[ComparedClaim]:
@@ -129,11 +136,9 @@ class ComparedTable:
 
     def _claim(self, claim: PublishedClaim) -> ComparedClaim:
         ratios, most = [], []
-        for row in self.rows:
-            slower, faster = (self.cell(row.row.name, c) for c in (claim.slower, claim.faster))
+        for row in claim.rows or [row.name for row in self.table.rows]:
+            slower, faster = (self.cell(row, column) for column in (claim.slower, claim.faster))
             over, under = slower.ours_ns, faster.ours_ns
-            if claim.rows and row.row.name not in claim.rows:
-                continue
             if over and under and math.isfinite(over) and math.isfinite(under):
                 ratios.append(over / under)
                 if faster.is_bounded and faster.bound_ns and self.table.quantity == "value":
@@ -146,14 +151,11 @@ class ComparedTable:
 def compare(table: PublishedTable, kept: Kept, cause: Cause | None = None) -> ComparedTable:
     """Join a paper's table with the kept runs: those of its study, or those that test a cause."""
     rows = tuple(
-        ComparedRow(
-            row,
-            tuple(
-                _cell(table, row, column, printed, kept, cause)
-                for column, printed in zip(
-                    table.columns, row.cells or [None] * len(table.columns), strict=True
-                )
-            ),
+        tuple(
+            _cell(table, row, column, printed, kept, cause)
+            for column, printed in zip(
+                table.columns, row.cells or [None] * len(table.columns), strict=True
+            )
         )
         for row in table.rows
     )
@@ -186,18 +188,18 @@ def _cell(
     kept: Kept,
     cause: Cause | None,
 ) -> ComparedCell:
-    paper_ns = parse_cell(printed, table.unit)
     shown = "" if printed is None else printed if isinstance(printed, str) else f"{printed:.6g}"
+    cell = ComparedCell(row, column, shown, parse_cell(printed, table.unit))
     if column.figure is not None:
-        figure = kept.figures.get(table.name, {}).get(row.name, {}).get(column.figure)
-        return ComparedCell(shown, paper_ns, None, figure)
+        figures = kept.figures.get(table.name, {}).get(row.name, {})
+        return replace(cell, ours_ns=figures.get(column.figure))
     run = _run(table, row, column, kept, cause)
     if run is None:
-        return ComparedCell(shown, paper_ns, None, None)
+        return cell
     value_ns = _plan_ns(run, best_effort=column.best_effort)
-    ours_ns = _ours_ns(table, run, value_ns, cause)
+    cell = replace(cell, run=run, ours_ns=_ours_ns(table, run, value_ns, cause))
     if not table.is_ranked:
-        return ComparedCell(shown, paper_ns, run, ours_ns)
+        return cell
     bound_ns, is_bounded = run.best_bound_ns, value_ns == run.value_ns
     if table.relaxed and (bound_ns is None or not is_bounded):
         relaxed = runs_of(row, kept.rows, table.results, table.relaxed)
@@ -205,7 +207,7 @@ def _cell(
         if bounds and (bound_ns is None or run.split_value_ns is None):
             bound_ns, is_bounded = max(bounds), run.split_value_ns is None
     gap = relative_gap(value_ns, bound_ns)
-    return ComparedCell(shown, paper_ns, run, ours_ns, bound_ns, is_bounded, gap)
+    return replace(cell, bound_ns=bound_ns, is_bounded=is_bounded, gap=gap)
 
 
 def _run(

@@ -10,13 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from placegap.experiments.research.paper_comparison import ComparedCell, ComparedTable
-from placegap.experiments.research.paper_score import (
-    AGREES,
-    REVERSED,
-    TIE,
-    PaperScore,
-    out_of_memory,
-)
+from placegap.experiments.research.paper_score import AGREES, REVERSED, TIE, PaperScore
 from placegap.experiments.research.published import NO_PLAN, UNITS_NS, Stated
 from placegap.experiments.show.rendering import markdown_grid
 from placegap.experiments.studies.report import made_by
@@ -55,7 +49,9 @@ def page(score: PaperScore, folder: str) -> str:
         ("Left out", known.left_out),
     ):
         lines += _listed(title, sentences)
-    names = dict.fromkeys(study for compared in score.tables for study in compared.studies)
+    names = dict.fromkeys(
+        study for t in score.tables for c in t.table.columns for study in t.table.place_of(c)[0]
+    )
     studies = ", ".join(f"`{name}.yaml`" for name in names)
     lines += [
         "## Runs",
@@ -91,7 +87,7 @@ def _listed(title: str, sentences: Sequence[Stated]) -> Iterator[str]:
 
 def _makers(score: PaperScore) -> list[str]:
     """What made the runs: each version with all its commits."""
-    runs = [c.run for t in score.tables for row in t.rows for c in row.cells if c.run is not None]
+    runs = [cell.run for t in score.tables for cell in t.cells if cell.run is not None]
     commits: dict[str, dict[str, None]] = {}
     for maker in made_by(runs):
         commit, _, versions = maker.partition("; ")
@@ -103,9 +99,9 @@ def _table(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
     table = compared.table
     unit = "" if table.unit == "1" else f", in {table.unit}"
     rows = [
-        (row.row.name, *(_cell(compared, cell) for cell in row.cells))
+        (row[0].row.name, *(_cell(compared, cell) for cell in row))
         for row in compared.rows
-        if any(cell.ours_ns is not None for cell in row.cells)
+        if any(cell.ours_ns is not None for cell in row)
     ]
     yield from (f"## {table.title}", "")
     if rows:
@@ -159,9 +155,8 @@ def _notes(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
             f" ahead on {first} of {rows} rows"
         )
     ended = Counter(
-        column.heading
-        for row in compared.rows
-        for column, cell in zip(table.columns, row.cells, strict=True)
+        cell.column.heading
+        for cell in compared.cells
         if cell.run is not None and _took_all(cell.run)
     )
     if ended:
@@ -198,18 +193,11 @@ def _pairs(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
 
 def _misfits(compared: ComparedTable) -> Iterator[str]:
     """Cells that have a plan only here, or only in the paper."""
-    agree, published = out_of_memory(compared)
-    if not compared.table.is_ranked or agree == published:
-        return
     for where, here in (("here", True), ("in the paper", False)):
         found: dict[str, list[str]] = {}
-        for row in compared.rows:
-            for column, cell in zip(compared.table.columns, row.cells, strict=True):
-                if cell.paper_ns is None or cell.ours_ns is None:
-                    continue
-                paper, ours = math.isinf(cell.paper_ns), math.isinf(cell.ours_ns)
-                if paper != ours and ours == here:
-                    found.setdefault(column.heading, []).append(row.row.name)
+        for cell, paper, ours in compared.published:
+            if paper != ours and ours == here:
+                found.setdefault(cell.column.heading, []).append(cell.row.name)
         if found:
             names = "; ".join(f"{name} ({', '.join(rows)})" for name, rows in found.items())
             yield f"{NO_PLAN} only {where}: {names}"
@@ -217,12 +205,13 @@ def _misfits(compared: ComparedTable) -> Iterator[str]:
 
 def _ahead(compared: ComparedTable, first: str) -> tuple[int, int]:
     """On how many rows a column is strictly before all other methods, and of how many."""
-    columns = compared.table.columns
-    at = [column.name for column in columns].index(first)
-    rows = [row.cells for row in compared.rows if row.cells[at].ours_ns is not None]
-    others = [n for n, column in enumerate(columns) if not column.own]
-    times = [[cell.ours_ns or math.inf for cell in cells] for cells in rows]
-    return sum(all(row[at] < row[other] for other in others) for row in times), len(rows)
+    rows = []
+    for row in compared.rows:
+        times = {cell.column: cell.ours_ns or math.inf for cell in row}
+        (ours,) = (time for column, time in times.items() if column.name == first)
+        others = [time for column, time in times.items() if not column.own]
+        rows += [ours < min(others)] if math.isfinite(ours) else []
+    return sum(rows), len(rows)
 
 
 def _claims(score: PaperScore) -> Iterator[str]:

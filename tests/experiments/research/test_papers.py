@@ -71,7 +71,7 @@ def test_what_is_kept_gives_the_same_table(tmp_path: Path) -> None:
     )
     found = kept(cells, tmp_path)
     shown = [
-        [(cell.ours_ns, cell.gap) for cell in compare(TABLE, one).rows[0].cells]
+        [(cell.ours_ns, cell.gap) for cell in compare(TABLE, one).rows[0]]
         for one in (found, Kept({"small": cells}, {}))
     ]
     # 2 s is twice the bound
