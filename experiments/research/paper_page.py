@@ -77,11 +77,14 @@ def _answer(score: PaperScore) -> str:
     )
 
 
+def _with_lines(text: str, lines: str) -> str:
+    """A sentence with the lines of the paper's text that it rests on."""
+    return f"{text} (line{'s' * (not lines.isdigit())} {lines})" if lines else text
+
+
 def _listed(title: str, sentences: Sequence[Stated]) -> Iterator[str]:
     if sentences:
-        lines = (
-            f"{said.what} (line {said.lines})" if said.lines else said.what for said in sentences
-        )
+        lines = (_with_lines(said.what, said.lines) for said in sentences)
         yield from (f"## {title}", "", *(f"- {line}" for line in lines), "")
 
 
@@ -150,10 +153,8 @@ def _notes(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
     yield from _misfits(compared)
     if table.ahead is not None:
         first, rows = _ahead(compared, table.ahead)
-        yield (
-            f"the text has {table.ahead} ahead everywhere (line {table.ahead_lines}); here it is"
-            f" ahead on {first} of {rows} rows"
-        )
+        text = _with_lines(f"the text has {table.ahead} ahead everywhere", table.ahead_lines)
+        yield f"{text}; here it is ahead on {first} of {rows} rows"
     ended = Counter(
         cell.column.heading
         for cell in compared.cells
@@ -217,7 +218,7 @@ def _ahead(compared: ComparedTable, first: str) -> tuple[int, int]:
 def _claims(score: PaperScore) -> Iterator[str]:
     rows = [
         (
-            found.claim.name + (f" (line {found.claim.lines})" if found.claim.lines else ""),
+            _with_lines(found.claim.name, found.claim.lines),
             f"{found.claim.ratio:g}",
             "-" if found.ours is None else f"{found.ours:.3g}",
             "-" if found.at_most is None else f"{found.at_most:.3g}",

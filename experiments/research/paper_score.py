@@ -164,7 +164,7 @@ def _why(
     for cause, table in tested:
         cells = (table.cell(cell.row.name, cell.column.name) for cell in (faster, slower))
         first, second = (cell.ours_ns for cell in cells)
-        if first is not None and second is not None and first < second:
+        if first is not None and second is not None and first < second < math.inf:
             return EXPLAINED, cause.changes
     bound_ns = faster.bound_ns if faster.is_bounded else None
     slower_ns = math.inf if slower.ours_ns is None else slower.ours_ns
