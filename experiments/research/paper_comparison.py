@@ -70,11 +70,11 @@ class ComparedCell:
     run: RunRow | None = None
     #: The plan's time, the method's, or a figure; infinity where the method found no plan.
     ours_ns: float | None = None
-    #: The best bound of its row, for whole ops; within memory, if it is known.
+    #: The best bound of its row within memory; that of its own finer graph, if it splits ops.
     bound_ns: int | None = None
-    #: Whether that bound holds for its plan, which may split ops or overfill a device.
+    #: Whether that bound holds for all plans of its kind, which may split ops or overfill a device.
     is_bounded: bool = False
-    #: Distance of our plan from the bound; it may be below 0 where the bound does not hold.
+    #: Distance of our plan from the bound; it may be below 0 where a plan overfills a device.
     gap: float | None = None
 
 
@@ -201,11 +201,13 @@ def _cell(
     if not table.is_ranked:
         return cell
     bound_ns, is_bounded = run.best_bound_ns, value_ns == run.value_ns
-    if table.relaxed and (bound_ns is None or not is_bounded):
+    if run.split_value_ns is not None:
+        bound_ns = run.split_bound_ns
+    elif table.relaxed and (bound_ns is None or not is_bounded):
         relaxed = runs_of(row, kept.rows, table.results, table.relaxed)
         bounds = [one.best_bound_ns for one in relaxed if one.best_bound_ns is not None]
-        if bounds and (bound_ns is None or run.split_value_ns is None):
-            bound_ns, is_bounded = max(bounds), run.split_value_ns is None
+        if bounds:
+            bound_ns, is_bounded = max(bounds), True
     gap = relative_gap(value_ns, bound_ns)
     return replace(cell, bound_ns=bound_ns, is_bounded=is_bounded, gap=gap)
 
@@ -220,7 +222,8 @@ def _run(
     """The run that belongs in a cell, or that tests a cause there."""
     place = table.place_of(column)
     if cause is not None and cause.clock is None:
-        place = cause.results, cause.tables
+        own = place[1] or ("*",)
+        place = cause.results, tuple(t.replace("*", one) for t in cause.tables for one in own)
     found = [
         run
         for run in runs_of(row, kept.rows, *place)

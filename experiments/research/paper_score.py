@@ -75,9 +75,10 @@ class PaperScore:
     @property
     def best_gaps(self) -> list[float]:
         """The gap of the best plan within memory of every problem."""
-        runs = (cell.run for compared in self.tables for cell in compared.plans)
-        found = {(*run.problem, run.semantics): run.open for run in runs if run is not None}
-        return [gap for gap in found.values() if gap is not None]
+        runs = [cell.run for t in self.tables for cell in t.plans if cell.run is not None]
+        return list(
+            {(*r.problem, r.semantics): r.open for r in runs if r.open is not None}.values()
+        )
 
     def line(self) -> dict[str, str]:
         """The figures of the head of a page."""

@@ -171,8 +171,9 @@ class Paper(Entry):
 class Cause(Entry):
     """One change, for all methods of a row alike, and where it was tested.
 
-    `tables` of the studies `results` are the regime's but for the change; or a `clock` times the
-    same plans otherwise. It is about the published tables `of` and their `rows`; all, if empty.
+    `tables` of the studies `results` are the regime's but for the change; a star in their names
+    stands for the tables of each column. Or a `clock` times the same plans otherwise. It is about
+    the published tables `of` and their `rows`; all, if empty.
     """
 
     changes: Sentence

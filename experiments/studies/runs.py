@@ -138,6 +138,7 @@ class RunRow:
     own_bound_ns: Annotated[Whole, "bound of the model alone, where another one is better"] = None
     promised_ns: Annotated[Whole, "what the method planned for: free channels, wrong costs"] = None
     split_value_ns: Annotated[Whole, "value of a plan of the instance with split ops"] = None
+    split_bound_ns: Annotated[Whole, "bound of that instance"] = None
     free_channels_ns: Annotated[Whole, "what the plan takes with free channels"] = None
     no_transfers_ns: Annotated[Whole, "what it takes without transfers"] = None
     overfilled_ns: Annotated[Whole, "what a plan takes that breaks the rule of memory alone"] = None

@@ -134,9 +134,11 @@ def changed_keys(folder: Path, table: PublishedTable, cause: Cause) -> set[froze
         for column in table.columns
         for place, settings in settings_of(folder, *table.place_of(column)).items()
     }
+    own = {name for column in table.columns for name in table.place_of(column)[1]} or {"*"}
+    tables = tuple(name.replace("*", one) for name in cause.tables for one in own)
     return {
         frozenset(key for key in settings if settings[key] != regime[place][key])
-        for place, settings in settings_of(folder, cause.results, cause.tables).items()
+        for place, settings in settings_of(folder, cause.results, tables).items()
         if place in regime
     }
 
@@ -155,8 +157,8 @@ def settings_of(
                 for cluster in entry.clusters or ("",):
                     for method in entry.methods:
                         named = (method.name, str(method.params))
-                        place = (str(instance.model), Path(cluster).name, *named)
-                        found[place] = {**flat(rest), **instance.model_dump()}
+                        place = (str(instance.model), Path(cluster).stem, *named)
+                        found[place] = {**flat(rest), **instance.model_dump(), "cluster": cluster}
     return found
 
 
