@@ -19,6 +19,7 @@ from placegap.instances.reading.printable import printable
 
 MOST_WORDS = 1500
 GB = 1e9
+SMOKE = "-smoke"
 COMMAND = "python -m placegap.experiments.research.papers"
 
 
@@ -95,7 +96,9 @@ def _makers(score: PaperScore) -> list[str]:
     for maker in made_by(runs):
         commit, _, versions = maker.partition("; ")
         commits.setdefault(versions, {})[commit.removeprefix("commit ")] = None
-    return [f"{versions}; commit {', '.join(known)}" for versions, known in commits.items()]
+    makers = [f"{versions}; commit {', '.join(known)}" for versions, known in commits.items()]
+    smoke = dict.fromkeys(run.study for run in runs if run.study.endswith(SMOKE))
+    return makers + [f"{study}: the smallest form (`--smoke`)" for study in smoke]
 
 
 def _table(compared: ComparedTable, score: PaperScore) -> Iterator[str]:

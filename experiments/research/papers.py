@@ -103,7 +103,10 @@ def figures_of(folder: Path, study: str, rows: Sequence[RunRow]) -> FiguresOf:
                 if source is not None:
                     name = column.figure if row.op is None else f"{column.figure} of {row.op}"
                     mine = found.setdefault(table.name, {}).setdefault(row.name, {})
-                    mine[column.figure] = figure_of(source, name)
+                    try:
+                        mine[column.figure] = figure_of(source, name)
+                    except KeyError:
+                        raise InputError(f"{table.name}: {row.name} has no {name!r}") from None
     return found
 
 
