@@ -60,7 +60,8 @@ def page(score: PaperScore, folder: str) -> str:
         f"- `placegap study experiments/papers/{folder}/STUDY` runs {studies}",
         *(f"- {maker}" for maker in _makers(score)),
     ]
-    return "\n".join(map(printable, lines)).rstrip() + "\n"
+    text = "\n".join(map(printable, lines)).rstrip() + "\n"
+    return text.replace("*", "\\*")  # stars are marks, and never emphasis
 
 
 def _answer(score: PaperScore) -> str:

@@ -171,7 +171,7 @@ def _why(
     slower_ns = math.inf if slower.ours_ns is None else slower.ours_ns
     if bound_ns and slower_ns < paper_ratio * bound_ns:
         return IMPOSSIBLE, (
-            f"{slower.column.name} is at most {slower_ns / bound_ns:.3g} times the lower bound; the"
-            f" paper has {paper_ratio:.3g} times {faster.column.name}"
+            f"{slower.column.name} takes {slower_ns / bound_ns:.3g} times the lower bound, and in"
+            f" the paper {paper_ratio:.3g} times as long as {faster.column.name}"
         )
     return UNEXPLAINED, ""
