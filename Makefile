@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TORCH_BIN := .venv-torch/bin
-# The file published.yaml beside a paper's studies holds the paper's numbers.
+# published.yaml and scoring.yaml beside a paper's studies are its numbers, and how ours are scored.
 OUR_STUDIES := $(patsubst %,experiments/ours/%.yaml,corpus memory moirai-forms)
 OUR_SWEEPS := congestion sensitivity scaling
-PAPER_STUDIES := $(filter-out %/published.yaml %/regimes.yaml,$(sort $(wildcard experiments/papers/*/*.yaml)))
+PAPER_STUDIES := $(filter-out %/published.yaml %/scoring.yaml,$(sort $(wildcard experiments/papers/*/*.yaml)))
 TORCH_TESTS = $(shell grep -rl "mark.torch" tests --include="test_*.py")
 PACKAGES := instances formulations solvers experiments
 # A file that is added or removed changes its folder: the strict editable install must see it.

@@ -81,7 +81,6 @@ def test_the_wheel_holds_all_code_and_data_but_research_and_studies(wheel: Path)
 
 STUDY = """
 name: small
-published: {file: published.yaml, tables: [table-1]}
 tables:
   - name: makespan
     semantics: {objective: makespan}
@@ -125,7 +124,6 @@ def test_the_wheel_lists_what_it_has_and_one_line_says_what_needs_a_checkout(
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "there is no method 'hrl'" in err
     assert done["place"].status == done["study"].status == 0
-    assert "no published.md: a paper's tables need a checkout of placegap" in done["study"].err
 
 
 NEED_TORCH = (

@@ -16,7 +16,6 @@ from placegap.experiments.running.pool import stop_status
 from placegap.experiments.show.figures import counted, format_duration, format_s
 from placegap.experiments.show.rendering import output, plain_table, warn
 from placegap.instances.files.output_files import release_outputs, reserve_outputs
-from placegap.instances.reading.checkout import has_research, research
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 
 METHODS_DISAGREE = 1
-PUBLISHED = "published.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +82,7 @@ def study_command(asked: StudyOptions) -> None:
     wanted, shard = load_study(asked.config, smoke=asked.smoke), _shard(asked.shard)
     folder = results_folder(wanted, asked.out, shard)
     if folder.is_dir() and not asked.dry_run:
-        files = [folder / name for name in (*REPORT_FILES, PUBLISHED)]
+        files = [folder / name for name in REPORT_FILES]
         reserve_outputs(*files, inputs=inputs_of(asked))
         release_outputs()  # a study may be killed, and leaves nothing then
     kept = (
@@ -115,12 +113,6 @@ def study_command(asked: StudyOptions) -> None:
         raise InputError(str(error) if client is None else f"{error}; {kept}") from None
     written = write_report(wanted.name, rows, folder)
     print_tables(rows, with_rows=asked.rows)
-    if wanted.published is not None:
-        if has_research():
-            printed = research("paper_table", PUBLISHED).print_published
-            written += printed(wanted.published, asked.config, rows, folder / PUBLISHED)
-        else:
-            warn(f"{asked.config}: no {PUBLISHED}: a paper's tables need a checkout of placegap")
     if written:
         output().print(f"written: {', '.join(map(str, written))}", markup=False, soft_wrap=True)
     if not _judge(rows):

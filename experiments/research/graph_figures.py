@@ -19,11 +19,10 @@ from placegap.experiments.research.workloads.catalogue import find_workload
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.importers.measurements import EXACT, Deviations, deviations, fit_lines
 from placegap.instances.kernels.array_types import Floats
-from placegap.instances.problem import Instance, Makespan
+from placegap.instances.problem import Instance
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.transforms.split_rule import SplitRule, choose_cuts
 from placegap.instances.transforms.table import coarsen
-from placegap.solvers.bounds.cheap_bounds import quick_bound
 
 PARTS = (16, 8, 4)
 """The batch is divided by these for the measurements."""
@@ -71,7 +70,7 @@ def _deviations(source: Source, what: str) -> Deviations:
 
 def _figures(source: Source, batch: int, what: str) -> tuple[list[str], Floats]:
     """Ops of the network at a batch, and their times or bytes."""
-    instance = load_source(replace(source, dims=(("batch", batch),)))
+    instance = load_source(replace(source, dims=(*source.dims, ("batch", batch))))
     arrays = instance.arrays
     figures = arrays.resident_bytes if what == "memory" else arrays.time_ns[:, 0]
     return [op.name for op in instance.graph.ops], figures.astype(np.float64)
@@ -92,16 +91,10 @@ def ccr(instance: Instance) -> float:
     return float(communication_ratio(flow_of(instance.arrays)))
 
 
-def least_s(instance: Instance) -> float:
-    """Seconds that one pass takes at least, whatever the plan and the channels (`quick_bound`)."""
-    return quick_bound(instance, Makespan(channels="free")).ns / 1e9
-
-
 FIGURES: Mapping[str, Callable[[Instance], float]] = {
     "ops": num_ops,
     "edges": num_edges,
     "ccr": ccr,
-    "least s": least_s,
 }
 """What a column may ask for; behind a comma follows the transform that comes first."""
 

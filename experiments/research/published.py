@@ -1,23 +1,22 @@
-"""What a paper printed: a YAML file per paper, with the tables and the place of every number.
+"""What a paper printed, and what it is compared with: two YAML files per paper.
 
-A row names the instance of ours that it is compared with, a column the method. So a number is found
-by table, row and column in the paper, and its run by instance, cluster, table and label in a study.
+``published.yaml`` has the paper's tables with the lines of every number. A row names our instance,
+a column our method, and a table the study whose tables its cells come from. ``scoring.yaml`` says
+what the study assumes, and which one change each of its derived tables tests.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from string import Formatter
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from placegap.experiments.studies.config import Entry
 from placegap.instances.problem import Name
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.reading.yaml_file import read_yaml
 
 UNITS_NS = {"s": 10**9, "min": 60 * 10**9, "hrs": 3600 * 10**9, "ms": 10**6, "1": 1}
@@ -29,126 +28,115 @@ NO_PLAN = "OOM"
 NUMBER = re.compile(r"[<>]?\s*(?P<figure>\d+(\.\d+)?)\s*(?P<unit>s|min|hrs|ms)?(?P<mark>\*?)")
 
 Sentence = Annotated[str, Field(min_length=1, max_length=1000)]
-Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Lines = Annotated[str, Field(pattern=r"^(\d+(-\d+)?(, )?)*$")]
+Names = tuple[Name, ...]
+Kind = TypeVar("Kind", bound=Entry)
+
+
+class Stated(Entry):
+    """A sentence, and the lines of the paper's text that it rests on."""
+
+    what: Sentence
+    lines: Lines = ""
 
 
 class PublishedColumn(Entry):
-    """A column: its heading in the paper, and the column of a study that it is compared with.
+    """A column of the paper, and the method or the figure of graphs that stands in its cells.
 
-    `method` is a method's name, or the label of one of several columns of it; `tables` are those
-    of the study that it is looked for in, or else all. `figure` is one of the graph instead
-    (`graph_figures.figure_of`). Without either there is nothing of ours. With `best_effort` the
-    paper ran plans that overfill devices by its own count of bytes, so that ours have times, too.
+    `method` is a name, or the label of one of several columns of that method. Without `method` and
+    `figure` there is nothing of ours. A `stand_in` says what ours is instead of the paper's method;
+    its heading has a star. With `best_effort` the paper ran plans that overfill devices by its own
+    count of bytes, so ours have times, too.
     """
 
     name: Name
     method: Name | None = None
     figure: Name | None = None
-    tables: tuple[Name, ...] = ()
+    #: results, tables: The studies and their tables, where they are not those of the whole table.
+    results: Names = ()
+    tables: Names = ()
+    stand_in: str = ""
     best_effort: Annotated[bool, Field(strict=True)] = False
-    note: str = ""
+    #: Whether it is the method that the paper proposes.
+    own: Annotated[bool, Field(strict=True)] = False
+
+    @property
+    def heading(self) -> str:
+        """Its name, with a star where ours is a stand-in."""
+        return f"{self.name}{'*' * bool(self.stand_in)}"
 
 
 class PublishedRow(Entry):
-    """A row: its name in the paper, ours in its place, and its cells as they are printed.
+    """A row: our instance, perhaps on one cluster or about one op, and the printed cells.
 
-    A cell is a number, a number with a unit of its own, ``OOM``, or null where there is none.
-    A star behind a number is the table's `mark`. Where only ratios are known, there are no cells.
-    Where a row is one of the instance's ops, `op` names it, and the columns' figures are of it.
-    `lines` are those of the paper's text, as `Paper.text` has it, where its cells stand.
+    A cell is a number, a number with a unit of its own, ``OOM``, or null. A star behind a number is
+    the table's `mark`. A row without `cells` has no published number. `lines` are those of the
+    paper's plain text.
     """
 
     name: Name
     instance: Name
     cluster: Name | None = None
     op: Name | None = None
+    #: Of the instance, where another one has its name.
+    num_ops: int | None = None
     cells: tuple[float | str | None, ...] = ()
-    lines: Annotated[str, Field(pattern=r"^(\d+(-\d+)?(, )?)*$")] = ""
+    lines: Lines = ""
 
 
 class PublishedClaim(Entry):
-    """A ratio that the text states: times of `slower` over times of `faster`, by rows.
+    """A ratio that the text states: times of `slower` over times of `faster`, over `rows` (all).
 
-    It is the largest of all rows, or their mean, as `statistic` says; `rows` are those that it is
-    about, and all if empty.
+    It is the largest of all rows, or their mean, as `statistic` says.
     """
 
     name: Sentence
-    source: Sentence
+    lines: Lines = ""
     slower: Name
     faster: Name
-    ratio: Ratio
+    ratio: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     statistic: Literal["max", "mean"] = "max"
-    rows: tuple[Name, ...] = ()
-
-
-class Reading(Entry):
-    """Why columns change places, as found by hand: `why`, in a sentence.
-
-    It is about all `faster` ones that the paper has before the `slower` one.
-    """
-
-    faster: Annotated[tuple[Name, ...], Field(min_length=1)]
-    slower: Name
-    rows: tuple[Name, ...] = ()
-    why: Sentence
-
-
-class StatedFigure(Entry):
-    """A figure of a table's sentences, which is taken from its cells whenever they are printed."""
-
-    #: over, under: Columns. The figure is what `over` has over what `under` has, row by row, the
-    #: least of several columns; or what `over` has, cell by cell, where there is no `under`.
-    over: Annotated[tuple[Name, ...], Field(min_length=1)]
-    under: tuple[Name, ...] = ()
-    #: Whose cells: "ours", the "paper"'s, or "ours over paper"'s. Or a "gap" of ours, or what our
-    #: run without a plan says, in GB: what a device "holds", its "room", what all ops "needs".
-    of: Literal["ours", "paper", "ours over paper", "gap", "holds", "room", "needs"] = "ours"
-    #: All, if empty.
-    rows: tuple[Name, ...] = ()
-    #: Only rows where our first `over` splits ops, or splits none.
-    splits: bool | None = None
-
-    @field_validator("over", "under", mode="before")
-    @classmethod
-    def _from_name(cls, raw: Any) -> Any:
-        return (raw,) if isinstance(raw, str) else raw
+    rows: Names = ()
 
 
 class PublishedTable(Entry):
-    """A table of a paper."""
+    """A table of a paper.
+
+    `quantity` says what the cells are: plans' times ("value"), the methods' ("time"), the time of
+    `steps` passes along a plan after the method has made it ("measuring"), or figures of graphs.
+    """
 
     name: Name
     title: Sentence
     source: Sentence
     unit: Literal["s", "ms", "1"]
-    #: Whether the cells are the plans' times ("value"), those of the methods ("time"), figures of
-    #: the graphs ("figure"), or the time of `steps` passes along the plan after the method has made
-    #: it ("measuring").
     quantity: Literal["value", "time", "figure", "measuring"] = "value"
     steps: Annotated[int, Field(ge=1)] = 1
-    #: Whether our instances are the paper's; then its numbers have gaps to our bounds, too.
-    same_inputs: bool = False
-    #: What our instances are, where they are not the paper's.
-    stands_for: str = ""
+    #: results, tables: The studies that the cells come from, by their files without the ending,
+    #: and which of their tables, by names or patterns like ``calibrated*``; all, if empty.
+    results: Annotated[Names, Field(min_length=1)]
+    tables: Names = ()
+    #: Tables of these studies whose bounds hold for plans that overfill devices, too.
+    relaxed: Names = ()
     mark: str = ""
+    note: str = ""
     columns: Annotated[tuple[PublishedColumn, ...], Field(min_length=1)]
     rows: Annotated[tuple[PublishedRow, ...], Field(min_length=1)]
     claims: tuple[PublishedClaim, ...] = ()
-    readings: tuple[Reading, ...] = ()
-    #: Why memory counts by the rule that our runs have.
-    memory: str = ""
-    #: What sentences name in braces, as in ``{ahead.least:.2f}`` (`paper_comparison.Spread`).
-    figures: dict[Name, StatedFigure] = Field(default_factory=dict)
-    #: agrees, differs: What agrees and what does not, and why.
-    agrees: str = ""
-    differs: str = ""
+    #: ahead, ahead_lines: The column that the text calls the fastest on every row, and where.
+    ahead: Name | None = None
+    ahead_lines: Lines = ""
+
+    def place_of(self, column: PublishedColumn) -> tuple[Names, Names]:
+        """The studies that a column's runs are in, and the tables there."""
+        if column.results:
+            return column.results, column.tables
+        return self.results, column.tables or self.tables
 
     @property
-    def sentences(self) -> tuple[str, ...]:
-        """All that may name figures."""
-        readings = (reading.why for reading in self.readings)
-        return (self.memory, self.agrees, self.differs, *readings)
+    def is_ranked(self) -> bool:
+        """Whether its cells are times of plans, so that its pairs count."""
+        return self.quantity in ("value", "measuring")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -160,27 +148,14 @@ class PublishedTable(Entry):
                 )
             for cell in row.cells:
                 parse_cell(cell, self.unit)
-        for asked_columns, asked_rows in self._named():
-            for name in asked_columns:
-                if name not in columns:
-                    raise ValueError(f"there is no column {name!r}")
-            for name in asked_rows:
-                if name not in rows:
-                    raise ValueError(f"there is no row {name!r}")
-        for sentence in self.sentences:
-            for _, place, _, _ in Formatter().parse(sentence):
-                if place is not None and place.split(".")[0] not in self.figures:
-                    raise ValueError(f"there is no figure for {{{place}}}")
+        ahead = () if self.ahead is None else (self.ahead,)
+        for name in (*ahead, *(n for claim in self.claims for n in (claim.slower, claim.faster))):
+            if name not in columns:
+                raise ValueError(f"there is no column {name!r}")
+        for name in (n for claim in self.claims for n in claim.rows):
+            if name not in rows:
+                raise ValueError(f"there is no row {name!r}")
         return self
-
-    def _named(self) -> Iterator[tuple[tuple[Name, ...], tuple[Name, ...]]]:
-        """Columns and rows that claims, readings and figures name."""
-        for claim in self.claims:
-            yield (claim.slower, claim.faster), claim.rows
-        for reading in self.readings:
-            yield (reading.slower, *reading.faster), reading.rows
-        for figure in self.figures.values():
-            yield (*figure.over, *figure.under), figure.rows
 
 
 class Paper(Entry):
@@ -188,7 +163,43 @@ class Paper(Entry):
 
     paper: Annotated[str, Field(pattern=r"^[a-z]+\d{4}$")]
     text: Sentence
+    #: What the published columns are called beside ours.
+    published: Name = "paper"
     tables: Annotated[tuple[PublishedTable, ...], Field(min_length=1)]
+
+
+class Cause(Entry):
+    """One change, for all methods of a row alike, and where it was tested.
+
+    `tables` of the studies `results` are the regime's but for the change; a star in their names
+    stands for the tables of each column. Or a `clock` times the same plans otherwise. It is about
+    the published tables `of` and their `rows`; all, if empty.
+    """
+
+    changes: Sentence
+    results: Names = ()
+    tables: Names = ()
+    clock: Literal["free_channels_ns", "no_transfers_ns"] | None = None
+    of: Names = ()
+    rows: Names = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.clock is None) != bool(self.results) or bool(self.results) != bool(self.tables):
+            raise ValueError("give a clock, or results and tables")
+        return self
+
+
+class Scoring(Entry):
+    """What the regime of a paper rests on, and the changes that were tested."""
+
+    states: tuple[Stated, ...] = ()
+    implies: tuple[Stated, ...] = ()
+    assumes: tuple[Stated, ...] = ()
+    #: What our algorithms do otherwise than the paper's.
+    deviates: tuple[Stated, ...] = ()
+    left_out: tuple[Stated, ...] = ()
+    causes: tuple[Cause, ...] = ()
 
 
 def parse_cell(cell: float | str | None, unit: str) -> float | None:
@@ -203,23 +214,15 @@ def parse_cell(cell: float | str | None, unit: str) -> float | None:
     return float(found["figure"]) * UNITS_NS[found["unit"] or unit]
 
 
-def load_published(path: str | Path, names: Sequence[str]) -> list[PublishedTable]:
-    """The named tables of a paper's file, in that order."""
-    paper = load_paper(path)
-    tables = {table.name: table for table in paper.tables}
-    for name in names:
-        if name not in tables:
-            raise InputError(f"has no table {name!r}; it has {', '.join(tables)}", path)
-    return [tables[name] for name in names]
-
-
 @cache
-def load_paper(path: str | Path) -> Paper:
-    """All that a paper's file states; a page asks up to 16 times, and reading takes 0.05 s."""
+def load_paper(folder: Path) -> tuple[Paper, Scoring]:
+    """Both files of a paper's folder."""
+    return _load(folder / "published.yaml", Paper), _load(folder / "scoring.yaml", Scoring)
+
+
+def _load(path: Path, kind: type[Kind]) -> Kind:
     raw = read_yaml(path)
     if not isinstance(raw, dict):
-        raise InputError("is not a paper's file: expected the keys paper, text and tables", path)
-    try:
-        return Paper.model_validate(raw)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, path) from None
+        raise InputError(f"expected the keys {', '.join(kind.model_fields)}", path)
+    with as_input_error(raw, path):
+        return kind.model_validate(raw)

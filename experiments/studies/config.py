@@ -140,15 +140,8 @@ class SmokeEntry(Entry):
     time_limit_s: Seconds = 2.0
 
 
-class PublishedEntry(Entry):
-    """Which tables of a paper a study is compared with: names in a file beside the study's."""
-
-    file: Name
-    tables: Annotated[tuple[Name, ...], Field(min_length=1)]
-
-
 class Study(Entry):
-    """A study: a name and its tables; perhaps a smaller form, and a paper's tables beside them.
+    """A study: a name and its tables, perhaps a smaller form.
 
     `recorded_bounds` says whether bounds that the corpus records count, beside those that
     the study's own runs prove.
@@ -157,7 +150,6 @@ class Study(Entry):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
     tables: Annotated[tuple[TableEntry, ...], Field(min_length=1)]
     smoke: SmokeEntry | None = None
-    published: PublishedEntry | None = None
     recorded_bounds: Flag = True
 
     @model_validator(mode="after")

@@ -7,16 +7,14 @@ from pathlib import Path
 import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
-from placegap.experiments.research.paper_comparison import compare
-from placegap.experiments.research.paper_table import markdown
+from placegap.experiments.research.paper_comparison import Kept, compare, load_kept
+from placegap.experiments.research.paper_page import MOST_WORDS, page
 from placegap.experiments.research.papers import (
     PAPERS,
-    Recorded,
-    all_studies,
-    inversions,
     kept_rows,
-    load_recorded,
-    page,
+    pairs_csv,
+    scores,
+    with_scoreboard,
 )
 from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.studies.runs import RunRow, write_rows
@@ -30,35 +28,38 @@ TABLE = PublishedTable.model_validate(
         "title": "One",
         "source": "table 1",
         "unit": "s",
+        "results": ["small"],
         "columns": [{"name": name, "method": name.lower()} for name in "ABC"],
         "rows": [{"name": "Net", "instance": "net", "cells": [1, 2, "OOM"]}],
     }
 )
 
 
-def kept(cells: list[RunRow], path: Path) -> Recorded:
+def kept(cells: list[RunRow], folder: Path) -> Kept:
     """Cells written to a file and read again."""
-    write_rows(kept_rows(cells), path)
-    return load_recorded(path)
+    (folder / "results").mkdir()
+    write_rows(kept_rows(cells), folder / "results" / "small.csv")
+    return load_kept(folder)
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_a_page_is_what_the_kept_results_print(name: str) -> None:
-    # after a change of results or of published.yaml:
-    # python -m placegap.experiments.research.papers --pages
-    assert (ROOT / "docs" / "papers" / f"{name}.md").read_text() == page(FOLDER / name)
+def test_a_page_and_its_pairs_are_what_the_kept_results_print(name: str) -> None:
+    # after a change of results or of a paper's files:
+    # python -m placegap.experiments.research.papers --pages --pairs
+    found = dict(zip(PAPERS, scores(FOLDER), strict=True))[name]
+    text = page(found, name)
+    assert (ROOT / "docs" / "papers" / f"{name}.md").read_text() == text
+    assert (FOLDER / name / "pairs.csv").read_text() == pairs_csv(found.pairs)
+    assert len(text.split()) <= MOST_WORDS
 
 
-def test_no_inversion_of_the_kept_results_is_without_a_cause() -> None:
-    unread = [
-        (title, found.row, found.faster, found.slower)
-        for title, found in inversions(all_studies(FOLDER))
-        if found.why == "not explained yet"
-    ]
-    assert unread == []
+def test_the_readme_has_the_scoreboard_of_the_kept_results() -> None:
+    text = (FOLDER / "README.md").read_text()
+    assert "| timed pairs" in text
+    assert with_scoreboard(text, scores(FOLDER)) == text
 
 
-def test_what_is_kept_prints_the_same_table(tmp_path: Path) -> None:
+def test_what_is_kept_gives_the_same_table(tmp_path: Path) -> None:
     clocks = {"free_channels_ns": 1, "no_transfers_ns": 1}
     cells = cells_of(
         {
@@ -68,10 +69,13 @@ def test_what_is_kept_prints_the_same_table(tmp_path: Path) -> None:
         },
         {"t": CHAIN},
     )
-    found = kept(cells, tmp_path / "small.csv")
-    assert {row.study for row in found.rows} == {"small"}
-    assert markdown(compare(TABLE, found.rows, found.figure)) == markdown(compare(TABLE, cells))
-    assert [cell.gap for cell in found.rows] == [cell.gap for cell in cells]
+    found = kept(cells, tmp_path)
+    shown = [
+        [(cell.ours_ns, cell.gap) for cell in compare(TABLE, one).rows[0]]
+        for one in (found, Kept({"small": cells}, {}))
+    ]
+    # 2 s is twice the bound
+    assert shown[0] == shown[1] == [(3e9, pytest.approx(2 / 3)), (2e9, 0.5), (float("inf"), None)]
 
 
 def test_the_class_of_plans_that_a_bound_is_for_stays_with_it(tmp_path: Path) -> None:
@@ -83,5 +87,5 @@ def test_the_class_of_plans_that_a_bound_is_for_stays_with_it(tmp_path: Path) ->
         },
         {"t": CHAIN, "u": ANY},
     )
-    found = kept(cells, tmp_path / "small.csv")
-    assert [cell.best_bound_ns for cell in found.rows] == [9 * 10**9, 10**9]
+    found = kept(cells, tmp_path)
+    assert [row.best_bound_ns for row in found.rows["small"]] == [9 * 10**9, 10**9]

@@ -1,15 +1,17 @@
-"""The papers' files: every number has a place, and a study can be found for every table."""
+"""The papers' files: every number has a place, and every cell a run in the study that it names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from draws.tiny import SHARED
 
-from placegap.experiments.cli import main
 from placegap.experiments.research.graph_figures import (
     DEVIATION,
     FIGURES,
@@ -17,24 +19,22 @@ from placegap.experiments.research.graph_figures import (
     SPLITS,
     WITHIN,
 )
+from placegap.experiments.research.papers import PAPERS
 from placegap.experiments.research.published import (
-    Paper,
+    Cause,
     PublishedColumn,
     PublishedTable,
     load_paper,
-    load_published,
     parse_cell,
 )
-from placegap.experiments.running.pool import run_here
-from placegap.experiments.studies import run
 from placegap.experiments.studies.config import Study, load_study
 from placegap.instances import InputError
 from placegap.instances.transforms.table import TRANSFORMS
 
 ROOT = Path(__file__).resolve().parents[3]
-PAPERS = ROOT / "experiments" / "papers"
-FILES = sorted(PAPERS.glob("*/published.yaml"))
-STUDIES = sorted(set(PAPERS.glob("*/*.yaml")) - set(FILES) - set(PAPERS.glob("*/regimes.yaml")))
+FOLDER = ROOT / "experiments" / "papers"
+TEXTS = SHARED / "papers"
+WRITTEN = {0: "no", 1: "yes"}
 GOOD = """
 paper: xu2022
 text: arXiv
@@ -43,77 +43,63 @@ tables:
     title: One
     source: table 1
     unit: s
+    results: [study]
     columns: [{name: A, method: a}, {name: B}]
     rows: [{name: Net, instance: net, cells: ["1.5", 5 hrs]}]
 """
 
 
-@pytest.fixture(scope="module", params=FILES, ids=lambda path: path.parent.name)
-def paper(request: pytest.FixtureRequest) -> tuple[Path, Paper]:
-    return request.param, load_paper(request.param)
+@pytest.fixture(params=PAPERS)
+def folder(request: pytest.FixtureRequest) -> Path:
+    return FOLDER / str(request.param)
 
 
-def test_a_papers_file_names_a_paper_of_the_references(paper: tuple[Path, Paper]) -> None:
-    keys = re.findall(
-        r"^@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text(), re.MULTILINE
-    )
-    assert paper[1].paper in keys
+@cache
+def study_of(folder: Path, name: str) -> Study:
+    return load_study(folder / f"{name}.yaml")
 
 
-def test_every_table_of_a_paper_belongs_to_one_study(paper: tuple[Path, Paper]) -> None:
-    path, content = paper
-    asked = [
-        name
-        for study in STUDIES
-        if study.parent == path.parent
-        for name in asked_of(load_study(study))
-    ]
-    assert sorted(asked) == sorted(table.name for table in content.tables)
+def test_a_papers_file_names_a_paper_of_the_references(folder: Path) -> None:
+    text = (ROOT / "docs" / "references.bib").read_text()
+    assert load_paper(folder)[0].paper in re.findall(r"^@\w+\{(\w+),", text, re.MULTILINE)
 
 
-def asked_of(study: Study) -> tuple[str, ...]:
-    """None for the studies of regimes, whose tables `regimes.yaml` names."""
-    return () if study.published is None else study.published.tables
+def test_every_row_and_every_column_has_a_run_in_the_study_that_its_table_names(
+    folder: Path,
+) -> None:
+    for table in load_paper(folder)[0].tables:
+        found = set(cells_with_runs(folder, table))
+        asked = {column.name for column in table.columns if column.method or column.figure}
+        assert asked == {column for _, column in found}, table.name
+        assert {row.name for row in table.rows} == {row for row, _ in found}, table.name
 
 
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_every_cell_of_a_papers_table_has_a_run_in_its_study(path: Path) -> None:
-    study = load_study(path)
-    if study.published is None:  # its tables are those of a regime
-        return
-    assert study.smoke is not None
-    for table in load_published(path.parent / study.published.file, study.published.tables):
-        assert missing_runs(table, study) == []
+def cells_with_runs(folder: Path, table: PublishedTable) -> Iterator[tuple[str, str]]:
+    """Rows and columns that a study runs, or whose graph's figures it has.
 
-
-def missing_runs(table: PublishedTable, study: Study) -> list[tuple[str, str]]:
-    """Rows and columns with a method or a figure, but without a table of the study for them.
-
-    An expert's split belongs to some rows only; everything else is there for every row.
+    Some cells have none: an expert's split belongs to some rows, and the MILP to small graphs.
     """
-    missing = []
     for column in table.columns:
         if column.figure is not None:
             check_figure(column.figure)
-        method = None if column.method is None else column.method.split()[0]
-        if method == "expert" or (method is None and column.figure is None):
-            continue
-        for row in table.rows:
-            found = [
-                entry.name
-                for entry in study.tables
-                if row.instance
-                in {Path(str(i.model).removesuffix(".xls")).name for i in entry.instances}
-                and (
-                    row.cluster is None
-                    or row.cluster in {Path(name).stem for name in entry.clusters}
-                )
-                and (not column.tables or entry.name in column.tables)
-                and (method is None or method in {known.name for known in entry.methods})
-            ]
-            if len(found) != 1:
-                missing.append((row.name, column.name))
-    return missing
+        method = (column.method or "").split()
+        results, named = table.place_of(column)
+        known = {
+            Path(str(instance.model)).stem
+            for name in results
+            for entry in study_of(folder, name).tables
+            if is_named(entry.name, named)
+            and (not method or method[0] in {each.name for each in entry.methods})
+            for instance in entry.instances
+        }
+        if method or column.figure:
+            yield from (
+                (row.name, column.name) for row in table.rows if Path(row.instance).stem in known
+            )
+
+
+def is_named(table: str, names: tuple[str, ...]) -> bool:
+    return not names or any(fnmatchcase(table, name) for name in names)
 
 
 def check_figure(name: str) -> None:
@@ -128,21 +114,71 @@ def check_figure(name: str) -> None:
         assert more in ("", *TRANSFORMS)
 
 
-TEXTS = SHARED / "papers"
-WRITTEN = {0: "no", 1: "yes"}
+def test_a_cause_changes_one_thing_for_all_methods_alike(folder: Path) -> None:
+    paper, scoring = load_paper(folder)
+    for cause in scoring.causes:
+        for table in paper.tables if cause.clock is None else ():
+            if table.is_ranked and (not cause.of or table.name in cause.of):
+                (keys,) = changed_keys(folder, table, cause)  # the same ones of all methods
+                assert len(keys) == 1, (table.name, cause.changes, keys)
+
+
+def changed_keys(folder: Path, table: PublishedTable, cause: Cause) -> set[frozenset[str]]:
+    """Settings in which runs of a cause differ from those of the table that it is about.
+
+    A run is a method with its parameters on an instance and a cluster; both studies are read with
+    all that they extend. So a cause with other parameters of a method is none.
+    """
+    regime = {
+        place: settings
+        for column in table.columns
+        for place, settings in settings_of(folder, *table.place_of(column)).items()
+    }
+    own = {name for column in table.columns for name in table.place_of(column)[1]} or {"*"}
+    tables = tuple(name.replace("*", one) for name in cause.tables for one in own)
+    return {
+        frozenset(key for key in settings if settings[key] != regime[place][key])
+        for place, settings in settings_of(folder, cause.results, tables).items()
+        if place in regime
+    }
+
+
+def settings_of(
+    folder: Path, studies: tuple[str, ...], tables: tuple[str, ...]
+) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Instance, cluster's file and method -> all that decides the run."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for name in studies:
+        for entry in study_of(folder, name).tables:
+            if not is_named(entry.name, tables):
+                continue
+            rest = entry.model_dump(exclude={"name", "instances", "clusters", "methods"})
+            for instance in entry.instances:
+                for cluster in entry.clusters or ("",):
+                    for method in entry.methods:
+                        named = (method.name, str(method.params))
+                        place = (str(instance.model), Path(cluster).stem, *named)
+                        found[place] = {**flat(rest), **instance.model_dump(), "cluster": cluster}
+    return found
+
+
+def flat(settings: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """Settings of settings by their path."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        path = f"{above}{key}"
+        found |= flat(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return found
 
 
 @pytest.mark.skipif(not TEXTS.is_dir(), reason="no ../shared/papers beside this checkout")
-def test_a_cell_stands_in_the_lines_of_the_text_that_its_row_names(
-    paper: tuple[Path, Paper],
-) -> None:
-    path, content = paper
-    named = [row for table in content.tables for row in table.rows if row.lines]
-    if not named:
+def test_a_cell_stands_in_the_lines_of_the_text_that_its_row_names(folder: Path) -> None:
+    paper = load_paper(folder)[0]
+    if not any(row.lines for table in paper.tables for row in table.rows):
         pytest.skip("its numbers are those of programs")
-    printed = (TEXTS / f"{path.parent.name}.txt").read_text()
+    printed = (TEXTS / f"{folder.name}.txt").read_text()
     text = printed.replace("1021.61043.6", "1021.6 1043.6").split("\n")  # labels that touch
-    for table in content.tables:
+    for table in paper.tables:
         for row in table.rows:
             if row.lines:
                 there = "\n".join(text[line - 1] for line in lines_of(row.lines))
@@ -180,12 +216,13 @@ def is_printed(column: PublishedColumn, cell: float | str | None, text: str) -> 
 def test_a_bad_file_is_one_line_with_its_place(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
-    good, path = tmp_path / "good.yaml", tmp_path / "published.yaml"
-    good.write_text(GOOD)
-    assert load_paper(good).tables[0].rows[0].cells == ("1.5", "5 hrs")
-    path.write_text(GOOD.replace(old, new))
+    for name, text in (("good", GOOD), ("bad", GOOD.replace(old, new))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "published.yaml").write_text(text)
+        (tmp_path / name / "scoring.yaml").write_text("causes: []")
+    assert load_paper(tmp_path / "good")[0].tables[0].rows[0].cells == ("1.5", "5 hrs")
     with pytest.raises(InputError, match=re.escape(message)) as error:
-        load_paper(path)
+        load_paper(tmp_path / "bad")
     assert "published.yaml" in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -197,36 +234,3 @@ def test_a_cell_may_have_a_unit_of_its_own_and_a_mark() -> None:
     assert parse_cell("0.5hrs", "s") == 1800e9
     assert parse_cell("865.519*", "ms") == pytest.approx(865.519e6)
     assert parse_cell(None, "s") is None
-
-
-PUBLISHED = """
-paper: xu2022
-text: arXiv
-tables:
-  - name: one
-    title: One
-    source: table 1
-    unit: "1"
-    columns: [{name: A, method: single-device}, {name: ops, figure: ops}]
-    rows: [{name: Net, instance: zfnet512, cells: ["1.5", 12]}]
-"""
-STUDY = """
-name: s
-published: {file: published.yaml, tables: [one]}
-tables:
-  - name: t
-    semantics: {objective: makespan}
-    instances: [zfnet512]
-    clusters: [celeritas-4xV100-pcie]
-    methods: [single-device]
-"""
-
-
-def test_a_study_prints_the_figures_of_graphs_that_a_paper_states(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(run, "run_pool", run_here)
-    (tmp_path / "published.yaml").write_text(PUBLISHED)
-    (tmp_path / "s.yaml").write_text(STUDY)
-    assert main(["study", str(tmp_path / "s.yaml"), "--out", str(tmp_path)]) == 0
-    assert "22 (0 %; paper 12)" in capsys.readouterr().out  # zfnet512 has 22 ops

@@ -144,7 +144,6 @@ def test_what_is_no_study_at_all_is_one_line(tmp_path: Path, text: str) -> None:
 
 SMOKE = """
 smoke: {instances: [zfnet512], time_limit_s: 0.5}
-published: {file: published.yaml, tables: [table-1]}
 """
 
 

@@ -18,7 +18,7 @@ EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
 STUDIES = sorted(
     path
     for path in EXPERIMENTS.rglob("*.yaml")
-    if path.stem not in {"published", "regimes", "measured"}
+    if path.stem not in {"published", "scoring", "measured"}
     and not {"clusters", "research"} & {*path.parts}
 )  # those name the papers' figures, where they stood, and a page's models
 

@@ -1,0 +1,236 @@
+"""The page of a paper: its score, its tables beside ours, its claims, and what the regime rests on.
+
+Every figure is taken from the kept results. A page has at most `MOST_WORDS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from placegap.experiments.research.paper_comparison import ComparedCell, ComparedTable
+from placegap.experiments.research.paper_score import AGREES, REVERSED, TIE, PaperScore
+from placegap.experiments.research.published import NO_PLAN, UNITS_NS, Stated
+from placegap.experiments.show.rendering import markdown_grid
+from placegap.experiments.studies.report import made_by
+from placegap.experiments.studies.runs import RunRow
+from placegap.instances.reading.printable import printable
+
+MOST_WORDS = 1500
+GB = 1e9
+SMOKE = "-smoke"
+COMMAND = "python -m placegap.experiments.research.papers"
+
+
+def page(score: PaperScore, folder: str) -> str:
+    """The page of a paper, from its folder of `experiments/papers/`."""
+    lines = [
+        f"# Reproduction: {score.name}",
+        "",
+        f"{_answer(score)} In a checkout, `{COMMAND}` prints this score from the kept runs in"
+        f" `experiments/papers/{folder}/results/`, and `--pages` makes the page. Times of plans are"
+        " simulated by the referee; nothing was run on GPUs.",
+        "",
+        *_grid(("measure", score.name), [*score.line().items()]),
+        f"A cell is ours (gap to the best bound of its row; {score.paper.published}); a star marks"
+        f" a stand-in. `experiments/papers/{folder}/pairs.csv` lists every pair.",
+        "",
+    ]
+    for compared in score.tables:
+        lines += _table(compared, score)
+    lines += _claims(score)
+    known = score.scoring
+    for title, sentences in (
+        ("The paper states", known.states),
+        ("Its figures imply", known.implies),
+        ("Assumed", known.assumes),
+        ("Our algorithms deviate", known.deviates),
+        ("Stand-ins", [Stated(what=f"{k}*: {v}") for k, v in score.stand_ins.items()]),
+        ("Left out", known.left_out),
+    ):
+        lines += _listed(title, sentences)
+    names = dict.fromkeys(
+        study for t in score.tables for c in t.table.columns for study in t.table.place_of(c)[0]
+    )
+    studies = ", ".join(f"`{name}.yaml`" for name in names)
+    lines += [
+        "## Runs",
+        "",
+        f"- `placegap study experiments/papers/{folder}/STUDY` runs {studies}",
+        *(f"- {maker}" for maker in _makers(score)),
+    ]
+    text = "\n".join(map(printable, lines)).rstrip() + "\n"
+    return text.replace("*", "\\*")  # stars are marks, and never emphasis
+
+
+def _answer(score: PaperScore) -> str:
+    """The result in a sentence."""
+    if score.pairs:
+        agree = sum(pair.verdict == AGREES for pair in score.pairs)
+        return (
+            f"Of {len(score.pairs)} pairs of methods with two published times, {agree} have the"
+            " published order here."
+        )
+    verdicts = [claim.verdict for compared in score.tables for claim in compared.claims]
+    return (
+        "No two methods have published times; of the text's"
+        f" {len(verdicts)} claims on ratios, {verdicts.count('met')} are met here."
+    )
+
+
+def _with_lines(text: str, lines: str) -> str:
+    """A sentence with the lines of the paper's text that it rests on."""
+    return f"{text} (line{'s' * (not lines.isdigit())} {lines})" if lines else text
+
+
+def _listed(title: str, sentences: Sequence[Stated]) -> Iterator[str]:
+    if sentences:
+        lines = (_with_lines(said.what, said.lines) for said in sentences)
+        yield from (f"## {title}", "", *(f"- {line}" for line in lines), "")
+
+
+def _makers(score: PaperScore) -> list[str]:
+    """What made the runs: each version with all its commits."""
+    runs = [cell.run for t in score.tables for cell in t.cells if cell.run is not None]
+    commits: dict[str, dict[str, None]] = {}
+    for maker in made_by(runs):
+        commit, _, versions = maker.partition("; ")
+        commits.setdefault(versions, {})[commit.removeprefix("commit ")] = None
+    makers = [f"{versions}; commit {', '.join(known)}" for versions, known in commits.items()]
+    smoke = dict.fromkeys(run.study for run in runs if run.study.endswith(SMOKE))
+    return makers + [f"{study}: the smallest form (`--smoke`)" for study in smoke]
+
+
+def _table(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
+    table = compared.table
+    unit = "" if table.unit == "1" else f", in {table.unit}"
+    rows = [
+        (row[0].row.name, *(_cell(compared, cell) for cell in row))
+        for row in compared.rows
+        if any(cell.ours_ns is not None for cell in row)
+    ]
+    yield from (f"## {table.title}", "")
+    if rows:
+        yield from _grid((f"row{unit}", *(column.heading for column in table.columns)), rows)
+    yield from (f"- {note}" for note in _notes(compared, score))
+    yield ""
+
+
+def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table without spaces between its cells, so that tools count words and not bars."""
+    yield from (line.replace("| ", "|").replace(" |", "|") for line in markdown_grid(head, rows))
+    yield ""
+
+
+def _cell(compared: ComparedTable, cell: ComparedCell) -> str:
+    inside = [] if cell.gap is None else [_percent(cell.gap)]
+    inside += [cell.printed] if cell.printed else []
+    ours = "-" if cell.ours_ns is None else _shown(compared, cell.ours_ns)
+    run = cell.run
+    beyond = None if run is None or run.split_value_ns is not None else run.overfills_bytes
+    if beyond is not None and cell.ours_ns is not None and math.isfinite(cell.ours_ns):
+        ours += f" +{beyond / GB:.2g}GB"
+    return f"{ours} ({'; '.join(inside)})" if inside else ours
+
+
+def _shown(compared: ComparedTable, time_ns: float) -> str:
+    figure = time_ns / UNITS_NS[compared.table.unit]
+    return NO_PLAN if math.isinf(time_ns) else f"{figure:.{4 if figure < 1000 else 6}g}"
+
+
+def _percent(gap: float) -> str:
+    percent = 100 * gap
+    if 0 < percent < 0.1:
+        return "<0.1%"
+    return f"{percent:.1f}%" if 0 < abs(percent) < 9.95 else f"{percent:.0f}%"
+
+
+def _notes(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
+    table = compared.table
+    yield f"source: {table.source}"
+    if table.note:
+        yield table.note
+    if table.mark:
+        yield f"number with a star: {table.mark}"
+    yield from _pairs(compared, score)
+    yield from _misfits(compared)
+    if table.ahead is not None:
+        first, rows = _ahead(compared, table.ahead)
+        text = _with_lines(f"the text has {table.ahead} ahead everywhere", table.ahead_lines)
+        yield f"{text}; here it is ahead on {first} of {rows} rows"
+    ended = Counter(
+        cell.column.heading
+        for cell in compared.cells
+        if cell.run is not None and _took_all(cell.run)
+    )
+    if ended:
+        yield f"runs that their time limit ended: {_counted(ended)}"
+
+
+def _took_all(run: RunRow) -> bool:
+    return run.time_limit_s is not None and (run.time_s or 0.0) >= run.time_limit_s
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} ({count})" for name, count in counts.items())
+
+
+def _pairs(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
+    """How the pairs of a table agree, and per verdict the rows of those that are reversed."""
+    pairs = [pair for pair in score.pairs if pair.table == compared.table.name]
+    if not pairs:
+        return
+    verdicts = Counter(pair.verdict for pair in pairs)
+    reversed_ = [pair for pair in pairs if pair.verdict in REVERSED]
+    yield (
+        f"timed pairs: {verdicts[AGREES]} agree, {verdicts[TIE]} tie, {len(reversed_)} are reversed"
+    )
+    for verdict in REVERSED:
+        groups: dict[str, Counter[str]] = {}
+        for pair in reversed_:
+            if pair.verdict == verdict:
+                told = f"{verdict}: {pair.why}" if verdict == REVERSED[0] else verdict
+                groups.setdefault(told, Counter())[pair.row] += 1
+        for told, rows in groups.items():
+            yield f"{told}: {_counted(rows)}"
+
+
+def _misfits(compared: ComparedTable) -> Iterator[str]:
+    """Cells that have a plan only here, or only in the paper."""
+    for where, here in (("here", True), ("in the paper", False)):
+        found: dict[str, list[str]] = {}
+        for cell, paper, ours in compared.published:
+            if paper != ours and ours == here:
+                found.setdefault(cell.column.heading, []).append(cell.row.name)
+        if found:
+            names = "; ".join(f"{name} ({', '.join(rows)})" for name, rows in found.items())
+            yield f"{NO_PLAN} only {where}: {names}"
+
+
+def _ahead(compared: ComparedTable, first: str) -> tuple[int, int]:
+    """On how many rows a column is strictly before all other methods, and of how many."""
+    rows = []
+    for row in compared.rows:
+        times = {cell.column: cell.ours_ns or math.inf for cell in row}
+        (ours,) = (time for column, time in times.items() if column.name == first)
+        others = [time for column, time in times.items() if not column.own]
+        rows += [ours < min(others)] if math.isfinite(ours) else []
+    return sum(rows), len(rows)
+
+
+def _claims(score: PaperScore) -> Iterator[str]:
+    rows = [
+        (
+            _with_lines(found.claim.name, found.claim.lines),
+            f"{found.claim.ratio:g}",
+            "-" if found.ours is None else f"{found.ours:.3g}",
+            "-" if found.at_most is None else f"{found.at_most:.3g}",
+            found.verdict,
+        )
+        for compared in score.tables
+        for found in compared.claims
+    ]
+    if rows:
+        yield from ("## Claims of the text", "", "Ratios of times. No plan exceeds the bound.", "")
+        yield from _grid(("claim", "paper", "ours", "bound", "verdict"), rows)

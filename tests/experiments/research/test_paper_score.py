@@ -1,0 +1,109 @@
+"""Pairs of a paper's methods: which count, and when a reversed one is explained."""
+
+from __future__ import annotations
+
+import pytest
+from doubles.gap_runs import ANY, Results, cells_of, plan
+
+from placegap.experiments.research.paper_comparison import Kept, compare
+from placegap.experiments.research.paper_score import Pair, pairs_of
+from placegap.experiments.research.published import Cause, PublishedTable
+from placegap.experiments.studies.runs import RunRow
+
+S = 10**9
+
+TABLE = PublishedTable.model_validate(
+    {
+        "name": "one",
+        "title": "One",
+        "source": "table 1",
+        "unit": "s",
+        "results": ["study"],
+        "tables": ["regime"],
+        "columns": [{"name": name, "method": name.lower()} for name in "ABC"],
+        "rows": [{"name": "Net", "instance": "net", "cells": [1, 2, "OOM"]}],
+    }
+)
+FREED = Cause(changes="free transfers", results=("study",), tables=("freed",))
+LATER = Cause(changes="later", results=("study",), tables=("later",))
+
+
+def study(values: dict[str, tuple[int, int]], bound_s: float | None = None) -> Kept:
+    """What a and b take in some tables, in seconds, and a bound of a's problem; c has no plan."""
+    rows: list[RunRow] = []
+    for table, times in values.items():  # one by one, for their runs have the same keys
+        bound = None if bound_s is None else int(bound_s * S)
+        runs: Results = {
+            (table, "net", "a"): plan(times[0] * S, bound=bound, plan_class="any"),
+            (table, "net", "b"): plan(times[1] * S),
+            (table, "net", "c"): {"status": "no_plan", "message": ""},
+        }
+        rows += cells_of(runs, {table: ANY})
+    return Kept({"study": rows}, {})
+
+
+def pairs(kept: Kept, *causes: Cause, table: PublishedTable = TABLE) -> list[Pair]:
+    return list(pairs_of(compare(table, kept), causes, kept))
+
+
+def test_only_pairs_with_two_published_times_that_differ_count() -> None:
+    (pair,) = pairs(study({"regime": (3, 4)}))  # nothing with C, which is out of memory
+    assert (pair.faster, pair.slower, pair.verdict) == ("A", "B", "agrees")
+    assert (pair.paper_ratio, pair.ours_ratio) == (2.0, 4 / 3)
+    assert [p.verdict for p in pairs(study({"regime": (3, 3)}))] == ["tie"]
+    rows = [{"name": "Net", "instance": "net", "cells": [2, 2, 2]}]
+    same = PublishedTable.model_validate({**TABLE.model_dump(), "rows": rows})
+    assert pairs(study({"regime": (3, 4)}), table=same) == []
+
+
+def test_a_pair_whose_changes_were_tested_in_vain_is_unexplained() -> None:
+    # the paper has A before B, and here B is before A: with free transfers and later, too
+    kept = study({"regime": (5, 4), "freed": (6, 3), "later": (4, 4)})
+    (pair,) = pairs(kept, FREED, LATER)
+    assert (pair.verdict, pair.why) == ("unexplained", "")
+
+
+def test_the_first_change_that_brings_the_papers_order_back_explains_a_pair() -> None:
+    kept = study({"regime": (5, 4), "freed": (6, 3), "later": (1, 2)})
+    (pair,) = pairs(kept, FREED, LATER)
+    assert (pair.verdict, pair.why) == ("explained", "later")
+    elsewhere = LATER.model_copy(update={"of": ("two",)})
+    assert [p.verdict for p in pairs(kept, FREED, elsewhere)] == ["unexplained"]
+
+
+def test_a_change_must_be_tested_for_both_methods() -> None:
+    kept = study({"regime": (5, 4), "later": (1, 2)})
+    rows = [row for row in kept.rows["study"] if (row.table, row.method) != ("later", "b")]
+    assert [p.verdict for p in pairs(Kept({"study": rows}, {}), LATER)] == ["unexplained"]
+
+
+def test_another_clock_of_the_same_plans_may_explain_a_pair() -> None:
+    def verdict(a_ns: int, b_ns: int) -> str:
+        runs: Results = {
+            ("regime", "net", "a"): {**plan(5 * S), "details": {"free_channels_ns": a_ns}},
+            ("regime", "net", "b"): {**plan(4 * S), "details": {"free_channels_ns": b_ns}},
+        }
+        kept = Kept({"study": cells_of(runs, {"regime": ANY})}, {})
+        return pairs(kept, Cause(changes="free", clock="free_channels_ns"))[0].verdict
+
+    assert verdict(1 * S, 2 * S) == "explained"
+    assert verdict(2 * S, 2 * S) == "unexplained"
+
+
+@pytest.mark.parametrize(("bound_s", "verdict"), [(2.1, "proven impossible"), (1.9, "unexplained")])
+def test_a_bound_that_leaves_no_room_for_the_papers_ratio_is_a_proof(
+    bound_s: float, verdict: str
+) -> None:
+    # the paper has B take twice as long as A, here A takes 5 s and B 4: only below 2 s were there
+    # room for a plan that is twice as fast as B's
+    assert [p.verdict for p in pairs(study({"regime": (5, 4)}, bound_s))] == [verdict]
+
+
+def test_cells_out_of_memory_count_in_both_directions() -> None:
+    # the paper has A and B with times and C without; so has ours, or else B has no plan
+    def matches(kept: Kept) -> list[bool]:
+        return [paper == ours for _, paper, ours in compare(TABLE, kept).published]
+
+    assert matches(study({"regime": (5, 4)})) == [True, True, True]
+    runs: Results = {("regime", "net", "b"): {"status": "infeasible", "message": ""}}
+    assert matches(Kept({"study": cells_of(runs, {"regime": ANY})}, {})) == [False]
