@@ -74,7 +74,7 @@ def _answer(score: PaperScore) -> str:
         )
     verdicts = [claim.verdict for compared in score.tables for claim in compared.claims]
     return (
-        "No two methods have published times; of the text's"
+        "No row has two published times of plans; of the text's"
         f" {len(verdicts)} claims on ratios, {verdicts.count('met')} are met here."
     )
 
