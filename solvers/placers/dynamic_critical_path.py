@@ -95,8 +95,8 @@ def d_dps(task: Task[Makespan], params: DDpsParams | None = None) -> Outcome:
     free channels and inserts ops into idle gaps. `schedule_dynamic_path` says how ops and devices
     are chosen. Rounds: all ops are placed anew, with the costs of the devices of the round before,
     "until the optimal parallel strategy is found": until the devices are those of an earlier round,
-    so that nothing new can come, at most `rounds` times. The round of the shortest path (10) is the
-    plan. O((V + E) (K + log V)) time a round, and for each op the device's ops that are passed and
+    so that nothing new can come, at most `rounds` times and within the time limit. The round of the
+    shortest path (10) is the plan. O((V + E) (K + log V)) time a round, and for each op the device's ops that are passed and
     O(K `MOST_BEHIND`) behind its slots.
 
     Deviations: (7) is read as a latest start, (12) as arg min; costs of the first round are means;
@@ -112,8 +112,8 @@ def d_dps(task: Task[Makespan], params: DDpsParams | None = None) -> Outcome:
     problem, costs = problem_of(arrays), mean_costs(arrays)
     op_cost, edge_cost = costs.op, costs.tensor[problem.succ_tensor]
     source = np.repeat(np.arange(instance.num_ops), np.diff(problem.succ_ptr))
-    best, rounds, seen = None, 0, set[bytes]()
-    while rounds < params.rounds:
+    best, rounds, seen, clock = None, 0, set[bytes](), task.limits.clock()
+    while rounds < params.rounds and (best is None or not clock.is_over()):
         admission = admission_of(arrays)
         times = schedule_dynamic_path(
             problem,
