@@ -1,5 +1,5 @@
-"""Lines that people run, read back as plans: of llama.cpp, vLLM, SGLang, exllama, ollama, Megatron;
-and files of torchtitan and accelerate.
+"""Lines that people run, read back as plans: of llama.cpp, vLLM, SGLang, KTransformers, exllama,
+ollama, Megatron; and files of torchtitan and accelerate.
 
 Written from the tools' sources, as `lines` states them, and not from what is exported. Options that
 decide no placement are passed over.
@@ -25,7 +25,7 @@ from placegap.instances.exporters.lines import (
     gpus_and_host,
     slots_of,
 )
-from placegap.instances.exporters.modules import layer_list, priced_map
+from placegap.instances.exporters.modules import APART, layer_list, parted_experts, priced_map
 from placegap.instances.exporters.stages import TORCHTITAN
 from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.modules import feeders, layer_of
@@ -50,11 +50,12 @@ OPTIONS = {
     "gs": ("-gs", "--gpu-split", "--gpu_split"),
     "pp": ("-pp", "--pipeline-parallel-size", "--pp-size"),
     "tp": ("-tp", "--tensor-parallel-size", "--tp-size", "--tensor-model-parallel-size"),
+    "kt": ("--kt-num-gpu-experts",),
     "layout": ("--pipeline-model-parallel-layout",),
 }
 """Options that decide a placement, by the names that they have here."""
 
-KIND_OF = {"layout": "megatron", "gs": "exllama", "num_gpu": "ollama"}
+KIND_OF = {"layout": "megatron", "gs": "exllama", "num_gpu": "ollama", "kt": "ktransformers"}
 PARTITIONS = {"VLLM_PP_LAYER_PARTITION": "vllm", "SGLANG_PP_LAYER_PARTITION": "sglang"}
 
 
@@ -94,6 +95,8 @@ def read_line(instance: Instance, text: str) -> ReadLine:
             return _llamacpp(instance, given, gpus, kind or "llamacpp")
         if kind == "exllama":
             return ReadLine(kind, _filled(instance, _numbers(given, "gs"), gpus), instance)
+        if kind == "ktransformers":
+            return _parted(instance, int(given["kt"][-1]), gpus[0])
         counts = _counts(instance, given, kind)
         return ReadLine(kind, _ranks(instance, counts, gpus), instance)
     except InputError as error:
@@ -220,6 +223,16 @@ def _plan(instance: Instance, home: Sequence[int], experts: dict[int, int]) -> P
     for layer, k in experts.items():
         device[slots.expert & (slots.slot == layer + 1)] = k
     return Plan.on(device.tolist())
+
+
+def _parted(instance: Instance, on_card: int, card: int) -> ReadLine:
+    """So many experts of each layer on a card with all else, the others on the host."""
+    _, host = gpus_and_host(instance.cluster)
+    if host is None:
+        raise InputError("has experts on the host, and the cluster has none")
+    parted = parted_experts(instance, on_card)
+    home = [host if op.name.endswith(APART) else card for op in parted.graph.ops]
+    return ReadLine("ktransformers", Plan.on(home), parted)
 
 
 def _counts(instance: Instance, given: dict[str, list[str]], kind: str) -> list[int]:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from draws.lines import home_model, layer_model
+from draws.lines import GIB, home_model, layer_model
 
-from placegap.experiments.running.exporting import line_class
+from placegap.experiments.running.exporting import line_class, write_exports
 from placegap.instances import (
     InputError,
     Instance,
@@ -21,7 +21,9 @@ from placegap.instances import (
 )
 from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.exporters.table import EXPORTERS, export_plan
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.problem.op_kernel import ExpertsKernel
+from placegap.instances.referee.evaluate import evaluate, feasible_ns
+from placegap.solvers import run_method
 from placegap.solvers.chains.best_line import best_line
 
 KINDS = [kind for kind, exporter in EXPORTERS.items() if exporter.line and kind != "pipelining"]
@@ -125,9 +127,58 @@ def test_maps_and_parts_are_files(tmp_path: Path) -> None:
     assert read_line(instance, str(path)).plan.devices.tolist() == [0, 0, 0, 1, 1, 1]
 
 
+def sparse(rest_bytes: int) -> Instance:
+    """`home_model` whose layers have four experts, of 1 GiB together; other ops hold so much."""
+    instance = home_model(experts=True)
+    sizes = {"tokens": 1, "hidden": 8, "inner": 8, "chosen": 2, "experts": 4, "dtype": "float16"}
+    ops = tuple(
+        op.model_copy(update={"parameter_bytes": GIB, "kernel": ExpertsKernel(**sizes)})
+        if "experts" in op.name
+        else op.model_copy(update={"resident_bytes": rest_bytes})
+        for op in instance.graph.ops
+    )
+    return instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
+
+
+def test_experts_of_a_layer_run_side_by_side_on_card_and_host() -> None:
+    # a card runs 3 of 4 experts in 0.75 us, and the host the other one, of 3 us, in as much
+    found = read_line(sparse(0), "python -m sglang.launch_server --kt-num-gpu-experts 3")
+    assert found.kind == "ktransformers"
+    assert feasible_ns(found.instance, found.plan, Makespan()) == 2000 + 4 * (1000 + 750)
+    held = evaluate(found.instance, found.plan, Makespan()).uses
+    assert [use.memory_bytes for use in held] == [4 * GIB * 3 // 4, 4 * GIB // 4]
+    # with all of them on one side there is no other part
+    for number, layer_ns in ((0, 3000), (4, 1000)):
+        found = read_line(sparse(0), f"--kt-num-gpu-experts {number}")
+        assert found.instance.num_ops == 10
+        assert feasible_ns(found.instance, found.plan, Makespan()) == 2000 + 4 * (1000 + layer_ns)
+
+
+@pytest.mark.parametrize(
+    ("rest_bytes", "number"),
+    [(0, 3), (GIB * 2 // 3, 2), (GIB, 0), (2 * GIB, None)],  # 6 GiB less six others of so much
+)
+def test_ktransformers_gets_the_best_number_that_fits(
+    rest_bytes: int, number: int | None, tmp_path: Path
+) -> None:
+    instance, path = sparse(rest_bytes), tmp_path / "kt.txt"
+    result = run_method(sparse(0), Makespan(), "heft")
+    notes, said = write_exports(instance, result, {"ktransformers": path}, "m", {})
+    assert notes == ()
+    if number is None:
+        assert not path.exists()
+        return
+    text = f"--kt-num-gpu-experts {number}"
+    assert path.read_text() == f"{text}\n"
+    tried = [read_line(instance, f"--kt-num-gpu-experts {n}") for n in range(5)]
+    values = [feasible_ns(each.instance, each.plan, Makespan()) for each in tried]
+    assert said[0].value_ns == min(value for value in values if value is not None)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("--kt-num-gpu-experts 3", "does not say how many experts a layer has"),
         ("-m x.gguf", "has no option of llama.cpp"),
         ("-ngl", "-ngl needs a value"),
         ("-ngl x", "a value is no number"),
