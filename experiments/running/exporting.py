@@ -265,7 +265,7 @@ def _text(
     rules, of, value_ns = result.semantics, line_class(kind, result.semantics), result.value_ns
     line = None if of is None else lines.get(of)
     if kind == KTRANSFORMERS:
-        return _parted(instance, rules)
+        return experts_line(instance, rules)
     if kind == DEVICE_MAP and not isinstance(rules, HybridPipeline):
         priced = _device_map(instance, result)
         if priced is not None:
@@ -290,7 +290,7 @@ def _text(
     return text, result.plan, theirs
 
 
-def _parted(instance: Instance, semantics: Semantics) -> tuple[str, None, Said]:
+def experts_line(instance: Instance, semantics: Semantics) -> tuple[str, None, Said]:
     """The best number of experts of each layer on a card.
 
     With each expert more there one part takes longer and the other one less, so that the longer one

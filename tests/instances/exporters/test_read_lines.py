@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from draws.lines import GIB, home_model, layer_model
 
-from placegap.experiments.running.exporting import line_class, write_exports
+from placegap.experiments.running.exporting import experts_line, line_class, write_exports
 from placegap.instances import (
     InputError,
     Instance,
@@ -156,23 +156,23 @@ def test_experts_of_a_layer_run_side_by_side_on_card_and_host() -> None:
 
 @pytest.mark.parametrize(
     ("rest_bytes", "number"),
-    [(0, 3), (GIB * 2 // 3, 2), (GIB, 0), (2 * GIB, None)],  # 6 GiB less six others of so much
+    [(0, 3), (GIB * 2 // 3, 2), (GIB, 0)],  # 6 GiB less six others of so much
 )
 def test_ktransformers_gets_the_best_number_that_fits(
-    rest_bytes: int, number: int | None, tmp_path: Path
+    rest_bytes: int, number: int, tmp_path: Path
 ) -> None:
     instance, path = sparse(rest_bytes), tmp_path / "kt.txt"
     result = run_method(sparse(0), Makespan(), "heft")
-    notes, said = write_exports(instance, result, {"ktransformers": path}, "m", {})
-    assert notes == ()
-    if number is None:
-        assert not path.exists()
-        return
-    text = f"--kt-num-gpu-experts {number}"
-    assert path.read_text() == f"{text}\n"
+    _, (said,) = write_exports(instance, result, {"ktransformers": path}, "m", {})
+    assert path.read_text() == f"--kt-num-gpu-experts {number}\n"
     tried = [read_line(instance, f"--kt-num-gpu-experts {n}") for n in range(5)]
     values = [feasible_ns(each.instance, each.plan, Makespan()) for each in tried]
-    assert said[0].value_ns == min(value for value in values if value is not None)
+    assert said.value_ns == min(value for value in values if value is not None)
+
+
+def test_ktransformers_is_refused_where_the_rest_exceeds_the_card() -> None:
+    with pytest.raises(InputError, match="no number of experts fits"):
+        experts_line(sparse(2 * GIB), Makespan())
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,20 @@ def test_ktransformers_gets_the_best_number_that_fits(
         ("-ngl x", "a value is no number"),
         ("-ngl 5 -ts 0,0", "-ts has no share above 0"),
         ("-ngl 5 --device CUDA7", "there is no GPU 'CUDA7' among the 2 of the cluster"),
-        ("-ngl 5 -ot 'attn=CPU'", "-ot moves attn_k, .* of layer 0"),
+        ("-ngl 5 -ot 'attn=CPU'", "-ot moves 6 tensors of layer 0, such as attn_k; what is read"),
+        ("-ngl 5 -ot exps", "-ot 'exps' is no PATTERN=DEVICE"),
+        ("-ngl -5", "-ngl must be 0 or more"),
+        ("num_gpu -5", "num_gpu must be 0 or more"),
+        ("-ngl 5 -ts 1,2,3", "-ts has 3 shares, and there are 2 GPUs"),
+        ("-ngl 5 -ts 3,-1", "-ts has a share below 0"),
+        ("-ngl 5 -ncmoe -1", "-ncmoe must be 0 or more"),
+        ("-ngl 5 --device CUDA0,CUDA0", "'CUDA0,CUDA0' names a GPU twice"),
+        ("CUDA_VISIBLE_DEVICES=1,1 vllm serve x -pp 2", "'1,1' names a GPU twice"),
+        ("vllm serve x -pp 0", "-pp must be 1 or more"),
+        ("--pipeline-model-parallel-layout Et*99999999999L", "repeats 't' 99999999999 times"),
         ("-ngl 5 -ot '(=CPU'", "is no pattern"),
         ("-ngl 5 -sm row", "splits tensors of each layer"),
-        ("VLLM_PP_LAYER_PARTITION=1,2", "the stages have 3 layers, and the model has 4"),
+        ("VLLM_PP_LAYER_PARTITION=1,2", "the stages have 1, 2 layers, and the model has 4"),
         ("VLLM_PP_LAYER_PARTITION=1,2,1", "3 stages, and 2 GPUs"),
         ("vllm serve x -tp 2", "splits tensors of each layer"),
         ("-gs 1,1", "less than the model takes"),
