@@ -47,7 +47,7 @@ from placegap.experiments.show.place_report import (
 )
 from placegap.experiments.show.rendering import output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
-from placegap.instances.files.output_files import attempt, is_file, reserve_outputs
+from placegap.instances.files.output_files import attempt, is_file, reserve_outputs, write_text
 from placegap.instances.problem import Instance, MaxContext, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.reading.errors import InputError
@@ -454,12 +454,33 @@ def _deliver(
             if wanted.exports:
                 from placegap.experiments.running.exporting import write_exports
 
-                notes, said = write_exports(fine, result, wanted.exports, asked.model, extras.lines)
-                extras = extras._replace(said=said)
+                shared = _write_shares(extras.shares, result, wanted.exports)
+                rest = {kind: path for kind, path in wanted.exports.items() if kind not in shared}
+                notes, said = write_exports(fine, result, rest, asked.model, extras.lines)
+                extras = extras._replace(said=(*said, *shared.values()))
                 for sentence in notes:
                     warn(sentence)
         finally:
             report(asked, fine, result, extras)
+
+
+def _write_shares(
+    shares: TensorPlan | None, result: Result, exports: Mapping[str, Path]
+) -> dict[str, Said]:
+    """Write what tools run whose cards share layers, where that is faster; by kind of export."""
+    from placegap.experiments.running.exporting import Said
+    from placegap.experiments.show.tensor_shares import shares_texts
+    from placegap.solvers.core.result import Bound
+
+    if shares is None or (result.value_ns is not None and result.value_ns <= shares.value_ns):
+        return {}
+    found = dict[str, Said]()
+    for kind, text in shares_texts(shares).items():
+        if kind in exports:
+            with attempt(exports[kind]):
+                write_text(f"{text}\n", exports[kind])
+            found[kind] = Said(kind, text, shares.value_ns, Bound(shares.bound_ns))
+    return found
 
 
 def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> None:

@@ -7,26 +7,34 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, better, judged_plan, place
 from placegap.instances.exporters.hybrid import nearest_hybrid
-from placegap.instances.exporters.lines import VISIBLE, LineClass, alike_devices, gpus_and_host
-from placegap.instances.exporters.modules import layer_devices, priced_map
+from placegap.instances.exporters.lines import (
+    LLAMACPP,
+    VISIBLE,
+    LineClass,
+    alike_devices,
+    gpus_and_host,
+)
+from placegap.instances.exporters.modules import layer_devices, num_experts, priced_map
 from placegap.instances.exporters.onnx import device_faults
+from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.exporters.table import EXPORTERS, check_export, export_plan, find_exporter
 from placegap.instances.files.output_files import attempt, write_bytes, write_text
 from placegap.instances.importers.onnx_model import inlined_model
 from placegap.instances.problem import WITHOUT_OPS, Graph, HybridPipeline, Instance, Plan, Semantics
 from placegap.instances.problem.modules import Granularity, layer_of, with_granularity
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import evaluate, feasible_ns
 from placegap.instances.torch_models.options import LEFT_OUT, UNREAD
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains.best_line import ORIGIN, BestLine, best_line
 from placegap.solvers.core.result import Bound
 
-DEVICE_MAP = "device_map"
+DEVICE_MAP, KTRANSFORMERS = "device_map", "ktransformers"
 
 NEAREST_S = 20.0
 """Seconds for the best hybrid plan of one d, t and mode (optima take under 2), or device map."""
@@ -75,6 +83,7 @@ def needed_granularity(given: Granularity | None, kinds: Sequence[str]) -> Granu
     if given is not None:
         return given
     lines = [EXPORTERS[kind].line for kind in kinds if EXPORTERS[kind].whole_layers]
+    lines += [LLAMACPP for kind in kinds if kind == KTRANSFORMERS]  # which looks at no other plan
     apart = all(line is not None and line.experts_apart for line in lines)
     return ("experts" if apart else "layer") if lines else "op"
 
@@ -118,6 +127,8 @@ def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) 
             model,
         )
     check_export(kind, placed, semantics)
+    if kind == KTRANSFORMERS:
+        num_experts(placed)
     if not EXPORTERS[kind].whole_layers or line_class(kind, semantics) is not None:
         return
     first = dict[str, int]()
@@ -253,6 +264,8 @@ def _text(
     assert result.plan is not None
     rules, of, value_ns = result.semantics, line_class(kind, result.semantics), result.value_ns
     line = None if of is None else lines.get(of)
+    if kind == KTRANSFORMERS:
+        return experts_line(instance, rules)
     if kind == DEVICE_MAP and not isinstance(rules, HybridPipeline):
         priced = _device_map(instance, result)
         if priced is not None:
@@ -275,6 +288,37 @@ def _text(
     bound = result.bound if line is None else line.bound
     theirs = None if of is None or value_ns is None else Said(kind, text, value_ns, bound)
     return text, result.plan, theirs
+
+
+def experts_line(instance: Instance, semantics: Semantics) -> tuple[str, None, Said]:
+    """The best number of experts of each layer on a card.
+
+    With each expert more there one part takes longer and the other one less, so that the longer one
+    first falls and then rises: halving finds where.
+    """
+
+    @cache
+    def tried(number: int) -> tuple[int, int, str]:
+        text = f"--kt-num-gpu-experts {number}"
+        parted = read_line(instance, text)
+        verdict = evaluate(parted.instance, parted.plan, semantics)
+        room = parted.instance.arrays.memory_bytes.tolist()
+        over = [
+            max(0, use.memory_bytes - size)
+            for use, size in zip(verdict.uses, room, strict=bool(verdict.uses))
+        ]
+        if not verdict.feasible and not sum(over):
+            raise InputError(f"{verdict.violations[0]}", "export ktransformers")
+        return sum(over), verdict.value_ns or 0, text
+
+    low, high = 0, num_experts(instance)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if tried(middle + 1) < tried(middle) else (low, middle)
+    over, value_ns, text = tried(low)
+    if over:
+        raise InputError("no number of experts fits", "export ktransformers")
+    return f"{text}\n", None, Said(KTRANSFORMERS, text, value_ns, None)
 
 
 def _nearest(

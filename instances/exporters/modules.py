@@ -16,17 +16,33 @@ from __future__ import annotations
 import csv
 import json
 from io import StringIO
-from itertools import pairwise
+from itertools import pairwise, product
+from typing import Any
 
 from placegap.instances.costing.costing import is_cpu
-from placegap.instances.problem import WITHOUT_OPS, Instance, PipelineIteration, Plan, Semantics
+from placegap.instances.problem import (
+    WITHOUT_OPS,
+    Edge,
+    Instance,
+    Op,
+    PipelineIteration,
+    Plan,
+    Semantics,
+)
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.instances.problem.modules import feeders, layer_of, numbered_layers
+from placegap.instances.problem.modules import feeders, is_expert, layer_of, numbered_layers
+from placegap.instances.problem.op_kernel import ExpertsKernel, MatrixProduct
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.rules import PlanError
 from placegap.instances.referee.stages import plan_stages
+
+APART = "~host"
+"""Ends the names of ops of experts that are apart from those on the card."""
+
+SIZES = ("flops", "bytes_moved", "parameter_bytes", "resident_bytes", "state_bytes")
+"""Of which a part of the experts has its share."""
 
 
 def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:
@@ -177,6 +193,49 @@ def priced_map(instance: Instance, main: int) -> Instance:
                 time[device.kind] = int(arrays.time_ns[i, main]) + copied
             ops[i] = op.model_copy(update={"time_ns": time})
     return instance.with_graph(instance.graph.model_copy(update={"ops": tuple(ops)}))
+
+
+def parted_experts(instance: Instance, on_card: int) -> Instance:
+    """The instance with the experts of each layer in two parts, side by side: so many of them, and,
+    by names with `APART`, the others. Of a token's experts each part runs as large a share as it
+    holds, in the mean; ops that hold no weights both parts run.
+    """
+    graph, count = instance.graph, num_experts(instance)
+    if not 0 <= on_card <= count:
+        raise InputError(f"there are {count} experts in a layer, and {on_card} cannot be on a card")
+    shares = [(name, n) for name, n in (("", on_card), (APART, count - on_card)) if n]
+    ops, names = list[Op](), dict[str, list[str]]()
+    for op in graph.ops:
+        parts = shares if is_expert(op) else [("", count)]
+        names[op.name] = [op.name + name for name, _ in parts]
+        for name, n in parts:
+            group = None if op.colocation is None else op.colocation + name
+            changes: dict[str, Any] = {"name": op.name + name, "colocation": group}
+            if op.parameter_bytes and n < count:
+                sizes = {size: getattr(op, size) or 0 for size in SIZES}
+                changes |= {size: ceil_div(whole * n, count) for size, whole in sizes.items()}
+                changes["time_ns"] = {k: ceil_div(ns * n, count) for k, ns in op.time_ns.items()}
+            ops.append(op.model_copy(update=changes))
+    edges = list[Edge]()
+    for edge in graph.edges:
+        a, b = names[edge.producer], names[edge.consumer]
+        pairs = zip(a, b, strict=True) if len(a) == len(b) else product(a, b)
+        edges += [edge.model_copy(update={"producer": x, "consumer": y}) for x, y in pairs]
+    return instance.with_graph(graph.model_copy(update={"ops": tuple(ops), "edges": tuple(edges)}))
+
+
+def num_experts(instance: Instance) -> int:
+    """How many experts a layer has, by their kernel or by what the router computes."""
+    kernels = [(op.kernel, (op.module or "").rpartition(".")[2]) for op in instance.graph.ops]
+    found = {kernel.experts for kernel, _ in kernels if isinstance(kernel, ExpertsKernel)}
+    found |= {
+        kernel.n
+        for kernel, last in kernels
+        if isinstance(kernel, MatrixProduct) and last in ("gate", "router")
+    }
+    if len(found) != 1:
+        raise InputError(f"{instance.graph.name} does not say how many experts a layer has")
+    return found.pop()
 
 
 def modules_without_ops(instance: Instance) -> list[str]:

@@ -1,5 +1,5 @@
-"""Lines that people run, read back as plans: of llama.cpp, vLLM, SGLang, exllama, ollama, Megatron;
-and files of torchtitan and accelerate.
+"""Lines that people run, read back as plans: of llama.cpp, vLLM, SGLang, KTransformers, exllama,
+ollama, Megatron; and files of torchtitan and accelerate.
 
 Written from the tools' sources, as `lines` states them, and not from what is exported. Options that
 decide no placement are passed over.
@@ -25,7 +25,7 @@ from placegap.instances.exporters.lines import (
     gpus_and_host,
     slots_of,
 )
-from placegap.instances.exporters.modules import layer_list, priced_map
+from placegap.instances.exporters.modules import APART, layer_list, parted_experts, priced_map
 from placegap.instances.exporters.stages import TORCHTITAN
 from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.modules import feeders, layer_of
@@ -39,6 +39,7 @@ REST = (
 """Tensors of a layer in GGUF that ``-ot`` may name: of experts, and others."""
 
 OPTIONS = {
+    "num_gpu": ("num_gpu",),
     "ngl": ("-ngl", "--gpu-layers", "--n-gpu-layers"),
     "ts": ("-ts", "--tensor-split"),
     "device": ("-dev", "--device"),
@@ -50,11 +51,15 @@ OPTIONS = {
     "gs": ("-gs", "--gpu-split", "--gpu_split"),
     "pp": ("-pp", "--pipeline-parallel-size", "--pp-size"),
     "tp": ("-tp", "--tensor-parallel-size", "--tp-size", "--tensor-model-parallel-size"),
+    "kt": ("--kt-num-gpu-experts",),
     "layout": ("--pipeline-model-parallel-layout",),
 }
 """Options that decide a placement, by the names that they have here."""
 
-KIND_OF = {"layout": "megatron", "gs": "exllama", "num_gpu": "ollama"}
+MOST_PARTS = 10_000
+"""Of Megatron's layout; more are a slip."""
+
+KIND_OF = {"layout": "megatron", "gs": "exllama", "num_gpu": "ollama", "kt": "ktransformers"}
 PARTITIONS = {"VLLM_PP_LAYER_PARTITION": "vllm", "SGLANG_PP_LAYER_PARTITION": "sglang"}
 
 
@@ -94,6 +99,8 @@ def read_line(instance: Instance, text: str) -> ReadLine:
             return _llamacpp(instance, given, gpus, kind or "llamacpp")
         if kind == "exllama":
             return ReadLine(kind, _filled(instance, _numbers(given, "gs"), gpus), instance)
+        if kind == "ktransformers":
+            return _parted(instance, int(given["kt"][-1]), gpus[0])
         counts = _counts(instance, given, kind)
         return ReadLine(kind, _ranks(instance, counts, gpus), instance)
     except InputError as error:
@@ -113,8 +120,6 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
         name, equals, value = word.partition("=")
         if equals and (name in PARTITIONS or f"{name}=" == VISIBLE):
             yield name, value
-        elif word == "num_gpu":
-            yield word, _after(words, at)
         elif word in name_of or (equals and name in name_of):
             is_flag = name_of.get(word) == "cmoe"
             yield (
@@ -130,14 +135,32 @@ def _after(words: Sequence[str], at: int) -> str:
 
 
 def _numbers(given: dict[str, list[str]], name: str) -> list[Fraction]:
-    return [Fraction(part) for part in re.split("[,/]", given[name][-1])]
+    found = [Fraction(part) for part in re.split("[,/]", given[name][-1])]
+    if min(found) < 0:
+        raise InputError(f"{OPTIONS[name][0]} has a share below 0")
+    return found
+
+
+def _count(given: dict[str, list[str]], name: str, usual: int) -> int:
+    number = int(given.get(name, [str(usual)])[-1])
+    if number < min(usual, 1):
+        raise InputError(f"{OPTIONS[name][0]} must be {min(usual, 1)} or more")
+    return number
 
 
 def _visible(instance: Instance, given: dict[str, list[str]]) -> list[int]:
     """The GPUs that a tool sees, in its order."""
     gpus, _ = gpus_and_host(instance.cluster)
     chosen = given.get(VISIBLE.rstrip("="))
-    return gpus if chosen is None else [_gpu(gpus, number) for number in chosen[-1].split(",")]
+    return gpus if chosen is None else _gpus(gpus, chosen[-1])
+
+
+def _gpus(gpus: Sequence[int], names: str) -> list[int]:
+    """GPUs by their names in a row, each once."""
+    found = [_gpu(gpus, name) for name in names.split(",")]
+    if len(set(found)) < len(found):
+        raise InputError(f"{names!r} names a GPU twice")
+    return found
 
 
 def _gpu(gpus: Sequence[int], name: str) -> int:
@@ -157,17 +180,20 @@ def _llamacpp(
     if given.get("sm", ["layer"])[-1] not in ("layer", "none"):
         raise InputError("splits tensors of each layer (-sm), and lines have whole layers")
     chosen = given.get("device", [",".join(map(str, range(len(gpus))))])[-1]
-    used = [] if chosen == "none" else [_gpu(gpus, name) for name in chosen.split(",") if name]
+    used = [] if chosen in ("", "none") else _gpus(gpus, chosen)
     if given.get("sm", [""])[-1] == "none":
         used = [_gpu(used, given.get("mg", ["0"])[-1])]
-    wanted = given.get("num_gpu" if kind == "ollama" else "ngl", ["all"])[-1]
-    on_gpus = num if wanted in ("all", "auto", "-1") else min(int(wanted), num)
+    name = "num_gpu" if kind == "ollama" else "ngl"
+    is_all = given.get(name, ["all"])[-1] in ("all", "auto", "-1", "-2")
+    on_gpus = num if is_all else min(_count(given, name, 0), num)
     on_gpus = on_gpus if used else 0
     if on_gpus < num and host is None:
         raise InputError(f"leaves {num - on_gpus} layers on the host, and the cluster has none")
     memory = [instance.cluster.devices[k].memory_bytes or 1 for k in used]
     shares = _numbers(given, "ts") if "ts" in given else [Fraction(size) for size in memory]
-    ends = list(accumulate(shares[: len(used)]))
+    if len(shares) > len(used):
+        raise InputError(f"-ts has {len(shares)} shares, and there are {len(used)} GPUs")
+    ends = list(accumulate(shares))
     if on_gpus and not ends[-1]:
         raise InputError("-ts has no share above 0")
     home = [-1 if host is None else host] * (num - on_gpus)
@@ -187,14 +213,16 @@ def _overrides(
     first = [r"\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"] if "cmoe" in given else []
     first += [
         rf"blk\.{n}\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"
-        for n in range(int(given.get("ncmoe", ["0"])[-1]))
+        for n in range(min(_count(given, "ncmoe", 0), len(layer_list(instance))))
     ]
     patterns = [each for text in given.get("ot", ()) for each in text.split(",")] + first
     for n in range(len(layer_list(instance)) if patterns else 0):
         found = dict[str, str]()
         for tensor in (*EXPERTS, *REST):
             for pattern in patterns:
-                regex, _, target = pattern.rpartition("=")
+                regex, equals, target = pattern.rpartition("=")
+                if not equals:
+                    raise InputError(f"-ot {pattern!r} is no PATTERN=DEVICE (exps=CPU)")
                 try:
                     matches = re.search(regex, f"blk.{n}.{tensor}.weight")
                 except re.error as error:
@@ -205,8 +233,8 @@ def _overrides(
             continue
         if not found.keys() == set(EXPERTS) or len(set(found.values())) > 1:
             raise InputError(
-                f"-ot moves {', '.join(sorted(found))} of layer {n}; what is read are patterns of"
-                " all experts of a layer (exps=CPU)"
+                f"-ot moves {len(found)} tensors of layer {n}, such as {min(found)}; what is read"
+                " are patterns of all experts of a layer (exps=CPU)"
             )
         target = next(iter(found.values()))
         if target.startswith("CPU") and host is None:
@@ -222,6 +250,16 @@ def _plan(instance: Instance, home: Sequence[int], experts: dict[int, int]) -> P
     return Plan.on(device.tolist())
 
 
+def _parted(instance: Instance, on_card: int, card: int) -> ReadLine:
+    """So many experts of each layer on a card with all else, the others on the host."""
+    _, host = gpus_and_host(instance.cluster)
+    if host is None:
+        raise InputError("has experts on the host, and the cluster has none")
+    parted = parted_experts(instance, on_card)
+    home = [host if op.name.endswith(APART) else card for op in parted.graph.ops]
+    return ReadLine("ktransformers", Plan.on(home), parted)
+
+
 def _counts(instance: Instance, given: dict[str, list[str]], kind: str) -> list[int]:
     """Layers of each rank."""
     if kind == "megatron":
@@ -229,7 +267,7 @@ def _counts(instance: Instance, given: dict[str, list[str]], kind: str) -> list[
     variable = next((name for name in given if name in PARTITIONS), None)
     if variable is not None:
         return [int(part) for part in given[variable][-1].split(",")]
-    return even_counts(len(layer_list(instance)), int(given.get("pp", ["1"])[-1]), kind)
+    return even_counts(len(layer_list(instance)), _count(given, "pp", 1), kind)
 
 
 def _layout(text: str) -> list[int]:
@@ -237,6 +275,8 @@ def _layout(text: str) -> list[int]:
     text = text.replace(" ", "").replace(",", "")
     while group := re.search(r"\(([^()]*)\)\*(\d+)|([Etm L|])\*(\d+)", text):
         part, times = (group[1], group[2]) if group[2] else (group[3], group[4])
+        if len(part) * int(times) > MOST_PARTS:
+            raise InputError(f"the layout repeats {part!r} {times} times")
         text = text[: group.start()] + part * int(times) + text[group.end() :]
     if not re.fullmatch(r"E[t|]*m*L", text):
         raise InputError("the layout is no row of E, t, m, L and |, E first and L last")
@@ -247,7 +287,8 @@ def _ranks(instance: Instance, counts: list[int], gpus: list[int]) -> Plan:
     """Layers in their order on ranks; the first has what is before them, the last what is after."""
     num = len(layer_list(instance))
     if sum(counts) != num or min(counts) < 0:
-        raise InputError(f"the stages have {sum(counts)} layers, and the model has {num}")
+        stages = ", ".join(map(str, counts))
+        raise InputError(f"the stages have {stages} layers, and the model has {num}")
     if len(counts) > len(gpus):
         raise InputError(f"there are {len(counts)} stages, and {len(gpus)} GPUs in the cluster")
     inner = [k for k, count in zip(gpus, counts, strict=False) for _ in range(count)]

@@ -73,6 +73,7 @@ EXPORTERS: Mapping[str, Exporter] = {
         "-ngl, -ts, --device, --n-cpu-moe or -ot of llama.cpp", write_llamacpp, True, line=LLAMACPP
     ),
     "exllama": Exporter("-gs of exllama, GB of each GPU", write_exllama, True, line=RANKS),
+    "ktransformers": Exporter("--kt-num-gpu-experts: experts of each layer on a card", None),
     "ollama": Exporter("num_gpu of a Modelfile", write_ollama, True, line=OLLAMA),
     "onnx": Exporter("ONNX device_configurations, in a copy of the file", None, annotate=annotate),
     "dnn-partitioning": Exporter("its split file", write_split),

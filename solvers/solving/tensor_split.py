@@ -18,6 +18,7 @@ from math import comb
 import numpy as np
 
 from placegap.instances.costing.costing import is_cpu, specs_of
+from placegap.instances.exporters.lines import alike_devices
 from placegap.instances.problem import Instance, Makespan, Semantics
 from placegap.instances.problem.modules import Granularity, with_granularity
 from placegap.instances.reading.errors import InputError
@@ -170,20 +171,13 @@ def _ways(
     instance: Instance, parts: SplitParts, cards: Sequence[int]
 ) -> Iterator[tuple[CardGroup, ...]]:
     """Every way to group cards, with every composition of shares that may be best."""
-    cluster, devices = instance.cluster, instance.cluster.devices
-    paths = cluster.widest_paths
-    alike = {
-        k: (
-            *(devices[k].kind, devices[k].memory_bytes, devices[k].server),
-            *sorted(paths[k, other] for other in range(len(devices)) if other != k),
-        )
-        for k in cards
-    }
+    devices = instance.cluster.devices
+    class_of = {k: n for n, own in enumerate(alike_devices(instance)) for k in own}
     units = share_units(instance.graph)
-    known = set[tuple[str, ...]]()
+    known = set[tuple[tuple[int, ...], ...]]()
     shared = cache(lambda own: _compositions(instance, parts, own, units))
     for groups in _groupings(cards, [device.server for device in devices]):
-        key = tuple(sorted(repr(sorted(map(repr, (alike[k] for k in own)))) for own in groups))
+        key = tuple(sorted(tuple(sorted(class_of[k] for k in own)) for own in groups))
         if groups and key not in known:
             known.add(key)
             yield from product(*map(shared, groups))

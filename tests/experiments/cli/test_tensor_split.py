@@ -51,7 +51,22 @@ def test_the_answer_has_both_plans_and_says_what_all_reduces_decide(
     out = capsys.readouterr().out
     assert "tensors 6.614 ms, 1.95 times as fast as whole layers (12.87 ms)" in out
     assert "reduces 7 all-reduces of 20.57 us take 144.0 us, 2.18 %" in out
-    assert "--device CUDA0,CUDA1 -sm tensor -ts 2,2" in out
+    assert "line    llamacpp: --device CUDA0,CUDA1 -sm tensor -ts 2,2" in out
+
+
+def test_shares_that_are_faster_are_what_tools_get(
+    pair: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exports = ["--export", "llamacpp=line.txt", "--export", "vllm=v.txt", "--export", "csv=ops.csv"]
+    assert main(["place", pair, "--tensor-split", "--json", *exports]) == 0
+    assert Path("line.txt").read_text() == "--device CUDA0,CUDA1 -sm tensor -ts 2,2\n"
+    assert Path("v.txt").read_text() == "--tensor-parallel-size 2\n"
+    found = json.loads(capsys.readouterr().out)
+    said = {each["kind"]: (each["value_ns"], each["gap"]) for each in found["exports"]}
+    value_ns = found["tensor_split"]["value_ns"]
+    assert said == {"llamacpp": (value_ns, 0), "vllm": (value_ns, 0)}
+    assert Path("ops.csv").read_text().startswith("name,")
 
 
 @pytest.mark.parametrize(

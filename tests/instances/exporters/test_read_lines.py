@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from draws.lines import home_model, layer_model
+from draws.lines import GIB, home_model, layer_model
 
-from placegap.experiments.running.exporting import line_class
+from placegap.experiments.running.exporting import experts_line, line_class, write_exports
 from placegap.instances import (
     InputError,
     Instance,
@@ -21,7 +21,9 @@ from placegap.instances import (
 )
 from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.exporters.table import EXPORTERS, export_plan
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.problem.op_kernel import ExpertsKernel
+from placegap.instances.referee.evaluate import evaluate, feasible_ns
+from placegap.solvers import run_method
 from placegap.solvers.chains.best_line import best_line
 
 KINDS = [kind for kind, exporter in EXPORTERS.items() if exporter.line and kind != "pipelining"]
@@ -125,18 +127,77 @@ def test_maps_and_parts_are_files(tmp_path: Path) -> None:
     assert read_line(instance, str(path)).plan.devices.tolist() == [0, 0, 0, 1, 1, 1]
 
 
+def sparse(rest_bytes: int) -> Instance:
+    """`home_model` whose layers have four experts, of 1 GiB together; other ops hold so much."""
+    instance = home_model(experts=True)
+    sizes = {"tokens": 1, "hidden": 8, "inner": 8, "chosen": 2, "experts": 4, "dtype": "float16"}
+    ops = tuple(
+        op.model_copy(update={"parameter_bytes": GIB, "kernel": ExpertsKernel(**sizes)})
+        if "experts" in op.name
+        else op.model_copy(update={"resident_bytes": rest_bytes})
+        for op in instance.graph.ops
+    )
+    return instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
+
+
+def test_experts_of_a_layer_run_side_by_side_on_card_and_host() -> None:
+    # a card runs 3 of 4 experts in 0.75 us, and the host the other one, of 3 us, in as much
+    found = read_line(sparse(0), "python -m sglang.launch_server --kt-num-gpu-experts 3")
+    assert found.kind == "ktransformers"
+    assert feasible_ns(found.instance, found.plan, Makespan()) == 2000 + 4 * (1000 + 750)
+    held = evaluate(found.instance, found.plan, Makespan()).uses
+    assert [use.memory_bytes for use in held] == [4 * GIB * 3 // 4, 4 * GIB // 4]
+    # with all of them on one side there is no other part
+    for number, layer_ns in ((0, 3000), (4, 1000)):
+        found = read_line(sparse(0), f"--kt-num-gpu-experts {number}")
+        assert found.instance.num_ops == 10
+        assert feasible_ns(found.instance, found.plan, Makespan()) == 2000 + 4 * (1000 + layer_ns)
+
+
+@pytest.mark.parametrize(
+    ("rest_bytes", "number"),
+    [(0, 3), (GIB * 2 // 3, 2), (GIB, 0)],  # 6 GiB less six others of so much
+)
+def test_ktransformers_gets_the_best_number_that_fits(
+    rest_bytes: int, number: int, tmp_path: Path
+) -> None:
+    instance, path = sparse(rest_bytes), tmp_path / "kt.txt"
+    result = run_method(sparse(0), Makespan(), "heft")
+    _, (said,) = write_exports(instance, result, {"ktransformers": path}, "m", {})
+    assert path.read_text() == f"--kt-num-gpu-experts {number}\n"
+    tried = [read_line(instance, f"--kt-num-gpu-experts {n}") for n in range(5)]
+    values = [feasible_ns(each.instance, each.plan, Makespan()) for each in tried]
+    assert said.value_ns == min(value for value in values if value is not None)
+
+
+def test_ktransformers_is_refused_where_the_rest_exceeds_the_card() -> None:
+    with pytest.raises(InputError, match="no number of experts fits"):
+        experts_line(sparse(2 * GIB), Makespan())
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("--kt-num-gpu-experts 3", "does not say how many experts a layer has"),
         ("-m x.gguf", "has no option of llama.cpp"),
         ("-ngl", "-ngl needs a value"),
         ("-ngl x", "a value is no number"),
         ("-ngl 5 -ts 0,0", "-ts has no share above 0"),
         ("-ngl 5 --device CUDA7", "there is no GPU 'CUDA7' among the 2 of the cluster"),
-        ("-ngl 5 -ot 'attn=CPU'", "-ot moves attn_k, .* of layer 0"),
+        ("-ngl 5 -ot 'attn=CPU'", "-ot moves 6 tensors of layer 0, such as attn_k; what is read"),
+        ("-ngl 5 -ot exps", "-ot 'exps' is no PATTERN=DEVICE"),
+        ("-ngl -5", "-ngl must be 0 or more"),
+        ("num_gpu -5", "num_gpu must be 0 or more"),
+        ("-ngl 5 -ts 1,2,3", "-ts has 3 shares, and there are 2 GPUs"),
+        ("-ngl 5 -ts 3,-1", "-ts has a share below 0"),
+        ("-ngl 5 -ncmoe -1", "-ncmoe must be 0 or more"),
+        ("-ngl 5 --device CUDA0,CUDA0", "'CUDA0,CUDA0' names a GPU twice"),
+        ("CUDA_VISIBLE_DEVICES=1,1 vllm serve x -pp 2", "'1,1' names a GPU twice"),
+        ("vllm serve x -pp 0", "-pp must be 1 or more"),
+        ("--pipeline-model-parallel-layout Et*99999999999L", "repeats 't' 99999999999 times"),
         ("-ngl 5 -ot '(=CPU'", "is no pattern"),
         ("-ngl 5 -sm row", "splits tensors of each layer"),
-        ("VLLM_PP_LAYER_PARTITION=1,2", "the stages have 3 layers, and the model has 4"),
+        ("VLLM_PP_LAYER_PARTITION=1,2", "the stages have 1, 2 layers, and the model has 4"),
         ("VLLM_PP_LAYER_PARTITION=1,2,1", "3 stages, and 2 GPUs"),
         ("vllm serve x -tp 2", "splits tensors of each layer"),
         ("-gs 1,1", "less than the model takes"),
