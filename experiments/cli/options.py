@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 model_option = partial(typer.Option, rich_help_panel="Model")
-traced_option = partial(typer.Option, rich_help_panel="Model (hf: and py:)")
+traced_option = partial(typer.Option, rich_help_panel="Model, if traced (hf: and py:)")
 cluster_option = partial(typer.Option, rich_help_panel="Cluster")
 objective_option = partial(typer.Option, rich_help_panel="Objective")
 memory_option = partial(typer.Option, rich_help_panel="Memory")

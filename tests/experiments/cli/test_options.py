@@ -27,7 +27,15 @@ def test_every_rule_of_the_semantics_is_an_option(command: str) -> None:
     assert "rules" not in options
 
 
-GROUPS = {"Model", "Model (hf: and py:)", "Cluster", "Objective", "Memory", "Search", "Output"}
+GROUPS = {
+    "Model",
+    "Model, if traced (hf: and py:)",
+    "Cluster",
+    "Objective",
+    "Memory",
+    "Search",
+    "Output",
+}
 
 
 def test_each_option_of_place_is_in_a_group_and_says_its_choices_and_default() -> None:
