@@ -82,7 +82,7 @@ def _print_page(row: dict[str, Any]) -> None:
     console.print(f"returns    {PROVES[row['claim']]}")
     console.print(f"for        {row['scope']}")
     console.print(f"paper      {row['paper']}")
-    for paragraph in ("", *row["details"].split("\n\n")):
+    for paragraph in ("", *filter(None, row["details"].split("\n\n"))):
         console.print(" ".join(paragraph.split()))
     texts = [(key, plain(value), row["meanings"][key]) for key, value in row["params"].items()]
     if texts:
