@@ -82,8 +82,8 @@ def _print_page(row: dict[str, Any]) -> None:
     console.print(f"returns    {PROVES[row['claim']]}")
     console.print(f"for        {row['scope']}")
     console.print(f"paper      {row['paper']}")
-    for line in ("", *row["details"].splitlines()):
-        console.print(line, soft_wrap=True)
+    for paragraph in ("", *filter(None, row["details"].split("\n\n"))):
+        console.print(" ".join(paragraph.split()))
     texts = [(key, plain(value), row["meanings"][key]) for key, value in row["params"].items()]
     if texts:
         console.print(plain_table(None, ("parameter", "default", "meaning"), texts))

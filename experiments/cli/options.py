@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 model_option = partial(typer.Option, rich_help_panel="Model")
-traced_option = partial(typer.Option, rich_help_panel="Model (hf: and py:)")
+traced_option = partial(typer.Option, rich_help_panel="Model, if traced (hf: and py:)")
 cluster_option = partial(typer.Option, rich_help_panel="Cluster")
 objective_option = partial(typer.Option, rich_help_panel="Objective")
 memory_option = partial(typer.Option, rich_help_panel="Memory")
@@ -140,147 +140,116 @@ ModuleOption = Annotated[
 ]
 JsonOption = Annotated[bool, output_option("--json", help="Print one JSON object.")]
 
+
+def _may(option: Any, kind: Any, text: str, *names: str, **more: Any) -> object:
+    """An option that may be left out, for `command`."""
+    return Annotated[kind | None, option(*names, help=text, **more)]
+
+
 RULES: Mapping[str, object] = {
-    "objective": Annotated[
-        Objective | None,
-        objective_option(
-            help="What to minimize; of max_context, tokens to maximize",
-            show_default="the model's, else makespan or, of traced models, max_load",
-        ),
-    ],
-    "plans": Annotated[
-        PlanClass | None,
-        objective_option(
-            help="max_load, max_context: which plans compete",
-            show_default="chain with auto, else what the method is for",
-        ),
-    ],
-    "channels": Annotated[
-        Channels | None, objective_option(help="makespan: what a transfer occupies")
-    ],
-    "transfers": Annotated[
-        Transfers | None,
-        objective_option(help="makespan: one per edge, or one per tensor and device"),
-    ],
-    "load": Annotated[
-        LoadRule | None,
-        objective_option(help="max_load: compute + communication, or the larger one"),
-    ],
-    "replicas": Annotated[
-        bool | None, objective_option(help="max_load: equal devices may share a stage")
-    ],
-    "levels": Annotated[
-        int | None,
-        objective_option(min=1, max=2, help="max_load: 2 also charges what leaves a server"),
-    ],
-    "subgraphs": Annotated[
-        int | None, objective_option(min=1, help="latency_subgraphs: calls per accelerator")
-    ],
-    "schedule": Annotated[
-        PipelineSchedule | None,
-        objective_option(help="pipeline_iteration: the order of microbatches on a device"),
-    ],
-    "stages_per_device": Annotated[
-        int | None,
-        objective_option(
-            "--stages-per-device", min=1, help="pipeline_iteration: 2 or more if interleaved"
-        ),
-    ],
-    "microbatches": Annotated[
-        int | None,
-        objective_option(
-            "--microbatches", min=1, help="pipeline_iteration, hybrid_pipeline: microbatches"
-        ),
-    ],
-    "sending": Annotated[
-        Sending | None,
-        objective_option(help="pipeline_iteration: devices compute while they send, or wait"),
-    ],
-    "degrees": Annotated[
-        Degrees | None,
-        objective_option(help="hybrid_pipeline: which replica and tensor degrees stages have"),
-    ],
-    "recompute": Annotated[
-        Recompute | None, objective_option(help="hybrid_pipeline: where recomputation is chosen")
-    ],
-    "sharding": Annotated[
-        Sharding | None, objective_option(help="hybrid_pipeline: what replicas divide among them")
-    ],
-    "bubble": Annotated[
-        bool | None,
-        objective_option(
-            "--bubble/--no-bubble",
-            help="hybrid_pipeline: count filling and draining; only with --degrees one",
-        ),
-    ],
-    "at_most_ns": Annotated[
-        int | None,
-        objective_option("--at-most-ns", min=0, help="max_context: the most load of a device"),
-    ],
-    "memory": Annotated[
-        MemoryRule | None,
-        memory_option(help="Bytes of a device's ops add up, or the peak under the schedule counts"),
-    ],
+    "objective": _may(
+        objective_option,
+        Objective,
+        "What to minimize; of max_context, tokens to maximize",
+        show_default="the model's, else makespan or, of traced models, max_load",
+    ),
+    "plans": _may(
+        objective_option,
+        PlanClass,
+        "max_load, max_context: which plans compete",
+        show_default="chain with auto, else what the method is for",
+    ),
+    "channels": _may(objective_option, Channels, "makespan: what a transfer occupies"),
+    "transfers": _may(
+        objective_option, Transfers, "makespan: one per edge, or one per tensor and device"
+    ),
+    "load": _may(
+        objective_option, LoadRule, "max_load: compute + communication, or the larger one"
+    ),
+    "replicas": _may(objective_option, bool, "max_load: equal devices may share a stage"),
+    "levels": _may(
+        objective_option, int, "max_load: 2 also charges what leaves a server", min=1, max=2
+    ),
+    "subgraphs": _may(objective_option, int, "latency_subgraphs: calls per accelerator", min=1),
+    "schedule": _may(
+        objective_option, PipelineSchedule, "pipeline_iteration: order of microbatches on a device"
+    ),
+    "stages_per_device": _may(
+        objective_option, int, "pipeline_iteration: 2 or more if interleaved", min=1
+    ),
+    "microbatches": _may(
+        objective_option, int, "pipeline_iteration, hybrid_pipeline: microbatches", min=1
+    ),
+    "sending": _may(
+        objective_option, Sending, "pipeline_iteration: devices compute while they send, or wait"
+    ),
+    "degrees": _may(
+        objective_option, Degrees, "hybrid_pipeline: which replica and tensor degrees stages have"
+    ),
+    "recompute": _may(
+        objective_option, Recompute, "hybrid_pipeline: where recomputation is chosen"
+    ),
+    "sharding": _may(
+        objective_option, Sharding, "hybrid_pipeline: what replicas divide among them"
+    ),
+    "bubble": _may(
+        objective_option,
+        bool,
+        "hybrid_pipeline: count filling and draining; only with --degrees one",
+    ),
+    "at_most_ns": _may(objective_option, int, "max_context: the most load of a device", min=0),
+    "memory": _may(
+        memory_option,
+        MemoryRule,
+        "Bytes of a device's ops add up, or the peak under the schedule counts",
+    ),
 }
 """The semantics options, by the names of `Rules`."""
 
-
 TRACING: Mapping[str, object] = {
-    "batch": Annotated[int | None, traced_option(help="hf: alone: examples in a batch")],
-    "seq": Annotated[
-        int | None, traced_option(help="hf: alone: tokens of an example (default: the model's)")
-    ],
-    "dtype": Annotated[
-        Dtype | None,
-        traced_option(
-            help="hf: alone: number type", show_default="the configuration's, else float32"
-        ),
-    ],
-    "tied": Annotated[
-        Tied | None,
-        traced_option(help="Ops that share a weight each hold a copy, or stay on one device"),
-    ],
-    "keep_modules": Annotated[
-        bool | None,
-        traced_option("--keep-modules", help="No block of the model is split over devices"),
-    ],
-    "weights": Annotated[
-        str | None,
-        memory_option(
-            metavar="FORMAT",
-            help="hf:, py:, ONNX: how weights are stored: int8, int4, q4_k_m and others, by parts"
-            " (experts=q4_k_m,rest=q8_0), or bits per weight (4.5). Default: as the configuration"
-            " says",
-        ),
-    ],
-    "kv_tokens": Annotated[
-        int | None,
-        memory_option(
-            "--context",
-            "--kv-tokens",
-            help="hf:, py:: tokens whose keys and values attention holds",
-        ),
-    ],
-    "kv_dtype": Annotated[
-        str | None,
-        memory_option(
-            metavar="TYPE", help="hf:, py:: how keys and values are stored: f16, fp8, q8_0, ..."
-        ),
-    ],
-    "decode": Annotated[
-        bool | None,
-        traced_option("--decode", help="One token of each sequence, from the cache of --context"),
-    ],
-    "prefill": Annotated[
-        int | None, traced_option(help="hf: alone: a prompt of N tokens, which fills the cache")
-    ],
-    "train": Annotated[
-        bool | None, traced_option("--train", help="A training step with its weight updates")
-    ],
-    "optimizer": Annotated[
-        Optimizer | None,
-        traced_option(help="With --train: what updates the weights", show_default="adam"),
-    ],
+    "batch": _may(traced_option, int, "hf: alone: examples in a batch"),
+    "seq": _may(traced_option, int, "hf: alone: tokens of an example", show_default="the model's"),
+    "dtype": _may(
+        traced_option,
+        Dtype,
+        "hf: alone: number type",
+        show_default="the configuration's, else float32",
+    ),
+    "tied": _may(
+        traced_option, Tied, "Ops that share a weight each hold a copy, or stay on one device"
+    ),
+    "keep_modules": _may(
+        traced_option, bool, "No block of the model is split over devices", "--keep-modules"
+    ),
+    "weights": _may(
+        memory_option,
+        str,
+        "hf:, py:, ONNX: how weights are stored: int8, int4, q4_k_m and others, by parts"
+        " (experts=q4_k_m,rest=q8_0), or bits per weight (4.5)",
+        show_default="as the configuration says",
+        metavar="FORMAT",
+    ),
+    "kv_tokens": _may(
+        memory_option,
+        int,
+        "hf: and py: alone: tokens whose keys and values attention holds",
+        "--context",
+        "--kv-tokens",
+    ),
+    "kv_dtype": _may(
+        memory_option,
+        str,
+        "How keys and values are stored: f16, fp8, q8_0 and others",
+        metavar="TYPE",
+    ),
+    "decode": _may(
+        traced_option, bool, "One token of each sequence, from the cache of --context", "--decode"
+    ),
+    "prefill": _may(traced_option, int, "hf: alone: a prompt of N tokens, which fills the cache"),
+    "train": _may(traced_option, bool, "A training step with its weight updates", "--train"),
+    "optimizer": _may(
+        traced_option, Optimizer, "With --train: what updates the weights", show_default="adam"
+    ),
 }
 """The options of traced models, by the names of `TraceOptions`."""
 

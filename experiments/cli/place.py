@@ -80,11 +80,11 @@ class PlaceOptions:
     """Options of ``placegap place``."""
 
     model: Model
-    tracing: TraceOptions
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
     costs: CostsOption = None
+    tracing: TraceOptions
     cluster: ClusterOption = None
     devices: DevicesOption = None
     rules: Rules

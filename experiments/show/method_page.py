@@ -10,7 +10,7 @@ from placegap.solvers.core.method import AnyMethod, Claim, Params
 
 PROVES: dict[Claim, str] = {
     "exact": "a plan and a bound at any time limit; both are equal if the time suffices",
-    "heuristic": "a plan, without a bound",
+    "heuristic": "a plan, and a bound only where its line names one",
     "bound": "a bound, without a plan",
 }
 """What comes back."""

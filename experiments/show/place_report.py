@@ -81,26 +81,41 @@ def device_table(
     return plain_table(None, (*head, *more, memory_name(semantics)), rows)
 
 
-def layers_per_device(instance: Instance, plan: Plan) -> list[str]:
-    """The layers that each device holds, in their order: ``embed_tokens, 0-15``.
-
-    Numbers of several lists of layers (encoder and decoder) stand behind the list's name.
-    """
-    layers, order = layer_of(instance.graph), instance.arrays.index.topological_order.tolist()
-    lists = numbered_layers([layers[i] for i in order])
-    held: list[dict[str, list[int]]] = [{} for _ in range(instance.num_devices)]
-    for i in order:
-        owner, _, last = (layers[i] or "").rpartition(".")
-        is_listed = last.isdecimal() and owner in lists
-        name = (owner if len(lists) > 1 else "") if is_listed else last
-        if layers[i] is not None:
+def layers_per_device(instance: Instance, plan: Plan) -> list[list[str]]:
+    """The layers that each device holds, in topological order."""
+    layers = layer_of(instance.graph)
+    held: list[dict[str, None]] = [{} for _ in range(instance.num_devices)]
+    for i in instance.arrays.index.topological_order.tolist():
+        name = layers[i]
+        if name is not None:
             for k in plan.placement[i]:
-                numbers = held[k].setdefault(name, [])
-                numbers += [int(last)] if is_listed and int(last) not in numbers else []
-    return [
-        ", ".join(f"{name} {_ranges(numbers)}".strip() for name, numbers in own.items()) or "none"
-        for own in held
-    ]
+                held[k][name] = None
+    return [list(names) for names in held]
+
+
+LONGEST_LAYERS = 40
+"""Characters of a device's layers; longer ones are counted."""
+
+
+def layer_words(layers: Sequence[str]) -> str:
+    """Layers of one list by their numbers, others by the end of their names.
+
+    Examples
+    --------
+    >>> layer_words(["embed", "h.0", "h.1", "h.3", "norm"])
+    'embed, 0-1, 3, norm'
+    """
+    lists = numbered_layers(layers)
+    parts: dict[str, list[int]] = {}
+    for layer in layers:
+        owner, _, last = layer.rpartition(".")
+        numbers = parts.setdefault(owner if owner in lists and last.isdecimal() else last, [])
+        numbers += [int(last)] if owner in lists and last.isdecimal() else []
+    texts = [_ranges(numbers) if numbers else name for name, numbers in parts.items()]
+    words = ", ".join(texts)
+    if len(lists) > 1 or len(words) > LONGEST_LAYERS:
+        return f"{layers[0]} to {layers[-1]} ({len(layers)})" if layers else "none"
+    return words or "none"
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -146,7 +161,8 @@ def plan_table(
 ) -> Table:
     """One line per device, or per stage of a hybrid plan."""
     if not isinstance(semantics, HybridPipeline) or verdict.value_ns is None:
-        layers = layers_per_device(instance, plan) if whole == "layer" else ()
+        held = layers_per_device(instance, plan) if whole == "layer" else ()
+        layers = [layer_words(names) for names in held]
         return device_table(instance, verdict, semantics, layers)
     stages = stages_apart(instance, plan, semantics, verdict)
     return plain_table(None, STAGE_HEAD, stage_rows(instance, plan, verdict, stages))

@@ -121,7 +121,8 @@ def test_everything_fits_forty_columns_with_names_and_figures_whole(
         (["place", "squeezenet", *on, "--method", "heft", "-o", plan], "kind: V100-32GB-PCIe"),
         (["verify", "squeezenet", plan, *on], "memory: 32.79 MB of 32 GB"),
         (["show", "squeezenet", *on], "V100-32GB-PCIe"),
-        (["methods"], "objectives: max_load"),
+        (["methods"], "archer-combinatorial"),
+        (["methods", "d-dps"], "Zeng et al. 2022 (FD-DPS)"),
     ):
         assert main(args) == 0
         out = capsys.readouterr().out

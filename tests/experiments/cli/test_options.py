@@ -27,12 +27,13 @@ def test_every_rule_of_the_semantics_is_an_option(command: str) -> None:
     assert "rules" not in options
 
 
-GROUPS = {"Model", "Model (hf: and py:)", "Cluster", "Objective", "Memory", "Search", "Output"}
+TRACED = "Model, if traced (hf: and py:)"
+GROUPS = {"Model", TRACED, "Cluster", "Objective", "Memory", "Search", "Output", "Export"}
 
 
 def test_each_option_of_place_is_in_a_group_and_says_its_choices_and_default() -> None:
     options = COMMANDS.commands["place"].params[1:]  # the first is the model
-    assert {option.rich_help_panel for option in options} == GROUPS | {"Export"}
+    assert {option.rich_help_panel for option in options} == GROUPS
     for option in options:
         default = DEFAULTS.get(option.name)
         if default not in (None, False) and option.name != "plans":  # whose default is auto's

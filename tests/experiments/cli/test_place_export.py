@@ -145,6 +145,11 @@ def test_whole_layers_are_named_and_priced_only_where_that_is_wanted(
     assert content["granularity"] == {"granularity": "layer"}
     assert sorted(each["ops"] for each in content["devices"]) == [2, 4]
     assert {each["compute_ns"] for each in content["devices"]} == {8, 16}
+    assert sorted(name for each in content["devices"] for name in each["layers"]) == [
+        "h.0",
+        "h.1",
+        "h.2",
+    ]
     assert content["version"] == __version__
     assert main(["place", str(model), *CHAIN, "--price-layers"]) == 2
     assert "add --granularity layer" in capsys.readouterr().err
