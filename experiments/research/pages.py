@@ -37,15 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
-STUDIES = (
-    "corpus",
-    "formulations",
-    "moirai-forms",
-    "congestion",
-    "scaling",
-    "sensitivity",
-    "memory",
-)
+STUDIES = ("corpus", "moirai-forms", "congestion", "scaling", "sensitivity", "memory")
 
 
 def percent(share: float) -> str:
@@ -59,7 +51,6 @@ def tables() -> dict[str, str]:
     made = {name: made_by(rows_of(found)) for name, found in runs.items()}
     found = {
         "corpus": summaries(runs["corpus"]),
-        "formulations": summaries(runs["formulations"]),
         "congestion": congestion(runs["congestion"]),
         "scaling": scaling(runs["scaling"]),
         "sensitivity": sensitivity(runs["sensitivity"]),
@@ -168,7 +159,17 @@ ALONE, EXACT, DEFAULT = "single-device", "decomposition", "auto"
 def figures() -> dict[str, str]:
     """Every figure of the page, by its name in the template."""
     found: dict[str, str] = {}
-    for part in (_certificates, _corpus, _congestion, _costs, _scaling, _memory, _forms):
+    for part in (
+        _certificates,
+        _corpus,
+        _congestion,
+        _costs,
+        _scaling,
+        _memory,
+        _forms,
+        _pipelines,
+        _hybrid,
+    ):
         found |= part()
     return found
 
