@@ -95,9 +95,9 @@ def d_dps(task: Task[Makespan], params: DDpsParams | None = None) -> Outcome:
     free channels and inserts ops into idle gaps. `schedule_dynamic_path` says how ops and devices
     are chosen. Rounds: all ops are placed anew, with the costs of the devices of the round before,
     "until the optimal parallel strategy is found": until the devices are those of an earlier round,
-    so that nothing new can come, at most `rounds` times. The round of the shortest path (10) is the
-    plan. O((V + E) (K + log V)) time a round, and for each op the device's ops that are passed and
-    O(K `MOST_BEHIND`) behind its slots.
+    so that nothing new can come, at most `rounds` times and within the time limit. The round of the
+    shortest path (10) is the plan. O((V + E) (K + log V)) time a round, and for each op the
+    device's ops that are passed and O(K `MOST_BEHIND`) behind its slots.
 
     Deviations: (7) is read as a latest start, (12) as arg min; costs of the first round are means;
     rounds end when devices repeat; an op takes the first slot by (11), and at most `MOST_BEHIND`
