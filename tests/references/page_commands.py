@@ -43,7 +43,6 @@ STUDY = re.compile(r"\*\*`(placegap study [^`]+)`\*\*")
 
 LEFT_OUT: Mapping[str, str] = {
     r"make .*|python3 -m venv .*|pip install .*": "installs, or runs what takes minutes",
-    r"ruff .*|mypy|pytest .*|UPDATE_.*": "is what runs these tests",
     r"dask (scheduler|worker).*|.* --(scheduler|dask) .*": "the tests of on_dask start a cluster",
     r"python -m placegap\.experiments\.research\.workloads\.build .*": "makes the corpus",
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
