@@ -270,11 +270,9 @@ def _text(
         priced = _device_map(instance, result)
         if priced is not None:
             return priced
-    if line is not None and (value_ns is None or line.value_ns <= value_ns):
-        text = export_plan(kind, instance, line.plan, rules)
-        return text, line.plan, Said(kind, text, line.value_ns, line.bound)
+    plan, text = result.plan, ""
     try:
-        text = export_plan(kind, instance, result.plan, rules)
+        text = export_plan(kind, instance, plan, rules)
     except InputError:
         if isinstance(rules, HybridPipeline):
             text, theirs_ns = _nearest(kind, instance, result, rules)
@@ -283,11 +281,12 @@ def _text(
             raise InputError("no row of layers on GPUs alone fits", f"export {kind}") from None
         if line is None:
             raise
-        text = export_plan(kind, instance, line.plan, rules)
-        return text, line.plan, Said(kind, text, line.value_ns, line.bound)
+    if line is not None and (not text or value_ns is None or line.value_ns <= value_ns):
+        plan, value_ns = line.plan, line.value_ns
+        text = export_plan(kind, instance, plan, rules)
     bound = result.bound if line is None else line.bound
-    theirs = None if of is None or value_ns is None else Said(kind, text, value_ns, bound)
-    return text, result.plan, theirs
+    said = None if of is None or value_ns is None else Said(kind, text, value_ns, bound)
+    return text, plan, said
 
 
 def experts_line(instance: Instance, semantics: Semantics) -> tuple[str, None, Said]:

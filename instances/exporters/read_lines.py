@@ -39,7 +39,10 @@ REST = (
 """Tensors of a layer in GGUF that ``-ot`` may name: of experts, and others."""
 
 OPTIONS = {
-    "num_gpu": ("num_gpu",),
+    "visible": (VISIBLE.rstrip("="),),
+    "vllm": ("VLLM_PP_LAYER_PARTITION",),
+    "sglang": ("SGLANG_PP_LAYER_PARTITION",),
+    "ollama": ("num_gpu",),
     "ngl": ("-ngl", "--gpu-layers", "--n-gpu-layers"),
     "ts": ("-ts", "--tensor-split"),
     "device": ("-dev", "--device"),
@@ -48,19 +51,21 @@ OPTIONS = {
     "ot": ("-ot", "--override-tensor"),
     "sm": ("-sm", "--split-mode"),
     "mg": ("-mg", "--main-gpu"),
-    "gs": ("-gs", "--gpu-split", "--gpu_split"),
+    "exllama": ("-gs", "--gpu-split", "--gpu_split"),
     "pp": ("-pp", "--pipeline-parallel-size", "--pp-size"),
     "tp": ("-tp", "--tensor-parallel-size", "--tp-size", "--tensor-model-parallel-size"),
-    "kt": ("--kt-num-gpu-experts",),
-    "layout": ("--pipeline-model-parallel-layout",),
+    "ktransformers": ("--kt-num-gpu-experts",),
+    "megatron": ("--pipeline-model-parallel-layout",),
 }
 """Options that decide a placement, by the names that they have here."""
 
 MOST_PARTS = 10_000
 """Of Megatron's layout; more are a slip."""
 
-KIND_OF = {"layout": "megatron", "gs": "exllama", "num_gpu": "ollama", "kt": "ktransformers"}
-PARTITIONS = {"VLLM_PP_LAYER_PARTITION": "vllm", "SGLANG_PP_LAYER_PARTITION": "sglang"}
+TOOLS = ("vllm", "sglang", "megatron", "exllama", "ollama", "ktransformers")
+"""Options that no other tool has, by the names of their tools."""
+
+Given = dict[str, str]
 
 
 class ReadLine(NamedTuple):
@@ -79,28 +84,27 @@ def read_line(instance: Instance, text: str) -> ReadLine:
             return _file(instance, json.loads(path.read_text()))
         except (OSError, ValueError) as error:
             raise InputError(f"cannot be read as JSON: {error}", path) from None
-    given = dict[str, list[str]]()
-    for name, value in _words(text):
-        given.setdefault(name, []).append(value)
-    kind = next((PARTITIONS[name] for name in given if name in PARTITIONS), "")
-    kind = kind or next((KIND_OF[name] for name in given if name in KIND_OF), "")
-    if not kind and given.keys() & {"pp", "tp"}:
-        kind = "sglang" if "sglang" in text or "--pp-size" in text else "vllm"
-    if not kind and not given.keys() & {"ngl", "ts", "device", "ncmoe", "cmoe", "ot", "sm"}:
-        raise InputError(
-            f"--line {text!r} has no option of llama.cpp, exllama, vLLM, SGLang or Megatron that"
-            " decides a placement (-ngl, -ts, -gs, VLLM_PP_LAYER_PARTITION=..), and names no .json"
-        )
     try:
-        if given.get("tp", ["1"])[-1] != "1":
+        given = _options(text)
+        kind = next((tool for tool in TOOLS if tool in given), "")
+        if not kind and given.keys() & {"pp", "tp"}:
+            kind = "sglang" if "sglang" in text or "--pp-size" in text else "vllm"
+        if not kind and not given.keys() & {"ngl", "ts", "device", "ncmoe", "cmoe", "ot", "sm"}:
+            raise InputError(
+                "has no option of llama.cpp, exllama, vLLM, SGLang, KTransformers or Megatron that"
+                " decides a placement (-ngl, -ts, -gs, VLLM_PP_LAYER_PARTITION=..), and names no"
+                " .json"
+            )
+        if given.get("tp", "1") != "1":
             raise InputError("splits tensors of each layer, and lines have whole layers")
-        gpus = _visible(instance, given)
+        gpus, _ = gpus_and_host(instance.cluster)
+        gpus = _gpus(gpus, given["visible"]) if "visible" in given else gpus
         if kind in ("", "ollama"):
             return _llamacpp(instance, given, gpus, kind or "llamacpp")
         if kind == "exllama":
-            return ReadLine(kind, _filled(instance, _numbers(given, "gs"), gpus), instance)
+            return ReadLine(kind, _filled(instance, _numbers(given, "exllama"), gpus), instance)
         if kind == "ktransformers":
-            return _parted(instance, int(given["kt"][-1]), gpus[0])
+            return _parted(instance, int(given["ktransformers"]), gpus[0])
         counts = _counts(instance, given, kind)
         return ReadLine(kind, _ranks(instance, counts, gpus), instance)
     except InputError as error:
@@ -109,50 +113,38 @@ def read_line(instance: Instance, text: str) -> ReadLine:
         raise InputError(f"--line {text!r}: a value is no number") from None
 
 
-def _words(text: str) -> Iterator[tuple[str, str]]:
-    """Options that decide a placement, each with its value."""
+def _options(text: str) -> Given:
+    """Options that decide a placement, each with its last value, or with all for ``-ot``."""
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"--line {text!r}: {error}") from None
-    name_of = {word: name for name, each in OPTIONS.items() for word in each}
+        raise InputError(f"is no line of words: {error}") from None
+    name_of, given = {word: name for name, each in OPTIONS.items() for word in each}, Given()
     for at, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if equals and (name in PARTITIONS or f"{name}=" == VISIBLE):
-            yield name, value
-        elif word in name_of or (equals and name in name_of):
-            is_flag = name_of.get(word) == "cmoe"
-            yield (
-                name_of[word if word in name_of else name],
-                ("" if is_flag else value if word not in name_of else _after(words, at)),
-            )
+        option, equals, value = word.partition("=")
+        name = name_of.get(option)
+        if name is None:
+            continue
+        if not equals and name != "cmoe":
+            if at + 1 == len(words):
+                raise InputError(f"{word} needs a value")
+            value = words[at + 1]
+        given[name] = f"{given[name]},{value}" if name == "ot" and name in given else value
+    return given
 
 
-def _after(words: Sequence[str], at: int) -> str:
-    if at + 1 == len(words):
-        raise InputError(f"--line: {words[at]} needs a value")
-    return words[at + 1]
-
-
-def _numbers(given: dict[str, list[str]], name: str) -> list[Fraction]:
-    found = [Fraction(part) for part in re.split("[,/]", given[name][-1])]
+def _numbers(given: Given, name: str) -> list[Fraction]:
+    found = [Fraction(part) for part in re.split("[,/]", given[name])]
     if min(found) < 0:
         raise InputError(f"{OPTIONS[name][0]} has a share below 0")
     return found
 
 
-def _count(given: dict[str, list[str]], name: str, usual: int) -> int:
-    number = int(given.get(name, [str(usual)])[-1])
+def _count(given: Given, name: str, usual: int) -> int:
+    number = int(given.get(name, usual))
     if number < min(usual, 1):
         raise InputError(f"{OPTIONS[name][0]} must be {min(usual, 1)} or more")
     return number
-
-
-def _visible(instance: Instance, given: dict[str, list[str]]) -> list[int]:
-    """The GPUs that a tool sees, in its order."""
-    gpus, _ = gpus_and_host(instance.cluster)
-    chosen = given.get(VISIBLE.rstrip("="))
-    return gpus if chosen is None else _gpus(gpus, chosen[-1])
 
 
 def _gpus(gpus: Sequence[int], names: str) -> list[int]:
@@ -171,20 +163,18 @@ def _gpu(gpus: Sequence[int], name: str) -> int:
     return gpus[int(found[1])]
 
 
-def _llamacpp(
-    instance: Instance, given: dict[str, list[str]], gpus: list[int], kind: str
-) -> ReadLine:
+def _llamacpp(instance: Instance, given: Given, gpus: list[int], kind: str) -> ReadLine:
     """As ``load_tensors`` puts layers and the output on devices, and overrides tensors."""
     num = len(layer_list(instance)) + 1
     _, host = gpus_and_host(instance.cluster)
-    if given.get("sm", ["layer"])[-1] not in ("layer", "none"):
+    if given.get("sm", "layer") not in ("layer", "none"):
         raise InputError("splits tensors of each layer (-sm), and lines have whole layers")
-    chosen = given.get("device", [",".join(map(str, range(len(gpus))))])[-1]
+    chosen = given.get("device", ",".join(map(str, range(len(gpus)))))
     used = [] if chosen in ("", "none") else _gpus(gpus, chosen)
-    if given.get("sm", [""])[-1] == "none":
-        used = [_gpu(used, given.get("mg", ["0"])[-1])]
-    name = "num_gpu" if kind == "ollama" else "ngl"
-    is_all = given.get(name, ["all"])[-1] in ("all", "auto", "-1", "-2")
+    if given.get("sm") == "none":
+        used = [_gpu(used, given.get("mg", "0"))]
+    name = "ollama" if kind == "ollama" else "ngl"
+    is_all = given.get(name, "all") in ("all", "auto", "-1", "-2")
     on_gpus = num if is_all else min(_count(given, name, 0), num)
     on_gpus = on_gpus if used else 0
     if on_gpus < num and host is None:
@@ -205,9 +195,7 @@ def _llamacpp(
     return ReadLine(kind, _plan(instance, [first, *home], experts), instance)
 
 
-def _overrides(
-    instance: Instance, given: dict[str, list[str]], gpus: list[int]
-) -> Iterator[tuple[int, int]]:
+def _overrides(instance: Instance, given: Given, gpus: list[int]) -> Iterator[tuple[int, int]]:
     """Layers whose experts are elsewhere, and where; the first pattern that matches counts."""
     _, host = gpus_and_host(instance.cluster)
     first = [r"\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"] if "cmoe" in given else []
@@ -215,7 +203,7 @@ def _overrides(
         rf"blk\.{n}\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"
         for n in range(min(_count(given, "ncmoe", 0), len(layer_list(instance))))
     ]
-    patterns = [each for text in given.get("ot", ()) for each in text.split(",")] + first
+    patterns = [*(given["ot"].split(",") if "ot" in given else ()), *first]
     for n in range(len(layer_list(instance)) if patterns else 0):
         found = dict[str, str]()
         for tensor in (*EXPERTS, *REST):
@@ -260,13 +248,12 @@ def _parted(instance: Instance, on_card: int, card: int) -> ReadLine:
     return ReadLine("ktransformers", Plan.on(home), parted)
 
 
-def _counts(instance: Instance, given: dict[str, list[str]], kind: str) -> list[int]:
+def _counts(instance: Instance, given: Given, kind: str) -> list[int]:
     """Layers of each rank."""
     if kind == "megatron":
-        return _layout(given["layout"][-1])
-    variable = next((name for name in given if name in PARTITIONS), None)
-    if variable is not None:
-        return [int(part) for part in given[variable][-1].split(",")]
+        return _layout(given["megatron"])
+    if kind in given:
+        return [int(part) for part in given[kind].split(",")]
     return even_counts(len(layer_list(instance)), _count(given, "pp", 1), kind)
 
 

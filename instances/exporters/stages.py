@@ -62,24 +62,6 @@ def refuse_several_stages(semantics: Semantics, kind: str) -> None:
         raise InputError(f"{kind} has one stage per device; leave out --stages-per-device")
 
 
-def counts_with_ends(instance: Instance, stages: list[list[str]], kind: str) -> list[int]:
-    """Numbered layers per stage, where the ends hold all else."""
-    numbered = set(layer_list(instance))
-    is_before = layer_ends(instance, layer_of(instance.graph))
-    for s, stage in enumerate(stages):
-        for layer in stage:
-            if layer in numbered:
-                continue
-            home = 0 if is_before[layer] else len(stages) - 1
-            if s != home:
-                where = "first" if is_before[layer] else "last"
-                raise InputError(
-                    f"{layer!r} is in stage {s}, but {kind} has it in the {where} one; place with"
-                    f" --export {kind}=FILE, which keeps it there"
-                )
-    return [sum(layer in numbered for layer in stage) for stage in stages]
-
-
 def _torchtitan_name(layer: str) -> tuple[str, ...] | None:
     owner, _, last = layer.rpartition(".")
     if last.isdecimal() and owner in ("layers", "model.layers"):
@@ -113,8 +95,17 @@ def _check_split(instance: Instance, stage_of: dict[str, int], begins: list[str]
 
 def write_megatron(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The layout of a plan, in one line."""
-    stages = layer_stages(instance, plan, semantics)
-    return layout(counts_with_ends(instance, stages, "megatron")) + "\n"
+    stages, numbered = layer_stages(instance, plan, semantics), set(layer_list(instance))
+    is_before = layer_ends(instance, layer_of(instance.graph))
+    for s, stage in enumerate(stages):
+        for layer in (layer for layer in stage if layer not in numbered):
+            if s != (0 if is_before[layer] else len(stages) - 1):
+                where = "first" if is_before[layer] else "last"
+                raise InputError(
+                    f"{layer!r} is in stage {s}, but megatron has it in the {where} one; place with"
+                    " --export megatron=FILE, which keeps it there"
+                )
+    return layout([sum(layer in numbered for layer in stage) for stage in stages]) + "\n"
 
 
 def layout(counts: list[int]) -> str:
