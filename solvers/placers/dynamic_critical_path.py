@@ -96,7 +96,8 @@ def d_dps(task: Task[Makespan], params: DDpsParams | None = None) -> Outcome:
     are chosen.
     Rounds: all ops are placed anew, with the costs of the devices of the round before, "until the
     optimal parallel strategy is found": until the devices are those of an earlier round, so that
-    nothing new can come, at most `rounds` times. The round of the shortest path (10) is the plan.
+    nothing new can come, at most `rounds` times and within the time limit. The round of the
+    shortest path (10) is the plan.
     Misprints mended: (7) is taken as a latest start, (12) as arg min.
     Filled in: costs of ops and transfers of the first round are means, exact as in HEFT; latest
     starts respect the orders on devices; an op takes the first slot by (11), and ops behind it are
@@ -119,8 +120,8 @@ def d_dps(task: Task[Makespan], params: DDpsParams | None = None) -> Outcome:
     problem, costs = problem_of(arrays), mean_costs(arrays)
     op_cost, edge_cost = costs.op, costs.tensor[problem.succ_tensor]
     source = np.repeat(np.arange(instance.num_ops), np.diff(problem.succ_ptr))
-    best, rounds, seen = None, 0, set[bytes]()
-    while rounds < params.rounds:
+    best, rounds, seen, clock = None, 0, set[bytes](), task.limits.clock()
+    while rounds < params.rounds and (best is None or not clock.is_over()):
         admission = admission_of(arrays)
         times = schedule_dynamic_path(
             problem,
