@@ -26,8 +26,9 @@ class PriceOptions(ModelOptions):
         typer.Option(
             "--line",
             metavar="LINE|FILE.json",
-            help="Options of llama.cpp, exllama, vLLM, SGLang or Megatron, such as '-ngl 47 -ts"
-            " 28,19 --n-cpu-moe 10', or a device map or torchtitan's parts as a .json file.",
+            help="Options of llama.cpp, exllama, vLLM, SGLang, KTransformers or Megatron, such as"
+            " '-ngl 47 -ts 28,19 --n-cpu-moe 10', or a device map or torchtitan's parts as a .json"
+            " file.",
         ),
     ]
     rules: Rules

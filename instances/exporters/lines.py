@@ -255,17 +255,8 @@ def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     return f"{order}-gs {','.join(f'{share:.2f}' for share in shares)}\n"
 
 
-def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The line that sets ``VLLM_PP_LAYER_PARTITION``."""
-    return _partition("VLLM", instance, plan)
-
-
-def write_sglang(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The line that sets ``SGLANG_PP_LAYER_PARTITION``."""
-    return _partition("SGLANG", instance, plan)
-
-
-def _partition(tool: str, instance: Instance, plan: Plan) -> str:
+def write_partition(tool: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The line that sets ``VLLM_PP_LAYER_PARTITION``, or SGLang's."""
     line = _checked(instance, plan, RANKS)
     _, order = _order(instance, line)
     counts = [len(list(own)) for _, own in groupby(line.home[1:-1])]

@@ -78,13 +78,9 @@ class ReadLine(NamedTuple):
 
 def read_line(instance: Instance, text: str) -> ReadLine:
     """The plan of a line, or of the file of that name."""
-    path = Path(text.strip())
-    if text.strip().endswith(".json"):
-        try:
-            return _file(instance, json.loads(path.read_text()))
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot be read as JSON: {error}", path) from None
     try:
+        if text.strip().endswith(".json"):
+            return _file(instance, Path(text.strip()))
         given = _options(text)
         kind = next((tool for tool in TOOLS if tool in given), "")
         if not kind and given.keys() & {"pp", "tp"}:
@@ -301,11 +297,15 @@ def _filled(instance: Instance, shares: list[Fraction], gpus: list[int]) -> Plan
     return _plan(instance, home, {})
 
 
-def _file(instance: Instance, content: object) -> ReadLine:
+def _file(instance: Instance, path: Path) -> ReadLine:
     """A map of accelerate, or the parts of torchtitan."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read as JSON: {error}") from None
     gpus, host = gpus_and_host(instance.cluster)
     layers = layer_of(instance.graph)
-    if isinstance(content, list):
+    if isinstance(content, list) and all(isinstance(part, list) for part in content):
         stage_of = {str(name): s for s, part in enumerate(content) for name in part}
         if len(content) > len(gpus):
             raise InputError(f"there are {len(content)} parts, and {len(gpus)} GPUs in the cluster")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from placegap.instances.costing.costing import is_cpu
@@ -17,8 +18,7 @@ from placegap.instances.exporters.lines import (
     write_exllama,
     write_llamacpp,
     write_ollama,
-    write_sglang,
-    write_vllm,
+    write_partition,
 )
 from placegap.instances.exporters.modules import layer_list, write_device_map, write_op_table
 from placegap.instances.exporters.onnx import annotate
@@ -64,8 +64,12 @@ EXPORTERS: Mapping[str, Exporter] = {
     "megatron": Exporter(
         "--pipeline-model-parallel-layout", write_megatron, True, True, True, line=TRAINERS
     ),
-    "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True, True, line=RANKS),
-    "sglang": Exporter("SGLANG_PP_LAYER_PARTITION", write_sglang, True, True, True, line=RANKS),
+    **{
+        tool.lower(): Exporter(
+            f"{tool}_PP_LAYER_PARTITION", partial(write_partition, tool), True, True, line=RANKS
+        )
+        for tool in ("VLLM", "SGLANG")
+    },
     "pipelining": Exporter(
         "split points of torch.distributed.pipelining", write_pipelining, True, line=TRAINERS
     ),
@@ -121,7 +125,7 @@ def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
             )
         if exporter.join_ends:
             layer_list(instance)
-        if exporter.write in (write_vllm, write_sglang):
+        if kind in ("vllm", "sglang"):
             refuse_several_stages(semantics, kind)
     except InputError as error:
         raise InputError(str(error), f"export {kind}") from None

@@ -19,12 +19,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def placed(case: str, options: str, cluster: str, export: str, capsys: Capture) -> dict:
+def placed(
+    case: str, options: str, cluster: str, export: str, capsys: Capture, costs: str = "roofline"
+) -> dict:
     """What `place` says of a configuration of the cases, traced, with the one export."""
     model = f"{case}.json.gz"
     trace = ["convert", f"hf:{CASES}/{case}.json", model, "--dtype", "float16", "--decode"]
     assert main([*trace, *options.split()]) == 0
-    rules = ["--objective", "makespan", "--costs", "roofline", "--time-limit", "5", "--json"]
+    rules = ["--objective", "makespan", "--costs", costs, "--time-limit", "5", "--json"]
     asked = ["place", model, "--cluster", cluster, "--export", f"{export}=out.json", *rules]
     capsys.readouterr()
     assert main(asked) == 0
@@ -78,3 +80,18 @@ def test_19_the_head_of_torchtitan_has_its_name_of_2026() -> None:
     assert main([*asked, *rules, "--export", "torchtitan=parts.json"]) == 0
     parts = json.loads(Path("parts.json").read_text())
     assert parts[-1][-3:] == ["norm", "lm_head", "output"]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("case", "options", "cluster"),
+    [
+        ("moe46", "--weights 4.0 --context 8192", HOME),
+        ("moe47", "--weights 5.5 --context 2048", "RTX4090+host:64GB, pcie4"),
+        ("dense64", "--weights q8_0 --context 1024", "RTX3090+2xRTX3060, pcie4"),
+    ],
+)
+def test_under_the_default_costs_no_line_of_the_tool_is_better(
+    case: str, options: str, cluster: str, capsys: Capture
+) -> None:
+    assert placed(case, options, cluster, "llamacpp", capsys, "calibrated")["gap"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,17 @@ def test_a_row_says_what_is_lost_to_the_best_plan(monkeypatch: pytest.MonkeyPatc
     }
     monkeypatch.setattr(room, "case_row", lambda case: CaseRow(100, 0.0, 105, {}))
     assert list(case_rows())[5][5:] == ("-",) * 4
+
+
+def test_the_table_is_printed_and_written_for_pages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("devices", "gain"), ("2xT4, pcie3", "1.50")]
+    monkeypatch.setattr(room, "shares_rows", lambda: iter(rows))
+    room.main(["tensor-splits"], tmp_path)
+    assert capsys.readouterr().out.splitlines()[2] == "| 2xT4, pcie3 | 1.50 |"
+    with (tmp_path / "tensor-splits.csv").open() as file:
+        assert [*map(tuple, csv.reader(file))] == rows
 
 
 @pytest.mark.parametrize("machine", room.MACHINES)

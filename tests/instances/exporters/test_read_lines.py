@@ -176,6 +176,22 @@ def test_ktransformers_is_refused_where_the_rest_exceeds_the_card() -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{}", "has no place for 'embed'"),
+        ("[3]", "is no map of modules"),
+        ('{"": 9}', "no GPU '9' among the 2"),
+        ("{", "cannot be read as JSON"),
+    ],
+)
+def test_files_that_place_no_model_are_refused(content: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=f"map.json': .*{words}"):
+        read_line(home_model(gpus=2), str(path))
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("--kt-num-gpu-experts 3", "does not say how many experts a layer has"),

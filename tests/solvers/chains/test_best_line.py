@@ -8,11 +8,12 @@ from itertools import combinations, product
 import pytest
 from draws.lines import layer_model
 
-from placegap.instances import Instance, Makespan, MaxLoad, Semantics
+from placegap.instances import Instance, Makespan, MaxLoad, Semantics, load_cluster, load_corpus
 from placegap.instances.exporters.lines import (
     LLAMACPP,
     OLLAMA,
     RANKS,
+    TRAINERS,
     LayerLine,
     LineClass,
     gpus_and_host,
@@ -21,7 +22,9 @@ from placegap.instances.exporters.lines import (
     stages_of,
     why_not,
 )
+from placegap.instances.problem.modules import with_granularity
 from placegap.instances.referee.evaluate import feasible_ns
+from placegap.solvers import run_method
 from placegap.solvers.chains.best_line import best_line
 
 
@@ -41,7 +44,9 @@ def all_lines(instance: Instance, kind: LineClass) -> Iterator[LayerLine]:
                     yield LayerLine(home, away)
 
 
-@pytest.mark.parametrize("kind", [LLAMACPP, RANKS, OLLAMA], ids=["llamacpp", "ranks", "ollama"])
+@pytest.mark.parametrize(
+    "kind", [LLAMACPP, RANKS, OLLAMA, TRAINERS], ids=["llamacpp", "ranks", "ollama", "trainers"]
+)
 @pytest.mark.parametrize(
     "semantics",
     [
@@ -81,3 +86,15 @@ def test_no_line_is_better_than_the_best_one(semantics: Semantics, kind: LineCla
             assert feasible_ns(instance, found.plan, semantics) == found.value_ns
             assert why_not(instance, line_of(instance, found.plan), kind) is None
     assert proven >= 1 or "overlap" in semantics.label
+
+
+def test_weights_that_both_ends_share_count_on_both() -> None:
+    # GPT-2's head sends the gradient of its table to the first stage, past all between; alone on
+    # the second card it is as good as any plan of whole layers
+    cluster = load_cluster("2xRTX3090+2xRTX3080-10GB, pcie4")
+    instance, semantics = load_corpus("gpt2-train").instance(cluster), MaxLoad(plans="chain")
+    best = run_method(with_granularity(instance, "layer"), semantics, "ideal-dp")
+    line = best_line(instance, semantics, TRAINERS)
+    assert line is not None
+    assert (best.status, line.value_ns) == ("optimal", best.value_ns)
+    assert line.line.home[-1] not in line.line.home[:-1]
