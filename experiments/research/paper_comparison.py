@@ -36,7 +36,7 @@ QUARTER = 0.25
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptResults:
     """The kept runs of a paper's studies, by their files, and the figures of its graphs.
 
     A bound that any of the studies has proved counts for every run of the same problem.
@@ -46,14 +46,14 @@ class Kept:
     figures: FiguresOf
 
 
-def load_kept(folder: Path) -> Kept:
+def load_kept(folder: Path) -> KeptResults:
     """What is kept in a paper's folder."""
     files = sorted((folder / "results").glob("*.csv"))
     found = [read_rows(file) for file in files]
     known = iter(with_best(list(chain.from_iterable(found))))
     rows = {file.stem: [next(known) for _ in of] for file, of in zip(files, found, strict=True)}
     path = folder / "results" / FIGURES
-    return Kept(rows, json.loads(path.read_text()) if path.exists() else {})
+    return KeptResults(rows, json.loads(path.read_text()) if path.exists() else {})
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class ComparedTable:
         return ComparedClaim(claim, of(ratios) if ratios else None, at_most)
 
 
-def compare(table: PublishedTable, kept: Kept, cause: Cause | None = None) -> ComparedTable:
+def compare(table: PublishedTable, kept: KeptResults, cause: Cause | None = None) -> ComparedTable:
     """Join a paper's table with the kept runs: those of its study, or those that test a cause."""
     rows = tuple(
         tuple(
@@ -185,7 +185,7 @@ def _cell(
     row: PublishedRow,
     column: PublishedColumn,
     printed: float | str | None,
-    kept: Kept,
+    kept: KeptResults,
     cause: Cause | None,
 ) -> ComparedCell:
     shown = "" if printed is None else printed if isinstance(printed, str) else f"{printed:.6g}"
@@ -216,7 +216,7 @@ def _run(
     table: PublishedTable,
     row: PublishedRow,
     column: PublishedColumn,
-    kept: Kept,
+    kept: KeptResults,
     cause: Cause | None,
 ) -> RunRow | None:
     """The run that belongs in a cell, or that tests a cause there."""

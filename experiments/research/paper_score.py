@@ -19,7 +19,7 @@ from pathlib import Path
 from placegap.experiments.research.paper_comparison import (
     ComparedCell,
     ComparedTable,
-    Kept,
+    KeptResults,
     compare,
     load_kept,
 )
@@ -125,7 +125,7 @@ def score(name: str, folder: Path) -> PaperScore:
     return PaperScore(name, paper, scoring, tables, tuple(pairs))
 
 
-def pairs_of(compared: ComparedTable, causes: Sequence[Cause], kept: Kept) -> Iterator[Pair]:
+def pairs_of(compared: ComparedTable, causes: Sequence[Cause], kept: KeptResults) -> Iterator[Pair]:
     """Every pair of a table that counts, with its verdict."""
     name = compared.table.name
     tested = [

@@ -38,7 +38,8 @@ PAPERS = {
 }
 """Folder of a paper -> its name."""
 
-FOLDER, DOCS = Path("experiments/papers"), Path("docs/papers")
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER, DOCS = ROOT / "experiments" / "papers", ROOT / "docs" / "papers"
 NO_STUDIES = ("published.yaml", "scoring.yaml")
 
 LONGEST_MESSAGE = 160

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from doubles.gap_runs import ANY, CHAIN, Results, cells_of, plan
 
-from placegap.experiments.research.paper_comparison import ComparedTable, Kept, compare
+from placegap.experiments.research.paper_comparison import ComparedTable, KeptResults, compare
 from placegap.experiments.research.published import PublishedTable
 from placegap.instances import InputError
 
@@ -31,14 +31,14 @@ def table(**changed: object) -> PublishedTable:
     return PublishedTable.model_validate({**content, **changed})
 
 
-def kept(a: int, b: int, c: int, bound: int = 1 * S) -> Kept:
+def kept(a: int, b: int, c: int, bound: int = 1 * S) -> KeptResults:
     """Our values of the three methods on one network."""
     results: Results = {
         ("t", "net", "a"): plan(a),
         ("t", "net", "b"): plan(b, bound=bound),
         ("t", "net", "c"): plan(c),
     }
-    return Kept({"study": cells_of(results, {"t": CHAIN})}, {})
+    return KeptResults({"study": cells_of(results, {"t": CHAIN})}, {})
 
 
 def first_row(compared: ComparedTable, what: str = "ours_ns") -> list[Any]:
@@ -58,7 +58,7 @@ def test_two_runs_for_one_cell_are_an_error_that_says_what_to_name() -> None:
     runs = cells_of(
         {("t", "net", "a"): plan(5), ("u", "net", "a"): plan(4)}, {"t": CHAIN, "u": ANY}
     )
-    both = Kept({"study": runs}, {})
+    both = KeptResults({"study": runs}, {})
     with pytest.raises(InputError, match="column 'A' of 'Net' has 2 runs; name its tables"):
         compare(table(), both)
     columns = [{"name": "A", "method": "a", "tables": ["u"]}, {"name": "B"}, {"name": "C"}]
@@ -92,8 +92,8 @@ def test_a_plan_that_overfills_a_board_has_the_gap_of_the_bound_without_memory()
         {"name": "B"},
         {"name": "C"},
     ]
-    soft = compare(table(columns=columns, relaxed=["roomy"]), Kept({"study": runs}, {}))
+    soft = compare(table(columns=columns, relaxed=["roomy"]), KeptResults({"study": runs}, {}))
     assert (first_row(soft)[0], first_row(soft, "gap")[0]) == (4 * S, 0.5)
     columns[0]["best_effort"] = False
-    hard = compare(table(columns=columns), Kept({"study": runs}, {}))
+    hard = compare(table(columns=columns), KeptResults({"study": runs}, {}))
     assert first_row(hard) == [float("inf"), None, None]

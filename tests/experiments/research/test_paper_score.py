@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from doubles.gap_runs import ANY, Results, cells_of, plan
 
-from placegap.experiments.research.paper_comparison import Kept, compare
+from placegap.experiments.research.paper_comparison import KeptResults, compare
 from placegap.experiments.research.paper_score import Pair, pairs_of
 from placegap.experiments.research.published import Cause, PublishedTable
 from placegap.experiments.studies.runs import RunRow
@@ -28,7 +28,7 @@ FREED = Cause(changes="free transfers", results=("study",), tables=("freed",))
 LATER = Cause(changes="later", results=("study",), tables=("later",))
 
 
-def study(values: dict[str, tuple[int, int]], bound_s: float | None = None) -> Kept:
+def study(values: dict[str, tuple[int, int]], bound_s: float | None = None) -> KeptResults:
     """What a and b take in some tables, in seconds, and a bound of a's problem; c has no plan."""
     rows: list[RunRow] = []
     for table, times in values.items():  # one by one, for their runs have the same keys
@@ -39,10 +39,10 @@ def study(values: dict[str, tuple[int, int]], bound_s: float | None = None) -> K
             (table, "net", "c"): {"status": "no_plan", "message": ""},
         }
         rows += cells_of(runs, {table: ANY})
-    return Kept({"study": rows}, {})
+    return KeptResults({"study": rows}, {})
 
 
-def pairs(kept: Kept, *causes: Cause, table: PublishedTable = TABLE) -> list[Pair]:
+def pairs(kept: KeptResults, *causes: Cause, table: PublishedTable = TABLE) -> list[Pair]:
     return list(pairs_of(compare(table, kept), causes, kept))
 
 
@@ -74,7 +74,7 @@ def test_the_first_change_that_brings_the_papers_order_back_explains_a_pair() ->
 def test_a_change_must_be_tested_for_both_methods() -> None:
     kept = study({"regime": (5, 4), "later": (1, 2)})
     rows = [row for row in kept.rows["study"] if (row.table, row.method) != ("later", "b")]
-    assert [p.verdict for p in pairs(Kept({"study": rows}, {}), LATER)] == ["unexplained"]
+    assert [p.verdict for p in pairs(KeptResults({"study": rows}, {}), LATER)] == ["unexplained"]
 
 
 def test_another_clock_of_the_same_plans_may_explain_a_pair() -> None:
@@ -83,7 +83,7 @@ def test_another_clock_of_the_same_plans_may_explain_a_pair() -> None:
             ("regime", "net", "a"): {**plan(5 * S), "details": {"free_channels_ns": a_ns}},
             ("regime", "net", "b"): {**plan(4 * S), "details": {"free_channels_ns": b_ns}},
         }
-        kept = Kept({"study": cells_of(runs, {"regime": ANY})}, {})
+        kept = KeptResults({"study": cells_of(runs, {"regime": ANY})}, {})
         return pairs(kept, Cause(changes="free", clock="free_channels_ns"))[0].verdict
 
     assert verdict(1 * S, 2 * S) == "explained"
@@ -101,9 +101,9 @@ def test_a_bound_that_leaves_no_room_for_the_papers_ratio_is_a_proof(
 
 def test_cells_out_of_memory_count_in_both_directions() -> None:
     # the paper has A and B with times and C without; so has ours, or else B has no plan
-    def matches(kept: Kept) -> list[bool]:
+    def matches(kept: KeptResults) -> list[bool]:
         return [paper == ours for _, paper, ours in compare(TABLE, kept).published]
 
     assert matches(study({"regime": (5, 4)})) == [True, True, True]
     runs: Results = {("regime", "net", "b"): {"status": "infeasible", "message": ""}}
-    assert matches(Kept({"study": cells_of(runs, {"regime": ANY})}, {})) == [False]
+    assert matches(KeptResults({"study": cells_of(runs, {"regime": ANY})}, {})) == [False]

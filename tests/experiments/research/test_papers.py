@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
-from placegap.experiments.research.paper_comparison import Kept, compare, load_kept
+from placegap.experiments.research.paper_comparison import KeptResults, compare, load_kept
 from placegap.experiments.research.paper_page import MOST_WORDS, page
 from placegap.experiments.research.papers import (
     PAPERS,
@@ -35,7 +35,7 @@ TABLE = PublishedTable.model_validate(
 )
 
 
-def kept(cells: list[RunRow], folder: Path) -> Kept:
+def kept(cells: list[RunRow], folder: Path) -> KeptResults:
     """Cells written to a file and read again."""
     (folder / "results").mkdir()
     write_rows(kept_rows(cells), folder / "results" / "small.csv")
@@ -72,7 +72,7 @@ def test_what_is_kept_gives_the_same_table(tmp_path: Path) -> None:
     found = kept(cells, tmp_path)
     shown = [
         [(cell.ours_ns, cell.gap) for cell in compare(TABLE, one).rows[0]]
-        for one in (found, Kept({"small": cells}, {}))
+        for one in (found, KeptResults({"small": cells}, {}))
     ]
     # 2 s is twice the bound
     assert shown[0] == shown[1] == [(3e9, pytest.approx(2 / 3)), (2e9, 0.5), (float("inf"), None)]

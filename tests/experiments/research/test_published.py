@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -129,18 +130,17 @@ def changed_keys(folder: Path, table: PublishedTable, cause: Cause) -> set[froze
     A run is a method with its parameters on an instance and a cluster; both studies are read with
     all that they extend. So a cause with other parameters of a method is none.
     """
-    regime = {
-        place: settings
-        for column in table.columns
-        for place, settings in settings_of(folder, *table.place_of(column)).items()
-    }
-    own = {name for column in table.columns for name in table.place_of(column)[1]} or {"*"}
-    tables = tuple(name.replace("*", one) for name in cause.tables for one in own)
-    return {
-        frozenset(key for key in settings if settings[key] != regime[place][key])
-        for place, settings in settings_of(folder, cause.results, tables).items()
-        if place in regime
-    }
+    keys = set()
+    for studies, names in (table.place_of(column) for column in table.columns):
+        for one, named in product(names or ("*",), cause.tables):
+            regime = settings_of(folder, studies, (one,))
+            changed = settings_of(folder, cause.results, (named.replace("*", one),))
+            keys |= {
+                frozenset(key for key in settings if settings[key] != regime[place][key])
+                for place, settings in changed.items()
+                if place in regime
+            }
+    return keys
 
 
 def settings_of(
