@@ -45,7 +45,7 @@ RULES = {
 @cache
 def cases() -> tuple[Mapping[str, Any], ...]:
     """The entries of cases.yaml, in order."""
-    return tuple(read_yaml(Path(__file__).with_name("cases.yaml")))
+    return tuple(read_yaml(Path(__file__).resolve().with_name("cases.yaml")))
 
 
 class CaseRow(NamedTuple):

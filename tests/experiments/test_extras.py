@@ -16,7 +16,7 @@ MISSING_OF_A_STUDY = f"""
 import json
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.plan import plan_study
-path = {str(EXPERIMENTS / "ours" / "corpus.yaml")!r}
+path = {str(EXPERIMENTS / "ours" / "placers.yaml")!r}
 cells = list(plan_study(load_study(path), path))
 print(json.dumps(sorted({{cell.method for cell in cells if cell.status == "not_installed"}})))
 """

@@ -44,7 +44,6 @@ STUDY = re.compile(r"\*\*`(placegap study [^`]+)`\*\*")
 LEFT_OUT: Mapping[str, str] = {
     r"make .*|python3 -m venv .*|pip install .*": "installs, or runs what takes minutes",
     r"dask (scheduler|worker).*|.* --(scheduler|dask) .*": "the tests of on_dask start a cluster",
-    r"python -m placegap\.experiments\.research\.workloads\.build .*": "makes the corpus",
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
     r"python -m placegap\.experiments\.research\.tables\.(?!optima).*": "takes minutes",
