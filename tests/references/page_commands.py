@@ -46,7 +46,6 @@ LEFT_OUT: Mapping[str, str] = {
     r"dask (scheduler|worker).*|.* --(scheduler|dask) .*": "the tests of on_dask start a cluster",
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
-    r"python -m placegap\.experiments\.research\.tables\.(?!optima).*": "takes minutes",
     r"placegap place +\S+\.gguf .*": "the tests of GGUF files have such a model",
     r"placegap (convert|place) .*llama-70b\.json\.gz .*": "minutes; tests have small decoders",
 }
