@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from placegap.experiments.cli.options import (
-    ClusterOption,
-    CostsOption,
-    DevicesOption,
-    DimOption,
     JsonOption,
-    Model,
+    ModelOptions,
     ModuleOption,
     ParamOption,
-    TimesOption,
-    UnitOption,
+    TimedOptions,
     export_option,
     inputs_of,
     load_instance,
@@ -51,7 +46,7 @@ from placegap.instances.files.output_files import attempt, is_file, reserve_outp
 from placegap.instances.problem import Instance, MaxContext, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch_models.options import TraceOptions, is_traced
+from placegap.instances.torch_models.options import is_traced
 from placegap.solvers.core.result import fault_words, relative_gap
 
 if TYPE_CHECKING:
@@ -76,17 +71,9 @@ LONGEST_S = 10**7
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlaceOptions:
+class PlaceOptions(ModelOptions, TimedOptions):
     """Options of ``placegap place``."""
 
-    model: Model
-    time_unit: UnitOption = None
-    dim: DimOption = None
-    times: TimesOption = None
-    costs: CostsOption = None
-    tracing: TraceOptions
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     rules: Rules
     method: Annotated[
         str | None,

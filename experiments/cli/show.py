@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placegap.experiments.cli.options import (
-    ClusterOption,
-    CostsOption,
-    DevicesOption,
-    DimOption,
     JsonOption,
     ParamOption,
-    TimesOption,
-    UnitOption,
+    TimedOptions,
     inputs_of,
     load_instance,
     parse_pairs,
@@ -30,7 +25,6 @@ from placegap.experiments.show.rendering import output, plain_table, print_json,
 from placegap.instances.files.output_files import attempt, reserve_outputs, write_text
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch_models.options import TraceOptions
 
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Proof
@@ -60,20 +54,13 @@ LimitOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions:
+class ShowOptions(TimedOptions):
     """Options of ``placegap show``."""
 
     file: Annotated[
         str, typer.Argument(metavar="INSTANCE|PLAN", help="A model, a corpus name, or a plan.")
     ]
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     model: ModelOption = None
-    tracing: TraceOptions
-    time_unit: UnitOption = None
-    dim: DimOption = None
-    times: TimesOption = None
-    costs: CostsOption = None
     gantt: Annotated[
         Path | None,
         typer.Option(
@@ -204,19 +191,12 @@ def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions:
+class CompareOptions(TimedOptions):
     """Options of ``placegap compare``."""
 
     first: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
     second: Annotated[str, typer.Argument(metavar="PLAN", help="Another plan of the same model.")]
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     model: ModelOption = None
-    tracing: TraceOptions
-    time_unit: UnitOption = None
-    dim: DimOption = None
-    times: TimesOption = None
-    costs: CostsOption = None
     as_json: JsonOption = False
 
 

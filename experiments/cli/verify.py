@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placegap.experiments.cli.options import (
-    ClusterOption,
     CostsOption,
-    DevicesOption,
-    DimOption,
     JsonOption,
-    Model,
+    ModelOptions,
     ParamOption,
-    UnitOption,
     load_instance,
     parse_pairs,
     source_of,
@@ -45,19 +41,14 @@ BROKEN_RULES = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOptions:
+class VerifyOptions(ModelOptions):
     """Options of ``placegap verify``."""
 
-    model: Model
     plan_file: Annotated[
         Path | None, typer.Argument(metavar="[PLAN]", help="A plan's JSON file.")
     ] = None
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     costs: CostsOption = None
     rules: Rules
-    time_unit: UnitOption = None
-    dim: DimOption = None
     any_content: Annotated[
         bool,
         typer.Option("--any-content", help="Judge a plan of an instance with other content, too."),
