@@ -222,8 +222,10 @@ def run_study(
     study = load_study(config, smoke=smoke)
     rows = study_rows(study, config, shard)
     folder = results_folder(study, out, shard)
-    options = {"workers": workers, "told": progress, "modules": modules, "client": client}
-    return frame_of(run_rows_of(study, config, rows, folder, **options))  # type: ignore[arg-type]
+    found = run_rows_of(
+        study, config, rows, folder, workers=workers, told=progress, modules=modules, client=client
+    )
+    return frame_of(found)
 
 
 def run_rows_of(
