@@ -375,16 +375,12 @@ def kernel_tables(kind: str, framework: str | None = None) -> KernelTables | Non
 
 def _newest(folder: Path, framework: str, name: str) -> Path | None:
     """The file of the newest version of a table."""
-    found = (path for path in folder.glob(f"*/{framework}/*/{name}.parquet") if _is_whole(path))
-    return max(found, key=lambda path: _numbers(path.parent.name), default=None)
-
-
-def _is_whole(path: Path) -> bool:
-    return path.parent.name != SUPPLEMENT
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)]
+    found = [
+        ([int(number) for number in re.findall(r"\d+", path.parent.name)], path)
+        for path in folder.glob(f"*/{framework}/*/{name}.parquet")
+        if path.parent.name != SUPPLEMENT
+    ]
+    return max(found)[1] if found else None
 
 
 def _read(path: Path | None, name: str) -> Columns | None:

@@ -134,10 +134,8 @@ class _Search:
         self.slots = slots_of(instance)
         gpus, host = gpus_and_host(instance.cluster)
         self.host = host if kind.has_host else None
-        allowed = {*gpus, self.host}
-        classes = [[k for k in own if k in allowed] for own in alike_devices(instance)]
-        classes = [[k for k in own if k != self.host] for own in classes]
-        classes = [own for own in classes if own]
+        alike = ([k for k in own if k in gpus] for own in alike_devices(instance))
+        classes = [own for own in alike if own]
         self.all_orders = bool(np.prod([len(own) + 1.0 for own in classes]) <= MOST_STATES)
         if not self.all_orders:
             classes = sorted([k] for own in classes for k in own)
@@ -208,14 +206,14 @@ class _Search:
         key = min(states, key=lambda key: int(self._value(states[key]).min()))
         row = int(self._value(states[key]).argmin())
         value = int(self._value(states[key])[row])
-        home, away_from = list[_Key](), list[int]()
+        home, away_from = list[int](), list[int]()
         for s in range(self.num - 1, -1, -1):
-            step = steps[s][key]
-            home.append(key)
+            step, (used, at) = steps[s][key], key
+            home.append(self.classes[at][used[at] - 1])  # the first of those alike that is free
             if step.away[row]:
                 away_from.append(s - 1)
             key, row = step.before[int(step.source[row])], int(step.row[row])
-        return value, LayerLine(self._devices(home[::-1]), tuple(sorted(away_from)))
+        return value, LayerLine(tuple(home[::-1]), tuple(away_from[::-1]))
 
     def _merged(self, parts: list[tuple[_Key, Ints, Ints, bool]]) -> _Step:
         """The labels of a state, but for those that are nowhere better than another one."""
@@ -229,10 +227,6 @@ class _Search:
         self.is_cut |= len(kept) < len(labels) or len(front) > MOST_LABELS
         kept = front[:MOST_LABELS]
         return _Step(labels[kept], tuple(p[0] for p in parts), source[kept], row[kept], away[kept])
-
-    def _devices(self, keys: list[_Key]) -> tuple[int, ...]:
-        """The devices of states in a row: of those that are alike the first that is not used."""
-        return tuple(self.classes[at][used[at] - 1] for used, at in keys)
 
     def _next(self, key: _Key, s: int) -> Iterator[_Key]:
         """Where a slot may be after one in a state."""
@@ -278,10 +272,10 @@ class _Search:
         plan = self.slots.plan(line, self.host)
         verdict = evaluate(self.instance, plan, self.semantics)
         over = np.zeros(len(self.classes), np.int64)
-        for c, own in enumerate(self.classes):
-            for k in own if verdict.uses else ():
-                less = verdict.uses[k].memory_bytes - int(self.instance.arrays.memory_bytes[k])
-                over[c] = max(over[c], less)
+        if verdict.uses:
+            held = np.array([use.memory_bytes for use in verdict.uses])
+            lack = (held - self.instance.arrays.memory_bytes).clip(0)
+            over[:] = [lack[own].max() for own in self.classes]
         if verdict.feasible and verdict.value_ns is not None:
             return BestLine(line, plan, verdict.value_ns, None), over
         return None, over

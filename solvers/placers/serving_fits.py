@@ -130,8 +130,8 @@ class Filling:
             self.whole, self.part, self.kept = before
         return bool(fits)
 
-    def fill(self) -> None:
-        """Fill cards from the last layer on, then with the experts of the first ones."""
+    def fill(self) -> Ints:
+        """Fill cards from the last layer on, then with the experts of the first ones: the homes."""
         layers, in_part = self.layers, bool(self.layers.apart.any())
         for at in reversed(range(len(self.whole))):
             while sum(self.whole) + sum(self.part) <= layers.num_layers:
@@ -142,11 +142,12 @@ class Filling:
             while (source := self.first_in_part) >= at and self.does(at, whole=1, source=source):
                 pass
             if source < at:
-                return
+                break
             if self.does(at, part=1, source=source, kept=(UP,)):
                 self.does(at, kept=(UP, GATE))
             else:
                 self.does(at, part=1, source=source, kept=())
+        return self.homes
 
     @property
     def first_in_part(self) -> int:
@@ -168,10 +169,8 @@ def llama_fit(instance: Instance, num_layers: int) -> list[int] | None:
     """llama.cpp's fit of 2026: layers from the back, experts from the front, as memory allows."""
     layers = LayersOnCards(instance, num_layers)
     filling = _shared(layers, instance.arrays.memory_bytes[layers.gpus].tolist())
-    if (filling.left < 0).any():
-        filling = Filling(layers)
-        filling.fill()
-    return [int(k) for k in filling.homes]
+    found = Filling(layers).fill() if (filling.left < 0).any() else filling.homes
+    return [int(k) for k in found]
 
 
 @fits("ik-llama-fit", "ik_llama.cpp")
@@ -183,10 +182,8 @@ def ik_llama_fit(instance: Instance, num_layers: int) -> list[int] | None:
         while filling.left[at] < 0 and filling.whole[at]:
             filling.whole[at] -= 1
             filling.part[at] += 1
-    if (filling.left < 0).any() and not layers.apart.any():
-        filling = Filling(layers)
-        filling.fill()
-    return [int(k) for k in filling.homes]
+    is_over = (filling.left < 0).any() and not layers.apart.any()
+    return [int(k) for k in (Filling(layers).fill() if is_over else filling.homes)]
 
 
 @fits("halda", "prima.cpp")
