@@ -119,9 +119,8 @@ def load_source(source: Source) -> Instance:
     elif source.model.startswith(MEASURED_CHAIN) and cluster is not None and source.times is None:
         check_rows(source.model, dict(source.dims), cluster)
     if source.half_precision:
-        graph: Graph = _variants("half_precision").in_half_precision(document.graph)
-        update = {"graph": graph, "best_known": ()}
-        document = document.model_copy(update=update).read_from(document.source)
+        halved = _variants("half_precision").in_half_precision(document.graph)
+        document = _changed(document, graph=halved)
     instance = on_cluster(document, cluster, source.times)
     if source.fused:
         from placegap.instances.transforms.moirai_fusion import fuse_by_rules
@@ -150,8 +149,12 @@ def _variants(key: str) -> Any:
 
 def costed_by(document: Document, costs: str) -> Document:
     """The document, whose ops without times are costed in a way that the user chose."""
-    update = {"graph": with_costs(document.graph, costs), "best_known": ()}
-    return document.model_copy(update=update).read_from(document.source)
+    return _changed(document, graph=with_costs(document.graph, costs))
+
+
+def _changed(document: Document, **update: Any) -> Document:
+    """The document with other content, of which nothing is known."""
+    return document.model_copy(update={"best_known": (), **update}).read_from(document.source)
 
 
 def as_layers(
@@ -179,8 +182,7 @@ def as_layers(
         graph = traced_layers(graph, cluster)
     rules = document.semantics  # those of another objective are about the ops one by one
     kept = rules if isinstance(rules, HybridPipeline) else None
-    update = {"graph": graph, "semantics": kept, "best_known": ()}
-    return document.model_copy(update=update).read_from(document.source)
+    return _changed(document, graph=graph, semantics=kept)
 
 
 def _no_devices(model: str) -> InputError:
@@ -221,8 +223,7 @@ def on_cluster(document: Document, cluster: Cluster | None, times: Path | None =
     from placegap.instances.importers.measured_times import load_times, with_times
 
     measured = with_times(document.graph, load_times(times), chosen)
-    update = {"graph": measured.graph, "best_known": ()}
-    return document.model_copy(update=update).read_from(document.source).instance(cluster)
+    return _changed(document, graph=measured.graph).instance(cluster)
 
 
 @lru_cache(maxsize=4)

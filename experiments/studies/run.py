@@ -49,6 +49,13 @@ from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from distributed import Client
+
+REFEREE = "placegap.instances.referee.evaluate"
+"""Workers load it before their first run, whose hard limit it would eat into."""
+
 TOLD = ("status", "value_ns", "bound_ns", "bound_origin", "bound_class", "rests_on", "message")
 TIMES = ("build_s", "solve_s", "setup_s")
 
@@ -161,14 +168,6 @@ def describe_ending(ending: Ending[Run]) -> Record:
     known["wall_s"] = round(ending.wall_s, 6)
     killed = {"status": ending.fate, "message": ending.message}
     return known | (ending.answer if ending.fate == "done" else killed)
-
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from distributed import Client
-
-REFEREE = "placegap.instances.referee.evaluate"
-"""Workers load it before their first run, whose hard limit it would eat into."""
 
 
 def run_study(
