@@ -70,15 +70,16 @@ class LayerSlots(NamedTuple):
         return Plan.on(home.tolist())
 
 
-def slots_of(instance: Instance) -> LayerSlots:
-    """Where the ops of a model with one list of layers belong; colocated ops as the first of them.
+def slots_of(instance: Instance, num_layers: int | None = None) -> LayerSlots:
+    """Where the ops of a model belong, by default of one with one list of layers.
 
-    Experts are those whose whole colocation group is of experts.
+    Colocated ops are where the first of them is. Experts are those whose whole group is of experts.
     """
-    slot = np.array(homes_by_layer(instance, range(len(layer_list(instance)) + 2)), np.int64)
+    count = len(layer_list(instance)) if num_layers is None else num_layers
+    slot = np.array(homes_by_layer(instance, range(count + 2)), np.int64)
     arrays = instance.arrays
     expert = np.array([is_expert(op) for op in instance.graph.ops], np.bool_)
-    expert &= (slot > 0) & (slot < slot.max(initial=0) + 1)
+    expert &= (slot > 0) & (slot <= count)
     mixed = np.zeros(arrays.num_groups, np.bool_)
     mixed[arrays.group[~expert]] = True
     return LayerSlots(slot, expert & ~mixed[arrays.group])

@@ -27,11 +27,11 @@ from functools import cache
 import numpy as np
 
 from placegap.instances.costing.costing import is_cpu, specs_of
-from placegap.instances.exporters.lines import gpus_and_host
+from placegap.instances.exporters.lines import gpus_and_host, slots_of
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
-from placegap.instances.problem.modules import homes_by_layer, is_expert
+from placegap.instances.problem.modules import homes_by_layer
 from placegap.solvers.placers.layer_splits import by_shares, fits
 
 MARGIN_BYTES = 2**30
@@ -52,12 +52,9 @@ class LayersOnCards:
         gpus, host = gpus_and_host(instance.cluster)
         self.host = gpus[0] if host is None else host
         self.instance, self.num_layers, self.gpus = instance, num_layers, gpus or [self.host]
-        #: 0 for ops before the layers, then 1 to L, and L + 1 for those after, (n,).
-        self.slot = np.array(homes_by_layer(instance, range(num_layers + 2)), np.int64)
-        tied = np.zeros(arrays.num_groups, np.bool_)
-        np.logical_or.at(tied, arrays.group, [not is_expert(op) for op in instance.graph.ops])
-        #: Experts that no group ties to the rest of their layer, (n,).
-        self.apart = ~tied[arrays.group]
+        #: slot: 0 for ops before the layers, then 1 to L, and L + 1 for those after, (n,).
+        #: apart: Experts that no group ties to the rest of their layer, (n,).
+        self.slot, self.apart = slots_of(instance, num_layers)
         #: Bytes that each card may hold.
         self.room = arrays.memory_bytes[self.gpus] - MARGIN_BYTES
         inner = (self.slot > 0) & (self.slot <= num_layers)
