@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from placegap.instances.problem import Graph, Instance
 
 
+BROKEN_RULES = 1
+"""The exit status where a plan breaks a rule."""
+
 model_option = partial(typer.Option, rich_help_panel="Model")
 traced_option = partial(typer.Option, rich_help_panel="Model, if traced (hf: and py:)")
 cluster_option = partial(typer.Option, rich_help_panel="Cluster")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from placegap.experiments.cli.options import (
+    BROKEN_RULES,
     CostsOption,
     JsonOption,
     ModelOptions,
@@ -19,8 +20,6 @@ from placegap.experiments.show.figures import format_gap, format_value
 from placegap.experiments.show.rendering import output, print_json, spinner
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
-
-BROKEN_RULES = 1
 
 
 @dataclass(frozen=True, kw_only=True)

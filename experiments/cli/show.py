@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placegap.experiments.cli.options import (
+    BROKEN_RULES,
     JsonOption,
     ParamOption,
     TimedOptions,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from placegap.instances.files.document import Document
     from placegap.instances.files.plan_file import PlanFile, StatedPlan
     from placegap.instances.problem import BestKnown, Instance
-
-BROKEN_RULES = 1
 
 ModelOption = Annotated[
     str | None,

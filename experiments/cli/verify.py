@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placegap.experiments.cli.options import (
+    BROKEN_RULES,
     CostsOption,
     JsonOption,
     ModelOptions,
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from placegap.instances.problem import Instance, Semantics
     from placegap.solvers.core.result import Bound
     from placegap.solvers.solving.known_bounds import Claim
-
-
-BROKEN_RULES = 1
 
 
 @dataclass(frozen=True, kw_only=True)

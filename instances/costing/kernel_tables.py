@@ -23,7 +23,7 @@ from placegap.instances.costing.costing import catalogue
 from placegap.instances.costing.measured_rates import interpolated
 from placegap.instances.kernels.array_types import Floats
 from placegap.instances.problem.cluster import DeviceSpec
-from placegap.instances.problem.integers import NS_PER_S
+from placegap.instances.problem.integers import NS_PER_MS, NS_PER_S
 from placegap.instances.problem.op_kernel import (
     AttentionKernel,
     ExpertsKernel,
@@ -77,8 +77,6 @@ TEXTS = ("gemm_dtype", "attn_dtype", "kv_cache_dtype", "moe_dtype", "distributio
 
 WINDOW = "window_size"
 """A column that tables of products, of A100 and of encoders lack: 0, for no window."""
-
-NS_PER_MS = 1_000_000
 
 TABLE_TYPES = {"bfloat16": "bfloat16", "float16": "bfloat16", "float8": "fp8"}
 """Number types of kernels, and what tables call them; half precisions take the same time."""

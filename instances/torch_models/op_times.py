@@ -21,7 +21,7 @@ import torch
 from torch import fx
 
 from placegap.instances.problem import DeviceSpec
-from placegap.instances.problem.integers import NS_PER_S
+from placegap.instances.problem.integers import NS_PER_MS, NS_PER_S
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_nodes import is_check, tensors_in
 from placegap.instances.torch_models.fx_reader import FxProgram, Held
@@ -29,7 +29,6 @@ from placegap.instances.torch_models.options import DeviceType, Dtype
 
 WARM_UPS = 2
 RUNS = 7
-NS_PER_MS = 10**6
 ADDED = "added: "  # in no name of a call
 SPREAD = 0.02
 """Standard deviation of random weights: sums over thousands of them stay small."""

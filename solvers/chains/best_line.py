@@ -36,6 +36,7 @@ from placegap.instances.exporters.modules import layer_list
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics, plan_class
 from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import cuts
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
@@ -60,8 +61,6 @@ prove the optimum."""
 MOST_ROOM_TRIES = 20
 """Times that room is taken away for what is live at the peak."""
 
-NEVER = 2**60
-
 TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
 """Columns of labels: the sum of times, or the heaviest load of devices that are done; load and
 bytes of the device at hand; bytes and load of the host."""
@@ -77,7 +76,7 @@ class BestLine(NamedTuple):
 
 
 class _Costs(NamedTuple):
-    """Of S slots on devices of C classes, in ns; `NEVER` where a slot cannot be.
+    """Of S slots on devices of C classes, in ns; `NO_WAY` where a slot cannot be.
 
     The last axis: experts with the rest, or on the host.
     """
@@ -167,7 +166,7 @@ class _Search:
         Labels of loads do not compete in the loads of devices that are done, which are within an
         aim: halving comes near to the least that a line reaches, and then one less is the aim.
         """
-        best = self._within(room, NEVER - 1)
+        best = self._within(room, NO_WAY - 1)
         if best is None or self.is_sum:
             return best
         low, high = 0, best[0] - 1  # a line is known above `high`, and none below `low`
@@ -290,7 +289,7 @@ def _undominated(labels: Ints) -> Ints:
     columns = columns[order]
     if columns.shape[1] <= 2:
         last = columns[:, -1]
-        lowest = np.concatenate([[NEVER], np.minimum.accumulate(last)[:-1]])
+        lowest = np.concatenate([[NO_WAY], np.minimum.accumulate(last)[:-1]])
         found: Ints = order[last < lowest]
         return found
     left, kept = np.arange(len(columns)), list[int]()
@@ -319,12 +318,12 @@ def _possible(search: _Search) -> tuple[Flags, Flags]:
 
 
 def _with_limits(search: _Search, costs: _Costs) -> _Costs:
-    """The costs with `NEVER` where a slot or its experts cannot be."""
+    """The costs with `NO_WAY` where a slot or its experts cannot be."""
     rest, experts = _possible(search)
     on_host = experts[:, [search.of_host]] & search.parts[:, None]
     on_host = on_host & (np.arange(len(search.classes)) != search.of_host)
     can = np.stack([rest & experts, rest & on_host], axis=2)
-    stay, enter = np.where(can, costs.stay, NEVER), np.where(can[:, None], costs.enter, NEVER)
+    stay, enter = np.where(can, costs.stay, NO_WAY), np.where(can[:, None], costs.enter, NO_WAY)
     return costs._replace(stay=stay, enter=enter)
 
 
@@ -348,8 +347,8 @@ def _by_clock(search: _Search) -> _Costs | None:
         return None
     num, first = search.num, search.first
     of_host = together[:, search.of_host] & search.parts
-    stay = np.full((num, len(first), 2), NEVER)
-    enter = np.full((num, len(first), len(first), 2), NEVER)
+    stay = np.full((num, len(first), 2), NO_WAY)
+    enter = np.full((num, len(first), len(first), 2), NO_WAY)
 
     def clock(turns: list[tuple[int, int]], away: bool) -> Ints:
         """The time of each slot where they take turns on two devices, of a class each."""
