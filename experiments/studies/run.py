@@ -22,7 +22,7 @@ from placegap.experiments.running.pool import (
     run_pool,
     send_news,
 )
-from placegap.experiments.running.provenance import cpu_s, made_by, num_cores
+from placegap.experiments.running.provenance import cpu_s, made_by
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.show.rendering import warn
@@ -47,6 +47,7 @@ from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
+from placegap.solvers.core.worker_process import num_cores
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
 if TYPE_CHECKING:
