@@ -75,17 +75,8 @@ PUBLISHED = (
 )
 
 PUBLISHED_HEADS = (
-    "model",
-    "devices",
-    "published t, p, d, mode",
-    "s",
-    "predicted",
-    "full pipeline, above",
-    "its t",
-    "filled and drained, above",
-    "full, above any mode",
-    "any mode gains",
-    "CPU s",
+    *("model", "devices", "published t, p, d, mode", "s", "predicted", "full pipeline, above"),
+    *("its t", "filled and drained, above", "full, above any mode", "any mode gains", "CPU s"),
 )
 
 
@@ -254,12 +245,8 @@ def predicted_ms(run: MeasuredRun, network: str, sharding: Sharding, *, measured
 SERVER_DEVICES = 8
 
 MEASURED_HEADS = (
-    "runs",
-    "number",
-    "mean error, by peak",
-    "chosen above best, by peak",
-    "mean error, measured",
-    "chosen above best, measured",
+    *("runs", "number", "mean error, by peak", "chosen above best, by peak"),
+    *("mean error, measured", "chosen above best, measured"),
 )
 
 
