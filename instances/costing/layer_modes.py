@@ -79,7 +79,6 @@ HEADS = "heads"
 MODELLED = "modes"
 """Parameter of the provenance: how the modes of a graph were made."""
 
-
 BY_KERNELS = "priced by kernels"
 """How the note begins where costs are measured, or of the rule beside tables."""
 

@@ -98,7 +98,6 @@ WHOLE_INPUT = frozenset(
 )
 """Ops that touch every element of their input once."""
 
-
 Shape = tuple[int, ...]
 
 BLOCK_PRODUCT = ("com.microsoft", "MatMulNBits")

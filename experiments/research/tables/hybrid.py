@@ -79,7 +79,6 @@ PUBLISHED_HEADS = (
     *("its t", "filled and drained, above", "full, above any mode", "any mode gains", "CPU s"),
 )
 
-
 MEMORY = "68GiB"
 """What is free of cards of 80 GiB: without the 12 that training takes (`runtime_memory`)."""
 
