@@ -47,7 +47,7 @@ from placegap.instances.problem import Instance, MaxContext, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import is_traced
-from placegap.solvers.core.result import fault_words, relative_gap
+from placegap.solvers.core.result import Bound, fault_words, relative_gap
 
 if TYPE_CHECKING:
     from placegap.experiments.running.exporting import ModulePrice, Said
@@ -457,7 +457,6 @@ def _write_shares(
     """Write what tools run whose cards share layers, where that is faster; by kind of export."""
     from placegap.experiments.running.exporting import Said
     from placegap.experiments.show.tensor_shares import shares_texts
-    from placegap.solvers.core.result import Bound
 
     if shares is None or (result.value_ns is not None and result.value_ns <= shares.value_ns):
         return {}

@@ -25,7 +25,7 @@ from placegap.experiments.show.figures import format_ns, format_value
 from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
 from placegap.instances.files.output_files import attempt, reserve_outputs, write_text
 from placegap.instances.problem.integers import format_bytes
-from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.errors import InputError, from_validation_error
 
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Proof
@@ -252,7 +252,6 @@ def load_plan_file(file: str) -> PlanFile | None:
 
     from placegap.instances.files.document import read_json
     from placegap.instances.files.plan_file import PlanFile, is_plan
-    from placegap.instances.reading.errors import from_validation_error
 
     if not file.endswith(".json") and not file.endswith(".json.gz"):
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placegap.experiments.cli.options import ModuleOption, inputs_of
-from placegap.experiments.running.pool import stop_status
+from placegap.experiments.running.pool import PoolError, stop_status
 from placegap.experiments.show.figures import counted, format_duration, format_s
 from placegap.experiments.show.rendering import output, plain_table, warn
 from placegap.instances.files.output_files import release_outputs, reserve_outputs
@@ -70,7 +70,6 @@ class StudyOptions:
 def study_command(asked: StudyOptions) -> None:
     """Run a study; what is in its log already is not run again."""
     from placegap.experiments.running.dask_pool import num_slots
-    from placegap.experiments.running.pool import PoolError
     from placegap.experiments.studies.config import load_study
     from placegap.experiments.studies.log import LOG_NAME
     from placegap.experiments.studies.plan import study_rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,12 +29,12 @@ from placegap.experiments.show.place_report import (
 )
 from placegap.experiments.show.rendering import output, print_json, print_line, spinner, warn
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.result import Bound, describe_basis, relative_gap
 
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Verdict
     from placegap.instances.certificates.verification import Verification
     from placegap.instances.problem import Instance, Semantics
-    from placegap.solvers.core.result import Bound
     from placegap.solvers.solving.known_bounds import Claim
 
 
@@ -79,14 +79,11 @@ def verify_command(asked: VerifyOptions) -> None:
     of it, and then only the plan is judged, not what its file says about its value and times. With
     --certificate the exit status is 1, too, if the certificate does not prove its bound.
     """
-    from dataclasses import replace
-
     from placegap.experiments.running.certifying import Proof, certified_bounds, proven
     from placegap.experiments.running.placing import plan_file_at
     from placegap.instances.certificates.verification import verify
     from placegap.instances.files.plan_file import load_stated_plan
     from placegap.instances.problem import HybridPipeline, Plan
-    from placegap.solvers.core.result import Bound
     from placegap.solvers.solving.known_bounds import (
         claims_of,
         known_bound,
@@ -199,8 +196,6 @@ def _json(
     best_ns: int | None,
     claims: Sequence[Claim],
 ) -> dict[str, Any]:
-    from placegap.solvers.core.result import relative_gap
-
     first, second = verdict.first, verdict.second
     return {
         "instance": instance.name,
@@ -230,8 +225,6 @@ def _print(
     best_ns: int | None,
     claims: Sequence[Claim],
 ) -> None:
-    from placegap.solvers.core.result import describe_basis, relative_gap
-
     console, first, second = output(), verdict.first, verdict.second
     console.print(f"{instance.name}: {semantics.label}", markup=False)
     if first.uses:
