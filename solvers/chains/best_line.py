@@ -208,7 +208,7 @@ class _Search:
         home, away_from = list[int](), list[int]()
         for s in range(self.num - 1, -1, -1):
             step, (used, at) = steps[s][key], key
-            home.append(self.classes[at][used[at] - 1])  # the first of those alike that is free
+            home.append(self.classes[at][used[at] - 1])  # alike ones in their order
             if step.away[row]:
                 away_from.append(s - 1)
             key, row = step.before[int(step.source[row])], int(step.row[row])
