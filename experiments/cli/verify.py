@@ -28,14 +28,21 @@ from placegap.experiments.show.place_report import (
     server_lines,
 )
 from placegap.experiments.show.rendering import output, print_json, print_line, spinner, warn
+from placegap.instances.files.plan_file import load_stated_plan
+from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.result import Bound, describe_basis, relative_gap
+from placegap.solvers.solving.known_bounds import (
+    Claim,
+    claims_of,
+    known_bound,
+    recorded_value_ns,
+    refuted_claims,
+)
 
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Verdict
     from placegap.instances.certificates.verification import Verification
-    from placegap.instances.problem import Instance, Semantics
-    from placegap.solvers.solving.known_bounds import Claim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +89,6 @@ def verify_command(asked: VerifyOptions) -> None:
     from placegap.experiments.running.certifying import Proof, certified_bounds, proven
     from placegap.experiments.running.placing import plan_file_at
     from placegap.instances.certificates.verification import verify
-    from placegap.instances.files.plan_file import load_stated_plan
-    from placegap.instances.problem import HybridPipeline, Plan
-    from placegap.solvers.solving.known_bounds import (
-        claims_of,
-        known_bound,
-        recorded_value_ns,
-        refuted_claims,
-    )
 
     source = source_of(asked)
     if asked.plan_file is not None and asked.rules.objective is None:
