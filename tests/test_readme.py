@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.plan import plan_study
 from placegap.experiments.studies.runs import HASH_DIGITS, RunRow, frame_of, load_rows
+from placegap.instances import Instance
 from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.layer_chains import is_chain
 from placegap.solvers import METHODS, run_method
@@ -47,11 +49,11 @@ def test_the_readme_is_read_in_a_few_minutes() -> None:
 def test_the_recorded_study_is_the_one_that_ships(cells: list[RunRow]) -> None:
     planned = plan_study(load_study(STUDY), STUDY)
 
-    def places(found: object) -> list[tuple[object, ...]]:
+    def places(found: Iterable[RunRow]) -> list[tuple[object, ...]]:
         names = ("table", "instance", "cluster", "label", "seed")
         return [
             (*(getattr(cell, name) for name in names), cell.instance_hash[:HASH_DIGITS])
-            for cell in found  # type: ignore[attr-defined]
+            for cell in found
         ]
 
     assert places(cells) == places(planned)
@@ -96,6 +98,6 @@ def is_real(cell: RunRow) -> bool:
     return cell.instance in corpus_names() or is_chain(cell.instance)
 
 
-def instance_of(cell: RunRow):  # type: ignore[no-untyped-def]
+def instance_of(cell: RunRow) -> Instance:
     layers = cell.stated.objective == "hybrid_pipeline"
     return load_source(Source(cell.instance, cell.cluster, layers=layers))

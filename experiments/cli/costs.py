@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from placegap.experiments.cli.options import (
-    ClusterOption,
     CostsOption,
-    DevicesOption,
-    DimOption,
     JsonOption,
-    Model,
-    UnitOption,
+    ModelOptions,
     source_of,
     warn_open,
 )
@@ -32,23 +28,12 @@ from placegap.instances.torch_models.options import TraceOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """A model, its devices, and how it is read."""
-
-    model: Model
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
-    tracing: TraceOptions
-    time_unit: UnitOption = None
-    dim: DimOption = None
-    as_json: JsonOption = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class CostsOptions(ModelOptions):
     """Options of ``placegap costs``."""
 
+    tracing: TraceOptions
     costs: CostsOption = "measured"
+    as_json: JsonOption = False
 
 
 def costs_command(asked: CostsOptions) -> None:

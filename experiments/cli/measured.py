@@ -10,12 +10,8 @@ import typer
 
 from placegap.experiments.cli.models import check_json_name
 from placegap.experiments.cli.options import (
-    ClusterOption,
-    DevicesOption,
-    DimOption,
     JsonOption,
-    Model,
-    UnitOption,
+    ModelOptions,
     inputs_of,
     parse_dims,
     source_of,
@@ -152,10 +148,9 @@ FILL = {"order": "dfs", "reach": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
-class StandardEvaluationOptions:
+class StandardEvaluationOptions(ModelOptions):
     """Options of ``placegap standard-evaluation``."""
 
-    model: Model
     measurements: Annotated[
         list[Path], typer.Argument(metavar="CSV...", help="op,device,batch,time_ns,memory_bytes")
     ]
@@ -165,8 +160,6 @@ class StandardEvaluationOptions:
     out: Annotated[
         Path, typer.Option("-o", "--output", help="The instance: a .json or .json.gz file.")
     ]
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     links: Annotated[
         Path | None, typer.Option("--links", metavar="CSV", help="source,target,bytes,time_ns")
     ] = None
@@ -187,8 +180,6 @@ class StandardEvaluationOptions:
         Path | None,
         typer.Option("--plot", metavar="PNG", help="Draw the distribution of the deviations."),
     ] = None
-    time_unit: UnitOption = None
-    dim: DimOption = None
     as_json: JsonOption = False
 
 

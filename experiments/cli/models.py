@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placegap.experiments.cli.options import (
-    ClusterOption,
-    CostsOption,
-    DevicesOption,
-    DimOption,
     JsonOption,
-    Model,
+    ModelOptions,
     ParamOption,
-    TimesOption,
-    UnitOption,
+    TimedOptions,
     inputs_of,
     load_instance,
     parse_dims,
@@ -34,7 +29,6 @@ from placegap.experiments.show.rendering import output, plain_table, print_json,
 from placegap.instances.files.output_files import attempt, reserve_outputs
 from placegap.instances.reading.checkout import is_workload, research
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch_models.options import TraceOptions
 
 if TYPE_CHECKING:
     from placegap.experiments.show.transform_table import TransformRow
@@ -56,18 +50,10 @@ MEANING: dict[Claim, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertOptions:
+class ConvertOptions(ModelOptions, TimedOptions):
     """Options of ``placegap convert``."""
 
-    model: Model
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")]
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
-    tracing: TraceOptions
-    time_unit: UnitOption = None
-    dim: DimOption = None
-    times: TimesOption = None
-    costs: CostsOption = None
     weight_gradients: Annotated[
         bool,
         typer.Option(
@@ -177,10 +163,9 @@ def check_json_name(path: Path) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoarsenOptions:
+class CoarsenOptions(ModelOptions):
     """Options of ``placegap coarsen``."""
 
-    model: Model
     transform: Annotated[
         str | None,
         typer.Option("--with", metavar="TRANSFORM", help="Default: a line for each of them."),
@@ -196,11 +181,7 @@ class CoarsenOptions:
         Path | None,
         typer.Option("--map", metavar="FILE", help="Write which op became part of which (.json)."),
     ] = None
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     rules: Rules
-    time_unit: UnitOption = None
-    dim: DimOption = None
     as_json: JsonOption = False
 
 
@@ -309,10 +290,9 @@ def _write_coarse(found: Coarsening, out: Path | None, map_file: Path | None) ->
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitOptions:
+class SplitOptions(ModelOptions):
     """Options of ``placegap split``."""
 
-    model: Model
     param: Annotated[
         list[str] | None,
         typer.Option(
@@ -329,10 +309,6 @@ class SplitOptions:
         Path | None,
         typer.Option("--map", metavar="FILE", help="Write which op is part of which (.json)."),
     ] = None
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
-    time_unit: UnitOption = None
-    dim: DimOption = None
     as_json: JsonOption = False
 
 

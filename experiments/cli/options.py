@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from placegap.experiments.running.sources import Source
     from placegap.instances.problem import Graph, Instance
 
+
+BROKEN_RULES = 1
+"""The exit status where a plan breaks a rule."""
 
 model_option = partial(typer.Option, rich_help_panel="Model")
 traced_option = partial(typer.Option, rich_help_panel="Model, if traced (hf: and py:)")
@@ -139,6 +142,32 @@ ModuleOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, output_option("--json", help="Print one JSON object.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """How a model's file is read, and its devices."""
+
+    time_unit: UnitOption = None
+    dim: DimOption = None
+    cluster: ClusterOption = None
+    devices: DevicesOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(SourceOptions):
+    """A model, too."""
+
+    model: Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedOptions(SourceOptions):
+    """How a model is traced, too, and what its ops take."""
+
+    tracing: TraceOptions
+    times: TimesOption = None
+    costs: CostsOption = None
 
 
 def _may(option: Any, kind: Any, text: str, *names: str, **more: Any) -> object:
@@ -368,8 +397,8 @@ def source_of(asked: Any, model: str | None = None) -> Source:
     return Source(
         model or asked.model,
         asked.cluster,
-        getattr(asked, "time_unit", None),
-        dims=parse_dims(getattr(asked, "dim", None)),
+        asked.time_unit,
+        dims=parse_dims(asked.dim),
         tracing=getattr(asked, "tracing", None),
         times=getattr(asked, "times", None),
         costs=getattr(asked, "costs", None),

@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from placegap.experiments.cli.options import (
-    ClusterOption,
-    CostsOption,
-    DevicesOption,
-    DimOption,
     JsonOption,
-    Model,
+    ModelOptions,
     ModuleOption,
     ParamOption,
-    TimesOption,
-    UnitOption,
+    TimedOptions,
     export_option,
     inputs_of,
     load_instance,
@@ -47,22 +42,30 @@ from placegap.experiments.show.place_report import (
 )
 from placegap.experiments.show.rendering import output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
+from placegap.instances.files.document import Document, save_document, write_json
 from placegap.instances.files.output_files import attempt, is_file, reserve_outputs, write_text
-from placegap.instances.problem import Instance, MaxContext, Semantics
+from placegap.instances.files.plan_file import describe_plan, plan_object
+from placegap.instances.problem import Instance, MaxContext, Plan, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch_models.options import TraceOptions, is_traced
-from placegap.solvers.core.result import fault_words, relative_gap
+from placegap.instances.torch_models.options import is_traced
+from placegap.solvers.core.registry import find_method, parse_params
+from placegap.solvers.core.result import Bound, fault_words, relative_gap
+from placegap.solvers.solving.known_bounds import (
+    Claim,
+    bound_to_store,
+    claims_of,
+    recorded_bounds,
+    refuted_by,
+)
 
 if TYPE_CHECKING:
     from placegap.experiments.running.exporting import ModulePrice, Said
     from placegap.experiments.running.placing import Attempt
     from placegap.instances.certificates.certificate_file import Certificate
     from placegap.instances.exporters.lines import LineClass
-    from placegap.instances.problem import Plan
     from placegap.solvers import Result
     from placegap.solvers.chains.best_line import BestLine
-    from placegap.solvers.solving.known_bounds import Claim
     from placegap.solvers.solving.second_opinion import Opinion
     from placegap.solvers.solving.tensor_split import TensorPlan
 
@@ -76,17 +79,9 @@ LONGEST_S = 10**7
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlaceOptions:
+class PlaceOptions(ModelOptions, TimedOptions):
     """Options of ``placegap place``."""
 
-    model: Model
-    time_unit: UnitOption = None
-    dim: DimOption = None
-    times: TimesOption = None
-    costs: CostsOption = None
-    tracing: TraceOptions
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     rules: Rules
     method: Annotated[
         str | None,
@@ -244,7 +239,6 @@ def place_command(asked: PlaceOptions) -> None:
         plan_file_at,
         with_load_limit,
     )
-    from placegap.solvers.solving.known_bounds import claims_of
 
     wanted = _checked(asked)
     fine = load_instance(source_of(asked), tells=asked.tells)
@@ -316,8 +310,6 @@ def place_command(asked: PlaceOptions) -> None:
 
 def _checked(asked: PlaceOptions) -> Wanted:
     """Refuse options that exclude each other before anything is read."""
-    from placegap.solvers.core.registry import find_method, parse_params
-
     if not (0 < asked.time_limit <= LONGEST_S or asked.time_limit == math.inf):
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
     if not 0 <= asked.gap < 1 or asked.seed < 0:
@@ -379,7 +371,6 @@ def _first_attempt(
 ) -> Attempt:
     """The run that the options state; `stated` are the rules of the plan to start from."""
     from placegap.experiments.running.placing import FIRST_SHARE, Attempt, choose_semantics
-    from placegap.solvers.solving.known_bounds import recorded_bounds
     from placegap.solvers.solving.run_method import DEFAULT_METHOD
 
     is_own = is_traced(asked.model) or instance is not fine  # a worker would trace it once more
@@ -470,7 +461,6 @@ def _write_shares(
     """Write what tools run whose cards share layers, where that is faster; by kind of export."""
     from placegap.experiments.running.exporting import Said
     from placegap.experiments.show.tensor_shares import shares_texts
-    from placegap.solvers.core.result import Bound
 
     if shares is None or (result.value_ns is not None and result.value_ns <= shares.value_ns):
         return {}
@@ -574,8 +564,6 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     A plan of a finer instance (operator splitting) is shown and written with that instance. A plan
     that cannot be written is printed as it would stand in its file.
     """
-    from placegap.solvers.solving.known_bounds import refuted_by
-
     out, whole, lost = asked.out, instance, None
     opinion, certificate, price, claims, _, said, shares, kept = extras
     notes = () if asked.tensor_split else whole_layers(instance, result)
@@ -639,10 +627,6 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
 
 def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> dict[str, Any] | None:
     """Write the plan, and the finer instance that it is one of; what of the plan is not written."""
-    from placegap.instances.files.document import Document, save_document, write_json
-    from placegap.instances.files.plan_file import describe_plan, plan_object
-    from placegap.solvers.solving.known_bounds import bound_to_store
-
     named = describe_plan(instance, plan, result.semantics, result.method, value_ns=result.value_ns)
     content = plan_object(named, bound_to_store(result))
     with attempt(out) as failed:

@@ -7,14 +7,19 @@ from typing import Annotated
 
 import typer
 
-from placegap.experiments.cli.costs import ModelOptions
-from placegap.experiments.cli.options import CostsOption, load_instance, source_of
+from placegap.experiments.cli.options import (
+    BROKEN_RULES,
+    CostsOption,
+    JsonOption,
+    ModelOptions,
+    load_instance,
+    source_of,
+)
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_value
 from placegap.experiments.show.rendering import output, print_json, spinner
 from placegap.instances.reading.errors import InputError
-
-BROKEN_RULES = 1
+from placegap.instances.torch_models.options import TraceOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +37,9 @@ class PriceOptions(ModelOptions):
         ),
     ]
     rules: Rules
+    tracing: TraceOptions
     costs: CostsOption = None
+    as_json: JsonOption = False
 
 
 def price_command(asked: PriceOptions) -> None:

@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placegap.experiments.cli.options import (
-    ClusterOption,
-    CostsOption,
-    DevicesOption,
-    DimOption,
+    BROKEN_RULES,
     JsonOption,
     ParamOption,
-    TimesOption,
-    UnitOption,
+    TimedOptions,
     inputs_of,
     load_instance,
     parse_pairs,
@@ -29,8 +25,7 @@ from placegap.experiments.show.figures import format_ns, format_value
 from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
 from placegap.instances.files.output_files import attempt, reserve_outputs, write_text
 from placegap.instances.problem.integers import format_bytes
-from placegap.instances.reading.errors import InputError
-from placegap.instances.torch_models.options import TraceOptions
+from placegap.instances.reading.errors import InputError, from_validation_error
 
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Proof
@@ -39,8 +34,6 @@ if TYPE_CHECKING:
     from placegap.instances.files.document import Document
     from placegap.instances.files.plan_file import PlanFile, StatedPlan
     from placegap.instances.problem import BestKnown, Instance
-
-BROKEN_RULES = 1
 
 ModelOption = Annotated[
     str | None,
@@ -60,20 +53,13 @@ LimitOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions:
+class ShowOptions(TimedOptions):
     """Options of ``placegap show``."""
 
     file: Annotated[
         str, typer.Argument(metavar="INSTANCE|PLAN", help="A model, a corpus name, or a plan.")
     ]
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     model: ModelOption = None
-    tracing: TraceOptions
-    time_unit: UnitOption = None
-    dim: DimOption = None
-    times: TimesOption = None
-    costs: CostsOption = None
     gantt: Annotated[
         Path | None,
         typer.Option(
@@ -204,19 +190,12 @@ def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions:
+class CompareOptions(TimedOptions):
     """Options of ``placegap compare``."""
 
     first: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
     second: Annotated[str, typer.Argument(metavar="PLAN", help="Another plan of the same model.")]
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     model: ModelOption = None
-    tracing: TraceOptions
-    time_unit: UnitOption = None
-    dim: DimOption = None
-    times: TimesOption = None
-    costs: CostsOption = None
     as_json: JsonOption = False
 
 
@@ -273,7 +252,6 @@ def load_plan_file(file: str) -> PlanFile | None:
 
     from placegap.instances.files.document import read_json
     from placegap.instances.files.plan_file import PlanFile, is_plan
-    from placegap.instances.reading.errors import from_validation_error
 
     if not file.endswith(".json") and not file.endswith(".json.gz"):
         return None

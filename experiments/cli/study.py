@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placegap.experiments.cli.options import ModuleOption, inputs_of
-from placegap.experiments.running.pool import stop_status
+from placegap.experiments.running.pool import PoolError, stop_status
 from placegap.experiments.show.figures import counted, format_duration, format_s
 from placegap.experiments.show.rendering import output, plain_table, warn
 from placegap.instances.files.output_files import release_outputs, reserve_outputs
@@ -70,14 +70,13 @@ class StudyOptions:
 def study_command(asked: StudyOptions) -> None:
     """Run a study; what is in its log already is not run again."""
     from placegap.experiments.running.dask_pool import num_slots
-    from placegap.experiments.running.pool import PoolError
-    from placegap.experiments.running.provenance import num_cores
     from placegap.experiments.studies.config import load_study
     from placegap.experiments.studies.log import LOG_NAME
     from placegap.experiments.studies.plan import study_rows
     from placegap.experiments.studies.progress import StudyProgress, progress_shown
     from placegap.experiments.studies.report import REPORT_FILES, write_report
     from placegap.experiments.studies.run import results_folder, run_rows_of
+    from placegap.solvers.core.worker_process import num_cores
 
     wanted, shard = load_study(asked.config, smoke=asked.smoke), _shard(asked.shard)
     folder = results_folder(wanted, asked.out, shard)

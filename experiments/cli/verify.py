@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from placegap.experiments.cli.options import (
-    ClusterOption,
+    BROKEN_RULES,
     CostsOption,
-    DevicesOption,
-    DimOption,
     JsonOption,
-    Model,
+    ModelOptions,
     ParamOption,
-    UnitOption,
     load_instance,
     parse_pairs,
     source_of,
@@ -31,33 +28,32 @@ from placegap.experiments.show.place_report import (
     server_lines,
 )
 from placegap.experiments.show.rendering import output, print_json, print_line, spinner, warn
+from placegap.instances.files.plan_file import load_stated_plan
+from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.result import Bound, describe_basis, relative_gap
+from placegap.solvers.solving.known_bounds import (
+    Claim,
+    claims_of,
+    known_bound,
+    recorded_value_ns,
+    refuted_claims,
+)
 
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Verdict
     from placegap.instances.certificates.verification import Verification
-    from placegap.instances.problem import Instance, Semantics
-    from placegap.solvers.core.result import Bound
-    from placegap.solvers.solving.known_bounds import Claim
-
-
-BROKEN_RULES = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOptions:
+class VerifyOptions(ModelOptions):
     """Options of ``placegap verify``."""
 
-    model: Model
     plan_file: Annotated[
         Path | None, typer.Argument(metavar="[PLAN]", help="A plan's JSON file.")
     ] = None
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
     costs: CostsOption = None
     rules: Rules
-    time_unit: UnitOption = None
-    dim: DimOption = None
     any_content: Annotated[
         bool,
         typer.Option("--any-content", help="Judge a plan of an instance with other content, too."),
@@ -90,20 +86,9 @@ def verify_command(asked: VerifyOptions) -> None:
     of it, and then only the plan is judged, not what its file says about its value and times. With
     --certificate the exit status is 1, too, if the certificate does not prove its bound.
     """
-    from dataclasses import replace
-
     from placegap.experiments.running.certifying import Proof, certified_bounds, proven
     from placegap.experiments.running.placing import plan_file_at
     from placegap.instances.certificates.verification import verify
-    from placegap.instances.files.plan_file import load_stated_plan
-    from placegap.instances.problem import HybridPipeline, Plan
-    from placegap.solvers.core.result import Bound
-    from placegap.solvers.solving.known_bounds import (
-        claims_of,
-        known_bound,
-        recorded_value_ns,
-        refuted_claims,
-    )
 
     source = source_of(asked)
     if asked.plan_file is not None and asked.rules.objective is None:
@@ -210,8 +195,6 @@ def _json(
     best_ns: int | None,
     claims: Sequence[Claim],
 ) -> dict[str, Any]:
-    from placegap.solvers.core.result import relative_gap
-
     first, second = verdict.first, verdict.second
     return {
         "instance": instance.name,
@@ -241,8 +224,6 @@ def _print(
     best_ns: int | None,
     claims: Sequence[Claim],
 ) -> None:
-    from placegap.solvers.core.result import describe_basis, relative_gap
-
     console, first, second = output(), verdict.first, verdict.second
     console.print(f"{instance.name}: {semantics.label}", markup=False)
     if first.uses:

@@ -61,9 +61,9 @@ class CaseRow(NamedTuple):
 
     def loss(self, value_ns: int | None) -> str:
         """What a value is above the best plan's."""
-        return (
-            "does not fit" if value_ns is None else f"{100 * (value_ns / self.best_ns - 1):+.1f} %"
-        )
+        if value_ns is None:
+            return "does not fit"
+        return f"{100 * (value_ns / self.best_ns - 1):+.1f} %"
 
 
 def case_row(case: Mapping[str, Any], limit_s: float = 30.0) -> CaseRow:
@@ -82,9 +82,7 @@ def case_row(case: Mapping[str, Any], limit_s: float = 30.0) -> CaseRow:
     plans = "chain" if objective == "max_load" else None
     semantics = Rules(objective=objective, plans=plans).override(fine.semantics)
     instance = with_granularity(fine, "experts" if any(map(is_expert, fine.graph.ops)) else "layer")
-    judged = semantics.model_copy(
-        update={"plans": "any"} if plans else {}
-    )  # rules promise no chain
+    judged = semantics.model_copy(update={"plans": "any"} if plans else {})  # no chain is promised
     of = line_class(case["tool"], semantics)
     line = None if of is None else best_line(fine, semantics, of)
     start = None if line is None else line.plan

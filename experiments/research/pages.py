@@ -88,14 +88,8 @@ def congestion(runs: pd.DataFrame) -> Iterator[str]:
     """A line per method: its blind plans under ports; then what becomes of the ranking."""
     yield from markdown_grid(
         (
-            "method",
-            "plans",
-            "above its promise: mean",
-            "worst",
-            "mean gap",
-            "plans for ports alike",
-            "above its plan for ports: mean",
-            "worst",
+            *("method", "plans", "above its promise: mean", "worst", "mean gap"),
+            *("plans for ports alike", "above its plan for ports: mean", "worst"),
         ),
         [
             tuple(str(x) if isinstance(x, str | int) else percent(x) for x in line)

@@ -1,6 +1,6 @@
 """The page of a paper: its score, its tables beside ours, its claims, and what the regime rests on.
 
-Every figure is taken from the kept results. A page has at most `MOST_WORDS`.
+Every figure is taken from the kept results. A page has at most 1,500 words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from placegap.experiments.studies.report import made_by
 from placegap.experiments.studies.runs import RunRow
 from placegap.instances.reading.printable import printable
 
-MOST_WORDS = 1500
 GB = 1e9
 SMOKE = "-smoke"
 COMMAND = "python -m placegap.experiments.research.papers"

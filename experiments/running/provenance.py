@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import resource
 import subprocess
@@ -10,6 +9,8 @@ import time
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+
+from placegap.solvers.core.worker_process import num_cores
 
 PACKAGES = ("highspy", "ortools", "numpy", "numba")
 """Packages whose versions decide how far a method gets, beside placegap and Python."""
@@ -27,11 +28,6 @@ def made_by() -> dict[str, str | int]:
         "cpu": _processor(),
         "cores": num_cores(),
     }
-
-
-def num_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpu_s() -> float:

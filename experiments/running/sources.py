@@ -20,8 +20,10 @@ from placegap.instances.corpus.measured_chains import check_rows
 from placegap.instances.costing.costing import (
     COSTS,
     MOSTLY_MODELLED,
+    catalogue,
     check_costs,
     is_measured,
+    specs_of,
     with_costs,
 )
 from placegap.instances.costing.layer_modes import ModelledOn
@@ -119,9 +121,8 @@ def load_source(source: Source) -> Instance:
     elif source.model.startswith(MEASURED_CHAIN) and cluster is not None and source.times is None:
         check_rows(source.model, dict(source.dims), cluster)
     if source.half_precision:
-        graph: Graph = _variants("half_precision").in_half_precision(document.graph)
-        update = {"graph": graph, "best_known": ()}
-        document = document.model_copy(update=update).read_from(document.source)
+        halved = _variants("half_precision").in_half_precision(document.graph)
+        document = _changed(document, graph=halved)
     instance = on_cluster(document, cluster, source.times)
     if source.fused:
         from placegap.instances.transforms.moirai_fusion import fuse_by_rules
@@ -150,8 +151,12 @@ def _variants(key: str) -> Any:
 
 def costed_by(document: Document, costs: str) -> Document:
     """The document, whose ops without times are costed in a way that the user chose."""
-    update = {"graph": with_costs(document.graph, costs), "best_known": ()}
-    return document.model_copy(update=update).read_from(document.source)
+    return _changed(document, graph=with_costs(document.graph, costs))
+
+
+def _changed(document: Document, **update: Any) -> Document:
+    """The document with other content, of which nothing is known."""
+    return document.model_copy(update={"best_known": (), **update}).read_from(document.source)
 
 
 def as_layers(
@@ -179,8 +184,7 @@ def as_layers(
         graph = traced_layers(graph, cluster)
     rules = document.semantics  # those of another objective are about the ops one by one
     kept = rules if isinstance(rules, HybridPipeline) else None
-    update = {"graph": graph, "semantics": kept, "best_known": ()}
-    return document.model_copy(update=update).read_from(document.source)
+    return _changed(document, graph=graph, semantics=kept)
 
 
 def _no_devices(model: str) -> InputError:
@@ -194,8 +198,6 @@ def check_rates(model: str, cluster: Cluster | None, times: Path | None = None) 
     """Refuse, before a model is traced, devices on which none of its ops could get a time."""
     if cluster is None or not is_traced(model):
         return
-    from placegap.instances.costing.costing import catalogue, specs_of
-
     known = set(specs_of(cluster))
     if times is not None:
         from placegap.instances.importers.measured_times import load_times
@@ -221,8 +223,7 @@ def on_cluster(document: Document, cluster: Cluster | None, times: Path | None =
     from placegap.instances.importers.measured_times import load_times, with_times
 
     measured = with_times(document.graph, load_times(times), chosen)
-    update = {"graph": measured.graph, "best_known": ()}
-    return document.model_copy(update=update).read_from(document.source).instance(cluster)
+    return _changed(document, graph=measured.graph).instance(cluster)
 
 
 @lru_cache(maxsize=4)
@@ -294,45 +295,38 @@ def find_model(
 
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
     """Lines on what a model leaves open: sizes that are not stated, and FLOPs that are guesses."""
-    parameters = graph.provenance.parameters
-    lines = []
-    modelled = parameters.get(MOSTLY_MODELLED)
-    if isinstance(modelled, str):
+    parameters, lines = graph.provenance.parameters, list[str]()
+    texts = {name: value for name, value in parameters.items() if isinstance(value, str)}
+    if modelled := texts.get(MOSTLY_MODELLED):
         lines.append(
             f"costs: most of the time on {modelled} is modelled, not measured ('placegap costs')"
         )
     if Path(model).name.endswith((".json", ".json.gz")) and not is_traced(model):
         return tuple(lines)
-    traced = parameters.get(ASSUMED)
-    if isinstance(traced, str) and is_traced(model):
+    if (traced := texts.get(ASSUMED)) and is_traced(model):
         chosen = "" if model.startswith("py:") else "; --batch, --seq and --dtype choose others"
         lines.append(f"{model}: {traced}{chosen}")
-    unread = parameters.get(UNREAD)
-    if isinstance(unread, str):
+    if unread := texts.get(UNREAD):
         where = "the first layer holds them" if parameters.get("decode") else "they count nowhere"
         lines.append(
             f"weights: no op reads those of {unread}: the inputs that were traced do not reach"
             f" them, and {where}"
         )
-    left_out = parameters.get(LEFT_OUT)
-    if isinstance(left_out, str):
+    if left_out := texts.get(LEFT_OUT):
         lines.append(
             f"layers: {left_out}, but transformers builds the model without layers of multi-token"
             " prediction: they are not in the graph, and count nowhere"
         )
-    assumed = parameters.get(ASSUMED_DIMS)
-    if isinstance(assumed, str):
+    if assumed := texts.get(ASSUMED_DIMS):
         taken = assumed.replace("=", " taken as ").removeprefix("batch ")
         first = assumed.partition("=")[0]
         lines.append(
             f"batch: {taken}, which {Path(model).name} leaves open; --dim {first}=8 asks for"
             " another"
         )
-    guessed = parameters.get(WITHOUT_RULE)
-    if isinstance(guessed, str):
+    if guessed := texts.get(WITHOUT_RULE):
         lines.append(f"FLOPs: no rule for {guessed}; each counts 1 per element that it writes")
-    uncounted = parameters.get(UNCOUNTED)
-    if isinstance(uncounted, str):
+    if uncounted := texts.get(UNCOUNTED):
         lines.append(f"FLOPs: no rule for {uncounted}, which read weights; they count as 0")
     return tuple(lines)
 

@@ -52,7 +52,7 @@ from placegap.instances.problem.modules import Granularity, layer_of, numbered_l
 from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
-from placegap.solvers.core.result import Result, relative_gap
+from placegap.solvers.core.result import Result, describe_basis, relative_gap
 from placegap.solvers.solving.known_bounds import Claim
 
 if TYPE_CHECKING:
@@ -462,8 +462,6 @@ def certificate_object(certificate: Certificate) -> dict[str, Any]:
 
 def certificate_line(certificate: Certificate) -> str:
     """How much of the bound a certificate proves, and what the rest relies on."""
-    from placegap.solvers.core.result import describe_basis
-
     mine, printed = certificate.bound_ns, certificate.printed_bound_ns
     line = f"{format_ns(mine)} ({certificate.proof.kind})"
     if printed is None:
@@ -518,8 +516,6 @@ def print_result(
     whole: Granularity = "op",
 ) -> None:
     """What each device does, the value, the bound and the gap, and what files claim."""
-    from placegap.solvers.core.result import describe_basis
-
     console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
     if result.evaluation is not None and result.plan is not None:
         table = plan_table(instance, result.plan, result.evaluation, result.semantics, whole)

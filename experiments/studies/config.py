@@ -245,8 +245,7 @@ def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
     table, sweep = dict(table), table["sweep"]
     del table["sweep"]
     if not isinstance(sweep, dict) or not sweep or [] in sweep.values():
-        asked = "sweep: state parameters and their values, as limits.gap: [0, 0.1]"
-        raise InputError(asked, place)
+        raise InputError("sweep: state parameters and their values, as limits.gap: [0, 0.1]", place)
     with as_input_error(table, place):
         whole = TableEntry.model_validate(table).model_dump(mode="json", exclude_unset=True)
     tables, place = [], f"{place}.sweep"
@@ -255,12 +254,9 @@ def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
         swept = deepcopy(whole)
         for (key, given), value in zip(sweep.items(), values, strict=True):
             steps = str(key).split(".")
+            is_one = steps[-1] in LISTED and not isinstance(value, list)
             try:
-                _set(
-                    swept,
-                    steps,
-                    value if steps[-1] not in LISTED or isinstance(value, list) else [value],
-                )
+                _set(swept, steps, [value] if is_one else value)
             except InputError as error:
                 raise InputError(f"{key}: {error}", place) from None
             if isinstance(given, list):

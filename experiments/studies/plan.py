@@ -175,8 +175,8 @@ def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
             if cluster is not None and not is_known_cluster(cluster):
                 cluster = str((folder / cluster).resolve())
             generated = None if entry.generate is None else (drawn, seed)
-            asked = {"cluster": cluster, "generated": generated, "device_memory": share}
-            yield replace(source, **asked), entry.optional  # type: ignore[arg-type]
+            row = replace(source, cluster=cluster, generated=generated, device_memory=share)
+            yield row, entry.optional
 
 
 def _row_runs(row: PlannedRow, study: Study) -> Iterator[RunRow]:
@@ -206,7 +206,7 @@ def _row_runs(row: PlannedRow, study: Study) -> Iterator[RunRow]:
         best_bound_ns=best_ns,
         best_bound_by=best_by,
         best_rests_on=best_basis,
-        **semantics_columns(table.semantics),  # type: ignore[arg-type]
+        **semantics_columns(table.semantics),
     )
     for seed in table.seeds:
         for method, params, label in row.columns:

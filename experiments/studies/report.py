@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placegap.experiments.show.figures import common_unit, counted, format_gap, format_in, format_s
 from placegap.experiments.show.rendering import markdown_grid, warn
+from placegap.experiments.studies.analysis import summary
 from placegap.experiments.studies.runs import (
     NOT_APPLICABLE,
     NOT_INSTALLED,
@@ -79,8 +80,6 @@ def table_texts(rows: Sequence[RunRow], bold: str = "") -> Iterator[TableText]:
 
 def summary_rows(runs: pd.DataFrame) -> list[tuple[str, ...]]:
     """A line per method of one table, as `SUMMARY_HEAD` says (`analysis.summary`)."""
-    from placegap.experiments.studies.analysis import summary
-
     return [
         (
             str(label),
@@ -100,8 +99,6 @@ def told(figure: float | None, form: Callable[[float], str]) -> str:
 
 def common_rows(runs: pd.DataFrame) -> str:
     """Over how many rows of one table the means of its summary are."""
-    from placegap.experiments.studies.analysis import summary
-
     of, left_out = summary(runs, "label")[["rows", "left_out"]].iloc[0]
     if not left_out:
         return counted(int(of), "row")

@@ -22,7 +22,7 @@ from placegap.experiments.running.pool import (
     run_pool,
     send_news,
 )
-from placegap.experiments.running.provenance import cpu_s, made_by, num_cores
+from placegap.experiments.running.provenance import cpu_s, made_by
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.show.rendering import warn
@@ -47,7 +47,15 @@ from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
+from placegap.solvers.core.worker_process import num_cores
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from distributed import Client
+
+REFEREE = "placegap.instances.referee.evaluate"
+"""Workers load it before their first run, whose hard limit it would eat into."""
 
 TOLD = ("status", "value_ns", "bound_ns", "bound_origin", "bound_class", "rests_on", "message")
 TIMES = ("build_s", "solve_s", "setup_s")
@@ -163,14 +171,6 @@ def describe_ending(ending: Ending[Run]) -> Record:
     return known | (ending.answer if ending.fate == "done" else killed)
 
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from distributed import Client
-
-REFEREE = "placegap.instances.referee.evaluate"
-"""Workers load it before their first run, whose hard limit it would eat into."""
-
-
 def run_study(
     config: str | Path,
     out: str | Path | None = None,
@@ -222,8 +222,10 @@ def run_study(
     study = load_study(config, smoke=smoke)
     rows = study_rows(study, config, shard)
     folder = results_folder(study, out, shard)
-    options = {"workers": workers, "told": progress, "modules": modules, "client": client}
-    return frame_of(run_rows_of(study, config, rows, folder, **options))  # type: ignore[arg-type]
+    found = run_rows_of(
+        study, config, rows, folder, workers=workers, told=progress, modules=modules, client=client
+    )
+    return frame_of(found)
 
 
 def run_rows_of(

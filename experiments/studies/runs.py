@@ -217,7 +217,7 @@ def place_of(row: RunRow) -> Record:
     return {name: getattr(row, name) for name in PLANNED}
 
 
-def semantics_columns(semantics: Semantics) -> dict[str, str]:
+def semantics_columns(semantics: Semantics) -> Record:
     """Semantics in both forms."""
     rules = canonical_json(semantics.model_dump(mode="json", exclude_defaults=True))
     return {"semantics": semantics.label, "rules": rules}
@@ -320,8 +320,7 @@ def frame_of(rows: Iterable[RunRow]) -> pd.DataFrame:
 def rows_of(runs: pd.DataFrame) -> list[RunRow]:
     """The rows of a DataFrame, with None where it has no number."""
     known = runs.astype(object).where(runs.notna(), None)
-    records: list[dict[str, Any]] = known.to_dict("records")  # type: ignore[assignment]
-    return [row_of(record) for record in records]
+    return [row_of(dict(zip(map(str, known), line, strict=True))) for line in known.to_numpy()]
 
 
 def write_rows(rows: Iterable[RunRow], path: Path) -> None:

@@ -320,7 +320,7 @@ def _tables(graph: Graph, specs: Mapping[str, DeviceSpec]) -> dict[str, KernelTa
     found = {
         kind: kernel_tables(kind, costs.partition(":")[2] or None)
         for kind, spec in specs.items()
-        if kind in known and _rates(spec) == _rates(known[kind])  # a card of the user's own
+        if kind in known and _rates(spec) == _rates(known[kind])  # no card of the user's own
     }
     tables = {kind: each for kind, each in found.items() if each is not None}
     if not tables:

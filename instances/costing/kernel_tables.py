@@ -23,7 +23,7 @@ from placegap.instances.costing.costing import catalogue
 from placegap.instances.costing.measured_rates import interpolated
 from placegap.instances.kernels.array_types import Floats
 from placegap.instances.problem.cluster import DeviceSpec
-from placegap.instances.problem.integers import NS_PER_S
+from placegap.instances.problem.integers import NS_PER_MS, NS_PER_S
 from placegap.instances.problem.op_kernel import (
     AttentionKernel,
     ExpertsKernel,
@@ -77,8 +77,6 @@ TEXTS = ("gemm_dtype", "attn_dtype", "kv_cache_dtype", "moe_dtype", "distributio
 
 WINDOW = "window_size"
 """A column that tables of products, of A100 and of encoders lack: 0, for no window."""
-
-NS_PER_MS = 1_000_000
 
 TABLE_TYPES = {"bfloat16": "bfloat16", "float16": "bfloat16", "float8": "fp8"}
 """Number types of kernels, and what tables call them; half precisions take the same time."""
@@ -375,16 +373,12 @@ def kernel_tables(kind: str, framework: str | None = None) -> KernelTables | Non
 
 def _newest(folder: Path, framework: str, name: str) -> Path | None:
     """The file of the newest version of a table."""
-    found = (path for path in folder.glob(f"*/{framework}/*/{name}.parquet") if _is_whole(path))
-    return max(found, key=lambda path: _numbers(path.parent.name), default=None)
-
-
-def _is_whole(path: Path) -> bool:
-    return path.parent.name != SUPPLEMENT
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)]
+    found = [
+        ([int(number) for number in re.findall(r"\d+", path.parent.name)], path)
+        for path in folder.glob(f"*/{framework}/*/{name}.parquet")
+        if path.parent.name != SUPPLEMENT
+    ]
+    return max(found)[1] if found else None
 
 
 def _read(path: Path | None, name: str) -> Columns | None:

@@ -79,7 +79,6 @@ HEADS = "heads"
 MODELLED = "modes"
 """Parameter of the provenance: how the modes of a graph were made."""
 
-
 BY_KERNELS = "priced by kernels"
 """How the note begins where costs are measured, or of the rule beside tables."""
 
@@ -162,11 +161,7 @@ def tensor_choices(cluster: Cluster) -> tuple[int, ...]:
 
 
 def cluster_rates(
-    cluster: Cluster,
-    dtype: str = MIXED.dtype,
-    share_percent: int = SHARE_PERCENT,
-    *,
-    measured: bool = False,
+    cluster: Cluster, dtype: str = MIXED.dtype, *, measured: bool = False
 ) -> dict[str, Rates]:
     """Rates of the cluster's devices, by kind; with measured ones, or those of their rule."""
     specs, link = specs_of(cluster), server_link(cluster)
@@ -183,7 +178,7 @@ def cluster_rates(
         if measured:
             rule = by_rule(spec.peak(dtype), spec.bandwidth_bytes_per_s, link[0])
             table = measured_table(device.kind) or rule
-        found[device.kind] = Rates(spec.peak(dtype) * share_percent // 100, *link, table)
+        found[device.kind] = Rates(spec.peak(dtype) * SHARE_PERCENT // 100, *link, table)
     return found
 
 

@@ -137,7 +137,6 @@ FORMATS: Mapping[str, WeightFormat] = {
     **{name: WeightFormat(name, Fraction(bits), "all") for name, bits in GGUF.items()},
 }
 
-
 FORMATS_OF_PARTS = {"mxfp4_moe": "experts=mxfp4,rest=q8_0"}
 
 CACHE_BITS: Mapping[str, Fraction] = {

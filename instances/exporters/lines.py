@@ -55,6 +55,11 @@ class LayerLine(NamedTuple):
     #: Layers, from 0, whose experts are on the host.
     away: tuple[int, ...] = ()
 
+    @property
+    def devices(self) -> list[int]:
+        """Its devices in their order."""
+        return [k for k, _ in groupby(self.home)]
+
 
 class LayerSlots(NamedTuple):
     """The slot of each op, (n,), and whether it is of the experts of its layer."""
@@ -70,15 +75,16 @@ class LayerSlots(NamedTuple):
         return Plan.on(home.tolist())
 
 
-def slots_of(instance: Instance) -> LayerSlots:
-    """Where the ops of a model with one list of layers belong; colocated ops as the first of them.
+def slots_of(instance: Instance, num_layers: int | None = None) -> LayerSlots:
+    """Where the ops of a model belong, by default of one with one list of layers.
 
-    Experts are those whose whole colocation group is of experts.
+    Colocated ops are where the first of them is. Experts are those whose whole group is of experts.
     """
-    slot = np.array(homes_by_layer(instance, range(len(layer_list(instance)) + 2)), np.int64)
+    count = len(layer_list(instance)) if num_layers is None else num_layers
+    slot = np.array(homes_by_layer(instance, range(count + 2)), np.int64)
     arrays = instance.arrays
     expert = np.array([is_expert(op) for op in instance.graph.ops], np.bool_)
-    expert &= (slot > 0) & (slot < slot.max(initial=0) + 1)
+    expert &= (slot > 0) & (slot <= count)
     mixed = np.zeros(arrays.num_groups, np.bool_)
     mixed[arrays.group[~expert]] = True
     return LayerSlots(slot, expert & ~mixed[arrays.group])
@@ -115,21 +121,15 @@ def line_of(instance: Instance, plan: Plan) -> LayerLine:
         slots.slot[slots.expert & (device == host) & (np.array(home)[slots.slot] != host)]
     )
     line = LayerLine(tuple(home), tuple((away - 1).tolist()))
-    if slots.plan(line, host) != plan or len(stages_of(line)) > len(set(home)):
+    if slots.plan(line, host) != plan or len(line.devices) > len(set(home)):
         raise InputError("layers are divided, or in another order than a line has")
     return line
-
-
-def stages_of(line: LayerLine) -> list[tuple[int, int]]:
-    """The devices of a line in their order, each with its number of slots."""
-    return [(k, len(list(own))) for k, own in groupby(line.home)]
 
 
 def why_not(instance: Instance, line: LayerLine, kind: LineClass) -> str | None:
     """Why a tool cannot say a line, or None."""
     gpus, host = gpus_and_host(instance.cluster)
-    used = [k for k, _ in stages_of(line)]
-    layers = line.home[1:-1]
+    used, layers = line.devices, line.home[1:-1]
     if not kind.has_host and (line.away or not set(used) <= set(gpus)):
         return "it has layers on a host, and the tool runs on GPUs alone"
     if kind.has_host and (set(used[1:]) - set(gpus) or (host is not None and used[0] != host)):
@@ -145,11 +145,11 @@ def why_not(instance: Instance, line: LayerLine, kind: LineClass) -> str | None:
     return None
 
 
-def renamed(instance: Instance, line: LayerLine) -> LayerLine:
+def _renamed(instance: Instance, line: LayerLine) -> LayerLine:
     """The line on the first of the devices that are alike."""
     members = {k: own for own in alike_devices(instance) for k in own}
     to, next_of = dict[int, int](), dict[int, int]()
-    for k, _ in stages_of(line):
+    for k in line.devices:
         first = members[k][0]
         at = next_of[first] = next_of.get(first, -1) + 1
         to[k] = members[k][at]
@@ -182,25 +182,24 @@ def alike_devices(instance: Instance) -> list[list[int]]:
     return classes
 
 
-def _checked(instance: Instance, plan: Plan, kind: LineClass) -> LayerLine:
+def _said(
+    instance: Instance, plan: Plan, kind: LineClass
+) -> tuple[LayerLine, list[int], list[int], str]:
+    """The line of a plan, all GPUs, those of the line by their numbers, and what sets another order
+    of them than the usual one.
+    """
     line = line_of(instance, plan)
-    _, host = gpus_and_host(instance.cluster)
+    gpus, host = gpus_and_host(instance.cluster)
     if kind.has_host and host is not None and (slots_of(instance).slot > 0).all():
         line = line._replace(home=(host, *line.home[1:]))
-    line = renamed(instance, line)
+    line = _renamed(instance, line)
     why = why_not(instance, line, kind)
     if why is not None:
         raise InputError(why)
-    return line
-
-
-def _order(instance: Instance, line: LayerLine) -> tuple[list[int], str]:
-    """The GPUs of a line by their numbers, and what sets their order where it is another."""
-    gpus, _ = gpus_and_host(instance.cluster)
-    used = [gpus.index(k) for k, _ in stages_of(line) if k in gpus]
+    used = [gpus.index(k) for k in line.devices if k in gpus]
     is_usual = used == list(range(len(used)))
     is_usual |= any(device.server is not None for device in instance.cluster.devices)
-    return used, "" if is_usual else f"{VISIBLE}{','.join(map(str, used))} "
+    return line, gpus, used, "" if is_usual else f"{VISIBLE}{','.join(map(str, used))} "
 
 
 LLAMACPP = LineClass(has_host=True, experts_apart=True, head_alone=True)
@@ -214,9 +213,7 @@ TRAINERS = LineClass(head_alone=True)
 
 def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The options of llama.cpp, in one line."""
-    line = _checked(instance, plan, LLAMACPP)
-    gpus, _ = gpus_and_host(instance.cluster)
-    used, order = _order(instance, line)
+    line, gpus, used, order = _said(instance, plan, LLAMACPP)
     counts = [sum(k == gpus[at] for k in line.home[1:]) for at in used]
     is_part = used and (order or len(used) < len(gpus))
     words = ["--device", ",".join(f"CUDA{at}" for at in used)] if is_part else []
@@ -237,18 +234,14 @@ def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 def write_ollama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The line of a Modelfile, and a comment on which of several GPUs is used."""
-    line = _checked(instance, plan, OLLAMA)
-    gpus, _ = gpus_and_host(instance.cluster)
-    used, _ = _order(instance, line)
+    line, gpus, used, _ = _said(instance, plan, OLLAMA)
     chosen = f"# ollama serve with {VISIBLE}{used[0]}\n" if used and len(gpus) > 1 else ""
     return f"{chosen}PARAMETER num_gpu {sum(k in gpus for k in line.home[1:])}\n"
 
 
 def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The GPU split of a plan: GB of each device, rounded up to a hundredth."""
-    line = _checked(instance, plan, RANKS)
-    gpus, _ = gpus_and_host(instance.cluster)
-    used, order = _order(instance, line)
+    line, gpus, used, order = _said(instance, plan, RANKS)
     held = np.zeros(instance.num_devices, np.int64)
     np.add.at(held, np.array(line.home)[slots_of(instance).slot], instance.arrays.resident_bytes)
     shares = [ceil_div(int(held[gpus[at]]), HUNDREDTH_GIB) / 100 for at in used]
@@ -257,7 +250,6 @@ def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 def write_partition(tool: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The line that sets ``VLLM_PP_LAYER_PARTITION``, or SGLang's."""
-    line = _checked(instance, plan, RANKS)
-    _, order = _order(instance, line)
+    line, _, _, order = _said(instance, plan, RANKS)
     counts = [len(list(own)) for _, own in groupby(line.home[1:-1])]
     return f"{order}{tool}_PP_LAYER_PARTITION={','.join(map(str, counts))}\n"

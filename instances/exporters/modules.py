@@ -251,18 +251,8 @@ def _shared(one: str, other: str) -> int:
 
 
 COLUMNS = (
-    "name",
-    "kind",
-    "module",
-    "backward",
-    "device",
-    "device_kind",
-    "stage",
-    "time_ns",
-    "start_ns",
-    "end_ns",
-    "resident_bytes",
-    "parameter_bytes",
+    *("name", "kind", "module", "backward", "device", "device_kind", "stage", "time_ns"),
+    *("start_ns", "end_ns", "resident_bytes", "parameter_bytes"),
 )
 
 

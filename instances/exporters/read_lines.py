@@ -194,13 +194,11 @@ def _llamacpp(instance: Instance, given: Given, gpus: list[int], kind: str) -> R
 def _overrides(instance: Instance, given: Given, gpus: list[int]) -> Iterator[tuple[int, int]]:
     """Layers whose experts are elsewhere, and where; the first pattern that matches counts."""
     _, host = gpus_and_host(instance.cluster)
-    first = [r"\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"] if "cmoe" in given else []
-    first += [
-        rf"blk\.{n}\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"
-        for n in range(min(_count(given, "ncmoe", 0), len(layer_list(instance))))
-    ]
-    patterns = [*(given["ot"].split(",") if "ot" in given else ()), *first]
-    for n in range(len(layer_list(instance)) if patterns else 0):
+    moved, layers = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU", len(layer_list(instance))
+    patterns = given["ot"].split(",") if "ot" in given else []
+    patterns += [moved] if "cmoe" in given else []
+    patterns += [rf"blk\.{n}{moved}" for n in range(min(_count(given, "ncmoe", 0), layers))]
+    for n in range(layers if patterns else 0):
         found = dict[str, str]()
         for tensor in (*EXPERTS, *REST):
             for pattern in patterns:

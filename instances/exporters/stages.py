@@ -22,6 +22,7 @@ from typing import Any
 
 from placegap.instances.exporters.modules import layer_list, layer_stages, run_order
 from placegap.instances.problem import Instance, PipelineIteration, Plan, Semantics
+from placegap.instances.problem.integers import NS_PER_MS
 from placegap.instances.problem.modules import feeders, layer_ends, layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
@@ -114,9 +115,6 @@ def layout(counts: list[int]) -> str:
     stages[0] = f"E{stages[0]}"
     stages[-1] = f"{stages[-1]}{',' if '*' in stages[-1] else ''}L"
     return "|".join(stages)
-
-
-NS_PER_MS = 10**6
 
 
 def write_split(instance: Instance, plan: Plan, semantics: Semantics) -> str:

@@ -47,7 +47,6 @@ class Exporter:
     the model, as it was read from that file.
     """
 
-    summary: str
     write: Callable[[Instance, Plan, Semantics], str] | None
     whole_layers: bool = False
     join_ends: bool = False
@@ -57,32 +56,20 @@ class Exporter:
 
 
 EXPORTERS: Mapping[str, Exporter] = {
-    "device_map": Exporter("accelerate's map of modules to devices", write_device_map, True),
-    "torchtitan": Exporter(
-        "module_fqns_per_model_part", write_torchtitan, True, gpus_alone=True, line=TRAINERS
-    ),
-    "megatron": Exporter(
-        "--pipeline-model-parallel-layout", write_megatron, True, True, True, line=TRAINERS
-    ),
-    **{
-        tool.lower(): Exporter(
-            f"{tool}_PP_LAYER_PARTITION", partial(write_partition, tool), True, True, line=RANKS
-        )
-        for tool in ("VLLM", "SGLANG")
-    },
-    "pipelining": Exporter(
-        "split points of torch.distributed.pipelining", write_pipelining, True, line=TRAINERS
-    ),
-    "llamacpp": Exporter(
-        "-ngl, -ts, --device, --n-cpu-moe or -ot of llama.cpp", write_llamacpp, True, line=LLAMACPP
-    ),
-    "exllama": Exporter("-gs of exllama, GB of each GPU", write_exllama, True, line=RANKS),
-    "ktransformers": Exporter("--kt-num-gpu-experts: experts of each layer on a card", None),
-    "ollama": Exporter("num_gpu of a Modelfile", write_ollama, True, line=OLLAMA),
-    "onnx": Exporter("ONNX device_configurations, in a copy of the file", None, annotate=annotate),
-    "dnn-partitioning": Exporter("its split file", write_split),
-    "chrome-trace": Exporter("Trace Event JSON, for Perfetto and Chrome", write_chrome_trace),
-    "csv": Exporter("one row per op", write_op_table),
+    "device_map": Exporter(write_device_map, whole_layers=True),
+    "torchtitan": Exporter(write_torchtitan, whole_layers=True, gpus_alone=True, line=TRAINERS),
+    "megatron": Exporter(write_megatron, True, join_ends=True, gpus_alone=True, line=TRAINERS),
+    "vllm": Exporter(partial(write_partition, "VLLM"), True, join_ends=True, line=RANKS),
+    "sglang": Exporter(partial(write_partition, "SGLANG"), True, join_ends=True, line=RANKS),
+    "pipelining": Exporter(write_pipelining, whole_layers=True, line=TRAINERS),
+    "llamacpp": Exporter(write_llamacpp, whole_layers=True, line=LLAMACPP),
+    "exllama": Exporter(write_exllama, whole_layers=True, line=RANKS),
+    "ktransformers": Exporter(None),  # `experts_line` writes the number of experts on a card
+    "ollama": Exporter(write_ollama, whole_layers=True, line=OLLAMA),
+    "onnx": Exporter(None, annotate=annotate),
+    "dnn-partitioning": Exporter(write_split),
+    "chrome-trace": Exporter(write_chrome_trace),
+    "csv": Exporter(write_op_table),
 }
 
 

@@ -46,17 +46,8 @@ ROLES = {"ethernet": "network", "infiniband": "network", "measured": "nvlink"}
 """What links of a family do, where it is not the family's name."""
 
 LINK_KINDS = (
-    "pcie3",
-    "pcie4",
-    "pcie5",
-    "thunderbolt4",
-    "thunderbolt5",
-    "nvlink",
-    "measured",
-    "ethernet-1g",
-    "ethernet-10g",
-    "ethernet-100g",
-    "infiniband",
+    *("pcie3", "pcie4", "pcie5", "thunderbolt4", "thunderbolt5", "nvlink", "measured"),
+    *("ethernet-1g", "ethernet-10g", "ethernet-100g", "infiniband"),
 )
 """Kinds of links that messages and lists name; lanes and other rates of networks go, too."""
 

@@ -70,7 +70,6 @@ DTYPES = {
 }
 """Number types that devices compute in at a rate of their own, by ONNX' names; others are None."""
 
-
 INTEGERS = frozenset({"INT8", "UINT8"})
 """Types of factors that are multiplied as they are stored."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Floats, Ints
 
-NS_PER_S = 10**9
+NS_PER_MS, NS_PER_S = 10**6, 10**9
 
 LARGEST_SUM = 2**62
 """Sums of times or of bytes above this are input errors: kernels add in int64."""

@@ -74,7 +74,6 @@ MODEL_TYPES = {
 }
 """Architectures that transformers calls otherwise, more than by lines and case."""
 
-
 JOINT = {"gate_up_proj": ("gate_proj", "up_proj"), "kv_b_proj": ("k_b_proj", "v_b_proj")}
 """Projections of transformers that files may keep in parts."""
 

@@ -21,7 +21,7 @@ import torch
 from torch import fx
 
 from placegap.instances.problem import DeviceSpec
-from placegap.instances.problem.integers import NS_PER_S
+from placegap.instances.problem.integers import NS_PER_MS, NS_PER_S
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_nodes import is_check, tensors_in
 from placegap.instances.torch_models.fx_reader import FxProgram, Held
@@ -29,7 +29,6 @@ from placegap.instances.torch_models.options import DeviceType, Dtype
 
 WARM_UPS = 2
 RUNS = 7
-NS_PER_MS = 10**6
 ADDED = "added: "  # in no name of a call
 SPREAD = 0.02
 """Standard deviation of random weights: sums over thousands of them stay small."""
@@ -58,7 +57,6 @@ def measure_ops(
     program: FxProgram,
     device: DeviceType,
     runs: int = RUNS,
-    seed: int = 0,
     *,
     gradients: Collection[str] = (),
 ) -> OpTimes:
@@ -71,7 +69,7 @@ def measure_ops(
         raise InputError("--device cuda: torch finds no GPU here; measure on cpu")
     try:
         with torch.no_grad():
-            inputs = _inputs(graph, held, device, seed)
+            inputs = _inputs(graph, held, device)
             sums = {
                 node.name: torch.zeros(
                     node.meta["val"].shape, dtype=node.meta["val"].dtype, device=device
@@ -124,11 +122,9 @@ def use_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def _inputs(
-    graph: fx.Graph, held: Mapping[str, Held], device: DeviceType, seed: int
-) -> dict[fx.Node, Any]:
+def _inputs(graph: fx.Graph, held: Mapping[str, Held], device: DeviceType) -> dict[fx.Node, Any]:
     """Random tensors for inputs and weights; tied weights are one tensor."""
-    generator = torch.Generator(device).manual_seed(seed)
+    generator = torch.Generator(device).manual_seed(0)
     by_name: dict[str, Any] = {}
     found = {}
     for node in graph.nodes:

@@ -22,15 +22,8 @@ AXES: tuple[Axis, ...] = ("batch", "out_channel", "in_channel")
 """Axes by preference."""
 
 KINDS = (
-    "Conv",
-    "Conv/backward",
-    "ConvTranspose",
-    "ConvTranspose/backward",
-    "Gemm",
-    "Gemm/backward",
-    "MatMul",
-    "MatMul/backward",
-    "update",
+    *("Conv", "Conv/backward", "ConvTranspose", "ConvTranspose/backward", "Gemm", "Gemm/backward"),
+    *("MatMul", "MatMul/backward", "update"),
 )
 """Kinds that can be split along their channels although they do not state it: those of the paper's
 Table 7 under ONNX' names, and what updates their parameters in a training graph."""

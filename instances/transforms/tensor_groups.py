@@ -22,6 +22,7 @@ on two and 13 on four RTX PRO 6000, as the logarithm has it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 from math import gcd
 from typing import NamedTuple
 
@@ -178,28 +179,24 @@ def grouped_cluster(
     A group receives what each of its cards needs, one after another over the worst of its links;
     any card can send what all have, by the best one.
     """
-    of_card = {k: at for at, group in enumerate(groups) for k in group.cards}
-    parts = list[tuple[Device, tuple[int, ...]]]()
-    for k, device in enumerate(cluster.devices):
-        if k not in of_card:
-            parts.append((device, (k,)))
-        elif k == groups[of_card[k]].cards[0]:
-            group, size = groups[of_card[k]], memory[of_card[k]]
-            name = group.name(cluster)
-            one = Device(name=name, kind=name, memory_bytes=size, server=device.server)
-            parts.append((one, group.cards))
+    taken = {k for group in groups for k in group.cards}
+    parts: list[tuple[Device, tuple[int, ...]]]
+    parts = [(device, (k,)) for k, device in enumerate(cluster.devices) if k not in taken]
+    for group, size in zip(groups, memory, strict=True):
+        name, server = group.name(cluster), cluster.devices[group.cards[0]].server
+        one = Device(name=name, kind=name, memory_bytes=size, server=server)
+        parts.append((one, group.cards))
+    parts.sort(key=lambda part: part[1])
     links = []
-    for source, senders in parts:
-        for target, receivers in parts:
-            if source is not target:
-                ways = [max(cluster.widest_paths[a, b] for a in senders) for b in receivers]
-                links.append(
-                    Link(
-                        source=source.name,
-                        target=target.name,
-                        bandwidth_bytes_per_s=max(1, min(rate for rate, _ in ways) // len(ways)),
-                        latency_ns=max(ns for _, ns in ways),
-                    )
-                )
+    for (source, senders), (target, receivers) in permutations(parts, 2):
+        ways = [max(cluster.widest_paths[a, b] for a in senders) for b in receivers]
+        links.append(
+            Link(
+                source=source.name,
+                target=target.name,
+                bandwidth_bytes_per_s=max(1, min(rate for rate, _ in ways) // len(ways)),
+                latency_ns=max(ns for _, ns in ways),
+            )
+        )
     devices = tuple(device for device, _ in parts)
     return cluster.model_copy(update={"devices": devices, "links": tuple(links)})

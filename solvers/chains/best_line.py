@@ -36,6 +36,7 @@ from placegap.instances.exporters.modules import layer_list
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics, plan_class
 from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import cuts
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
@@ -60,8 +61,6 @@ prove the optimum."""
 MOST_ROOM_TRIES = 20
 """Times that room is taken away for what is live at the peak."""
 
-NEVER = 2**60
-
 TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
 """Columns of labels: the sum of times, or the heaviest load of devices that are done; load and
 bytes of the device at hand; bytes and load of the host."""
@@ -77,7 +76,7 @@ class BestLine(NamedTuple):
 
 
 class _Costs(NamedTuple):
-    """Of S slots on devices of C classes, in ns; `NEVER` where a slot cannot be.
+    """Of S slots on devices of C classes, in ns; `NO_WAY` where a slot cannot be.
 
     The last axis: experts with the rest, or on the host.
     """
@@ -134,10 +133,8 @@ class _Search:
         self.slots = slots_of(instance)
         gpus, host = gpus_and_host(instance.cluster)
         self.host = host if kind.has_host else None
-        allowed = {*gpus, self.host}
-        classes = [[k for k in own if k in allowed] for own in alike_devices(instance)]
-        classes = [[k for k in own if k != self.host] for own in classes]
-        classes = [own for own in classes if own]
+        alike = ([k for k in own if k in gpus] for own in alike_devices(instance))
+        classes = [own for own in alike if own]
         self.all_orders = bool(np.prod([len(own) + 1.0 for own in classes]) <= MOST_STATES)
         if not self.all_orders:
             classes = sorted([k] for own in classes for k in own)
@@ -169,7 +166,7 @@ class _Search:
         Labels of loads do not compete in the loads of devices that are done, which are within an
         aim: halving comes near to the least that a line reaches, and then one less is the aim.
         """
-        best = self._within(room, NEVER - 1)
+        best = self._within(room, NO_WAY - 1)
         if best is None or self.is_sum:
             return best
         low, high = 0, best[0] - 1  # a line is known above `high`, and none below `low`
@@ -208,14 +205,14 @@ class _Search:
         key = min(states, key=lambda key: int(self._value(states[key]).min()))
         row = int(self._value(states[key]).argmin())
         value = int(self._value(states[key])[row])
-        home, away_from = list[_Key](), list[int]()
+        home, away_from = list[int](), list[int]()
         for s in range(self.num - 1, -1, -1):
-            step = steps[s][key]
-            home.append(key)
+            step, (used, at) = steps[s][key], key
+            home.append(self.classes[at][used[at] - 1])  # alike ones in their order
             if step.away[row]:
                 away_from.append(s - 1)
             key, row = step.before[int(step.source[row])], int(step.row[row])
-        return value, LayerLine(self._devices(home[::-1]), tuple(sorted(away_from)))
+        return value, LayerLine(tuple(home[::-1]), tuple(away_from[::-1]))
 
     def _merged(self, parts: list[tuple[_Key, Ints, Ints, bool]]) -> _Step:
         """The labels of a state, but for those that are nowhere better than another one."""
@@ -229,10 +226,6 @@ class _Search:
         self.is_cut |= len(kept) < len(labels) or len(front) > MOST_LABELS
         kept = front[:MOST_LABELS]
         return _Step(labels[kept], tuple(p[0] for p in parts), source[kept], row[kept], away[kept])
-
-    def _devices(self, keys: list[_Key]) -> tuple[int, ...]:
-        """The devices of states in a row: of those that are alike the first that is not used."""
-        return tuple(self.classes[at][used[at] - 1] for used, at in keys)
 
     def _next(self, key: _Key, s: int) -> Iterator[_Key]:
         """Where a slot may be after one in a state."""
@@ -278,10 +271,10 @@ class _Search:
         plan = self.slots.plan(line, self.host)
         verdict = evaluate(self.instance, plan, self.semantics)
         over = np.zeros(len(self.classes), np.int64)
-        for c, own in enumerate(self.classes):
-            for k in own if verdict.uses else ():
-                less = verdict.uses[k].memory_bytes - int(self.instance.arrays.memory_bytes[k])
-                over[c] = max(over[c], less)
+        if verdict.uses:
+            held = np.array([use.memory_bytes for use in verdict.uses])
+            lack = (held - self.instance.arrays.memory_bytes).clip(0)
+            over[:] = [lack[own].max() for own in self.classes]
         if verdict.feasible and verdict.value_ns is not None:
             return BestLine(line, plan, verdict.value_ns, None), over
         return None, over
@@ -296,7 +289,7 @@ def _undominated(labels: Ints) -> Ints:
     columns = columns[order]
     if columns.shape[1] <= 2:
         last = columns[:, -1]
-        lowest = np.concatenate([[NEVER], np.minimum.accumulate(last)[:-1]])
+        lowest = np.concatenate([[NO_WAY], np.minimum.accumulate(last)[:-1]])
         found: Ints = order[last < lowest]
         return found
     left, kept = np.arange(len(columns)), list[int]()
@@ -325,12 +318,12 @@ def _possible(search: _Search) -> tuple[Flags, Flags]:
 
 
 def _with_limits(search: _Search, costs: _Costs) -> _Costs:
-    """The costs with `NEVER` where a slot or its experts cannot be."""
+    """The costs with `NO_WAY` where a slot or its experts cannot be."""
     rest, experts = _possible(search)
     on_host = experts[:, [search.of_host]] & search.parts[:, None]
     on_host = on_host & (np.arange(len(search.classes)) != search.of_host)
     can = np.stack([rest & experts, rest & on_host], axis=2)
-    stay, enter = np.where(can, costs.stay, NEVER), np.where(can[:, None], costs.enter, NEVER)
+    stay, enter = np.where(can, costs.stay, NO_WAY), np.where(can[:, None], costs.enter, NO_WAY)
     return costs._replace(stay=stay, enter=enter)
 
 
@@ -354,8 +347,8 @@ def _by_clock(search: _Search) -> _Costs | None:
         return None
     num, first = search.num, search.first
     of_host = together[:, search.of_host] & search.parts
-    stay = np.full((num, len(first), 2), NEVER)
-    enter = np.full((num, len(first), len(first), 2), NEVER)
+    stay = np.full((num, len(first), 2), NO_WAY)
+    enter = np.full((num, len(first), len(first), 2), NO_WAY)
 
     def clock(turns: list[tuple[int, int]], away: bool) -> Ints:
         """The time of each slot where they take turns on two devices, of a class each."""

@@ -197,6 +197,11 @@ def may_start_processes() -> bool:
     return _may_start_processes
 
 
+def num_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def silence() -> None:
     """Solvers that print must not garble the parent's tables and progress."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -208,10 +208,8 @@ class LeastSums:
 CLOSE = 1e-3
 """Gap at which value - 1 is tried: the plans of two decisions that are closer are often one."""
 
-
 FIRST_STEP = 16
 """Part of the bound by which the first limit is above it: optima are 3 to 30 % above the work."""
-
 
 NAME = "hybrid-cuts"
 

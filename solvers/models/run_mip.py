@@ -165,14 +165,11 @@ def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Wa
 MOST_ROWS = 300_000
 """Larger MIPs are refused: they take minutes to build, and HiGHS hardly ends their root node."""
 
-
 MOST_LP_ROWS = 1_000_000
 """Larger LPs are refused: they take a minute to build, and many to solve."""
 
-
 MOST_EDGES = 20_000
 """Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway."""
-
 
 LONGEST_NS = 2**53
 """Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""

@@ -364,7 +364,6 @@ ROUNDS = 100
 STALLED = 12
 """Rounds without progress after which a part is split."""
 
-
 CONVERGED = 16
 """A part is split when no mixture can close more than such a part of what is open: else most of the
 time goes into the last thousandth of bounds that are per cents too low.

@@ -27,11 +27,11 @@ from functools import cache
 import numpy as np
 
 from placegap.instances.costing.costing import is_cpu, specs_of
-from placegap.instances.exporters.lines import gpus_and_host
+from placegap.instances.exporters.lines import gpus_and_host, slots_of
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
-from placegap.instances.problem.modules import homes_by_layer, is_expert
+from placegap.instances.problem.modules import homes_by_layer
 from placegap.solvers.placers.layer_splits import by_shares, fits
 
 MARGIN_BYTES = 2**30
@@ -52,12 +52,9 @@ class LayersOnCards:
         gpus, host = gpus_and_host(instance.cluster)
         self.host = gpus[0] if host is None else host
         self.instance, self.num_layers, self.gpus = instance, num_layers, gpus or [self.host]
-        #: 0 for ops before the layers, then 1 to L, and L + 1 for those after, (n,).
-        self.slot = np.array(homes_by_layer(instance, range(num_layers + 2)), np.int64)
-        tied = np.zeros(arrays.num_groups, np.bool_)
-        np.logical_or.at(tied, arrays.group, [not is_expert(op) for op in instance.graph.ops])
-        #: Experts that no group ties to the rest of their layer, (n,).
-        self.apart = ~tied[arrays.group]
+        #: slot: 0 for ops before the layers, then 1 to L, and L + 1 for those after, (n,).
+        #: apart: Experts that no group ties to the rest of their layer, (n,).
+        self.slot, self.apart = slots_of(instance, num_layers)
         #: Bytes that each card may hold.
         self.room = arrays.memory_bytes[self.gpus] - MARGIN_BYTES
         inner = (self.slot > 0) & (self.slot <= num_layers)
@@ -130,8 +127,8 @@ class Filling:
             self.whole, self.part, self.kept = before
         return bool(fits)
 
-    def fill(self) -> None:
-        """Fill cards from the last layer on, then with the experts of the first ones."""
+    def fill(self) -> Ints:
+        """Fill cards from the last layer on, then with the experts of the first ones: the homes."""
         layers, in_part = self.layers, bool(self.layers.apart.any())
         for at in reversed(range(len(self.whole))):
             while sum(self.whole) + sum(self.part) <= layers.num_layers:
@@ -142,11 +139,12 @@ class Filling:
             while (source := self.first_in_part) >= at and self.does(at, whole=1, source=source):
                 pass
             if source < at:
-                return
+                break
             if self.does(at, part=1, source=source, kept=(UP,)):
                 self.does(at, kept=(UP, GATE))
             else:
                 self.does(at, part=1, source=source, kept=())
+        return self.homes
 
     @property
     def first_in_part(self) -> int:
@@ -168,10 +166,8 @@ def llama_fit(instance: Instance, num_layers: int) -> list[int] | None:
     """llama.cpp's fit of 2026: layers from the back, experts from the front, as memory allows."""
     layers = LayersOnCards(instance, num_layers)
     filling = _shared(layers, instance.arrays.memory_bytes[layers.gpus].tolist())
-    if (filling.left < 0).any():
-        filling = Filling(layers)
-        filling.fill()
-    return [int(k) for k in filling.homes]
+    found = Filling(layers).fill() if (filling.left < 0).any() else filling.homes
+    return [int(k) for k in found]
 
 
 @fits("ik-llama-fit", "ik_llama.cpp")
@@ -183,10 +179,8 @@ def ik_llama_fit(instance: Instance, num_layers: int) -> list[int] | None:
         while filling.left[at] < 0 and filling.whole[at]:
             filling.whole[at] -= 1
             filling.part[at] += 1
-    if (filling.left < 0).any() and not layers.apart.any():
-        filling = Filling(layers)
-        filling.fill()
-    return [int(k) for k in filling.homes]
+    is_over = (filling.left < 0).any() and not layers.apart.any()
+    return [int(k) for k in (Filling(layers).fill() if is_over else filling.homes)]
 
 
 @fits("halda", "prima.cpp")

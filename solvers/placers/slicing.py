@@ -65,7 +65,6 @@ def slicing(task: Task[MaxLoad], params: SlicingParams) -> Outcome:
 
 NO_SLICES = "none of its orders can be cut so that every device runs and holds its segment"
 
-
 NOT_SLICED = 2**62
 """Fitness of an order without slices, or whose slices are more than twice as bad as the best."""
 

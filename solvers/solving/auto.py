@@ -19,7 +19,6 @@ the machine's speed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -42,7 +41,7 @@ from placegap.solvers.core.starts import (
     cheapest_first,
     placers,
 )
-from placegap.solvers.core.worker_process import may_start_processes
+from placegap.solvers.core.worker_process import may_start_processes, num_cores
 from placegap.solvers.solving.incumbent import JudgedIncumbent
 from placegap.solvers.solving.peak_memory import run_at_peak
 from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, run_step
@@ -121,7 +120,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
     limit_s = task.limits.time_limit_s
     clock = Clock(_working_s(task, USUAL_S if limit_s is None else limit_s))
     task = replace(task, limits=replace(task.limits, time_limit_s=clock.limit_s))
-    known, workers = JudgedIncumbent(task=task), params.workers or _cores()
+    known, workers = JudgedIncumbent(task=task), params.workers or num_cores()
     search: SearchProcess | None = None
     try:
         if task.incumbent is not None:
@@ -332,7 +331,3 @@ def _working_s(task: Task, limit_s: float) -> float:
     """The limit less what is kept for judging the last plans, a quarter of it at most."""
     kept_s = RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * task.instance.num_parts
     return limit_s - min(0.25 * limit_s, kept_s)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -231,8 +231,8 @@ def _reduced(
     """How many all-reduces a plan has, and what they take."""
     cluster, number, total_ns = parts.instance.cluster, 0, 0
     by_name = {group.name(cluster): group for group in groups}
-    homes = [] if found.plan is None else found.plan.devices.tolist()
-    for op, k in zip(placed.graph.ops, homes, strict=bool(homes)):
+    assert found.plan is not None  # it has a value
+    for op, k in zip(placed.graph.ops, found.plan.devices.tolist(), strict=True):
         group = by_name.get(placed.cluster.devices[k].name)
         if group is not None and op.name in parts.reduced:
             count, size = parts.reduced[op.name]

@@ -15,13 +15,14 @@ from placegap.experiments.studies.runs import (
     semantics_columns,
 )
 from placegap.instances import MaxLoad, Semantics
+from placegap.instances.problem import PlanClass
 
 Results = dict[tuple[str, str, str], dict[str, Any] | str]
 """(table, instance, method) -> the log's record, or why the method does not apply."""
 
 
-def load(plans: str) -> Semantics:
-    return MaxLoad(plans=plans)  # type: ignore[arg-type]
+def load(plans: PlanClass) -> Semantics:
+    return MaxLoad(plans=plans)
 
 
 CHAIN, CONVEX, ANY = load("chain"), load("convex"), load("any")

@@ -197,3 +197,9 @@ def together(
 def share_of(ops: Iterable[Op], numerator: int, denominator: int) -> int:
     """Bytes of all ops times a fraction, rounded up."""
     return -(-sum(op.resident_bytes for op in ops) * numerator // denominator)
+
+
+def cluster_of(*kinds: str) -> Cluster:
+    """A device of each kind, without links."""
+    devices = tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds))
+    return Cluster(name="c", devices=devices)

@@ -18,7 +18,6 @@ import numpy as np
 
 from placegap.instances.costing.kernel_tables import (
     MEASURED_ON,
-    NS_PER_MS,
     SYSTEMS,
     Attention,
     Columns,
@@ -27,6 +26,7 @@ from placegap.instances.costing.kernel_tables import (
     product_roof_ns,
 )
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
+from placegap.instances.problem.integers import NS_PER_MS
 from placegap.instances.problem.op_kernel import AttentionKernel, MatrixProduct, OpKernel
 from placegap.instances.reading.errors import MissingExtra
 

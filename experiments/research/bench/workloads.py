@@ -20,18 +20,8 @@ from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 
 HEADS = (
-    "workload",
-    "ops",
-    "paper",
-    "edges",
-    "paper",
-    "parameters, M",
-    "published",
-    "GFLOP",
-    "CCR",
-    "paper",
-    "memory",
-    "s",
+    *("workload", "ops", "paper", "edges", "paper", "parameters, M", "published", "GFLOP", "CCR"),
+    *("paper", "memory", "s"),
 )
 
 

@@ -44,11 +44,6 @@ class PlacetoNodes:
     output_bytes: Numbers
     memory_bytes: Numbers
 
-    @property
-    def num_features(self) -> int:
-        """Length of a row of `features`."""
-        return STATIC_FEATURES + int(self.time_ns.shape[1])
-
 
 def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
     """Merge an instance to nodes of about equal work, and look at their graph. O(N^3 / 64 + n m).
@@ -100,7 +95,7 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
 def features(
     nodes: PlacetoNodes, device: Ints, start_ns: Ints, current: int, visited: Flags
 ) -> Numbers:
-    """Features of all nodes, (N, `num_features`), each normalized by the largest in the graph.
+    """Features of all nodes, (N, STATIC_FEATURES + K), each normalized by the largest in the graph.
 
     They are time, output, memory, start in the last schedule relative to that of the current node,
     whether the node is the current one, whether it was visited, and its device as a one-hot.

@@ -75,19 +75,9 @@ PUBLISHED = (
 )
 
 PUBLISHED_HEADS = (
-    "model",
-    "devices",
-    "published t, p, d, mode",
-    "s",
-    "predicted",
-    "full pipeline, above",
-    "its t",
-    "filled and drained, above",
-    "full, above any mode",
-    "any mode gains",
-    "CPU s",
+    *("model", "devices", "published t, p, d, mode", "s", "predicted", "full pipeline, above"),
+    *("its t", "filled and drained, above", "full, above any mode", "any mode gains", "CPU s"),
 )
-
 
 MEMORY = "68GiB"
 """What is free of cards of 80 GiB: without the 12 that training takes (`runtime_memory`)."""
@@ -254,12 +244,8 @@ def predicted_ms(run: MeasuredRun, network: str, sharding: Sharding, *, measured
 SERVER_DEVICES = 8
 
 MEASURED_HEADS = (
-    "runs",
-    "number",
-    "mean error, by peak",
-    "chosen above best, by peak",
-    "mean error, measured",
-    "chosen above best, measured",
+    *("runs", "number", "mean error, by peak", "chosen above best, by peak"),
+    *("mean error, measured", "chosen above best, measured"),
 )
 
 

@@ -117,15 +117,8 @@ def _made(recipe: NetworkRecipe) -> Document:
 
 
 ONNX_LIGHT = (
-    "bvlc_alexnet",
-    "densenet121",
-    "inception_v1",
-    "inception_v2",
-    "resnet50",
-    "shufflenet",
-    "squeezenet",
-    "vgg19",
-    "zfnet512",
+    *("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet"),
+    *("squeezenet", "vgg19", "zfnet512"),
 )
 """Architectures that ship inside the onnx wheel, with their weights replaced by constants."""
 

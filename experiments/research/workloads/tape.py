@@ -71,7 +71,6 @@ class Dialect:
 
 MODULES = Dialect("modules")
 
-
 FLOAT_BYTES = 4
 
 Dims = tuple[int, ...]

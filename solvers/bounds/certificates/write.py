@@ -1,7 +1,7 @@
 """Write certificates: bounds that the stand-alone checker is sure to prove again.
 
 A makespan's are a chain of sections, of which the arcs of shortest paths are proven by trees of
-cases (`certificate_lp`), or one tree of the whole.
+cases (`section_lp`), or one tree of the whole.
 """
 
 from __future__ import annotations

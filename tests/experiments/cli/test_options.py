@@ -32,7 +32,8 @@ GROUPS = {"Model", TRACED, "Cluster", "Objective", "Memory", "Search", "Output",
 
 
 def test_each_option_of_place_is_in_a_group_and_says_its_choices_and_default() -> None:
-    options = COMMANDS.commands["place"].params[1:]  # the first is the model
+    given = COMMANDS.commands["place"].params
+    options = [param for param in given if param.param_type_name == "option"]
     assert {option.rich_help_panel for option in options} == GROUPS
     for option in options:
         default = DEFAULTS.get(option.name)

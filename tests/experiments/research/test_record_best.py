@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,13 @@ from placegap.experiments.research.record_best import main, record_best, what_it
 from placegap.experiments.studies.runs import RunRow, semantics_columns
 from placegap.instances.corpus.corpus import load_best_known, load_corpus
 from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.problem import BestKnown, MaxLoad
+from placegap.instances.problem import BestKnown, MaxLoad, PlanClass
 
 
-def record(plans: str, value: int | None, bound: int | None) -> RunRow:
-    rules = semantics_columns(MaxLoad(plans=plans))  # type: ignore[arg-type]
-    known = {"value_ns": value, "bound_ns": bound, "bound_class": plans}
-    return RunRow(method=f"method-{plans}", **rules, **known)  # type: ignore[arg-type]
+def record(plans: PlanClass, value: int | None, bound: int | None) -> RunRow:
+    rules = semantics_columns(MaxLoad(plans=plans))
+    known = RunRow(value_ns=value, bound_ns=bound, bound_class=plans)
+    return replace(known, method=f"method-{plans}", **rules)
 
 
 def proved(run: RunRow) -> dict[str, tuple[int | None, int | None]]:

@@ -134,8 +134,8 @@ def with_recorded(ns: int) -> list[RunRow]:
     """Two rows, of which one has a run that proves 90, and both a recorded bound."""
     records = {"net": plan(100, 90), "other": plan(100)}
     rows = cells_of({("t", name, "dp"): record for name, record in records.items()}, {"t": CHAIN})
-    known = {"best_bound_ns": ns, "best_bound_by": "recorded: by hand", "best_rests_on": "proof"}
-    return with_best([replace(row, **known) for row in rows])  # type: ignore[arg-type]
+    by = "recorded: by hand"
+    return with_best([replace(row, best_bound_ns=ns, best_bound_by=by) for row in rows])
 
 
 def test_only_a_higher_recorded_bound_takes_the_place_of_a_run_s() -> None:

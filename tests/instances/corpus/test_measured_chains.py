@@ -23,6 +23,7 @@ from placegap.instances.corpus.measured_chains import (
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.oracle.hybrid_plans import best_chain, best_hybrid
+from placegap.instances.problem import Degrees, PipelineSchedule
 from placegap.instances.reading.input_files import data_path
 from placegap.solvers import run_method
 from placegap.solvers.pipeline.cuts import links_alike, links_of_kinds
@@ -178,8 +179,9 @@ def test_optima_of_a_short_chain_are_those_of_brute_force(short: Document) -> No
     rules = MaxLoad(plans="chain")
     best = run_method(instance, rules, "brute-force")
     proves(run_method(instance, rules, "ideal-dp"), best.value_ns, "max_load")
-    for schedule in ("gpipe", "1f1b"):
-        iteration = PipelineIteration(schedule=schedule, microbatches=3)  # type: ignore[arg-type]
+    schedules: list[PipelineSchedule] = ["gpipe", "1f1b"]
+    for schedule in schedules:
+        iteration = PipelineIteration(schedule=schedule, microbatches=3)
         chain = best_chain(instance, iteration)
         found = run_method(instance, iteration, "stage-cuts")
         proves(found, chain and chain[0], schedule)
@@ -189,8 +191,9 @@ def test_hybrid_optima_of_a_short_chain_are_those_of_brute_force(short: Document
     cluster = load_cluster(EQUAL)
     graph = measured_with_modes(SMALL, ["A100-40GB"], (1, 2, 4), {})
     instance = short.model_copy(update={"graph": graph}).instance(cluster)
-    for degrees in ("one", "free"):
-        rules = HybridPipeline(microbatches=4, degrees=degrees)  # type: ignore[arg-type]
+    ways: list[Degrees] = ["one", "free"]
+    for degrees in ways:
+        rules = HybridPipeline(microbatches=4, degrees=degrees)
         best = best_hybrid(instance, rules)
         proves(run_method(instance, rules, "hybrid-cuts"), best and best[0], degrees)
 

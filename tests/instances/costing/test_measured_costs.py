@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from draws.draw import cluster_of as on
 
-from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Op, cost_graph
+from placegap.instances import Edge, Graph, InputError, Instance, Op, cost_graph
 from placegap.instances.costing import kernel_tables
 from placegap.instances.costing.costing import (
     MEASURED_SHARE,
@@ -40,11 +41,6 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 
     monkeypatch.setattr(kernel_tables, "kernel_tables", find)
     return asked
-
-
-def on(*kinds: str) -> Cluster:
-    devices = tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds))
-    return Cluster(name="c", devices=devices)
 
 
 def product(name: str = "a", **more: Any) -> Op:

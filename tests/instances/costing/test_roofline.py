@@ -6,15 +6,11 @@ from fractions import Fraction
 from math import ceil
 
 import pytest
+from draws.draw import cluster_of as cluster
 
-from placegap.instances import Cluster, Device, Edge, Graph, InputError, Op, Provenance
+from placegap.instances import Edge, Graph, InputError, Op, Provenance
 from placegap.instances.costing.costing import catalogue, cost_graph, roofline_ns, with_costs
 from placegap.instances.files.document import Document
-
-
-def cluster(*kinds: str) -> Cluster:
-    devices = tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds))
-    return Cluster(name="c", devices=devices)
 
 
 def graph(**op: object) -> Graph:

@@ -6,7 +6,8 @@ import pytest
 from draws.lines import home_model as model
 
 from placegap.experiments.running.exporting import check_format
-from placegap.instances import InputError, Instance, Makespan, Plan
+from placegap.instances import Edge, InputError, Instance, Makespan, Op, Plan
+from placegap.instances.exporters.lines import slots_of
 from placegap.instances.exporters.table import export_plan
 from placegap.instances.problem.modules import with_granularity
 
@@ -42,6 +43,16 @@ def test_llama_cpp_leaves_experts_on_the_host_by_number_or_by_pattern() -> None:
     assert line("llamacpp", moe, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0) == "-ngl 4 --n-cpu-moe 2\n"
     said = line("llamacpp", moe, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0)
     assert said == '-ngl 5 -ot "blk\\.(1|3)\\.ffn_.*_exps\\.=CPU"\n'
+
+
+def test_experts_behind_the_layers_are_of_no_layer() -> None:
+    plain = model()
+    more = Op(name="mtp", module="mtp.experts", time_ns={"gpu": 1000, "cpu": 3000})
+    edges = (*plain.graph.edges, Edge(producer="head", consumer="mtp"))
+    update = {"ops": (*plain.graph.ops, more), "edges": edges}
+    slots = slots_of(plain.with_graph(plain.graph.model_copy(update=update)))
+    assert slots.slot.tolist() == [0, 1, 2, 3, 4, 5, 5]  # embedding, four layers, what is behind
+    assert not slots.expert.any()
 
 
 def test_exllama_takes_what_each_gpu_holds() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from draws.draw import cluster_of as cluster
 
-from placegap.instances import Cluster, Device, Graph, InputError, Op
+from placegap.instances import Graph, InputError, Op
 from placegap.instances.importers.measured_times import load_times, trace_times, with_times
 
 HEAD = "name,device_kind,time_ns\n"
@@ -20,11 +21,6 @@ def written(folder: Path, text: str, name: str = "times.csv") -> Path:
     path = folder / name
     path.write_text(text)
     return path
-
-
-def cluster(*kinds: str) -> Cluster:
-    devices = tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds))
-    return Cluster(name="c", devices=devices)
 
 
 GRAPH = Graph(name="net", ops=(Op(name="a", time_ns={"T4": 9}), Op(name="b", flops=10**9)))

@@ -19,7 +19,6 @@ from placegap.instances.exporters.lines import (
     gpus_and_host,
     line_of,
     slots_of,
-    stages_of,
     why_not,
 )
 from placegap.instances.problem.modules import with_granularity
@@ -34,7 +33,7 @@ def all_lines(instance: Instance, kind: LineClass) -> Iterator[LayerLine]:
     _, host = gpus_and_host(instance.cluster)
     layers = range(int(slots.slot.max()) - 1)
     for home in product(range(instance.num_devices), repeat=len(layers) + 2):
-        if len(stages_of(LayerLine(home))) > len(set(home)):
+        if len(LayerLine(home).devices) > len(set(home)):
             continue
         able = [n for n in layers if slots.expert.any() and home[n + 1] != host]
         able = able if kind.experts_apart and host is not None else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from draws import draw
 
@@ -15,9 +16,9 @@ from placegap.solvers.placers.baselines import clones_of
 from placegap.solvers.solving.run_method import run_method
 
 
-def op(name: str, kind: str, time_ns: int = 0, **rest: object) -> Op:
+def op(name: str, kind: str, time_ns: int = 0, **rest: Any) -> Op:
     times = {"gpu": time_ns, "cpu": 2 * time_ns}
-    return Op(name=name, kind=kind, time_ns=times, **rest)  # type: ignore[arg-type]
+    return Op(name=name, kind=kind, time_ns=times, **rest)
 
 
 def step(hosts: int = 0) -> Instance:
