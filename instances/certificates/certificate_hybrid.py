@@ -347,12 +347,12 @@ def check(document: Any, certificate: Any) -> None:
         }
         head = certificate["format"], certificate["version"], certificate["proof"]["kind"]
         if head != ("placegap-certificate", 1, "stages"):
-            raise Rejected("it is no certificate of placegap by stages")
+            raise Rejected("it is not a certificate of placegap by stages")
         if certificate["instance_hash"] != digest(parts):
             raise Rejected("it is for another instance")
         rules, claim = certificate["semantics"], certificate["bound_ns"]
         if rules["objective"] != "hybrid_pipeline":
-            raise Rejected("stages prove nothing of this objective")
+            raise Rejected("stages prove nothing about this objective")
         if rules.get("bubble"):  # then a pipeline may have more stages than microbatches
             raise Rejected("stages prove nothing where filling and draining count")
         for value, least in ((claim, 0), (rules["microbatches"], 1)):
