@@ -177,7 +177,7 @@ class CeleritasParams(FusionParams):
 
 @method("celeritas", objectives=("makespan",), cites="Xu et al. 2022 (Celeritas), section 5.2")
 def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Outcome:
-    """Fuses ops along critical paths, and stays on a device until another is much freer.
+    """Fuses ops along critical paths, and changes the device only if another is much less loaded.
 
     Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", sections 5.1 and
     5.2: optimal operation fusion, then Adjusting Placement (Algorithm 2) along the CPD-TOPO order

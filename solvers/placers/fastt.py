@@ -60,7 +60,7 @@ class BestSplit(NamedTuple):
 
 @method("fastt", objectives=("makespan",), cites="Yi et al. 2020 (FastT)")
 def fastt(task: Task[Makespan], params: FastTParams | None = None) -> Outcome:
-    """Splits ops of the critical path while that pays; its value is of the finer graph.
+    """Splits ops of the critical path; its value refers to the graph after splitting.
 
     Place by DPOS; then split the longest op of the critical path, and keep what pays; again. After
     Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020 (OS-

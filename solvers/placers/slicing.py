@@ -96,7 +96,7 @@ class SliceGraphParams(Params):
     packages=("numba",),
 )
 def slicegraph(task: Task[MaxLoad], params: SliceGraphParams) -> Outcome:
-    """Cuts topological orders that a genetic algorithm breeds.
+    """Cuts topological orders from a genetic algorithm.
 
     After Archer, Fahrbach, Liu and Prabhu, "Practical performance guarantees for pipelined DNN
     inference" (ICML 2024): SliceGraph cuts a topological order by a DP over the places to cut, and
