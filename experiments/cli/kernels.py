@@ -20,12 +20,12 @@ HEAD = ("kernel", "compile CPU s", "size")
 
 def kernels_command(
     warm: Annotated[
-        bool, typer.Option("--warm", help="First compile what the methods need and is missing.")
+        bool, typer.Option("--warm", help="First compile the kernels that the methods need.")
     ] = False,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Compile all anew, in another process and folder.")
+        bool, typer.Option("--measure", help="Compile all again, in a new process and folder.")
     ] = False,
-    clear: Annotated[bool, typer.Option("--clear", help="Forget all that is compiled.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete all compiled kernels.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the compiled kernels of this machine, slowest to compile first.
@@ -42,7 +42,7 @@ def kernels_command(
         from placegap.instances.problem.integers import format_bytes
     folder = cache_folder()
     if clear:
-        print_line(f"{forget_kernels()} compiled kernels of {folder} forgotten")
+        print_line(f"{forget_kernels()} compiled kernels deleted from {folder}")
         if not warm:
             return
     if warm:

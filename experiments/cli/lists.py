@@ -91,11 +91,11 @@ def _print_page(row: dict[str, Any]) -> None:
 
 def instances_command(
     section: Annotated[
-        str | None, typer.Argument(metavar="SECTION", help="Such as corpus: only this, in full.")
+        str | None, typer.Argument(metavar="SECTION", help="Print this section alone, in full.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List graphs, clusters, kinds of devices and links by name; of one section, print tables."""
+    """List graphs, clusters, kinds of devices and links by name; for one section, print tables."""
     wanted = SECTIONS
     if section is not None:
         key = section.replace("-", "_")

@@ -54,8 +54,8 @@ class ProfileOptions:
         str | None,
         typer.Option(
             "--kind",
-            help="Device kind of the times, by which clusters find them"
-            " (cpu or cuda); the roofline is the catalogue's, where it knows the kind.",
+            help="Device kind to write beside the times (default: cpu or cuda). If the catalogue"
+            " has it, its rates give the roofline.",
         ),
     ] = None
     out: Annotated[
@@ -64,10 +64,10 @@ class ProfileOptions:
     threads: Annotated[
         int | None,
         typer.Option(
-            "--threads", min=1, max=1024, help="Threads of an op on a CPU (default: torch's own)."
+            "--threads", min=1, max=1024, help="Threads per op on a CPU (default: torch's)."
         ),
     ] = None
-    runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Passes that count.")] = 7
+    runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Measured passes.")] = 7
     as_json: JsonOption = False
 
 
@@ -76,7 +76,7 @@ def profile_command(asked: ProfileOptions) -> None:
 
     A pass is forward, or with --train --optimizer none forward and backward. Passes are repeated: 2
     warm up, and of 7 (--runs) the median counts. Weights and inputs are random. What --out writes,
-    'place --times' reads; there, calls that are no ops count with the op that reads them.
+    'place --times' reads; there, calls that are not ops count with the op that reads them.
     """
     if not is_traced(asked.model):
         raise InputError("only models that are traced can be measured (hf:, py:)", asked.model)
@@ -132,7 +132,7 @@ def print_profile(profile: Profile) -> None:
     modelled_ns = sum(op.roofline_ns for op in profile.ops)
     print_line(
         f"all ops  {format_ns(measured_ns)} measured, {format_ns(modelled_ns)} by the roofline"
-        f" ({_ratio(measured_ns, modelled_ns)}); calls that are no ops {format_ns(profile.rest_ns)}"
+        f" ({_ratio(measured_ns, modelled_ns)}); other calls {format_ns(profile.rest_ns)}"
     )
     spec = profile.spec
     bandwidth = f"{format_bytes(spec.bandwidth_bytes_per_s)}/s"
@@ -160,7 +160,7 @@ class StandardEvaluationOptions:
         list[Path], typer.Argument(metavar="CSV...", help="op,device,batch,time_ns,memory_bytes")
     ]
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="Batch to estimate; its rows are left out.")
+        int, typer.Option("--batch", min=1, help="Batch to estimate; its rows are not used.")
     ]
     out: Annotated[
         Path, typer.Option("-o", "--output", help="The instance: a .json or .json.gz file.")
@@ -174,10 +174,10 @@ class StandardEvaluationOptions:
         Path | None, typer.Option("--tensors", metavar="CSV", help="producer,consumer,batch,bytes")
     ] = None
     measured: Annotated[
-        bool, typer.Option("--measured", help="Take what was measured at the batch (second step).")
+        bool, typer.Option("--measured", help="Use values measured at this batch (second step).")
     ] = False
     min_r2: Annotated[
-        float, typer.Option("--min-r2", min=0, max=1, help="Warn about worse fits.")
+        float, typer.Option("--min-r2", min=0, max=1, help="Warn about fits below this R2.")
     ] = 0.9
     plan: Annotated[
         Path | None,
@@ -224,7 +224,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
         )
     if asked.plot is not None and not found.deviations:
         raise InputError(
-            f"no row is of batch {asked.batch}: there is nothing to draw; leave out --plot"
+            f"no row has batch {asked.batch}, so there is nothing to draw; leave out --plot"
         )
     warn_open(document.graph, asked.model)
     with attempt(asked.out):
@@ -268,7 +268,7 @@ def print_report(found: Estimate) -> None:
     if found.deviations:
         console.print(plain_table("deviations of the estimates", *_deviation_rows(found)))
     else:
-        console.print(f"no row is of batch {found.batch}: the estimates are not checked")
+        console.print(f"no row has batch {found.batch}: the estimates are not checked")
     if found.links:
         rows = [
             (

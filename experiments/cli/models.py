@@ -49,9 +49,9 @@ SPLIT_RULE = "fd-dps"
 
 SIZE = ("ops", "edges", "ccr")
 MEANING: dict[Claim, str] = {
-    "exact": "the optimum stays: plans and bounds hold for the model as it is",
-    "restriction": "plans hold for the model as it is, bounds do not: the best plan may be lost",
-    "neither": "bounds do not hold for the model as it is, and a plan may break one of its rules",
+    "exact": "keeps the optimum: plans and bounds also hold for the original model",
+    "restriction": "may lose the best plan: plans also hold for the original model, bounds do not",
+    "neither": "bounds do not hold for the original model, and a plan may violate its constraints",
 }
 
 
@@ -72,7 +72,7 @@ class ConvertOptions:
         bool,
         typer.Option(
             "--weight-gradients",
-            help="Training steps: mark backward ops that only weights need (zero_bubble).",
+            help="Training steps: mark backward ops that only weight updates need (zero_bubble).",
         ),
     ] = False
     pipeline: Annotated[
@@ -117,7 +117,7 @@ def convert_command(asked: ConvertOptions) -> None:
         save_document(document, asked.out)
     warn_open(document.graph, asked.model)
     if asked.weight_gradients and not any(op.weight_gradient for op in document.graph.ops):
-        none = "has no backward ops, so that none is marked"
+        none = "has no backward ops to mark"
         warn(f"{asked.model}: {none}; --train makes a training step")
     if asked.times is not None:
         warn_measured(document.graph)
@@ -194,7 +194,7 @@ class CoarsenOptions:
     ] = None
     map_file: Annotated[
         Path | None,
-        typer.Option("--map", metavar="FILE", help="Write which op became part of which (.json)."),
+        typer.Option("--map", metavar="FILE", help="Write the map from ops to merged ops (.json)."),
     ] = None
     cluster: ClusterOption = None
     devices: DevicesOption = None
@@ -318,8 +318,8 @@ class SplitOptions:
         typer.Option(
             "--param",
             metavar="KEY=VALUE",
-            help=f"What is split, and how: a parameter of {SPLIT_RULE} ('placegap methods');"
-            " repeatable.",
+            help=f"Which ops are split, and how: a parameter of {SPLIT_RULE} ('placegap"
+            " methods'); repeatable.",
         ),
     ] = None
     out: Annotated[
@@ -327,7 +327,7 @@ class SplitOptions:
     ] = None
     map_file: Annotated[
         Path | None,
-        typer.Option("--map", metavar="FILE", help="Write which op is part of which (.json)."),
+        typer.Option("--map", metavar="FILE", help="Write the map from parts to ops (.json)."),
     ] = None
     cluster: ClusterOption = None
     devices: DevicesOption = None
@@ -351,7 +351,7 @@ def split_command(asked: SplitOptions) -> None:
     params = dict(parse_params(find_method(SPLIT_RULE), given))
     foreign = sorted(given.keys() - SplitRule.__annotations__.keys())
     if foreign:
-        raise InputError(f"{foreign[0]} says how ops are placed, not how split; leave it out")
+        raise InputError(f"{foreign[0]} is about placing ops, not splitting them; leave it out")
     rule = SplitRule(**{name: params[name] for name in SplitRule.__annotations__})
     instance = load_instance(source_of(asked))
     with spinner(f"splitting {instance.name}"):
@@ -360,7 +360,7 @@ def split_command(asked: SplitOptions) -> None:
     content = {"split_ops": split.num_split, "parts": split.num_parts}
     print_sizes(instance, split.fine, split.summary, content, asked.as_json)
     if not asked.as_json and split.num_split:
-        output().print("another instance: its plans and bounds are none of the model as it is")
+        output().print("a different instance: its plans and bounds do not hold for the model")
 
 
 def _write_finer(split: OpSplit, out: Path | None, map_file: Path | None) -> None:

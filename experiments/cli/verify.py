@@ -60,7 +60,7 @@ class VerifyOptions:
     dim: DimOption = None
     any_content: Annotated[
         bool,
-        typer.Option("--any-content", help="Judge a plan of an instance with other content, too."),
+        typer.Option("--any-content", help="Also evaluate a plan that was made for other content."),
     ] = False
     certificate: Annotated[
         Path | None,
@@ -73,7 +73,7 @@ class VerifyOptions:
     ] = None
     method: Annotated[
         str | None,
-        typer.Option("--method", help="Let this method prove a bound, from the plan on."),
+        typer.Option("--method", help="Prove a bound by this method, started from the plan."),
     ] = None
     param: ParamOption = None
     time_limit: Annotated[
@@ -112,7 +112,7 @@ def verify_command(asked: VerifyOptions) -> None:
         source = replace(source, layers=is_hybrid)
     instance = load_instance(source)
     if asked.plan_file is None and asked.certificate is None:
-        raise InputError("name a plan to judge, or a certificate to check (--certificate)")
+        raise InputError("name a plan to evaluate, or a certificate to check (--certificate)")
     certified = (
         None if asked.certificate is None else _certified(instance, asked.rules, asked.certificate)
     )
@@ -180,7 +180,7 @@ def _certified(instance: Instance, rules: Rules, path: Path) -> Verdict:
     with spinner(f"checking {path}"):
         found = check_certificate(instance, path)
     if found.semantics is not None and rules.override(found.semantics) != found.semantics:
-        return Verdict(reason=f"it is one under {found.semantics.label}")
+        return Verdict(reason=f"it is for {found.semantics.label}")
     return found
 
 
