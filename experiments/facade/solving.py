@@ -180,8 +180,8 @@ def solve(
         default the file's own. A decode step has makespan, other traced models max_load, and all
         other models makespan.
     method : str, optional
-        A name of ``placegap.solvers.METHODS``; by default ``auto``: the method that
-        proves most problems of this kind, with a heuristic search in parallel.
+        A name of ``placegap.solvers.METHODS``; by default ``auto``: the best exact
+        method for this kind of problem, with a heuristic search in parallel.
     params : mapping, optional
         The method's own parameters.
     start : Plan, str or Path, optional

@@ -112,7 +112,7 @@ def move_sentence(found: Anatomy) -> str:
     if found.stages:
         what = f"{of} changes of one layer were tried: another mode, or the stage next to its own"
     if found.next_moves.moves:
-        return f"{what}; the best:"
+        return f"{what}; the best are listed"
     if not found.verdict.feasible:
         return f"{what}; none is feasible"
     optimal = f"the plan is proven optimal under {found.semantics.label}" if found.gap == 0 else ""
@@ -225,7 +225,7 @@ def _heaviest(found: Anatomy) -> list[str]:
             " for transfers across it."
         )
     lines.append(
-        f"{top.device} has the most to do, {format_ns(top.load_ns)} per sample:"
+        f"{top.device} has the largest load, {format_ns(top.load_ns)} per sample:"
         f" {format_ns(top.compute_ns)} of ops, {format_ns(top.in_ns)} of incoming and"
         f" {format_ns(top.out_ns)} of outgoing transfers."
     )

@@ -1,7 +1,7 @@
 """Check a certificate of a lower bound, with nothing but Python's standard library.
 
 ``python certificate_checker.py INSTANCE CERTIFICATE`` derives all times from the instance, and
-compares what the proof's integers prove with the claimed bound. It believes no number: any
+compares what the proof's integers prove with the claimed bound. It trusts no number: any
 multipliers prove something (docs/trust.md). Ops, edges and devices count from 0, in order.
 """
 

@@ -5,7 +5,7 @@ the standard library. With T one less than the claimed bound, the check goes fro
 the first. A state is a set of layers that contains all that reads them, with the replicas and the
 devices of its stages; a stage is added if some choice of modes keeps it within T and the memory. If
 no row of stages has all layers and no more devices than there are, the bound holds. All is done in
-integers, and there is nothing to believe. The rules are those of docs/pipelines.md.
+integers, and nothing is taken on trust. The rules are those of docs/pipelines.md.
 """
 
 from __future__ import annotations

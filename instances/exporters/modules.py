@@ -196,8 +196,8 @@ def priced_map(instance: Instance, main: int) -> Instance:
 
 
 def parted_experts(instance: Instance, on_card: int) -> Instance:
-    """The instance with the experts of each layer in two parts, side by side: so many of them, and,
-    by names with `APART`, the others. Of a token's experts each part runs as large a share as it
+    """The instance with the experts of each layer in two parts, side by side: `on_card`, and, by
+    names with `APART`, the others. Of a token's experts each part runs as large a share as it
     holds, in the mean; ops that hold no weights both parts run.
     """
     graph, count = instance.graph, num_experts(instance)

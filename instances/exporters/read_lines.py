@@ -235,7 +235,7 @@ def _plan(instance: Instance, home: Sequence[int], experts: dict[int, int]) -> P
 
 
 def _parted(instance: Instance, on_card: int, card: int) -> ReadLine:
-    """So many experts of each layer on a card with all else, the others on the host."""
+    """A number of experts of each layer on a card with all else, the others on the host."""
     _, host = gpus_and_host(instance.cluster)
     if host is None:
         raise InputError("has experts on the host, and the cluster has none")

@@ -164,7 +164,7 @@ def expert(task: Task, params: ExpertParams) -> Outcome:
     graphs. Of a plan file made under another semantics only the placement counts: its orders were
     made for another problem. A heuristic, that of the file's author.
 
-    Deviations: a plan that exceeds memory or support is no plan; the authors' program only warns.
+    Deviations: a plan that violates memory or support is refused; the authors' program only warns.
     """
     assert params.path is not None
     if not _is_plan_file(params.path):

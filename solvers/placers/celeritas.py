@@ -188,8 +188,8 @@ def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Ou
     the makespan. The plan gives no orders. Small graphs without memory limits are fused to one op:
     lower `reach` for these. O((V + E) reach + (V + E) K) time.
 
-    Deviations: the lower limit of (5) and the arg max of Algorithm 2 are mended; a colocation group
-    is committed whole with its first op; fused ops that fit nowhere are taken apart; of equal
+    Deviations: the lower limit of (5) and the arg max of Algorithm 2 are corrected; a colocation
+    group is committed whole with its first op; fused ops that fit nowhere are taken apart; of equal
     starts the earliest finish counts; with `transfer_tasks` a transfer takes both devices' time.
     """
     chosen = params or CeleritasParams()

@@ -234,8 +234,8 @@ def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:
     gaps. Ties: topological position, then device. Memory, support and colocation as in HEFT; where
     the merged ops do not fit, the ops are placed unmerged. O(V K log V + E K) behind the merging.
 
-    Deviations: the text is not at hand: what is merged, and the path cost (an op's time plus PEFT's
-    optimistic cost of what follows), are ours; where merged ops do not fit, ops are placed
+    Deviations: the paper was not available: what is merged, and the path cost (an op's time plus
+    PEFT's optimistic cost of what follows), are ours; where merged ops do not fit, ops are placed
     unmerged.
     """
     assert params is None or isinstance(params, MpDpsParams)

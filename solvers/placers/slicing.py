@@ -106,8 +106,8 @@ def slicegraph(task: Task[MaxLoad], params: SliceGraphParams) -> Outcome:
     and children of an elite and another parent, key by key. A heuristic: never better than the best
     chain. O(b^2 K + pins) per individual of b blocks, less where a limit ends segments early.
 
-    Deviations: the text is not at hand: defaults of the genetic algorithm are ours; at most half of
-    the first generation are the orders of `slicing`.
+    Deviations: the paper was not available: defaults of the genetic algorithm are ours; at most
+    half of the first generation are the orders of `slicing`.
     """
     clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
     generator = np.random.default_rng(task.limits.seed)
