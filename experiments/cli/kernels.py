@@ -30,8 +30,8 @@ def kernels_command(
 ) -> None:
     """List the compiled kernels of this machine, slowest to compile first.
 
-    Kernels are compiled where they are first needed, and kept. A kernel stands as often as there
-    are types that it was compiled for, and versions of placegap that did.
+    Kernels are compiled at first use, and kept. A kernel is listed once for each set of types and
+    each version of placegap that it was compiled for.
     """
     if measure:
         _measure(as_json)

@@ -29,7 +29,7 @@ def methods_command(
     module: ModuleOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the methods, one line each; of one method, print its paper and its parameters."""
+    """List the methods, one line each, or print the paper and parameters of one method."""
     rows = [row for row in _methods(name) if objective is None or objective in row["objectives"]]
     if as_json:
         print_json({"methods": rows})
@@ -95,7 +95,7 @@ def instances_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List graphs, clusters, kinds of devices and links by name; for one section, print tables."""
+    """List graphs, clusters, kinds of devices and links by name, or print one section in full."""
     wanted = SECTIONS
     if section is not None:
         key = section.replace("-", "_")

@@ -72,11 +72,11 @@ class ProfileOptions:
 
 
 def profile_command(asked: ProfileOptions) -> None:
-    """Measure a pass op by op, and say how far the roofline was off.
+    """Measure a pass op by op, and compare it with the roofline.
 
-    A pass is forward, or with --train --optimizer none forward and backward. Passes are repeated: 2
-    warm up, and of 7 (--runs) the median counts. Weights and inputs are random. What --out writes,
-    'place --times' reads; there, calls that are not ops count with the op that reads them.
+    A pass is forward, or with --train --optimizer none forward and backward. It takes the median of
+    7 passes (--runs) after 2 for warm-up. Weights and inputs are random. 'place --times' reads the
+    file of --out, in which calls that are not ops count with the op that reads them.
     """
     if not is_traced(asked.model):
         raise InputError("only models that are traced can be measured (hf:, py:)", asked.model)
@@ -195,8 +195,9 @@ class StandardEvaluationOptions:
 def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     """Estimate a model at a large batch from measurements at small ones (Celeritas, 4.2).
 
-    A line per op through its batches gives time and memory, a line per link its bandwidth and
-    latency. Rows of the batch itself are compared with the estimates: the deviation report.
+    Lines fitted over the batches give the time and memory of each op, and the bandwidth and
+    latency of each link. The deviation report compares the estimates with rows measured at the
+    batch.
     """
     from placegap.experiments.running.sources import cluster_of, find_model
     from placegap.instances.files.document import save_document

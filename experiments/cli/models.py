@@ -207,8 +207,8 @@ class CoarsenOptions:
 def coarsen_command(asked: CoarsenOptions) -> None:
     """Merge ops of a model: sizes before and after, and whether the best plan can be lost.
 
-    The semantics that the options choose decides the latter. `place --coarsen` uses the same
-    transforms and brings the plan back.
+    Whether it can be lost depends on the objective. `place --coarsen` uses the same transforms
+    and maps the plan back.
     """
     from placegap.experiments.show.transform_table import table_rows
     from placegap.instances.transforms.table import coarsen, find_transform
@@ -339,7 +339,7 @@ class SplitOptions:
 def split_command(asked: SplitOptions) -> None:
     """Split heavy ops of a model into parts and gathers, by the rule of FD-DPS.
 
-    Plans and bounds of the finer instance say nothing about the model as it is.
+    Plans and bounds of the split instance do not hold for the model.
     """
     from placegap.instances.transforms.split_rule import SplitRule, split_heavy_ops
     from placegap.solvers.core.registry import find_method, parse_params

@@ -237,7 +237,7 @@ class Extras(NamedTuple):
 
 
 def place_command(asked: PlaceOptions) -> None:
-    """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
+    """Place a model on a cluster: a plan, its value, and a bound if the method proves one."""
     from placegap.experiments.running.placing import (
         FIRST_SHARE,
         given_plan,

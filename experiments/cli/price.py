@@ -36,10 +36,11 @@ class PriceOptions(ModelOptions):
 
 
 def price_command(asked: PriceOptions) -> None:
-    """Judge a line that somebody runs: its time, memory, gap, and what to change first.
+    """Evaluate the options of a serving tool: time, memory, gap, and what to change first.
 
-    Beside it stands the best line that the tool can say, proven for one pass (makespan) and for the
-    heaviest load (max_load). The exit status is 1 if the line breaks a rule, such as memory.
+    It also prints the best options of that tool, proven for one pass (makespan) and for the
+    heaviest load (max_load). The exit status is 1 if the options violate a constraint, such as
+    memory.
     """
     from placegap.experiments.running.exporting import line_class
     from placegap.experiments.running.placing import choose_semantics

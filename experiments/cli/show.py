@@ -93,10 +93,10 @@ class ShowOptions:
 
 
 def show_command(asked: ShowOptions) -> None:
-    """Summarize a model or an instance; of a plan, say what it does and what to change next.
+    """Summarize a model or an instance, or explain a plan and what to change next.
 
-    A plan is judged by the referee: what each device does, why the plan takes so long, its largest
-    transfers, and the single moves that gain most. The exit status is 1 if it breaks a rule.
+    The referee evaluates the plan: the load of each device, what limits the value, the longest
+    transfers, and the single moves that gain most. The exit status is 1 if the plan is infeasible.
     """
     from placegap.experiments.show.search_log import check_plot
 
@@ -223,7 +223,7 @@ class CompareOptions:
 def compare_command(asked: CompareOptions) -> None:
     """Compare two plans of a model: value, gap, what moved, and where the time goes.
 
-    Both must state the same semantics. The exit status is 1 if one of them breaks a rule.
+    Both must state the same semantics. The exit status is 1 if one of them is infeasible.
     """
     from placegap.experiments.show.words import comparison_object, print_comparison
     from placegap.instances.files.document import read_json

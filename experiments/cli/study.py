@@ -68,7 +68,7 @@ class StudyOptions:
 
 
 def study_command(asked: StudyOptions) -> None:
-    """Run a study; what is in its log already is not run again."""
+    """Run a study; runs that are in its log are not repeated."""
     from placegap.experiments.running.dask_pool import num_slots
     from placegap.experiments.running.pool import PoolError
     from placegap.experiments.running.provenance import num_cores

@@ -83,12 +83,12 @@ class VerifyOptions:
 
 
 def verify_command(asked: VerifyOptions) -> None:
-    """Let two referees that share no code judge a plan, and say how good it is.
+    """Evaluate a plan by two independent referees, and print its value, bound and gap.
 
-    Every broken rule is listed. The exit status is 1 if there is one, if the referees disagree, or
-    if a bound contradicts the plan. The plan's own semantics applies; options replace single fields
-    of it, and then only the plan is judged, not what its file says about its value and times. With
-    --certificate the exit status is 1, too, if the certificate does not prove its bound.
+    Every violation is listed. The exit status is 1 if there is one, if the referees disagree, or if
+    a bound contradicts the plan. The plan's own semantics applies; if options replace fields of it,
+    the value and times that the file states are not compared. With --certificate the exit status is
+    also 1 if the certificate does not prove its bound.
     """
     from dataclasses import replace
 

@@ -158,8 +158,8 @@ def path_sentences(found: Anatomy) -> list[str]:
     what = "stages" if isinstance(found.semantics, PipelineIteration) else "ops"
     first = (
         f"The critical path takes {format_ns(run + sent)}: {format_ns(run)}"
-        f" ({format_gap(run / total)}) run {what}, {format_ns(sent)} ({format_gap(sent / total)})"
-        " are transfers."
+        f" ({format_gap(run / total)}) for {what}, {format_ns(sent)} ({format_gap(sent / total)})"
+        " for transfers."
     )
     if turns:
         first += f" {turns} of its {len(path)} parts waited for a device or a channel."
@@ -181,7 +181,7 @@ def _stretches(path: Sequence[PathPart]) -> list[list[PathPart]]:
 def _step(group: Sequence[PathPart], names: Sequence[str]) -> str:
     first, last = group[0], group[-1]
     took = format_ns(last.end_ns - first.start_ns)
-    turn = ", after waiting for it" if first.why == "turn" else ""
+    turn = ", after a wait" if first.why == "turn" else ""
     if first.target >= 0:
         size = (
             f"The {format_bytes(first.bytes)} of {_name(first.name)}"
