@@ -209,7 +209,7 @@ def test_a_function_returns_a_module_and_its_inputs_or_is_refused_in_one_line() 
         assert [op.flops for op in document.graph.ops] == [210]
         assert document.name == f"my_models.{function}"
     for name, message in (
-        ("branch", r"cannot be traced: GuardOnDataDependent.*: it branches on the values"),
+        ("branch", r"cannot be traced: GuardOnDataDependent.*: it branches on values"),
         ("alone", r"the function must return \(module, args\)"),
         ("broken", r"broken cannot be called: KeyError: 'oops'"),
         ("missing", r"module 'my_models' has no function 'missing'"),
