@@ -118,7 +118,7 @@ def test_the_wheel_lists_what_it_has_and_one_line_says_what_needs_a_checkout(
     methods = {row["method"] for row in json.loads(done["methods"].out)["methods"]}
     assert {"heft", "auto"} <= methods
     assert not {"hrl", "placeto"} & methods
-    needs = f"placegap: {WORKLOAD} needs a checkout of placegap: no wheel has it\n"
+    needs = f"placegap: {WORKLOAD} needs a checkout of placegap; wheels do not contain it\n"
     assert done["workload"] == Done(2, "", needs)
     status, out, err = done["hrl"]
     assert (status, out, err.count("\n")) == (2, "", 1)

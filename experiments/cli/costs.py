@@ -37,7 +37,7 @@ class CostsOptions(ModelOptions):
 
 
 def costs_command(asked: CostsOptions) -> None:
-    """Print what each kind of op takes on each card, measured or modelled, beside its roofline."""
+    """Print the time of each kind of op on each card, measured or modelled, beside its roofline."""
     from placegap.experiments.running.sources import check_rates, cluster_of, find_model
 
     source = source_of(asked)

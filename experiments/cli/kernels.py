@@ -20,18 +20,18 @@ HEAD = ("kernel", "compile CPU s", "size")
 
 def kernels_command(
     warm: Annotated[
-        bool, typer.Option("--warm", help="First compile what the methods need and is missing.")
+        bool, typer.Option("--warm", help="First compile the kernels that the methods need.")
     ] = False,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Compile all anew, in another process and folder.")
+        bool, typer.Option("--measure", help="Compile all again, in a new process and folder.")
     ] = False,
-    clear: Annotated[bool, typer.Option("--clear", help="Forget all that is compiled.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete all compiled kernels.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the compiled kernels of this machine, slowest to compile first.
 
-    Kernels are compiled where they are first needed, and kept. A kernel stands as often as there
-    are types that it was compiled for, and versions of placegap that did.
+    Kernels are compiled at first use, and kept. A kernel is listed once for each set of types and
+    each version of placegap that it was compiled for.
     """
     if measure:
         _measure(as_json)
@@ -42,7 +42,7 @@ def kernels_command(
         from placegap.instances.problem.integers import format_bytes
     folder = cache_folder()
     if clear:
-        print_line(f"{forget_kernels()} compiled kernels of {folder} forgotten")
+        print_line(f"{forget_kernels()} compiled kernels deleted from {folder}")
         if not warm:
             return
     if warm:

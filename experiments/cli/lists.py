@@ -29,7 +29,7 @@ def methods_command(
     module: ModuleOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the methods, one line each; of one method, print its paper and its parameters."""
+    """List the methods, one line each, or print the paper and parameters of one method."""
     rows = [row for row in _methods(name) if objective is None or objective in row["objectives"]]
     if as_json:
         print_json({"methods": rows})
@@ -91,11 +91,11 @@ def _print_page(row: dict[str, Any]) -> None:
 
 def instances_command(
     section: Annotated[
-        str | None, typer.Argument(metavar="SECTION", help="Such as corpus: only this, in full.")
+        str | None, typer.Argument(metavar="SECTION", help="Print this section alone, in full.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List graphs, clusters, kinds of devices and links by name; of one section, print tables."""
+    """List graphs, clusters, kinds of devices and links by name, or print one section in full."""
     wanted = SECTIONS
     if section is not None:
         key = section.replace("-", "_")

@@ -50,8 +50,8 @@ class ProfileOptions:
         str | None,
         typer.Option(
             "--kind",
-            help="Device kind of the times, by which clusters find them"
-            " (cpu or cuda); the roofline is the catalogue's, where it knows the kind.",
+            help="Device kind to write beside the times (default: cpu or cuda). If the catalogue"
+            " has it, its rates give the roofline.",
         ),
     ] = None
     out: Annotated[
@@ -60,19 +60,19 @@ class ProfileOptions:
     threads: Annotated[
         int | None,
         typer.Option(
-            "--threads", min=1, max=1024, help="Threads of an op on a CPU (default: torch's own)."
+            "--threads", min=1, max=1024, help="Threads per op on a CPU (default: torch's)."
         ),
     ] = None
-    runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Passes that count.")] = 7
+    runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Measured passes.")] = 7
     as_json: JsonOption = False
 
 
 def profile_command(asked: ProfileOptions) -> None:
-    """Measure a pass op by op, and say how far the roofline was off.
+    """Measure a pass op by op, and compare it with the roofline.
 
-    A pass is forward, or with --train --optimizer none forward and backward. Passes are repeated: 2
-    warm up, and of 7 (--runs) the median counts. Weights and inputs are random. What --out writes,
-    'place --times' reads; there, calls that are no ops count with the op that reads them.
+    A pass is forward, or with --train --optimizer none forward and backward. It takes the median of
+    7 passes (--runs) after 2 for warm-up. Weights and inputs are random. 'place --times' reads the
+    file of --out, in which calls that are not ops count with the op that reads them.
     """
     if not is_traced(asked.model):
         raise InputError("only models that are traced can be measured (hf:, py:)", asked.model)
@@ -128,7 +128,7 @@ def print_profile(profile: Profile) -> None:
     modelled_ns = sum(op.roofline_ns for op in profile.ops)
     print_line(
         f"all ops  {format_ns(measured_ns)} measured, {format_ns(modelled_ns)} by the roofline"
-        f" ({_ratio(measured_ns, modelled_ns)}); calls that are no ops {format_ns(profile.rest_ns)}"
+        f" ({_ratio(measured_ns, modelled_ns)}); other calls {format_ns(profile.rest_ns)}"
     )
     spec = profile.spec
     bandwidth = f"{format_bytes(spec.bandwidth_bytes_per_s)}/s"
@@ -155,7 +155,7 @@ class StandardEvaluationOptions(ModelOptions):
         list[Path], typer.Argument(metavar="CSV...", help="op,device,batch,time_ns,memory_bytes")
     ]
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="Batch to estimate; its rows are left out.")
+        int, typer.Option("--batch", min=1, help="Batch to estimate; its rows are not used.")
     ]
     out: Annotated[
         Path, typer.Option("-o", "--output", help="The instance: a .json or .json.gz file.")
@@ -167,10 +167,10 @@ class StandardEvaluationOptions(ModelOptions):
         Path | None, typer.Option("--tensors", metavar="CSV", help="producer,consumer,batch,bytes")
     ] = None
     measured: Annotated[
-        bool, typer.Option("--measured", help="Take what was measured at the batch (second step).")
+        bool, typer.Option("--measured", help="Use values measured at this batch (second step).")
     ] = False
     min_r2: Annotated[
-        float, typer.Option("--min-r2", min=0, max=1, help="Warn about worse fits.")
+        float, typer.Option("--min-r2", min=0, max=1, help="Warn about fits below this R2.")
     ] = 0.9
     plan: Annotated[
         Path | None,
@@ -186,8 +186,9 @@ class StandardEvaluationOptions(ModelOptions):
 def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     """Estimate a model at a large batch from measurements at small ones (Celeritas, 4.2).
 
-    A line per op through its batches gives time and memory, a line per link its bandwidth and
-    latency. Rows of the batch itself are compared with the estimates: the deviation report.
+    Lines fitted over the batches give the time and memory of each op, and the bandwidth and
+    latency of each link. The deviation report compares the estimates with rows measured at the
+    batch.
     """
     from placegap.experiments.running.sources import cluster_of, find_model
     from placegap.instances.files.document import save_document
@@ -215,7 +216,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
         )
     if asked.plot is not None and not found.deviations:
         raise InputError(
-            f"no row is of batch {asked.batch}: there is nothing to draw; leave out --plot"
+            f"no row has batch {asked.batch}, so there is nothing to draw; leave out --plot"
         )
     warn_open(document.graph, asked.model)
     with attempt(asked.out):
@@ -259,7 +260,7 @@ def print_report(found: Estimate) -> None:
     if found.deviations:
         console.print(plain_table("deviations of the estimates", *_deviation_rows(found)))
     else:
-        console.print(f"no row is of batch {found.batch}: the estimates are not checked")
+        console.print(f"no row has batch {found.batch}: the estimates are not checked")
     if found.links:
         rows = [
             (

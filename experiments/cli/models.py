@@ -43,9 +43,9 @@ SPLIT_RULE = "fd-dps"
 
 SIZE = ("ops", "edges", "ccr")
 MEANING: dict[Claim, str] = {
-    "exact": "the optimum stays: plans and bounds hold for the model as it is",
-    "restriction": "plans hold for the model as it is, bounds do not: the best plan may be lost",
-    "neither": "bounds do not hold for the model as it is, and a plan may break one of its rules",
+    "exact": "keeps the optimum: plans and bounds also hold for the original model",
+    "restriction": "may lose the best plan: plans also hold for the original model, bounds do not",
+    "neither": "bounds do not hold for the original model, and a plan may violate its constraints",
 }
 
 
@@ -58,7 +58,7 @@ class ConvertOptions(ModelOptions, TimedOptions):
         bool,
         typer.Option(
             "--weight-gradients",
-            help="Training steps: mark backward ops that only weights need (zero_bubble).",
+            help="Training steps: mark backward ops that only weight updates need (zero_bubble).",
         ),
     ] = False
     pipeline: Annotated[
@@ -103,7 +103,7 @@ def convert_command(asked: ConvertOptions) -> None:
         save_document(document, asked.out)
     warn_open(document.graph, asked.model)
     if asked.weight_gradients and not any(op.weight_gradient for op in document.graph.ops):
-        none = "has no backward ops, so that none is marked"
+        none = "has no backward ops to mark"
         warn(f"{asked.model}: {none}; --train makes a training step")
     if asked.times is not None:
         warn_measured(document.graph)
@@ -179,7 +179,7 @@ class CoarsenOptions(ModelOptions):
     ] = None
     map_file: Annotated[
         Path | None,
-        typer.Option("--map", metavar="FILE", help="Write which op became part of which (.json)."),
+        typer.Option("--map", metavar="FILE", help="Write the map from ops to merged ops (.json)."),
     ] = None
     rules: Rules
     as_json: JsonOption = False
@@ -188,8 +188,8 @@ class CoarsenOptions(ModelOptions):
 def coarsen_command(asked: CoarsenOptions) -> None:
     """Merge ops of a model: sizes before and after, and whether the best plan can be lost.
 
-    The semantics that the options choose decides the latter. `place --coarsen` uses the same
-    transforms and brings the plan back.
+    Whether it can be lost depends on the objective. `place --coarsen` uses the same transforms
+    and maps the plan back.
     """
     from placegap.experiments.show.transform_table import table_rows
     from placegap.instances.transforms.table import coarsen, find_transform
@@ -298,8 +298,8 @@ class SplitOptions(ModelOptions):
         typer.Option(
             "--param",
             metavar="KEY=VALUE",
-            help=f"What is split, and how: a parameter of {SPLIT_RULE} ('placegap methods');"
-            " repeatable.",
+            help=f"Which ops are split, and how: a parameter of {SPLIT_RULE} ('placegap"
+            " methods'); repeatable.",
         ),
     ] = None
     out: Annotated[
@@ -307,7 +307,7 @@ class SplitOptions(ModelOptions):
     ] = None
     map_file: Annotated[
         Path | None,
-        typer.Option("--map", metavar="FILE", help="Write which op is part of which (.json)."),
+        typer.Option("--map", metavar="FILE", help="Write the map from parts to ops (.json)."),
     ] = None
     as_json: JsonOption = False
 
@@ -315,7 +315,7 @@ class SplitOptions(ModelOptions):
 def split_command(asked: SplitOptions) -> None:
     """Split heavy ops of a model into parts and gathers, by the rule of FD-DPS.
 
-    Plans and bounds of the finer instance say nothing about the model as it is.
+    Plans and bounds of the split instance do not hold for the model.
     """
     from placegap.instances.transforms.split_rule import SplitRule, split_heavy_ops
     from placegap.solvers.core.registry import find_method, parse_params
@@ -327,7 +327,7 @@ def split_command(asked: SplitOptions) -> None:
     params = dict(parse_params(find_method(SPLIT_RULE), given))
     foreign = sorted(given.keys() - SplitRule.__annotations__.keys())
     if foreign:
-        raise InputError(f"{foreign[0]} says how ops are placed, not how split; leave it out")
+        raise InputError(f"{foreign[0]} is about placing ops, not splitting them; leave it out")
     rule = SplitRule(**{name: params[name] for name in SplitRule.__annotations__})
     instance = load_instance(source_of(asked))
     with spinner(f"splitting {instance.name}"):
@@ -336,7 +336,7 @@ def split_command(asked: SplitOptions) -> None:
     content = {"split_ops": split.num_split, "parts": split.num_parts}
     print_sizes(instance, split.fine, split.summary, content, asked.as_json)
     if not asked.as_json and split.num_split:
-        output().print("another instance: its plans and bounds are none of the model as it is")
+        output().print("a different instance: its plans and bounds do not hold for the model")
 
 
 def _write_finer(split: OpSplit, out: Path | None, map_file: Path | None) -> None:

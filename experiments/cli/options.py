@@ -77,13 +77,13 @@ ClusterOption = Annotated[
 DevicesOption = Annotated[
     Path | None,
     cluster_option(
-        "--devices", metavar="FILE", help="Device kinds of your own, beside the catalogue's (YAML)."
+        "--devices", metavar="FILE", help="Device kinds to add to the catalogue (YAML)."
     ),
 ]
 UnitOption = Annotated[
     TimeUnit | None,
     model_option(
-        "--time-unit", help="Unit of times in files that leave it open", show_default="ms"
+        "--time-unit", help="Unit of times in files that do not state it", show_default="ms"
     ),
 ]
 DimOption = Annotated[
@@ -91,7 +91,7 @@ DimOption = Annotated[
     model_option(
         "--dim",
         metavar="NAME=SIZE",
-        help="Size of a dimension that an ONNX file leaves open, by its name or as INPUT.AXIS"
+        help="Size of a dynamic dimension of an ONNX file, by its name or as INPUT.AXIS"
         " (ids.0=8), or of a workload (batch=8).",
     ),
 ]
@@ -99,9 +99,9 @@ CostsOption = Annotated[
     str | None,
     model_option(
         metavar="NAME[:FRAMEWORK]",
-        help="Times of ops that have none: calibrated (default), at rates that kernels reach;"
-        " roofline, at datasheets' rates (default for graphs that ship); or measured, by tables of"
-        " a framework where there are some (the newest of vLLM).",
+        help="How op times are estimated where a model has none: calibrated (default), at rates"
+        " that kernels reach; roofline, at datasheet rates (default for shipped graphs); or"
+        " measured, from tables of a framework (default: the newest of vLLM).",
     ),
 ]
 TimesOption = Annotated[
@@ -137,7 +137,7 @@ ModuleOption = Annotated[
     search_option(
         "--module",
         metavar="MODULE",
-        help="A Python module, or its file, that registers methods of your own; repeatable.",
+        help="A Python module, or its file, that registers your own methods; repeatable.",
         callback=_use_modules,
     ),
 ]
@@ -179,14 +179,14 @@ RULES: Mapping[str, object] = {
     "objective": _may(
         objective_option,
         Objective,
-        "What to minimize; of max_context, tokens to maximize",
-        show_default="the model's, else makespan or, of traced models, max_load",
+        "What is minimized (max_context: tokens are maximized)",
+        show_default="the model's; else max_load if traced, makespan if not",
     ),
     "plans": _may(
         objective_option,
         PlanClass,
-        "max_load, max_context: which plans compete",
-        show_default="chain with auto, else what the method is for",
+        "max_load, max_context: class of plans that are allowed",
+        show_default="chain with auto, else the method's own",
     ),
     "channels": _may(objective_option, Channels, "makespan: what a transfer occupies"),
     "transfers": _may(
@@ -210,7 +210,7 @@ RULES: Mapping[str, object] = {
         objective_option, int, "pipeline_iteration, hybrid_pipeline: microbatches", min=1
     ),
     "sending": _may(
-        objective_option, Sending, "pipeline_iteration: devices compute while they send, or wait"
+        objective_option, Sending, "pipeline_iteration: whether devices compute while they send"
     ),
     "degrees": _may(
         objective_option, Degrees, "hybrid_pipeline: which replica and tensor degrees stages have"
@@ -218,37 +218,35 @@ RULES: Mapping[str, object] = {
     "recompute": _may(
         objective_option, Recompute, "hybrid_pipeline: where recomputation is chosen"
     ),
-    "sharding": _may(
-        objective_option, Sharding, "hybrid_pipeline: what replicas divide among them"
-    ),
+    "sharding": _may(objective_option, Sharding, "hybrid_pipeline: what is sharded over replicas"),
     "bubble": _may(
         objective_option,
         bool,
         "hybrid_pipeline: count filling and draining; only with --degrees one",
     ),
-    "at_most_ns": _may(objective_option, int, "max_context: the most load of a device", min=0),
+    "at_most_ns": _may(objective_option, int, "max_context: limit on the load of a device", min=0),
     "memory": _may(
         memory_option,
         MemoryRule,
-        "Bytes of a device's ops add up, or the peak under the schedule counts",
+        "Count the sum of a device's bytes, or the peak under the schedule",
     ),
 }
 """The semantics options, by the names of `Rules`."""
 
 TRACING: Mapping[str, object] = {
-    "batch": _may(traced_option, int, "hf: alone: examples in a batch"),
-    "seq": _may(traced_option, int, "hf: alone: tokens of an example", show_default="the model's"),
+    "batch": _may(traced_option, int, "hf: only: examples in a batch"),
+    "seq": _may(traced_option, int, "hf: only: tokens of an example", show_default="the model's"),
     "dtype": _may(
         traced_option,
         Dtype,
-        "hf: alone: number type",
+        "hf: only: number type",
         show_default="the configuration's, else float32",
     ),
     "tied": _may(
-        traced_option, Tied, "Ops that share a weight each hold a copy, or stay on one device"
+        traced_option, Tied, "Ops that share a weight: one copy per device, or all on one device"
     ),
     "keep_modules": _may(
-        traced_option, bool, "No block of the model is split over devices", "--keep-modules"
+        traced_option, bool, "Keep each block of the model on one device", "--keep-modules"
     ),
     "weights": _may(
         memory_option,
@@ -261,7 +259,7 @@ TRACING: Mapping[str, object] = {
     "kv_tokens": _may(
         memory_option,
         int,
-        "hf: and py: alone: tokens whose keys and values attention holds",
+        "hf: and py: only: tokens in the key-value cache",
         "--context",
         "--kv-tokens",
     ),
@@ -274,7 +272,7 @@ TRACING: Mapping[str, object] = {
     "decode": _may(
         traced_option, bool, "One token of each sequence, from the cache of --context", "--decode"
     ),
-    "prefill": _may(traced_option, int, "hf: alone: a prompt of N tokens, which fills the cache"),
+    "prefill": _may(traced_option, int, "hf: only: a prompt of N tokens, which fills the cache"),
     "train": _may(traced_option, bool, "A training step with its weight updates", "--train"),
     "optimizer": _may(
         traced_option, Optimizer, "With --train: what updates the weights", show_default="adam"

@@ -72,8 +72,8 @@ if TYPE_CHECKING:
 
 NO_PLAN = 1
 NO_CERTIFICATE = (
-    "there is none for latency_subgraphs and pipeline_iteration, for ops that fit no device, and"
-    " for hybrid plans with --bubble or with more ideals than the checker takes"
+    "none can be written for latency_subgraphs and pipeline_iteration, for ops that fit on no"
+    " device, and for hybrid plans with --bubble or with more ideals than the checker accepts"
 )
 LONGEST_S = 10**7
 
@@ -96,8 +96,8 @@ class PlaceOptions(ModelOptions, TimedOptions):
     time_limit: Annotated[
         float, search_option("--time-limit", metavar="S", help="Seconds for the method.")
     ] = 60.0
-    gap: Annotated[float, search_option("--gap", help="Relative gap that suffices.")] = 0.0
-    seed: Annotated[int, search_option("--seed", help="Seed of random numbers.")] = 0
+    gap: Annotated[float, search_option("--gap", help="Stop at this relative gap.")] = 0.0
+    seed: Annotated[int, search_option("--seed", help="Random seed.")] = 0
     at_most: Annotated[
         float | None,
         objective_option(
@@ -111,7 +111,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
         model_option(
             "--coarsen",
             metavar="TRANSFORM",
-            help="Place a coarser model and bring the plan back; see 'placegap coarsen'.",
+            help="Coarsen the model, place it, and map the plan back; see 'placegap coarsen'.",
         ),
     ] = None
     coarsen_param: Annotated[
@@ -135,8 +135,8 @@ class PlaceOptions(ModelOptions, TimedOptions):
         Granularity | None,
         model_option(
             "--granularity",
-            help="What stays on one device",
-            show_default="op, or what --export can say",
+            help="Unit that is never split over devices",
+            show_default="op, or the unit that --export needs",
         ),
     ] = None
     price_layers: Annotated[
@@ -151,8 +151,8 @@ class PlaceOptions(ModelOptions, TimedOptions):
         bool,
         search_option(
             "--tensor-split",
-            help="makespan: also look for groups of cards that share each layer, within the time"
-            " limit once more.",
+            help="makespan: also try groups of cards that share each layer; takes up to the time"
+            " limit again.",
         ),
     ] = False
     write: Annotated[
@@ -169,7 +169,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
             "--certificate",
             metavar="FILE",
             help="Write a bound that 'placegap verify --certificate' checks without a solver; takes"
-            " up to a quarter of the time limit more, at most a minute.",
+            " up to a quarter of the time limit in addition, at most a minute.",
         ),
     ] = None
     second_opinion: Annotated[
@@ -232,7 +232,7 @@ class Extras(NamedTuple):
 
 
 def place_command(asked: PlaceOptions) -> None:
-    """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
+    """Place a model on a cluster: a plan, its value, and a bound if the method proves one."""
     from placegap.experiments.running.placing import (
         FIRST_SHARE,
         given_plan,
@@ -279,7 +279,7 @@ def place_command(asked: PlaceOptions) -> None:
         if wanted.exports:
             from placegap.experiments.running.exporting import best_lines
 
-            with spinner("looking for the best lines", tells=asked.tells):
+            with spinner("searching for the best optionss", tells=asked.tells):
                 lines, result = best_lines(fine, instance, result, list(wanted.exports))
         if asked.second_opinion:
             result, opinion = _ask_second(
@@ -332,10 +332,11 @@ def _checked(asked: PlaceOptions) -> Wanted:
     check_plot(asked.plot)
     given = "-o" if asked.out is not None else "--export" if exports else ""
     if given and asked.method is not None and find_method(asked.method).claim == "bound":
-        raise InputError(f"{asked.method} makes no plans: there is none for {given}")
+        raise InputError(f"{asked.method} computes only bounds, so there is no plan for {given}")
     if asked.write is not None and given:
         raise InputError(
-            f"--write solves nothing: there is no plan for {'--export' if exports else '-o'}"
+            "--write only writes the model, so there is no plan for"
+            f" {'--export' if exports else '-o'}"
         )
     if asked.certificate is not None and whole != "op":
         raise InputError(
@@ -343,7 +344,7 @@ def _checked(asked: PlaceOptions) -> Wanted:
             " --granularity op, or leave out --certificate"
         )
     if asked.write is not None and asked.certificate is not None:
-        raise InputError("--write solves nothing: there is no bound for --certificate")
+        raise InputError("--write only writes the model, so there is no bound for --certificate")
     params = parse_pairs(asked.param or ())
     coarsen_params = parse_pairs(asked.coarsen_param or (), "--coarsen-param")
     if asked.coarsen is None and coarsen_params:
@@ -387,7 +388,7 @@ def _first_attempt(
     if chosen.note:
         warn(chosen.note)
     if asked.tensor_split and chosen.semantics.objective != "makespan":
-        raise InputError("--tensor-split looks for the fastest token; add --objective makespan")
+        raise InputError("--tensor-split needs --objective makespan; add it")
     recorded = () if instance is fine else tuple(recorded_bounds(fine, chosen.semantics))
     return Attempt(
         source=instance if is_own else source_of(asked),
@@ -426,7 +427,7 @@ def _placed(
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
         _deliver(asked, wanted, fine, stopped.best, Extras(claims=claims, whole=wanted.whole))
-        warn(f"stopped; this is the plan of {stopped.best.method}")
+        warn(f"stopped; the plan is {stopped.best.method}'s")
         raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
         warn(f"no plan: {error}")
@@ -620,7 +621,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
         warn(sentence)
     if result.plan is None or result.evaluation is None:
         if result.status == "bound":
-            warn(f"{result.method} makes no plans, only bounds")
+            warn(f"{result.method} computes only bounds, no plans")
         else:
             warn(f"{result.instance}: no feasible plan")  # the message says why
 
@@ -634,7 +635,7 @@ def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> di
     if result.split is not None:
         with attempt(finer_file(out)):
             save_document(Document.of(instance), finer_file(out))
-            warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
+            warn(f"the plan is for the split instance, which is written to {finer_file(out)}")
     return content if failed else None
 
 
@@ -659,7 +660,7 @@ def price_line(price: ModulePrice) -> str:
     beyond, change = ("has more than", "more") if is_context else ("is below", "less")
     fine, share = format_value(price.fine_value_ns, price.semantics), price.at_most
     if price.fine_value_ns == price.value_ns == price.fine_bound_ns:
-        return "kept whole, at no cost: no plan of single ops is better"
+        return "kept whole, at no cost: no plan that splits them is better"
     if share is None or price.fine_bound_ns is None:
         return f"kept whole; splitting would give {fine}"
     if price.fine_bound_ns == price.fine_value_ns:
@@ -692,12 +693,12 @@ def said_lines(said: Said, result: Result, whole: Granularity) -> Iterator[str]:
 
     rules = result.semantics
     gap = relative_gap(said.value_ns, None if said.bound is None else said.bound.ns)
-    proven = "its gap is not known" if gap is None else f"gap {format_gap(gap)} in all it can say"
-    proven = "optimal in all it can say" if gap == 0 else proven
+    proven = "its gap is not known" if gap is None else f"gap {format_gap(gap)} for this format"
+    proven = "optimal for this format" if gap == 0 else proven
     yield f"export  {said.kind} {said.text}: {format_value(said.value_ns, rules)}, {proven}"
     costs = "the same as the plan above"
     if result.value_ns and result.value_ns != said.value_ns:
-        costs = f"{100 * (said.value_ns / result.value_ns - 1):+.1f} % beside the plan above"
+        costs = f"{100 * (said.value_ns / result.value_ns - 1):+.1f} % compared with the plan above"
     least = relative_gap(said.value_ns, result.bound_ns)
     if least and least > 0:
         bound, of = format_value(result.bound_ns or 0, rules), WHOLES.get(whole)

@@ -43,10 +43,11 @@ class PriceOptions(ModelOptions):
 
 
 def price_command(asked: PriceOptions) -> None:
-    """Judge a line that somebody runs: its time, memory, gap, and what to change first.
+    """Evaluate the options of a serving tool: time, memory, gap, and what to change first.
 
-    Beside it stands the best line that the tool can say, proven for one pass (makespan) and for the
-    heaviest load (max_load). The exit status is 1 if the line breaks a rule, such as memory.
+    It also prints the best options of that tool, proven for one pass (makespan) and for the
+    heaviest load (max_load). The exit status is 1 if the options violate a constraint, such as
+    memory.
     """
     from placegap.experiments.running.exporting import line_class
     from placegap.experiments.running.placing import choose_semantics
@@ -63,7 +64,7 @@ def price_command(asked: PriceOptions) -> None:
     semantics = choose_semantics(asked.rules, instance, None).semantics
     kind, plan, instance = read_line(instance, asked.line)
     of = line_class(kind, semantics)
-    with spinner("looking for the best line"):
+    with spinner("searching for the best options"):
         best = None if of is None else best_line(instance, semantics, of)
         bound, _ = known_bound(instance, semantics)
         whole = with_granularity(instance, "experts" if of and of.experts_apart else "layer")
@@ -82,9 +83,9 @@ def price_command(asked: PriceOptions) -> None:
         print_anatomy(output(), found)
         if best is not None:
             words = format_value(best.value_ns, semantics)
-            words += ", optimal in all it can say" if best.value_ns == least else ""
-            words += f"; the line above has a gap of {format_gap(gap)} to it" if gap else ""
-            words += "; the line above is as good" if gap == 0 else ""
+            words += ", optimal for this format" if best.value_ns == least else ""
+            words += f"; the options above have a gap of {format_gap(gap)} to it" if gap else ""
+            words += "; the options above are as good" if gap == 0 else ""
             output().print()
             output().print(f"best    {kind} {said}: {words}", markup=False, soft_wrap=True)
     if not found.verdict.feasible:

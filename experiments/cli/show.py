@@ -40,12 +40,12 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="MODEL",
-        help="The model of a plan, as 'placegap place' takes it; one of the corpus on a cluster"
-        " that ships is found without.",
+        help="Model of the plan, as for 'placegap place'; not needed for a corpus graph on a"
+        " shipped cluster.",
     ),
 ]
 MethodOption = Annotated[
-    str | None, typer.Option("--method", help="Let this method prove a bound for a plan.")
+    str | None, typer.Option("--method", help="Prove a bound for the plan by this method.")
 ]
 LimitOption = Annotated[
     float, typer.Option("--time-limit", metavar="S", help="Seconds for --method.")
@@ -63,13 +63,13 @@ class ShowOptions(TimedOptions):
     gantt: Annotated[
         Path | None,
         typer.Option(
-            "--gantt", metavar="FILE", help="Draw what a plan's devices do when (.png or .svg)."
+            "--gantt", metavar="FILE", help="Draw the timeline of the plan (.png or .svg)."
         ),
     ] = None
     html: Annotated[
         Path | None,
         typer.Option(
-            "--html", metavar="FILE", help="Write a plan as one page, which needs no network."
+            "--html", metavar="FILE", help="Write the plan as one HTML page, which works offline."
         ),
     ] = None
     method: MethodOption = None
@@ -79,10 +79,10 @@ class ShowOptions(TimedOptions):
 
 
 def show_command(asked: ShowOptions) -> None:
-    """Summarize a model or an instance; of a plan, say what it does and what to change next.
+    """Summarize a model or an instance, or explain a plan and what to change next.
 
-    A plan is judged by the referee: what each device does, why the plan takes so long, its largest
-    transfers, and the single moves that gain most. The exit status is 1 if it breaks a rule.
+    The referee evaluates the plan: the load of each device, what limits the value, the longest
+    transfers, and the single moves that gain most. The exit status is 1 if the plan is infeasible.
     """
     from placegap.experiments.show.search_log import check_plot
 
@@ -162,8 +162,8 @@ def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
 def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) -> None:
     """What is printed of a plan without its model."""
     need = (
-        f"the plan is of {plan.instance!r}, which is no graph of the corpus with this content: name"
-        " its model (--model) and cluster (--cluster) to see what it does"
+        f"the plan is for {plan.instance!r}, which the corpus does not have with this content: name"
+        " its model (--model) and cluster (--cluster) for its timeline"
     )
     if picture is not None:
         raise InputError(need, file)
@@ -202,7 +202,7 @@ class CompareOptions(TimedOptions):
 def compare_command(asked: CompareOptions) -> None:
     """Compare two plans of a model: value, gap, what moved, and where the time goes.
 
-    Both must state the same semantics. The exit status is 1 if one of them breaks a rule.
+    Both must state the same semantics. The exit status is 1 if one of them is infeasible.
     """
     from placegap.experiments.show.words import comparison_object, print_comparison
     from placegap.instances.files.document import read_json
@@ -219,19 +219,19 @@ def compare_command(asked: CompareOptions) -> None:
     if one.semantics != other.semantics:
         raise InputError(
             f"the plans were made for {one.semantics.label} and {other.semantics.label}: their"
-            " values cannot be compared; 'placegap verify' judges a plan under other rules",
+            " values cannot be compared; 'placegap verify' evaluates a plan under other rules",
             asked.second,
         )
     if one.instance_hash and other.instance_hash and one.instance_hash != other.instance_hash:
         raise InputError(
-            f"it is a plan of {other.instance!r}, and {asked.first} one of another content,"
-            f" {one.instance!r}: compare plans of one model on one cluster",
+            f"it is a plan for {other.instance!r}, but {asked.first} is one for a different"
+            f" instance, {one.instance!r}: compare plans of one model on one cluster",
             asked.second,
         )
     instance = instance_of(one, asked.first, source)
     if instance is None:
         raise InputError(
-            f"the plan is of {one.instance!r}, which is no graph of the corpus with this content:"
+            f"the plan is for {one.instance!r}, which the corpus does not have with this content:"
             " name its model (--model) and cluster (--cluster)",
             asked.first,
         )
@@ -283,7 +283,7 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
         instance = load_instance(replace(source, layers=layers))
         if plan.instance_hash not in ("", instance.content_hash):
             raise InputError(
-                f"the plan was made for another content of {plan.instance!r} than {source.model}"
+                f"the plan was made for other content of {plan.instance!r} than {source.model}"
                 " has here; name the model, cluster and options that it was placed with",
                 file,
             )
@@ -345,7 +345,7 @@ def judged(
         found = list[Anatomy]()
         for (_, content), (_, stated) in zip(plans, files, strict=True):
             kept = (w for w in wholes if evaluate(w, stated.plan, semantics).feasible)
-            with spinner(f"looking at the plan of {content.method or content.instance}"):
+            with spinner(f"analysing the plan of {content.method or content.instance}"):
                 anatomy = take_apart(
                     instance,
                     stated.plan,
@@ -362,7 +362,7 @@ def judged(
     for (file, stated), anatomy in zip(files, found, strict=True):
         if stated.value_ns not in (None, anatomy.value_ns):
             warn(
-                f"{file}: it states a value of {told(semantics, stated.value_ns)}, and the referee"
+                f"{file}: it states a value of {told(semantics, stated.value_ns)}, but the referee"
                 f" finds {told(semantics, anatomy.value_ns)}"
             )
     return found

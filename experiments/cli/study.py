@@ -43,7 +43,7 @@ class StudyOptions:
     scheduler: Annotated[
         str | None,
         typer.Option(
-            "--scheduler", metavar="ADDRESS", help="Run on the Dask cluster there: tcp://HOST:PORT."
+            "--scheduler", metavar="ADDRESS", help="Run on the Dask cluster at tcp://HOST:PORT."
         ),
     ] = None
     dask: Annotated[
@@ -51,10 +51,10 @@ class StudyOptions:
         typer.Option("--dask", metavar="N", min=1, help="Run on N Dask workers of this machine."),
     ] = None
     rows: Annotated[
-        bool, typer.Option("--rows", help="Print every row too, which table.md holds anyway.")
+        bool, typer.Option("--rows", help="Also print every row (table.md always has them).")
     ] = False
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Run the smallest form that the study states.")
+        bool, typer.Option("--smoke", help="Run the study's smoke test, its smallest form.")
     ] = False
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would run and for how long; run nothing.")
@@ -68,7 +68,7 @@ class StudyOptions:
 
 
 def study_command(asked: StudyOptions) -> None:
-    """Run a study; what is in its log already is not run again."""
+    """Run a study; runs that are in its log are not repeated."""
     from placegap.experiments.running.dask_pool import num_slots
     from placegap.experiments.studies.config import load_study
     from placegap.experiments.studies.log import LOG_NAME
@@ -84,14 +84,12 @@ def study_command(asked: StudyOptions) -> None:
         files = [folder / name for name in REPORT_FILES]
         reserve_outputs(*files, inputs=inputs_of(asked))
         release_outputs()  # a study may be killed, and leaves nothing then
-    kept = (
-        f"{folder / LOG_NAME} keeps every run that is done, and the same command goes on from there"
-    )
+    kept = f"{folder / LOG_NAME} has every finished run, and the same command continues from there"
     try:
         with _cluster(asked) as client:
             slots = num_cores() if client is None else num_slots(client)
             if not slots:
-                warn(f"no Dask worker is there yet; the runs wait: dask worker {asked.scheduler}")
+                warn(f"no Dask worker has joined yet; start one: dask worker {asked.scheduler}")
             workers = asked.workers or slots or 1
             planned = study_rows(wanted, asked.config, shard)
             if not asked.quiet:
@@ -137,7 +135,7 @@ def _shard(text: str | None) -> tuple[int, int] | None:
         return None
     found = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", text)
     if found is None or int(found[1]) > int(found[2]):
-        raise InputError(f"--shard {text}: state which part of how many, as in 1/4 and 4/4")
+        raise InputError(f"--shard {text!r} is not I/N, such as 1/4")
     return int(found[1]), int(found[2])
 
 

@@ -56,7 +56,7 @@ class VerifyOptions(ModelOptions):
     rules: Rules
     any_content: Annotated[
         bool,
-        typer.Option("--any-content", help="Judge a plan of an instance with other content, too."),
+        typer.Option("--any-content", help="Also evaluate a plan that was made for other content."),
     ] = False
     certificate: Annotated[
         Path | None,
@@ -69,7 +69,7 @@ class VerifyOptions(ModelOptions):
     ] = None
     method: Annotated[
         str | None,
-        typer.Option("--method", help="Let this method prove a bound, from the plan on."),
+        typer.Option("--method", help="Prove a bound by this method, started from the plan."),
     ] = None
     param: ParamOption = None
     time_limit: Annotated[
@@ -79,12 +79,12 @@ class VerifyOptions(ModelOptions):
 
 
 def verify_command(asked: VerifyOptions) -> None:
-    """Let two referees that share no code judge a plan, and say how good it is.
+    """Evaluate a plan by two independent referees, and print its value, bound and gap.
 
-    Every broken rule is listed. The exit status is 1 if there is one, if the referees disagree, or
-    if a bound contradicts the plan. The plan's own semantics applies; options replace single fields
-    of it, and then only the plan is judged, not what its file says about its value and times. With
-    --certificate the exit status is 1, too, if the certificate does not prove its bound.
+    Every violation is listed. The exit status is 1 if there is one, if the referees disagree, or if
+    a bound contradicts the plan. The plan's own semantics applies; if options replace fields of it,
+    the value and times that the file states are not compared. With --certificate the exit status is
+    also 1 if the certificate does not prove its bound.
     """
     from placegap.experiments.running.certifying import Proof, certified_bounds, proven
     from placegap.experiments.running.placing import plan_file_at
@@ -97,7 +97,7 @@ def verify_command(asked: VerifyOptions) -> None:
         source = replace(source, layers=is_hybrid)
     instance = load_instance(source)
     if asked.plan_file is None and asked.certificate is None:
-        raise InputError("name a plan to judge, or a certificate to check (--certificate)")
+        raise InputError("name a plan to evaluate, or a certificate to check (--certificate)")
     certified = (
         None if asked.certificate is None else _certified(instance, asked.rules, asked.certificate)
     )
@@ -165,7 +165,7 @@ def _certified(instance: Instance, rules: Rules, path: Path) -> Verdict:
     with spinner(f"checking {path}"):
         found = check_certificate(instance, path)
     if found.semantics is not None and rules.override(found.semantics) != found.semantics:
-        return Verdict(reason=f"it is one under {found.semantics.label}")
+        return Verdict(reason=f"it is for {found.semantics.label}")
     return found
 
 

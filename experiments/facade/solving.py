@@ -44,7 +44,7 @@ from placegap.solvers.solving.run_method import DEFAULT_METHOD, LimitOptions, So
 
 @dataclass(frozen=True)
 class Solution:
-    """A result, with the instance whose ops and devices it is about; printed, it is readable."""
+    """A result with its instance; `print` shows it as a table."""
 
     #: What was solved: the finer instance, where the method split ops.
     instance: Instance
@@ -67,7 +67,7 @@ class Solution:
 
     @property
     def bound_ns(self) -> int | None:
-        """No plan has less; None where nothing is proven."""
+        """Lower bound on the value of every plan; None if nothing is proven."""
         return self.result.bound_ns
 
     @property
@@ -77,7 +77,7 @@ class Solution:
 
     @property
     def tokens(self) -> int | None:
-        """Under max_context, for how many tokens the plan has room: the value without its sign."""
+        """Under max_context, the number of tokens that the plan has room for: minus the value."""
         is_context = isinstance(self.result.semantics, MaxContext)
         return -self.value_ns if is_context and self.value_ns is not None else None
 
@@ -85,14 +85,14 @@ class Solution:
     def gap(self) -> float | None:
         """(value - bound) / value.
 
-        None where the method proved no bound and none is recorded: the bound is then one that costs
-        nothing, such as the critical path, and says little about the plan.
+        None if the method proved no bound and none is recorded: the only bound is then a trivial
+        one, such as the critical path, which says little about the plan.
         """
         return self.result.gap
 
     @property
     def plan(self) -> Plan | None:
-        """The plan, by the numbers of ops and devices."""
+        """The plan, as indices of ops and devices."""
         return self.result.plan
 
     @property
@@ -102,7 +102,7 @@ class Solution:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why devices are unused, if any are, and options that would use them."""
+        """Why devices are unused, if any, and options that would use them."""
         return plan_notes(self.instance, self.result)
 
     def save(self, path: str | Path) -> None:
@@ -114,7 +114,7 @@ class Solution:
             If there is no plan.
         """
         if self.plan is None:
-            raise InputError(f"there is no plan of {self.instance.name} to write")
+            raise InputError(f"{self.instance.name}: there is no plan to write")
         result = self.result
         save_plan(
             self.instance,
@@ -177,36 +177,36 @@ def solve(
     objective : str or Semantics, optional
         ``makespan``, ``max_load``, ``max_load_fwd_bwd``, ``latency_subgraphs``,
         ``pipeline_iteration``, ``hybrid_pipeline`` or ``max_context``, or all rules at once. By
-        default the file's own. A decode step has makespan, another model that is traced max_load,
-        and any other one makespan.
+        default the file's own. A decode step has makespan, other traced models max_load, and all
+        other models makespan.
     method : str, optional
-        A name of ``placegap.solvers.METHODS``; by default ``auto``: the method that
-        proves most problems of this kind, with a heuristic search in parallel.
+        A name of ``placegap.solvers.METHODS``; by default ``auto``: the best exact
+        method for this kind of problem, with a heuristic search in parallel.
     params : mapping, optional
         The method's own parameters.
     start : Plan, str or Path, optional
         A plan, or the file of one, to start from: the result is no worse.
     at_most : float, optional
-        Under max_context: no load is above this many times the optimal max_load.
+        Under max_context: limit on loads, as a multiple of the optimal max_load.
     plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional
     schedule, stages_per_device, microbatches, sending, degrees, recompute, sharding : optional
     bubble, at_most_ns : optional
         Single rules, as the options of ``placegap place``.
     time_limit_s, gap, seed : float, float, int, optional
-        When the method stops (60 s), and the seed of one that draws numbers.
+        Time limit (60 s) and relative gap at which the method stops, and its random seed.
     progress : callable, optional
-        Called with a `placegap.solvers.core.progress.Progress` whenever something better is known.
+        Called with a `placegap.solvers.core.progress.Progress` for each better plan or bound.
     on_plan, on_bound : callable, optional
         Called with ``(value_ns, plan or None)`` and with ``(bound_ns, by)`` whenever one is better.
-        If one returns False or raises `StopSearch`, the search ends with the plan so far; for this
-        `solve` has to be called from the main thread.
+        If one returns False or raises `StopSearch`, the search ends with the plan so far; this
+        works only if `solve` is called from the main thread.
 
     Raises
     ------
     InputError
-        In one line: what cannot be read, found or combined.
+        One line that names what cannot be read, found or combined.
     RuntimeError
-        A method fails, and there is no plan yet.
+        If a method fails before it has found a plan.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def solve(
     rules = Rules(None if isinstance(objective, Semantics) else objective, **named)
     if isinstance(objective, Semantics):
         if rules != Rules():
-            raise InputError("give the rules in the semantics, or one by one, not both")
+            raise InputError("give either the semantics or single rules, not both")
         rules = Rules(**objective.model_dump())
     instance = _instance(model, cluster, layers=rules.is_hybrid)
     from_file = None if start is None or isinstance(start, Plan) else plan_file_at(str(start))

@@ -121,7 +121,7 @@ MACHINES = (
     "RTX3090+2xRTX3060+host:64GB, pcie4",
     "RTX4090+RTX3060+host:64GB, pcie4",
 )
-"""Two to four cards, alike and unlike, with and without a host, of a 70B model in 4.9 bits."""
+"""Two to four cards, equal and different, with and without a host, of a 70B model in 4.9 bits."""
 
 
 def shares_row(machine: str, instance: Instance) -> Sequence[str]:

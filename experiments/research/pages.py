@@ -101,7 +101,7 @@ def congestion(runs: pd.DataFrame) -> Iterator[str]:
     yield ""
     yield (
         f"Of {order.num_pairs} pairs of methods that free channels rank on one instance, {same}"
-        f" keep their order under ports, {ties} tie, and {turned} are turned round."
+        f" keep their order under ports, {ties} tie, and {turned} are reversed."
     )
 
 

@@ -11,7 +11,7 @@ congestion
 sensitivity
     Plans that were made with wrong costs, judged with the true ones. Times of ops and sizes of
     tensors are off by up to 10, 20 and 30 %, by three draws, each error a table. `promised_ns` is
-    what the placer believes of its plan. At most six minutes on two cores.
+    what the placer predicts for its plan. At most six minutes on two cores.
 scaling
     Placers and `auto` from a thousand to a million ops: CPU seconds, peak memory, gap. The graphs
     are those of `bench.placers`: layered, width 50, on eight equal GPUs that hold them one and a

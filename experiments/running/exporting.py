@@ -115,14 +115,14 @@ def able_exports(
 
 
 def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) -> None:
-    """Refuse a format that can say none of the plans, or is a copy of a file that is no ONNX file.
+    """Refuse a format that can express no plan, or a copy of a file that is not an ONNX file.
 
     `placed` has the groups of the granularity that was chosen: a layer of several may be divided,
     which is no matter where a line is looked for by itself.
     """
     if EXPORTERS[kind].annotate is not None and not is_onnx_file(placed.graph, model):
         raise InputError(
-            f"is no ONNX file, and --export {kind} writes the plan into a copy of one; place"
+            f"is not an ONNX file, and --export {kind} writes the plan into a copy of one; place"
             f" the .onnx file itself, or export {DEVICE_MAP} or csv",
             model,
         )
@@ -135,7 +135,7 @@ def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) 
     for layer, group in zip(layer_of(placed.graph), placed.arrays.group.tolist(), strict=True):
         if layer is not None and first.setdefault(layer, group) != group:
             raise InputError(
-                f"a plan may divide layer {layer!r}, and this format has whole layers; leave"
+                f"a plan may divide layer {layer!r}, but this format keeps layers whole; leave"
                 " out --granularity, or export csv",
                 f"export {kind}",
             )
@@ -238,13 +238,13 @@ def write_exports(
     if DEVICE_MAP in exports and WITHOUT_OPS not in instance.graph.provenance.parameters:
         notes.append(
             "device_map: the model's file does not say which modules no op names (gpt2's wpe);"
-            " tracing it anew (hf:, py:) makes the map complete"
+            " trace the model (hf:, py:) for a complete map"
         )
     unread = instance.graph.provenance.parameters.get(UNREAD)
     if DEVICE_MAP in exports and unread:
         notes.append(
-            f"device_map: {unread} go with the layers that are named alike, and neither their"
-            " memory nor their time is counted there"
+            f"device_map: {unread} are placed with the layers of the same name; their memory"
+            " and time are not counted there"
         )
     left_out = instance.graph.provenance.parameters.get(LEFT_OUT)
     if "megatron" in texts and isinstance(left_out, str):
@@ -278,7 +278,9 @@ def _text(
             text, theirs_ns = _nearest(kind, instance, result, rules)
             return text, None, Said(kind, text, theirs_ns, None)
         if line is None and of is not None and not of.has_host:
-            raise InputError("no row of layers on GPUs alone fits", f"export {kind}") from None
+            raise InputError(
+                "no split of the layers over GPUs alone fits", f"export {kind}"
+            ) from None
         if line is None:
             raise
     if line is not None and (not text or value_ns is None or line.value_ns <= value_ns):
@@ -406,7 +408,7 @@ def _unusual_order(instance: Instance, plan: Plan, semantics: Semantics) -> list
     names = [instance.cluster.devices[k].name for k in used]
     if names == [spec.name for spec in instance.cluster.devices[: len(names)]]:
         return []
-    return [f"the stages run on {', '.join(names)}, in this order: number the ranks so"]
+    return [f"start {', '.join(f'rank {k} on {name}' for k, name in enumerate(names))}"]
 
 
 def price_of_modules(

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from placegap.solvers.solving.second_opinion import Opinion, Verdict
 
 DEFAULT_TIME_LIMIT_S = 60.0
-COMPILING = "compiling kernels, once on a machine"
+COMPILING = "compiling kernels (once per machine)"
 DEFAULT_RULES = {"plans": "chain"}
 """Rules for where no method is named and no option says others."""
 
@@ -172,8 +172,8 @@ def choose_semantics(
         options = as_options(near, plain)
         return Chosen(
             near,
-            f"{found.name} is run under {near.label} ({options}), not under the usual"
-            f" {plain.label}",
+            f"{found.name} does not support the default {plain.label}; it runs under"
+            f" {near.label} ({options})",
         )
     if not is_final:
         return Chosen(wished)
@@ -183,7 +183,7 @@ def choose_semantics(
     if other is not None:
         has = {"objective", *FIELDS[other.objective]}
         lost = [option(name, rule) for name, rule in rules.given.items() if name not in has]
-        mend = f"it does with {as_options(other, wished)}"
+        mend = f"it applies with {as_options(other, wished)}"
         mend += f", without {' '.join(lost)}" if lost else ""
     raise InputError(f"{found.name} does not apply to {instance.name}: {reason}; {mend}")
 
@@ -195,15 +195,15 @@ def _why_objective(instance: Instance, semantics: Semantics) -> str:
     if known.get("decode"):
         if isinstance(semantics, Makespan):
             return (
-                f"{said} the time of one token, as is usual for decode steps; --objective max_load"
-                " asks for the throughput of a full pipeline"
+                f"{said} the time of one token, the default for decode steps; for the throughput of"
+                " a full pipeline add --objective max_load"
             )
-        return f"{said} as its file states; --objective makespan asks for the time of one token"
+        return f"{said} as its file states; for the time of one token add --objective makespan"
     if ASSUMED not in known or not is_load:
         return ""
     return (
-        f"{said} as is usual for models that are traced: one pass gains little from more devices;"
-        " --objective makespan asks for that"
+        f"{said} the default for traced models, as one pass gains little from more devices; for"
+        " one pass add --objective makespan"
     )
 
 
@@ -270,8 +270,8 @@ def place(
                 if isinstance(answer, Result):
                     if answer.split is not None and best is not None:
                         warnings.append(
-                            f"{answer.method} splits ops: the start is of another instance, and"
-                            " left out"
+                            f"{answer.method} splits ops, so the start, a plan for the unsplit"
+                            " model, is not used"
                         )
                         best = None
                     best = better(best, _with_finder(answer, best))
@@ -279,7 +279,7 @@ def place(
                 elif best is None:
                     raise RuntimeError(answer.message)
                 else:
-                    warnings.append(f"{answer.message}; what it had reported before stands")
+                    warnings.append(f"{answer.message}; the result is what it had reported by then")
     except KeyboardInterrupt:
         known = _told(attempt, log.best, told, "interrupted", 0.0)
         if known is not None:  # it may have been ended before it could return that plan
@@ -315,11 +315,11 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
     result, _ = place(first, pool=run_here if here else None)
     if result.value_ns is None:
         raise InputError(
-            f"no load to compare with: no plan of {result.instance} holds its ops with the caches"
-            " that they state; trace a shorter --context, or leave out --at-most"
+            f"no load to compare with: no plan of {result.instance} fits with the stated caches;"
+            " trace a shorter --context, or leave out --at-most"
         )
     limit_ns = times_written(at_most, result.value_ns)
-    proven = "" if result.status == "optimal" else " (not proven to be the least)"
+    proven = "" if result.status == "optimal" else " (not proven optimal)"
     rules = semantics.model_copy(update={"at_most_ns": limit_ns})
     said = f"at most {limit_ns} ns of load, {at_most:g} times {result.value_ns} ns{proven}"
     return replace(attempt, semantics=rules, time_limit_s=attempt.time_limit_s - half_s), said
@@ -358,7 +358,7 @@ def _told(
     outcome = Outcome(
         plans[-1] if plans else None,
         bound=bound and bound._replace(basis=bound.basis or find_method(attempt.method).basis),
-        message=f"{how}; this is what it had reported by then",
+        message=f"{how}; the result is what it had reported by then",
     )
     told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
     return with_known_bound(instance, told, attempt.recorded)
@@ -402,7 +402,7 @@ def judged_plan(instance: Instance, semantics: Semantics, plan: Plan) -> Result:
     """A plan, judged, as a result to start from."""
     found = finish(instance, semantics, START, Outcome(plan), solve_s=0.0)
     if found.plan is None:
-        raise InputError(f"the start is no plan of {instance.name}: {found.message}")
+        raise InputError(f"the start is not a feasible plan for {instance.name}: {found.message}")
     return found
 
 

@@ -170,14 +170,14 @@ def as_layers(
         return document
     measured = is_measured(graph)
     if measured and graph.provenance.parameters[COSTS] != "measured":
-        raise InputError("measured modes are of no framework's tables: choose --costs measured")
+        raise InputError("tables of a framework have no modes of layers: choose --costs measured")
     if is_chain(document.name):
         on = ModelledOn.cluster(cluster, measured=measured)
         graph = chain_with_modes(document.name, on, dict(sizes))
     elif measured:
         raise InputError(
-            "measured modes are those of a named shape (llama-8b-train); for layers of a traced"
-            " model choose --costs calibrated",
+            "only named shapes (llama-8b-train) have measured modes; for layers of a traced model"
+            " choose --costs calibrated",
             document.name,
         )
     else:
@@ -189,8 +189,8 @@ def as_layers(
 
 def _no_devices(model: str) -> InputError:
     return InputError(
-        f"{model} has no devices; choose a cluster (--cluster): a file, or a name that 'placegap"
-        " instances' lists"
+        f"{model} has no default cluster; pass --cluster NAME (see 'placegap instances'), FILE or"
+        " '2xRTX3090, pcie4'"
     )
 
 
@@ -274,7 +274,9 @@ def find_model(
         raise InputError(f"--{option} is for models that are traced ({kinds})", model)
     if is_workload(model):
         if time_unit is not None:
-            raise InputError(f"{model} has no times: they are costed; leave out --time-unit")
+            raise InputError(
+                f"{model} has no times in its file: they are estimated; leave out --time-unit"
+            )
         built: Document = research("workloads.catalogue", model).build_workload(model, dict(dims))
         return built
     if is_chain(model):
@@ -307,7 +309,7 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
         chosen = "" if model.startswith("py:") else "; --batch, --seq and --dtype choose others"
         lines.append(f"{model}: {traced}{chosen}")
     if unread := texts.get(UNREAD):
-        where = "the first layer holds them" if parameters.get("decode") else "they count nowhere"
+        where = "the first layer holds them" if parameters.get("decode") else "they are not counted"
         lines.append(
             f"weights: no op reads those of {unread}: the inputs that were traced do not reach"
             f" them, and {where}"
@@ -315,14 +317,13 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
     if left_out := texts.get(LEFT_OUT):
         lines.append(
             f"layers: {left_out}, but transformers builds the model without layers of multi-token"
-            " prediction: they are not in the graph, and count nowhere"
+            " prediction: they are not in the graph, and not counted"
         )
     if assumed := texts.get(ASSUMED_DIMS):
         taken = assumed.replace("=", " taken as ").removeprefix("batch ")
         first = assumed.partition("=")[0]
         lines.append(
-            f"batch: {taken}, which {Path(model).name} leaves open; --dim {first}=8 asks for"
-            " another"
+            f"batch: {taken}, which {Path(model).name} does not fix; --dim {first}=8 sets another"
         )
     if guessed := texts.get(WITHOUT_RULE):
         lines.append(f"FLOPs: no rule for {guessed}; each counts 1 per element that it writes")
@@ -341,7 +342,7 @@ def idle_devices(instance: Instance) -> str | None:
     more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
     what = ", ".join(dict.fromkeys(repr(device.kind) for device in found))
     kind = "kind" if len({device.kind for device in found}) == 1 else "kinds"
-    return f"{names}{more}: no op has a time on the {kind} {what}, so that nothing runs there"
+    return f"{names}{more}: no op has a time on the {kind} {what}, so no op can run there"
 
 
 def measured_times(graph: Graph) -> str | None:

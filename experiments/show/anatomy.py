@@ -89,7 +89,7 @@ class Anatomy:
     method: str = ""
     #: Of a hybrid plan; all that is said of devices, by number too, is then said of stages.
     stages: tuple[StageApart, ...] = ()
-    #: What stays on one device in all single moves.
+    #: What single moves move as one.
     kept: Granularity = "op"
     #: What the files of the model and of plans claim.
     claims: tuple[Claim, ...] = ()

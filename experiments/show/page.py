@@ -154,7 +154,7 @@ def _lists(found: Anatomy) -> dict[str, str]:
         "facts": "\n".join(
             f"<li><span>{name}</span><b>{_safe(text)}</b></li>" for name, text in facts
         ),
-        "broken": f'<p class="warn">The plan breaks rules:</p><ul class="warn plain">{broken}</ul>'
+        "broken": f'<p class="warn">The plan is infeasible:</p><ul class="warn plain">{broken}</ul>'
         if broken
         else "",
         "path": "\n".join(f"<li>{_safe(line)}</li>" for line in path_sentences(found)),

@@ -221,8 +221,8 @@ def whole_layers(instance: Instance, result: Result) -> tuple[str, ...]:
         return ()
     if not known.get("decode") or cards < 2:
         return ()
-    what = "layers or ops" if result.instance_hash == instance.content_hash else "layers"
-    return (f"optimal for whole {what}: no two cards share one; --tensor-split lets them",)
+    what = "layer or op" if result.instance_hash == instance.content_hash else "layer"
+    return (f"optimal with each {what} on one card; --tensor-split also shares layers",)
 
 
 def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
@@ -311,8 +311,8 @@ def _fewer_stages(
     rounds = semantics.schedule == "interleaved" and semantics.microbatches % instance.num_devices
     if rounds:
         return (
-            f"{_unused(verdict)}: {semantics.microbatches} microbatches are no multiple of"
-            f" {instance.num_devices} devices, as interleaved asks; choose --microbatches so"
+            f"{_unused(verdict)}: {semantics.microbatches} microbatches are not a multiple"
+            f" of {instance.num_devices} devices; interleaved needs one (--microbatches)"
         )
     from placegap.instances.problem.nets import gradient_tie  # loads networkx
 
@@ -330,11 +330,11 @@ def _stages(verdict: Evaluation, result: Result) -> str:
     """max_load and max_load_fwd_bwd: the heaviest stages."""
     heaviest = max(verdict.uses, key=lambda use: use.load_ns)
     if result.semantics.objective == "max_load_fwd_bwd":
-        why = "the heaviest forward and backward loads decide"
+        why = "the value is the sum of the heaviest forward and backward loads"
     elif has_two_levels(result.semantics):
-        why = "the heaviest load of a device or server decides"
+        why = "the value is the heaviest load of a device or server"
     else:
-        why = f"the heaviest stage decides, {heaviest.device}'s"
+        why = f"the value is the heaviest stage, {heaviest.device}'s"
     asked = _instead(result.semantics, heaviest.num_ops)
     if result.status == "optimal":
         why += ", and no plan has a lower one"
@@ -467,7 +467,7 @@ def certificate_line(certificate: Certificate) -> str:
     if printed is None:
         return f"{line}, the whole bound"
     basis = describe_basis("", certificate.printed_rests_on) or "a method"
-    return f"{line}, {format_gap((printed - mine) / printed)} less than what rests on {basis}"
+    return f"{line}, {format_gap((printed - mine) / printed)} less than the bound {basis}"
 
 
 def _gap_words(result: Result) -> str:
@@ -477,7 +477,7 @@ def _gap_words(result: Result) -> str:
         return "unknown"
     by = result.bound_origin or result.method
     if result.gap is None:
-        return f"unknown; at most {format_gap(most)} ({by} alone)"
+        return f"unknown; at most {format_gap(most)} (by {by} only)"
     if not result.gap:
         return format_gap(result.gap)
     return f"{format_gap(result.gap)} to {format_value(result.bound_ns, result.semantics)} ({by})"

@@ -38,7 +38,7 @@ def shares_lines(plan: TensorPlan | None, layers_ns: int | None) -> Iterator[str
     gap = format_gap(relative_gap(plan.value_ns, plan.bound_ns) or 0.0)
     basis = describe_basis("", plan.basis)
     yield f"tensors {format_ns(plan.value_ns)}{gain}"
-    yield f"        gap {gap} to {format_ns(plan.bound_ns)} ({basis}), of all groups and shares"
+    yield f"        gap {gap} to {format_ns(plan.bound_ns)} ({basis}), over all groups and shares"
     if plan.num_reduced:
         each_ns = plan.reduced_ns // plan.num_reduced
         said = f"{plan.num_reduced} all-reduces of {format_ns(each_ns)} take"

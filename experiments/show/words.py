@@ -95,7 +95,7 @@ def move_rows(found: Anatomy) -> list[tuple[str, ...]]:
             names[move.source],
             names[move.target],
             format_ns(move.value_ns),
-            "keeps all rules"
+            "becomes feasible"
             if move.gain_ns is None
             else f"{format_ns(move.gain_ns)} ({format_gap(move.gain_ns / found.value_ns)})",
         )
@@ -112,14 +112,14 @@ def move_sentence(found: Anatomy) -> str:
     if found.stages:
         what = f"{of} changes of one layer were tried: another mode, or the stage next to its own"
     if found.next_moves.moves:
-        return f"{what}; these are best"
+        return f"{what}; the best are listed"
     if not found.verdict.feasible:
-        return f"{what}; each breaks a rule"
-    optimal = f"the plan is optimal under {found.semantics.label}" if found.gap == 0 else ""
+        return f"{what}; none is feasible"
+    optimal = f"the plan is proven optimal under {found.semantics.label}" if found.gap == 0 else ""
     if found.kept != "op":
         among = f"{optimal} among plans of {WHOLES[found.kept]}; " if optimal else ""
-        return f"{what}; none is better; {among}'placegap place --granularity op' divides them"
-    return f"{what}; none is better" + (f", and none can be: {optimal}" if optimal else "")
+        return f"{what}; none improves it; {among}'placegap place --granularity op' splits them"
+    return f"{what}; none improves it" + (f" ({optimal})" if optimal else "")
 
 
 WHOLES: Mapping[Granularity, str] = {
@@ -157,12 +157,12 @@ def path_sentences(found: Anatomy) -> list[str]:
     turns = sum(link.why == "turn" for link in path)
     what = "stages" if isinstance(found.semantics, PipelineIteration) else "ops"
     first = (
-        f"The chain that ends last takes {format_ns(run + sent)}: {format_ns(run)}"
-        f" ({format_gap(run / total)}) run {what}, {format_ns(sent)} ({format_gap(sent / total)})"
-        " are transfers."
+        f"The critical path takes {format_ns(run + sent)}: {format_ns(run)}"
+        f" ({format_gap(run / total)}) for {what}, {format_ns(sent)} ({format_gap(sent / total)})"
+        " for transfers."
     )
     if turns:
-        first += f" {turns} of its {len(path)} parts had to wait for a device or a channel."
+        first += f" {turns} of its {len(path)} parts waited for a device or a channel."
     steps = [_step(group, names) for group in _stretches(path)]
     if len(steps) > MOST_STEPS:
         half = MOST_STEPS // 2
@@ -181,7 +181,7 @@ def _stretches(path: Sequence[PathPart]) -> list[list[PathPart]]:
 def _step(group: Sequence[PathPart], names: Sequence[str]) -> str:
     first, last = group[0], group[-1]
     took = format_ns(last.end_ns - first.start_ns)
-    turn = ", after a wait for its turn" if first.why == "turn" else ""
+    turn = ", after a wait" if first.why == "turn" else ""
     if first.target >= 0:
         size = (
             f"The {format_bytes(first.bytes)} of {_name(first.name)}"
@@ -193,7 +193,7 @@ def _step(group: Sequence[PathPart], names: Sequence[str]) -> str:
     if len(group) == 1:
         return f"{names[first.device]} runs {_name(first.name)} ({took}{turn})."
     waits = sum(link.why == "turn" for link in group[1:])
-    queue = f", {waits} of them only because the device was busy before" if waits else ""
+    queue = f", {waits} of them delayed because the device was busy" if waits else ""
     return (
         f"{names[first.device]} runs {len(group)} in a row, {_name(first.name)} to"
         f" {_name(last.name)} ({took}{turn}{queue})."
@@ -221,13 +221,13 @@ def _heaviest(found: Anatomy) -> list[str]:
     server = max(found.verdict.servers, key=lambda use: use.load_ns, default=None)
     if server is not None and server.load_ns > top.load_ns:
         lines.append(
-            f"The border of server {server.server} decides: {format_ns(server.load_ns)} for what"
-            " crosses it."
+            f"The border of server {server.server} sets the value: {format_ns(server.load_ns)}"
+            " for transfers across it."
         )
     lines.append(
-        f"{top.device} has the most to do, {format_ns(top.load_ns)} per sample:"
-        f" {format_ns(top.compute_ns)} of ops, {format_ns(top.in_ns)} for what comes in,"
-        f" {format_ns(top.out_ns)} for what goes out."
+        f"{top.device} has the largest load, {format_ns(top.load_ns)} per sample:"
+        f" {format_ns(top.compute_ns)} of ops, {format_ns(top.in_ns)} of incoming and"
+        f" {format_ns(top.out_ns)} of outgoing transfers."
     )
     heavy: dict[str, int] = {}
     home = found.instance.cluster.device_index[top.device]
@@ -259,9 +259,9 @@ def _longest_stage(found: Anatomy) -> list[str]:
     lines = [
         f"Stage {top} takes longest, {format_ns(use.load_ns)} per batch:"
         f" {format_ns(use.compute_ns)} for the layers of {turns // each.stage.replicas}"
-        f" microbatches in each of {each.stage.replicas} replicas, {format_ns(use.in_ns)} for what"
-        f" comes in, {format_ns(use.out_ns)} for what goes out, {format_ns(sync)} to sum up"
-        " gradients."
+        f" microbatches in each of {each.stage.replicas} replicas,"
+        f" {format_ns(use.in_ns)} of incoming and {format_ns(use.out_ns)} of outgoing transfers,"
+        f" {format_ns(sync)} to sum gradients."
     ]
     slower, saved = 0, 0
     for i, mode in zip(each.stage.ops, each.modes, strict=True):
@@ -288,7 +288,7 @@ def _longest_stage(found: Anatomy) -> list[str]:
         lines.append(f"A batch is {bubble_words(found.verdict)}.")
     spare = sum(not use.num_ops for use in found.verdict.uses)
     if spare:
-        lines.append(f"{spare} of {found.instance.num_devices} devices are left over.")
+        lines.append(f"{spare} of {found.instance.num_devices} devices are not used.")
     return lines
 
 
@@ -306,11 +306,11 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
     for sentence in claim_sentences(found):
         console.print(f"claimed {sentence}", markup=False)
     if not verdict.feasible:
-        console.print("The plan breaks rules:")
+        console.print("The plan is infeasible:")
         for violation in verdict.violations:
             print_line(f"- {violation}")
     is_context = isinstance(found.semantics, MaxContext)
-    title = "Why there are no more tokens" if is_context else "Why it takes so long"
+    title = "What limits the tokens" if is_context else "What limits the value"
     console.print()
     console.print(title, style="bold")
     for line in path_sentences(found):
@@ -483,7 +483,7 @@ def print_comparison(
         rows.append((f"{where}: {what}", *map(format_ns, pair), _change(*pair)))
     if not is_load:
         waits = [part["waits"] for part in parts]
-        rows.append((f"{where}: waits for a turn", *map(str, waits), ""))
+        rows.append((f"{where}: waits for a resource", *map(str, waits), ""))
     moved_bytes = [sum(d.out_bytes for d in each.devices) for each in (first, second)]
     rows.append(("bytes between devices", *map(format_bytes, moved_bytes), _change(*moved_bytes)))
     used = [sum(d.num_ops > 0 for d in each.verdict.uses) for each in (first, second)]
@@ -498,7 +498,7 @@ def print_comparison(
         console.print(f"claimed {sentence}", markup=False)
     for name, each in zip(titles, (first, second), strict=True):
         for violation in each.verdict.violations:
-            print_line(f"{name} breaks a rule: {violation}")
+            print_line(f"{name} is infeasible: {violation}")
     _print_homes(console, first, second)
     _print_moved(console, first, second)
 
@@ -547,7 +547,7 @@ def _print_moved(console: Console, first: Anatomy, second: Anatomy) -> None:
         line += " are on other devices"
         apart, swaps = renamed_devices(first.instance, first.plan, second.plan)
         if apart < count:
-            line += f"; {apart} but for the names of like devices ({', '.join(swaps)})"
+            line += f"; {apart} if equal devices are renamed ({', '.join(swaps)})"
     print_line(f"{line}.")
     rows = [
         (

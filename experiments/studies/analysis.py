@@ -47,7 +47,7 @@ def load_runs(*paths: str | Path) -> pd.DataFrame:
     -------
     DataFrame
         A row per run, with the columns of ``placegap.experiments.COLUMNS``. The best bound and the
-        best plan of a row are those of all that is loaded.
+        best plan of a row are taken over all loaded runs.
 
     Raises
     ------
@@ -93,13 +93,13 @@ def gap_table(
     runs
         As `load_runs` returns them.
     rows, columns, values
-        Columns of `runs`: what a row is, what stands side by side, and what a cell holds. Rows are
-        by default table, instance and cluster, and what else tells rows apart (`FURTHER`).
+        Columns of `runs` for the rows, the columns and the cells. Rows are by default table,
+        instance and cluster, and whatever else distinguishes rows (`FURTHER`).
 
     Raises
     ------
     ValueError
-        If two runs have the same cell: name one more column, such as ``seed`` or ``study``.
+        If two runs fall into one cell: name one more column, such as ``seed`` or ``study``.
 
     Examples
     --------
@@ -119,14 +119,14 @@ def gap_table(
 
 
 def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.DataFrame:
-    """How good each method is: a line per method.
+    """Statistics of each method: a line per method.
 
     Parameters
     ----------
     runs
         As `load_runs` returns them.
     by
-        The last column names what is compared, the ones before it split the runs into groups.
+        The last column is compared; the ones before it split the runs into groups.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
         ``rows`` of the group, ``plans``, ``optimal``, ``within_1`` and ``within_10`` (gaps of at
         most 1 and 10 %) count over all rows. ``mean``, ``median`` and ``worst`` gap and
         ``seconds`` (mean time of a run) are over the rows where every method of the group has a
-        gap, but for methods that have none at all; ``left_out`` is the number of other rows.
+        gap, ignoring methods that never have one; ``left_out`` is the number of other rows.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def wide(runs: pd.DataFrame, what: str, values: str) -> pd.DataFrame:
 
 
 def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
-    """Whether method `a` is better than method `b`, over the rows where both have a plan.
+    """Compare method `a` with method `b` over the rows where both have a plan.
 
     Parameters
     ----------
@@ -225,12 +225,12 @@ def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
 
 
 def profile(runs: pd.DataFrame, of: str = "gap") -> pd.DataFrame:
-    """The performance profile: which share of the rows each method solves to within x.
+    """The performance profile: the share of rows that each method solves to within x.
 
     Parameters
     ----------
     runs
-        As `load_runs` returns them; rows where no method has a figure do not count.
+        As `load_runs` returns them; rows where no method has a gap do not count.
     of
         ``gap``: x is the gap to the best bound. ``lost``: x is the gap to the best plan.
 
@@ -238,7 +238,7 @@ def profile(runs: pd.DataFrame, of: str = "gap") -> pd.DataFrame:
     -------
     DataFrame
         Indexed by x, a column per method, the largest share within 10 % first. A row without a plan
-        is within no x.
+        is not within any x.
 
     Examples
     --------
@@ -258,7 +258,7 @@ def profile(runs: pd.DataFrame, of: str = "gap") -> pd.DataFrame:
 
 
 def explain(runs: pd.DataFrame, by: str = "table") -> pd.DataFrame:
-    """What goes along with a gap: rank correlations (Spearman), over all runs of a group.
+    """Rank correlations (Spearman) of the gap with properties of the instances of a group.
 
     Parameters
     ----------
@@ -270,9 +270,9 @@ def explain(runs: pd.DataFrame, by: str = "table") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A line per group, a column per property (`CAUSES`), and the number of ``runs``. 1: the
-        larger the one, the larger the other; NaN where one of both never changes. Few instances are
-        few points, and their properties go together: it is a hint for the next study.
+        A line per group, a column per property (`CAUSES`), and the number of ``runs``. 1 means
+        that both grow together; NaN that one of them is constant. With few instances, whose
+        properties are correlated, it is only a hint for the next study.
 
     Examples
     --------
@@ -305,15 +305,15 @@ def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -
     ----------
     old, new
         Runs before and after a change. Those of one label on one row of one table are compared;
-        what only one of them has does not count, nor do instances whose content has changed.
+        runs in only one of them are ignored, and so are instances whose content has changed.
     tolerance
-        By how much of the old value the new one may be larger.
+        Relative increase of the value that is allowed.
 
     Returns
     -------
     DataFrame
         The rows that are worse, with ``old_ns``, ``new_ns`` and their ``ratio``, the largest first.
-        A plan that is not found any more has the ratio infinity.
+        If no plan is found any more, the ratio is infinite.
 
     Examples
     --------

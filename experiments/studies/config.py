@@ -45,7 +45,7 @@ class Entry(BaseModel):
 
 
 class RunLimits(Entry):
-    """When a run stops: seconds, and the relative gap that suffices."""
+    """When a run stops: seconds, and relative gap at which the method may stop."""
 
     time_limit_s: Seconds = 60.0
     gap: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -62,7 +62,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         except OSError as error:
             raise OutputError(
                 f"cannot be written: {error.strerror}; the {len(self.records)} runs before are"
-                " intact, and the same command goes on from there",
+                " intact, and the same command continues from there",
                 self.path,
             ) from None
         self.records[record["key"]] = record

@@ -86,7 +86,7 @@ def study_rows(
         for method, _, _ in columns:
             refuse_edited(method, table.semantics.objective)
     for model in absent:
-        warn(f"{path}: left out, since it is not there: {os.path.relpath(model)}")
+        warn(f"{path}: left out: there is no such file: {os.path.relpath(model)}")
     return rows if shard is None else shard_of(rows, *shard)
 
 

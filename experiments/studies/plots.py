@@ -228,7 +228,7 @@ def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None)
 def plot_regressions(
     old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01, ax: Axes | None = None
 ) -> Axes:
-    """A bar per run that became worse: by how many percent; hatched where the plan is gone.
+    """A bar per run that became worse, in percent; hatched if there is no plan any more.
 
     Parameters
     ----------

@@ -173,7 +173,7 @@ def notes(rows: Sequence[RunRow]) -> Iterator[str]:
     if origins:
         who = [f"{origin.removeprefix(RECORDED)} ({n})" for origin, n in sorted(origins.items())]
         yield (
-            f"{RECORDED_MARK} recorded, and higher than all that this study's runs proved:"
+            f"{RECORDED_MARK} recorded, and higher than every bound proved in this study:"
             f" {'; '.join(who)}"
         )
     bases = Counter(row.best_rests_on for row in firsts if row.best_rests_on)

@@ -185,7 +185,7 @@ def run_study(
     """Run what is missing of a study, and return all its runs, as `load_runs` does.
 
     The log ``runs.jsonl`` is the only state: a run whose key is in it is not done again, even if it
-    failed. Killing this at any moment loses at most the runs under way.
+    failed. If the process is killed, only the runs in progress are lost.
 
     Parameters
     ----------
@@ -196,14 +196,14 @@ def run_study(
     workers
         Processes; as many as cores, if None.
     progress
-        Listens to what the study does.
+        Progress callbacks.
     modules
-        Names of modules that register methods of your own; workers import them, too.
+        Names of modules that register your own methods; workers import them, too.
     smoke
-        Whether to run the smallest form that the study states.
+        Whether to run the study's smoke test, its smallest form.
     shard
-        (2, 3) is the second of three parts, in a folder of its own below `out`; the whole study
-        takes over what the logs of shards there hold.
+        (2, 3) is the second of three parts, with its own folder below `out`; the whole study
+        takes over the runs in the logs of shards there.
     client
         Of a Dask cluster that runs the study.
 
@@ -265,7 +265,7 @@ def run_rows_of(
                 run = ending.task
                 if ending.fate == "timeout" and not had_begun(ending):
                     # a slow machine, and no result: what is in the log would never run again
-                    warn(f"left out: {run.label}, {ending.message} while its kernels were compiled")
+                    warn(f"left out: {run.label}, {ending.message} while compiling its kernels")
                 else:
                     row = next(one for one in planned if one.run and one.run.key == run.key)
                     made = dict(ending.made_by) or stamp

@@ -1,7 +1,7 @@
 """Check a certificate of a lower bound, with nothing but Python's standard library.
 
 ``python certificate_checker.py INSTANCE CERTIFICATE`` derives all times from the instance, and
-compares what the proof's integers prove with the claimed bound. It believes no number: any
+compares what the proof's integers prove with the claimed bound. It trusts no number: any
 multipliers prove something (docs/trust.md). Ops, edges and devices count from 0, in order.
 """
 
@@ -298,14 +298,16 @@ def check(document: Any, certificate: Any) -> None:
             "links": cluster.get("links", []),
             "ops": graph["ops"],
         }
-        _need(certificate["format"] == "placegap-certificate", "it is no certificate of placegap")
+        _need(
+            certificate["format"] == "placegap-certificate", "it is not a certificate of placegap"
+        )
         _need(_whole(certificate["version"]) == 1, "its version is unknown")
         _need(certificate["instance_hash"] == digest(parts), "it is for another instance")
         problem, claim = Terms(parts, certificate["semantics"]), _whole(certificate["bound_ns"])
         loads = dict.fromkeys(("max_load", "max_load_fwd_bwd"), ("work", "longest"))
         kinds = {"makespan": ("path", "work", "tree", "chain"), **loads}
         fits = proof["kind"] in kinds.get(problem.rules["objective"], ())
-        _need(fits, f"{proof['kind']!r} proves nothing of this objective")
+        _need(fits, f"{proof['kind']!r} proves nothing about this objective")
         proven = getattr(problem, proof["kind"])(proof) if all(problem.able.values()) else inf
         _need(claim <= proven, f"it claims {claim} ns, and proves {proven} ns")
     except Rejected:

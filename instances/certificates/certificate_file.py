@@ -1,4 +1,4 @@
-"""Certificates as JSON: a lower bound, and the integers by which a stranger checks it."""
+"""Certificates as JSON: a lower bound, and the integers that prove it to any reader."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ the standard library. With T one less than the claimed bound, the check goes fro
 the first. A state is a set of layers that contains all that reads them, with the replicas and the
 devices of its stages; a stage is added if some choice of modes keeps it within T and the memory. If
 no row of stages has all layers and no more devices than there are, the bound holds. All is done in
-integers, and there is nothing to believe. The rules are those of docs/pipelines.md.
+integers, and nothing is taken on trust. The rules are those of docs/pipelines.md.
 """
 
 from __future__ import annotations
@@ -347,12 +347,12 @@ def check(document: Any, certificate: Any) -> None:
         }
         head = certificate["format"], certificate["version"], certificate["proof"]["kind"]
         if head != ("placegap-certificate", 1, "stages"):
-            raise Rejected("it is no certificate of placegap by stages")
+            raise Rejected("it is not a certificate of placegap by stages")
         if certificate["instance_hash"] != digest(parts):
             raise Rejected("it is for another instance")
         rules, claim = certificate["semantics"], certificate["bound_ns"]
         if rules["objective"] != "hybrid_pipeline":
-            raise Rejected("stages prove nothing of this objective")
+            raise Rejected("stages prove nothing about this objective")
         if rules.get("bubble"):  # then a pipeline may have more stages than microbatches
             raise Rejected("stages prove nothing where filling and draining count")
         for value, least in ((claim, 0), (rules["microbatches"], 1)):

@@ -4,7 +4,7 @@
 the standard library. A chain plan gives each device the difference of two ideals, sets of blocks
 that contain all that their members need. With T one less than the claimed bound, the check tries
 every stage of at most T that any device can take, from every state (ideal, devices used) that it
-reaches. If it never reaches the whole graph, the bound holds. There is nothing to believe.
+reaches. If it never reaches the whole graph, the bound holds. Nothing is taken on trust.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def verify(instance: Instance, stated: StatedPlan, *, any_content: bool = False)
         first, second = _add(first, broken), _add(second, again)
     first, second = (_add(each, _claims(stated, each)) for each in (first, second))
     if stated.instance_hash not in ("", instance.content_hash) and not any_content:
-        other = Violation("instance", f"it was made for another content than {instance.name}'s")
+        other = Violation("instance", f"it was made for other content than {instance.name}'s")
         first, second = _add(first, [other]), _add(second, [other])
     return Verification(plan, first, second)
 

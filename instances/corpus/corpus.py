@@ -116,7 +116,7 @@ def load_best_known(path: str | Path | None = None) -> tuple[BestEntry, ...]:
 def best_known(
     name: str, cluster: str | Cluster, semantics: Semantics, path: str | Path | None = None
 ) -> BestKnown | None:
-    """What is known of a graph on a cluster under one semantics, or None.
+    """Best-known value and bound of a graph on a cluster under one semantics, or None.
 
     Parameters
     ----------

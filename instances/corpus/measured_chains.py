@@ -243,7 +243,7 @@ def _graph(name: str, degrees: RowDegrees, ops: list[Op], edges: list[Edge]) -> 
     changes = (
         "a layer is the sum of its ops, each measured on its own in half precision, and stands as"
         " often as the model has it",
-        "the times of a tensor degree have its collectives in them",
+        "the times of a tensor degree include its collectives",
         "backward times lack gradients of weights, but for the embedding's",
         f"memory: {'weights alone' if alone else trained}",
     )

@@ -160,10 +160,10 @@ def cost_graph(
 ) -> Graph:
     """The graph with a time for every device kind of the cluster whose rates are known.
 
-    Each op is a kernel of its own under costs "roofline". The peak rate is that of the op's number
-    type (`Op.dtype`). Times that the ops bring are kept; ops that state neither FLOPs nor bytes
-    moved are left alone, and of an op that states one of them the other counts as 0. What was used
-    is written into the provenance. The same graph comes back where nothing is to be added.
+    Under costs "roofline" each op is a separate kernel. The peak rate is that of the op's number
+    type (`Op.dtype`). Stated times are kept. Ops that state neither FLOPs nor bytes moved get no
+    time; if an op states only one of them, the other counts as 0. The rates used are noted in the
+    provenance. If nothing is to be added, the same graph is returned.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def cost_graph(
     costs : str
         "roofline", "calibrated", "measured" or "measured:FRAMEWORK", as of ``--costs``.
     compute_percent, bandwidth_percent : int
-        Share of the peak rate and of the bandwidth that is reached, at least 1; of "roofline"
-        alone.
+        Share of the peak rate and of the bandwidth that is reached, at least 1; for "roofline"
+        only.
 
     Raises
     ------
@@ -326,14 +326,14 @@ def _tables(graph: Graph, specs: Mapping[str, DeviceSpec]) -> dict[str, KernelTa
     if not tables:
         others = ", ".join(kind for kind in SYSTEMS if kind not in specs)
         raise InputError(
-            f"there are no {costs} costs of {', '.join(specs) or 'these devices'} at their rates,"
-            f" but of {others}; choose --costs calibrated",
+            f"{costs} costs exist only for {others}, not for {', '.join(specs) or 'these devices'}"
+            f" at these rates; choose --costs calibrated",
             graph.name,
         )
     if all(op.kernel is None for op in graph.ops):
         raise InputError(
-            "no op says which kernel it is, so that no table has it; read the model anew (hf:, py:,"
-            " ONNX), or choose --costs calibrated",
+            "no op names its kernel, so no table applies; read the model again (hf:, py:, ONNX), or"
+            " choose --costs calibrated",
             graph.name,
         )
     return tables
@@ -388,8 +388,8 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
     if open_tables and not any(open_kinds.values()):
         types = sorted({op.kernel.dtype for op in graph.ops if op.kernel is not None})
         raise InputError(
-            f"no table has its kernels, which compute in {', '.join(types)}; trace it with --dtype"
-            " bfloat16, or choose --costs calibrated",
+            f"no table covers its kernels, which compute in {', '.join(types)}; trace it with"
+            " --dtype bfloat16, or choose --costs calibrated",
             graph.name,
         )
     return CostedKernels(ops, added, kernels, open_kinds, open_tables)

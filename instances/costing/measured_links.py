@@ -43,7 +43,9 @@ def measured_link(kind: str) -> MeasuredLink:
     """The link between two cards of a kind; a kind that has no table is a ValueError."""
     tables = json.loads(data_path("measured", "links.json").read_text())
     if kind not in tables:
-        raise ValueError(f"no link of {kind!r} is measured, but of {', '.join(sorted(tables))}")
+        raise ValueError(
+            f"no link of {kind!r} is measured, only links of {', '.join(sorted(tables))}"
+        )
     latency, per_byte, error = fitted_line(tables[kind]["bytes_ns"])
     return MeasuredLink(
         rate := round(NS_PER_S / per_byte),

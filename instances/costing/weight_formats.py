@@ -156,7 +156,7 @@ def cache_bits(text: str) -> Fraction:
     """Bits of a number in a cache of keys and values."""
     if text.lower() not in CACHE_BITS:
         hint = instead_of(text.lower(), CACHE_BITS)
-        raise InputError(f"--kv-dtype {text!r} is none of {', '.join(CACHE_BITS)}{hint}")
+        raise InputError(f"--kv-dtype {text!r} is not one of {', '.join(CACHE_BITS)}{hint}")
     return CACHE_BITS[text.lower()]
 
 
@@ -170,7 +170,7 @@ def weight_format(text: str) -> Weights:
         stated = [part.strip().partition("=")[::2] for part in name.split(",")]
         unknown = next((part for part, _ in stated if part not in PARTS), None)
         if unknown is not None:
-            raise InputError(f"--weights {text!r}: {unknown!r} is none of {', '.join(PARTS)}")
+            raise InputError(f"--weights {text!r}: {unknown!r} is not one of {', '.join(PARTS)}")
         return PartFormats(text, {part: _one_format(own) for part, own in stated})
     return _one_format(name)
 
@@ -184,15 +184,15 @@ def _one_format(name: str) -> WeightFormat:
             return WeightFormat(f"{name} bits", bits)
     hint = instead_of(name, FORMATS)
     raise InputError(
-        f"--weights {name!r} is no format{hint}: one of {', '.join(FORMATS)}, or a number of bits"
-        " per weight, scales included"
+        f"--weights {name!r} is not a format{hint}: one of {', '.join(FORMATS)}, or a number of"
+        " bits per weight, scales included"
     )
 
 
 def configured_format(raw: Any) -> WeightFormat:
     """The format of a ``quantization_config`` of Hugging Face."""
     if not isinstance(raw, Mapping):
-        raise InputError("its quantization_config is no mapping")
+        raise InputError("its quantization_config is not a mapping")
     method = str(raw.get("quant_method") or "").lower().replace("_", "-")
     if not method and ("load_in_4bit" in raw or "load_in_8bit" in raw):
         method = "bitsandbytes"
@@ -224,7 +224,9 @@ def _number(raw: Mapping[str, Any], names: Sequence[str], default: int) -> int:
     """A whole number that a configuration states under one of some names; -1 is no group."""
     value = next((raw[name] for name in names if raw.get(name) is not None), default)
     if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= 1 << 20:
-        raise InputError(f"its quantization_config states {names[0]} {value!r}, which is no size")
+        raise InputError(
+            f"its quantization_config states {names[0]} {value!r}, which is not a size"
+        )
     return value
 
 

@@ -107,7 +107,9 @@ def _read(instance: Instance, plan: Plan, semantics: HybridPipeline) -> _Read:
     degrees = {(stage.replicas, stage.tensor) for stage in stages}
     if len(degrees) > 1:
         both = ", ".join(f"{d} x {t}" for d, t in sorted(degrees))
-        raise InputError(f"stages have d x t of {both}, and this tool one; ask for --degrees one")
+        raise InputError(
+            f"stages have d x t of {both}, but this tool supports only one; add --degrees one"
+        )
     layers, home = read_layers(instance), list[int]()
     for name, ops in zip(layers.names, layers.numbered, strict=True):
         inside = {plan.stage[i] for i in ops}
@@ -115,7 +117,7 @@ def _read(instance: Instance, plan: Plan, semantics: HybridPipeline) -> _Read:
             raise InputError(f"{name!r} is in {len(inside)} stages; add --granularity layer")
         home.append(inside.pop())
     if home != sorted(home):
-        raise InputError("the numbered layers do not go through the stages in their order")
+        raise InputError("the numbered layers do not pass through the stages in order")
     rows = tuple(tuple(n for n, s in enumerate(home) if s == at) for at in range(len(stages)))
     return _Read(layers, stages[0].replicas, stages[0].tensor, rows)
 
@@ -154,7 +156,7 @@ def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: HybridPip
     text, value_ns = nearest_hybrid(kind, instance, plan, semantics)
     least = evaluate(instance, plan, semantics).value_ns
     if least is not None and value_ns > least:
-        raise InputError("cannot say what the plan recomputes, or where its ends are")
+        raise InputError("cannot express what the plan recomputes, or where its ends are")
     return text
 
 
@@ -166,7 +168,7 @@ def nearest_hybrid(
     """
     verdict = evaluate(instance, plan, semantics)
     if not verdict.feasible or verdict.value_ns is None:
-        raise InputError(f"the plan breaks a rule: {verdict.violations[0]}")
+        raise InputError(f"the plan is infeasible: {verdict.violations[0]}")
     found = _read(instance, plan, semantics)
     rules = {"recompute": "per_layer", "degrees": "one"}
     if kind == "megatron" and semantics.sharding == "gradients":
@@ -184,8 +186,8 @@ def nearest_hybrid(
             best = rank, text
     if best is None:
         raise InputError(
-            "cannot say what the plan recomputes, or where its ends are, and with these cuts"
-            " nothing fits that it can"
+            "cannot express what the plan recomputes, or where its ends are, and no setting"
+            " that it can express fits with these cuts"
         )
     return _WRITERS[kind](found, judged, best[1]), -best[0][2]
 

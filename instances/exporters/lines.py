@@ -108,7 +108,7 @@ def even_counts(layers: int, ranks: int, tool: str) -> list[int]:
 def line_of(instance: Instance, plan: Plan) -> LayerLine:
     """Read a plan as a line."""
     if any(len(on) > 1 for on in plan.placement):
-        raise InputError("ops are on several devices, and a line has no replicas")
+        raise InputError("ops are on several devices, but this format has no replicas")
     slots, device = slots_of(instance), plan.devices
     _, host = gpus_and_host(instance.cluster)
     num = len(layer_list(instance)) + 2
@@ -122,7 +122,7 @@ def line_of(instance: Instance, plan: Plan) -> LayerLine:
     )
     line = LayerLine(tuple(home), tuple((away - 1).tolist()))
     if slots.plan(line, host) != plan or len(line.devices) > len(set(home)):
-        raise InputError("layers are divided, or in another order than a line has")
+        raise InputError("the format cannot express divided layers, or this order of layers")
     return line
 
 
@@ -131,17 +131,17 @@ def why_not(instance: Instance, line: LayerLine, kind: LineClass) -> str | None:
     gpus, host = gpus_and_host(instance.cluster)
     used, layers = line.devices, line.home[1:-1]
     if not kind.has_host and (line.away or not set(used) <= set(gpus)):
-        return "it has layers on a host, and the tool runs on GPUs alone"
+        return "it has layers on a host, but the tool uses only GPUs"
     if kind.has_host and (set(used[1:]) - set(gpus) or (host is not None and used[0] != host)):
-        return "what runs on the host does not come first"
+        return "the layers on the host are not the first ones"
     if line.away and not kind.experts_apart:
-        return "it has experts apart from their layers"
+        return "it has experts on other devices than their layers"
     if not kind.head_alone and line.home[-1] != layers[-1]:
-        return "what is after the layers is apart from the last one"
+        return "the output head is not on the device of the last layer"
     if line.home[0] != layers[0] and (not kind.has_host or host is None):
-        return "what is before the layers is apart from the first one"
+        return "the embedding is not on the device of the first layer"
     if kind.most_gpus is not None and len(set(used) & set(gpus)) > kind.most_gpus:
-        return "the tool divides layers between GPUs by itself"
+        return "the tool itself divides layers among GPUs"
     return None
 
 

@@ -61,7 +61,7 @@ def layer_stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[l
         try:
             stage = plan_stages(instance, plan, semantics).stage.tolist()
         except PlanError as error:
-            raise InputError(f"the plan is no pipeline: {error}") from None
+            raise InputError(f"the plan is not a pipeline: {error}") from None
     else:  # gradients of tied weights go any way: the forward pass tells the order of the devices
         devices, order = plan.devices.tolist(), run_order(instance)
         number: dict[int, int] = {}
@@ -77,7 +77,7 @@ def layer_stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[l
     for (before, one), (after, other) in pairwise(forward):
         if one > other:
             raise InputError(
-                f"{after!r} runs after {before!r}, but is in the earlier stage {other}; ask for a"
+                f"{after!r} runs after {before!r}, but is in the earlier stage {other}; place a"
                 " pipeline (--objective max_load --plans chain)"
             )
     lists = [[layer for layer, s in found.items() if s == at] for at in range(count)]
@@ -129,15 +129,15 @@ def _by_layer(
         if first.setdefault(layer, i) != i and place[first[layer]] != place[i]:
             both = f"{names[place[first[layer]]]} and {names[place[i]]}"
             raise InputError(
-                f"{layer!r} is on two {what} ({both}), and this format has whole modules; add"
+                f"{layer!r} is on two {what} ({both}), but this format keeps modules whole; add"
                 " --granularity layer"
             )
     for b, a in feeders(instance, layers).items():
         if not instance.arrays.backward[b] and place[a] != place[b]:
             raise InputError(
-                f"op {graph.ops[b].name!r} of {graph.ops[b].module or 'the model itself'!r} is"
-                f" apart from {graph.ops[a].name!r}, which feeds it, and no module's border is"
-                " between; add --granularity layer"
+                f"op {graph.ops[b].name!r} of {graph.ops[b].module or 'the model itself'!r} and"
+                f" {graph.ops[a].name!r}, which feeds it, are on different {what} inside one"
+                " module; add --granularity layer"
             )
     return {layer: place[i] for layer, i in first.items()}
 
@@ -196,8 +196,8 @@ def priced_map(instance: Instance, main: int) -> Instance:
 
 
 def parted_experts(instance: Instance, on_card: int) -> Instance:
-    """The instance with the experts of each layer in two parts, side by side: so many of them, and,
-    by names with `APART`, the others. Of a token's experts each part runs as large a share as it
+    """The instance with the experts of each layer in two parts, side by side: `on_card`, and, by
+    names with `APART`, the others. Of a token's experts each part runs as large a share as it
     holds, in the mean; ops that hold no weights both parts run.
     """
     graph, count = instance.graph, num_experts(instance)

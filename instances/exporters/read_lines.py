@@ -92,7 +92,7 @@ def read_line(instance: Instance, text: str) -> ReadLine:
                 " .json"
             )
         if given.get("tp", "1") != "1":
-            raise InputError("splits tensors of each layer, and lines have whole layers")
+            raise InputError("splits tensors of each layer, but lines have whole layers")
         gpus, _ = gpus_and_host(instance.cluster)
         gpus = _gpus(gpus, given["visible"]) if "visible" in given else gpus
         if kind in ("", "ollama"):
@@ -106,7 +106,7 @@ def read_line(instance: Instance, text: str) -> ReadLine:
     except InputError as error:
         raise InputError(f"--line {text!r}: {error}") from None
     except (ValueError, ZeroDivisionError):
-        raise InputError(f"--line {text!r}: a value is no number") from None
+        raise InputError(f"--line {text!r}: a value is not a number") from None
 
 
 def _options(text: str) -> Given:
@@ -114,7 +114,7 @@ def _options(text: str) -> Given:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"is no line of words: {error}") from None
+        raise InputError(f"cannot be parsed: {error}") from None
     name_of, given = {word: name for name, each in OPTIONS.items() for word in each}, Given()
     for at, word in enumerate(words):
         option, equals, value = word.partition("=")
@@ -164,7 +164,7 @@ def _llamacpp(instance: Instance, given: Given, gpus: list[int], kind: str) -> R
     num = len(layer_list(instance)) + 1
     _, host = gpus_and_host(instance.cluster)
     if given.get("sm", "layer") not in ("layer", "none"):
-        raise InputError("splits tensors of each layer (-sm), and lines have whole layers")
+        raise InputError("splits tensors of each layer (-sm), but lines have whole layers")
     chosen = given.get("device", ",".join(map(str, range(len(gpus)))))
     used = [] if chosen in ("", "none") else _gpus(gpus, chosen)
     if given.get("sm") == "none":
@@ -208,7 +208,7 @@ def _overrides(instance: Instance, given: Given, gpus: list[int]) -> Iterator[tu
                 try:
                     matches = re.search(regex, f"blk.{n}.{tensor}.weight")
                 except re.error as error:
-                    raise InputError(f"-ot {regex!r} is no pattern: {error}") from None
+                    raise InputError(f"-ot {regex!r} is not a pattern: {error}") from None
                 if matches:
                     found.setdefault(tensor, target)
         if not found:
@@ -233,7 +233,7 @@ def _plan(instance: Instance, home: Sequence[int], experts: dict[int, int]) -> P
 
 
 def _parted(instance: Instance, on_card: int, card: int) -> ReadLine:
-    """So many experts of each layer on a card with all else, the others on the host."""
+    """A number of experts of each layer on a card with all else, the others on the host."""
     _, host = gpus_and_host(instance.cluster)
     if host is None:
         raise InputError("has experts on the host, and the cluster has none")
@@ -260,7 +260,9 @@ def _layout(text: str) -> list[int]:
             raise InputError(f"the layout repeats {part!r} {times} times")
         text = text[: group.start()] + part * int(times) + text[group.end() :]
     if not re.fullmatch(r"E[t|]*m*L", text):
-        raise InputError("the layout is no row of E, t, m, L and |, E first and L last")
+        raise InputError(
+            "the layout is not a sequence of E, t, m, L and |, with E first and L last"
+        )
     return [stage.count("t") for stage in text.split("|")]
 
 
@@ -311,7 +313,9 @@ def _file(instance: Instance, path: Path) -> ReadLine:
         place = {own.get(name, name): gpus[s] for name, s in stage_of.items()}
         return ReadLine("torchtitan", _by_prefix(instance, layers, place), instance)
     if not isinstance(content, dict):
-        raise InputError("is no map of modules (device_map), nor a list of parts (torchtitan)")
+        raise InputError(
+            "is neither a map of modules (device_map) nor a list of parts (torchtitan)"
+        )
     if host is None and "cpu" in content.values():
         raise InputError("the map has modules on the CPU, and the cluster has no host")
     place = {

@@ -84,13 +84,13 @@ def _check_split(instance: Instance, stage_of: dict[str, int], begins: list[str]
         if layer is not None and stage_of[layer] != current:
             raise InputError(
                 f"op {instance.graph.ops[i].name!r} of {layer!r} runs after stage {current} has"
-                " begun, but is in another; split points cannot say that"
+                " begun, but is in another; split points cannot express that"
             )
     for b, a in feeders(instance, layers).items():
         if b in stage and a in stage and stage[a] != stage[b]:
             raise InputError(
                 f"op {instance.graph.ops[b].name!r} would fall into another stage than"
-                f" {instance.graph.ops[a].name!r}, which feeds it; split points cannot say that"
+                f" {instance.graph.ops[a].name!r}, which feeds it; split points cannot express that"
             )
 
 
@@ -124,7 +124,7 @@ def write_split(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     for op, devices in zip(instance.graph.ops, plan.placement, strict=True):
         if not (op.name.isascii() and op.name.isdecimal()) or str(int(op.name)) != op.name:
             raise InputError(
-                f"op {op.name!r} is no number, as the nodes of dnn-partitioning are; export csv"
+                f"op {op.name!r} is not a number, as nodes of dnn-partitioning must be; export csv"
             )
         if len(devices) > 1:
             raise InputError(f"op {op.name!r} is on {len(devices)} devices; leave out --replicas")

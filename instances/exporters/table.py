@@ -101,7 +101,7 @@ def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
         if isinstance(semantics, HybridPipeline):
             if kind not in SETTINGS:
                 raise InputError(
-                    "says nothing of replicas, tensor degrees and modes; export"
+                    "cannot express replicas, tensor degrees and modes; export"
                     f" {', '.join(SETTINGS)}, or write the plan (-o FILE)"
                 )
             read_layers(instance)
@@ -123,6 +123,6 @@ def _refuse_cpus(instance: Instance, plan: Plan) -> None:
         device = instance.cluster.devices[k]
         if is_cpu(device, instance.cluster):
             raise InputError(
-                f"a stage runs on {device.name!r}, a CPU, and the ranks of this tool are GPUs;"
+                f"a stage runs on {device.name!r}, a CPU, but the ranks of this tool are GPUs;"
                 " leave it out of the cluster"
             )

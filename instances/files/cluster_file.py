@@ -185,7 +185,7 @@ class LinkEntry(InstancePart):
             )
         stated = ("bandwidth_bytes_per_s", "latency_ns", "matrix_bytes_per_s")
         if self.measured and self.model_fields_set.intersection(stated):
-            raise ValueError(f"measured stands in place of {', '.join(stated)}; leave one out")
+            raise ValueError(f"measured replaces {', '.join(stated)}; leave one out")
         without = self.matrix_bytes_per_s is not None or self.measured
         if (self.bandwidth_bytes_per_s is None) != without:
             raise ValueError(
@@ -356,19 +356,19 @@ def _parts(name: str, *, ends: bool) -> set[str]:
 
 
 def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) -> Cluster:
-    """A cluster by its name or a part of it, from a file, or as a text says (`cluster_text`).
+    """Load a cluster by its name or a part of it, from a file, or from a text (`cluster_text`).
 
     Parameters
     ----------
     name_or_path : str or Path
         "8xH100-nvlink", a ``.yaml``, ``.yml`` or ``.json`` file, or "2xRTX3090+host, pcie4".
     devices : str or Path, optional
-        A file of device kinds, which stand beside and before those of the catalogue.
+        A file of device kinds, which are added to the catalogue and override it.
 
     Raises
     ------
     InputError
-        One line that names the file, the place and what is wrong there.
+        One line that names the file, the place and the error.
 
     Examples
     --------
@@ -404,7 +404,7 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
     card = re.sub(r"^\s*\d+\s*[xX*]\s*", "", text)
     if kinds := near_names(card, sorted({**catalogue(), **added})):
         end = " D" if hint.endswith("?") else "; d"
-        hint += f"{end}evice kinds that are alike: {', '.join(kinds)} ({OTHER_KINDS})"
+        hint += f"{end}evice kinds with similar names: {', '.join(kinds)} ({OTHER_KINDS})"
     raise InputError(f"there is no cluster {text!r}, nor such a .yaml or .json file{hint}")
 
 

@@ -156,7 +156,9 @@ def _links(words: Sequence[str]) -> dict[str, LinkKind]:
         link = link_kind(word.strip())
         role = ROLES.get(link.family, link.family)
         if role in found:
-            raise ValueError(f"{found[role].word} and {link.word} are two of a kind; leave one out")
+            raise ValueError(
+                f"{found[role].word} and {link.word} are both of one kind; leave one out"
+            )
         found[role] = link
     return found
 
@@ -206,7 +208,7 @@ def _terms(
             flat.append(_devices(term, known))
     if flat and servers:
         raise ValueError(
-            f"{flat[0]} stands beside servers; write 1x({flat[0]}) for a server of its own"
+            f"{flat[0]} is not in a server, as others are; write 1x({flat[0]}) for its own server"
         )
     if flat:
         yield None, tuple(flat)
@@ -216,14 +218,14 @@ def _split(text: str) -> list[str]:
     """The parts between the plus signs that stand in no brackets."""
     parts = [part.strip() for part in re.split(r"\+(?![^()]*\))", text)]
     if not all(parts):
-        raise ValueError("a part of it is empty; write 2xRTX3090+host, for example")
+        raise ValueError("one of its parts is empty; write 2xRTX3090+host, for example")
     return parts
 
 
 def _count(text: str | None) -> int:
     count = int(text or 1)
     if not count:
-        raise ValueError("0 devices are none; leave them out")
+        raise ValueError("0 devices: leave that part out")
     return count
 
 
@@ -238,14 +240,14 @@ def _devices(text: str, known: Mapping[str, DeviceSpec]) -> _Devices:
     memory_bytes = None if memory is None else _memory_bytes(memory)
     slot = link_kind(word.strip()) if at else None
     if slot is not None and slot.family != "pcie":
-        raise ValueError(f"{slot.word} joins no single card; write it behind the comma")
+        raise ValueError(f"{slot.word} cannot follow a card; write it after the comma")
     return _Devices(_count(match[1]), kind, "host" if is_host else kind, memory_bytes, slot)
 
 
 def _memory_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([kmgt]i?b)\s*", text.casefold())
     if match is None or match[2] not in UNITS:
-        raise ValueError(f"{text.strip()!r} is no size of a memory, as in host:64GB")
+        raise ValueError(f"{text.strip()!r} is not a memory size, such as 64GB in host:64GB")
     return int(Decimal(match[1]) * UNITS[match[2]])
 
 
@@ -333,7 +335,7 @@ def _joined(
     if network is not None and not grouped:
         if local:
             raise ValueError(
-                f"{network.word} joins servers, and it names none: write 2x4xT4 or 1x(2xT4)+1x(P4)"
+                f"{network.word} joins servers, but none are named; write 2x4xT4 or 1x(2xT4)+1x(P4)"
             )
         yield network.entry(all_to_all="all")
         return

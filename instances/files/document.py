@@ -56,7 +56,7 @@ Version = Annotated[Literal[1], BeforeValidator(_integer)]
 
 
 class Document(InstancePart):
-    """What a model file says: a graph, and a cluster, semantics and best values where it has them.
+    """Content of a model file: a graph, and optionally a cluster, semantics and best values.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class Document(InstancePart):
 
     @cached_property
     def source(self) -> str:
-        """What messages name: the file that the document was read from, else its own name."""
+        """The name used in messages: the file of the document, else its own name."""
         return self.name
 
     def read_from(self, path: str | Path) -> Document:
@@ -142,7 +142,7 @@ def load_document(path: str | Path) -> Document:
     Raises
     ------
     InputError
-        One line that names the file, the place and what is wrong there.
+        One line that names the file, the place and the error.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def parse_document(raw: Any, source: str | Path) -> Document:
 
 
 def save_document(document: Document, path: str | Path) -> None:
-    """Write a document; the bytes depend on its content alone.
+    """Write a document; the bytes depend only on its content.
 
     Fields at their default are left out, so that files stay small, but for rules of the semantics
     that are stated; reading gives back an equal document.
@@ -302,14 +302,14 @@ def from_networkx(network: nx.DiGraph[Any]) -> Graph:
     """Make a graph from a directed networkx graph or multigraph.
 
     Nodes become ops, named by ``str(node)``; their attributes are the fields of `Op`, those of
-    edges the fields of `Edge`. Absent attributes take their defaults. Edges come in the order of
-    their attribute `position` where all have one, else in networkx's.
+    edges the fields of `Edge`. Absent attributes take their defaults. Edges are in the order of
+    their attribute `position` if all have one, else in networkx's.
 
     Raises
     ------
     InputError
         If the network is not directed, an attribute is unknown or wrong, or the ops and edges are
-        no graph of placegap's (`Graph`).
+        not a valid `Graph`.
 
     Examples
     --------

@@ -288,7 +288,7 @@ def load_plan(instance: Instance, path: str | Path) -> tuple[Plan, Semantics]:
     Raises
     ------
     InputError
-        If the file is no plan, or names what the instance does not have.
+        If the file is not a plan, or names something that the instance does not have.
 
     Examples
     --------
@@ -326,7 +326,7 @@ def _made_for(content: PlanFile, instance: Instance) -> str:
     if content.instance_hash in ("", instance.content_hash):
         return ""
     if content.instance == instance.name:
-        return f"; the plan was made for another content of {instance.name!r}"
+        return f"; the plan was made for other content of {instance.name!r}"
     return (
         f"; the plan was made for {content.instance!r}, not for {instance.name!r}: name the model"
         " and the cluster that it is for"

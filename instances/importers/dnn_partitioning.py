@@ -45,7 +45,7 @@ MAX_DEVICES = 1000
 
 def _flag(value: Any) -> bool:
     if value is not True and value is not False and value not in (0, 1):
-        raise ValueError("is none of true, false, 0, 1")
+        raise ValueError("is not one of true, false, 0, 1")
     return bool(value)
 
 
@@ -247,10 +247,10 @@ class _Split(InstancePart):
 def load_split(instance: Instance, path: str | Path) -> Plan:
     """Read a split file (``{"fpgas": [{"nodes": ...}], "cpus": ...}``) as a plan of an instance.
 
-    The i-th entry of ``fpgas`` is the i-th device that is no host, the i-th entry of ``cpus`` the
-    i-th host. A node that the file leaves out goes where its colour class is, as in the reference
-    program's ``-expert`` on training graphs. Text after the first JSON value is ignored: the
-    program appends messages to its output.
+    The i-th entry of ``fpgas`` is the i-th device that is not a host, the i-th entry of ``cpus``
+    the i-th host. A node that the file leaves out goes where its colour class is, as in the
+    reference program's ``-expert`` on training graphs. Text after the first JSON value is ignored:
+    the program appends messages to its output.
 
     Parameters
     ----------

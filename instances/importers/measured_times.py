@@ -109,7 +109,7 @@ def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGra
     if not num_ops:
         first = next(iter(times.samples_ns))[0]
         raise InputError(
-            f"none of its names is an op of {graph.name!r} (the first are {first!r} and"
+            f"no name in it is an op of {graph.name!r} (the first are {first!r} and"
             f" {graph.ops[0].name!r}); measure this model, e.g. with placegap profile",
             times.source,
         )
@@ -163,7 +163,7 @@ def trace_times(path: str | Path) -> Mapping[str, list[float]]:
     raw = read_json(path)
     events = raw.get("traceEvents") if isinstance(raw, dict) else raw
     if not isinstance(events, list):
-        raise InputError("is no trace: it has no list 'traceEvents'", path)
+        raise InputError("is not a trace: it has no list 'traceEvents'", path)
     found: dict[bool, dict[str, list[float]]] = {flag: defaultdict(list) for flag in (False, True)}
     for number, event in enumerate(events):
         if not isinstance(event, dict) or event.get("ph") != "X":

@@ -280,7 +280,7 @@ def _infer(node: Any, tensors: Tensors, opsets: Mapping[str, int]) -> None:
         else:  # its function's body defines it
             found = _infer_alone(node, types, data, imports)
     except onnx.defs.SchemaError:
-        reason = reason or f"{node.op_type} is no op of the ONNX standard"
+        reason = reason or f"{node.op_type} is not an op of the ONNX standard"
     except KeyError as missing:
         reason = reason or f"the type of {missing} is not known"
     except Exception as error:  # the native code raises what it likes

@@ -35,19 +35,19 @@ def load_model(
         Unit of the times in files that do not state it: dnn-partitioning and Moirai (default ms),
         Piper (default s).
     dims : mapping of str to int, optional
-        Sizes of the dimensions that an ONNX file leaves open; see `load_onnx`.
+        Sizes of the dynamic dimensions of an ONNX file; see `load_onnx`.
     weights : str, optional
         How the weights of an ONNX model are stored; see `weight_format`.
 
     Returns
     -------
     Document
-        A graph, with the cluster and the semantics of the file where it brings them.
+        A graph, with the cluster and the semantics of the file if it has them.
 
     Raises
     ------
     InputError
-        One line that names the file, the place and what is wrong there.
+        One line that names the file, the place and the error.
 
     Examples
     --------
@@ -72,9 +72,9 @@ def load_model(
             "is a GGUF file, which placegap.solve traces; end its name with .gguf", path
         )
     if weights is not None:
-        raise InputError("is no ONNX file, and states its bytes; leave out --weights", path)
+        raise InputError("is not an ONNX file, and states its bytes; leave out --weights", path)
     if dims:
-        raise InputError("is no ONNX file: its dimensions cannot be chosen (--dim)", path)
+        raise InputError("is not an ONNX file: its dimensions cannot be chosen (--dim)", path)
     data = read_content(path)
     if _is_onnx(data, path):
         raise InputError("is a zipped ONNX file; unzip it", path)

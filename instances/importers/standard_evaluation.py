@@ -124,8 +124,8 @@ def _at_batch(
                 notes.add(DOUBTS[doubt], _item(what, keys[group], lines, group, doubt))
     if not keys and not use_measured:
         raise InputError(
-            f"all rows of the {what} are of batch {batch}, which is held out: measure other"
-            " batches, too, or take what was measured at it (--measured)"
+            f"all rows of the {what} have batch {batch}, which is held out: measure other"
+            " batches, too, or use these rows (--measured)"
         )
     both = [key for key in estimated if key in measured]
     if both:
@@ -229,12 +229,13 @@ def check_ops(graph: Graph, cluster: Cluster, ops: Table) -> None:
     several = len(ops.keys) > 1
     if several and not any(op in graph.op_index for op, _ in ops.keys):
         raise InputError(
-            f"no row is of an op of the model {graph.name!r}: these are measurements of another",
+            f"no row names an op of the model {graph.name!r}: these are measurements of another"
+            " model",
             ops.place[0],
         )
     if several and not any(kind in kinds for _, kind in ops.keys):
         raise InputError(
-            f"no row is of a device kind of {cluster.name!r} ({', '.join(kinds)}): choose the"
+            f"no row names a device kind of {cluster.name!r} ({', '.join(kinds)}): choose the"
             " cluster that was measured (--cluster)",
             ops.place[0],
         )

@@ -81,7 +81,7 @@ def _rows(facts: Facts, plan: Plan) -> list[Row] | str:
             return f"stage {s} has {len(devices)} devices for groups of {tensor[s]}"
         seen.update(devices)
     if any(times > 1 or not 0 <= k < len(facts.devices) for k, times in seen.items()):
-        return "a device is used twice, or is none of the cluster"
+        return "a device is used twice, or is not in the cluster"
     return rows
 
 

@@ -233,7 +233,7 @@ def _units(facts: Facts, plan: Plan, semantics: LatencySubgraphs) -> list[Unit]:
         elif number in range(semantics.subgraphs):
             units.append((on[0], number))
         else:
-            raise OrderError(f"op {facts.ops[i].name!r} is in call {number}, which is not there")
+            raise OrderError(f"op {facts.ops[i].name!r} is in call {number}, which does not exist")
     return units
 
 

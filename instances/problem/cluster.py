@@ -39,9 +39,9 @@ from placegap.instances.reading.input_files import MAX_DEVICES
 class Device(InstancePart):
     """A device that runs one op at a time.
 
-    `kind` is a label that ops' times refer to, and decides nothing else; `memory_bytes` None means
+    `kind` is a label that only ops' times refer to; `memory_bytes` None means
     no limit; an `is_host` device pays no communication in max_load. `server` names the machine
-    that the device is in, for two levels of communication (`loads`); it decides nothing else.
+    that the device is in, and is used only for two levels of communication (`loads`).
     """
 
     name: Name
@@ -147,8 +147,7 @@ class Cluster(InstancePart):
     """Devices and the links between them.
 
     A pair without a link uses the widest multi-hop path (Moirai, section III-A). `kinds` has the
-    rates of device kinds that the catalogue lacks, or has otherwise; they decide times in costing
-    alone.
+    rates of device kinds that differ from the catalogue's or are not in it; only costing uses them.
 
     Examples
     --------
@@ -181,7 +180,7 @@ class Cluster(InstancePart):
 
     @property
     def all_links(self) -> Links:
-        """The links, whose groups need not be written out."""
+        """The links; groups are stored as groups."""
         assert isinstance(self.links, Links)  # validated
         return self.links
 
@@ -200,7 +199,7 @@ class Cluster(InstancePart):
 
     @cached_property
     def least_bandwidth_bytes_per_s(self) -> int | None:
-        """That of the narrowest path between two devices; None for a device alone."""
+        """Bandwidth of the narrowest path between two devices; None for a single device."""
         # a pair with a link uses it, and no path is narrower than all of its links
         widths = [
             entry.bandwidth_bytes_per_s
@@ -211,7 +210,7 @@ class Cluster(InstancePart):
 
     @cached_property
     def open_memory(self) -> frozenset[str]:
-        """Names of devices of whose memory nothing says what is taken; none, if not noted."""
+        """Names of devices whose free memory is not stated; empty if not noted."""
         return frozenset()
 
     def with_open_memory(self, names: Iterable[str]) -> Cluster:
@@ -221,7 +220,7 @@ class Cluster(InstancePart):
 
     @cached_property
     def source(self) -> str:
-        """What messages name: the file that the cluster was read from, else its own name."""
+        """The name used in messages: the file of the cluster, else its own name."""
         return f"cluster {self.name!r}"
 
     def read_from(self, path: str | Path) -> Cluster:

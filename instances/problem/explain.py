@@ -62,9 +62,9 @@ def explain_infeasible(instance: Instance) -> tuple[str, ...]:
     """Reasons why no plan can fit into memory; an empty tuple if none was found.
 
     Three conditions are checked, all necessary, none sufficient: every op, or colocation group,
-    fits on a device that runs it; what can only be on a set of devices fits on them together
-    (Hall's condition, over unions of the sets that occur); of ops or groups that need more than
-    half of each device they fit on, there are no more than devices. Ops that no device runs, and
+    fits on a device that runs it; all ops that can run only on a set of devices fit on these
+    together (Hall's condition, over unions of the sets that occur); ops or groups that need more
+    than half of each device they fit on are no more than the devices. Ops that no device runs, and
     groups without a common device kind, are refused when an instance is made. O(n K + g S) for g
     groups and S sets of devices, S <= 4096.
 
@@ -77,7 +77,7 @@ def explain_infeasible(instance: Instance) -> tuple[str, ...]:
     ...     cluster=Cluster(name="c", devices=(Device(name="d", kind="gpu", memory_bytes=8),)),
     ... )
     >>> explain_infeasible(instance)
-    ("op 'a' needs 9 B; the devices that run it have at most 8 B (d): 1 B are missing",)
+    ("op 'a' needs 9 B; the devices that run it have at most 8 B (d): 1 B short",)
     """
     return tuple(reason.sentence for reason in _reasons(instance))
 
@@ -107,7 +107,7 @@ def why_no_room(instance: Instance, semantics: Semantics) -> NoRoom:
         needed = format_bytes(_total(floor))
         what.append(
             f"all {instance.num_ops} ops need at least {needed}, and the devices {together}, but no"
-            " plan was found that divides the ops so"
+            " plan was found that divides the ops to fit"
         )
     return NoRoom((*what, f"what would help: {', or '.join(helps)}"), bool(reasons))
 
@@ -144,7 +144,7 @@ def _helps(
     more = max(reasons, key=lambda reason: reason.more, default=_Reason("", 1, _roomiest(instance)))
     if all(reason.more for reason in reasons):
         spec = instance.cluster.devices[more.like]
-        number = "a device more" if more.more == 1 else f"{more.more} devices more"
+        number = "one more device" if more.more == 1 else f"{more.more} more devices"
         helps.append(f"{number} like {spec.name} ({format_bytes(spec.memory_bytes or 0)})")
         if reasons:
             helps.append(_larger(instance, floor))
@@ -207,7 +207,9 @@ def _reasons(instance: Instance) -> list[_Reason]:
     named = [_too_large(instance, group) for group in misfits[:MOST_NAMED]]
     if len(misfits) > MOST_NAMED:
         rest = len(misfits) - MOST_NAMED
-        named.append(f"{rest} more ops or colocation groups fit on no device that runs them")
+        named.append(
+            f"{rest} more ops or colocation groups are too large for every device that runs them"
+        )
     return [
         *map(_Reason, named),
         *_over_capacity(instance, placeable),
@@ -246,7 +248,7 @@ def _too_large(instance: Instance, group: _Group) -> str:
     return (
         f"{group.label} needs {format_bytes(group.size_bytes)}{ops}; the devices that run it have"
         f" at most {format_bytes(limit)} ({devices[largest].name}):"
-        f" {format_bytes(group.size_bytes - limit)} are missing"
+        f" {format_bytes(group.size_bytes - limit)} short"
     )
 
 
@@ -271,7 +273,7 @@ def _over_capacity(instance: Instance, groups: list[_Group]) -> Iterator[_Reason
             yield _Reason(
                 f"{_what(instance, num_ops)} {format_bytes(capacity + missing)} on"
                 f" {_names(instance, where)}: {format_bytes(capacity)} together,"
-                f" {format_bytes(ceil_div(missing, len(where)))} per device are missing",
+                f" {format_bytes(ceil_div(missing, len(where)))} per device short",
                 ceil_div(missing, limits[like] or 1),
                 like,
             )

@@ -25,10 +25,10 @@ from placegap.instances.reading.printable import printable
 
 
 class BestKnown(InstancePart):
-    """The best value and bound under one semantics, and what is said to prove them.
+    """The best value and bound under one semantics, and their stated proofs.
 
-    `bound_origin` names the method behind the bound, `rests_on` the solver if it is no proof
-    of placegap's own. What the corpus records is trusted; in another file it is a claim.
+    `bound_origin` names the method behind the bound, `rests_on` the solver if placegap has
+    not proved it. Records of the corpus are trusted; in any other file they are claims.
     """
 
     semantics: StatedSemantics
@@ -80,7 +80,7 @@ class Instance(InstancePart):
         )
 
     def with_graph(self, graph: Graph, name: str | None = None) -> Instance:
-        """Another graph on the same cluster; nothing is known of its values."""
+        """The instance with another graph on the same cluster, without best-known values."""
         update = {"graph": graph, "best_known": (), "name": name or self.name}
         return self.model_copy(update=update)
 
@@ -111,7 +111,7 @@ class Instance(InstancePart):
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of what decides values: ops, edges, devices and links."""
+        """SHA-256 of everything that affects values: ops, edges, devices and links."""
         digest = hashlib.sha256()
         for text in _hashed_text(self.graph, self.cluster):
             digest.update(text.encode())

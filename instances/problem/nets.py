@@ -163,6 +163,6 @@ def gradient_tie(instance: Instance) -> str | None:
             return (
                 f"{number} of its parts may be a stage, as gradients go to earlier stages, but"
                 f" {ops[x].name!r} feeds {ops[y].name!r} of a later layer; if the edges of the"
-                " backward pass are stated the wrong way round, turn them"
+                " backward pass are stated the wrong way round, reverse them"
             )
     return None

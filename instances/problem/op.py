@@ -9,9 +9,9 @@ from placegap.instances.problem.part import Count, Flag, InstancePart, Name, Pos
 
 
 class Mode(InstancePart):
-    """One way to run an op, for hybrid_pipeline: over how many devices, and what it keeps.
+    """One way to run an op under hybrid_pipeline: its tensor degree, time and memory.
 
-    All numbers are those of one of the `tensor` devices.
+    All numbers are per device, for each of the `tensor` devices.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Mode(InstancePart):
 
 
 class Cache(InstancePart):
-    """What an op holds for each token that came before: keys and values of attention.
+    """Memory that an op holds for each earlier token: keys and values of attention.
 
     Examples
     --------
@@ -129,15 +129,15 @@ class Op(InstancePart):
     modes: tuple[Mode, ...] = ()
 
     def bytes_at(self, tokens: int) -> int:
-        """Resident bytes with caches of a number of tokens, in place of those that are stated."""
+        """Resident bytes with caches of the given number of tokens instead of the stated ones."""
         more = (each.held_bytes(tokens) - each.held_bytes(each.tokens) for each in self.caches)
         return self.resident_bytes + sum(more)
 
     @property
     def ways(self) -> tuple[Mode, ...]:
-        """Its modes; where it states none, the one of its own fields.
+        """Its modes; without stated modes, one mode made of the op's own fields.
 
-        What is resident beyond the state is held for each microbatch in flight.
+        Resident bytes beyond the state are held once per microbatch in flight.
         """
         if self.modes:
             return self.modes
@@ -155,10 +155,10 @@ class Op(InstancePart):
 
 
 class Edge(InstancePart):
-    """A tensor that a producer hands to one consumer.
+    """A tensor that a producer sends to one consumer.
 
-    Edges out of one op that name the same `tensor` share it (and must agree on its size and times);
-    an edge without a tensor name carries a tensor of its own.
+    Edges out of one op with the same `tensor` name share that tensor (and must agree on its size
+    and times); an edge without a tensor name has its own tensor.
     """
 
     #: producer, consumer: Names of ops.

@@ -18,9 +18,9 @@ class _Kernel(InstancePart):
 
 
 class MatrixProduct(_Kernel):
-    """`batch` products of (m, k) by (k, n); m counts rows of activations, k times n are weights.
+    """`batch` products of (m, k) by (k, n): m rows of activations, k x n weights.
 
-    A convolution is the product that it is computed as.
+    A convolution is stated as its equivalent product.
 
     Examples
     --------
@@ -73,9 +73,9 @@ class AttentionKernel(_Kernel):
 
 
 class ExpertsKernel(_Kernel):
-    """The products of all routed experts of a layer; one op may be a part of them.
+    """The products of all routed experts of a layer; an op may be only a part of them.
 
-    Its share is that of its FLOPs in all of them.
+    The part is given by the op's share of their FLOPs.
 
     Examples
     --------

@@ -71,7 +71,7 @@ class InstancePart(BaseModel):
 
 
 class Provenance(InstancePart):
-    """Where something came from, under which licence, and what was changed on the way."""
+    """Source, licence and changes of an instance or a part of it."""
 
     source: str = ""
     licence: str = ""

@@ -21,7 +21,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The decisions of a method, and nothing else.
+    """The decisions of a method, without values or times.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule: a sentence, and the op, device and time it is about, where there is one."""
+    """One violated constraint: a sentence, and the op, device and time concerned, if any."""
 
     rule: str
     message: str
@@ -115,12 +115,12 @@ class Violation:
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """What one device does under a plan; in_ns and out_ns are max_load's communication.
+    """Load and memory of one device under a plan; in_ns and out_ns are max_load's communication.
 
-    Of a replicated stage each device has its share, rounded up; `load_ns` includes the all-reduce
+    In a replicated stage each device has its share, rounded up; `load_ns` includes the all-reduce
     of the weights. Under max_load_fwd_bwd `load_ns` is forward load + backward load.
     `memory_bytes` is what the device holds at most, by the rule of the semantics; `tokens`, under
-    max_context, for how many it has room, -1 where it does not even hold its weights.
+    max_context, the number that it has room for, or -1 if its weights do not fit.
     """
 
     device: str
@@ -134,7 +134,7 @@ class DeviceUse:
 
 
 class ServerUse(NamedTuple):
-    """What crosses the border of one server under a plan, with two levels of communication."""
+    """Transfers across the border of one server under a plan, with two levels of communication."""
 
     server: str
     load_ns: int
@@ -142,11 +142,11 @@ class ServerUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The referee's verdict.
+    """The evaluation of a plan by the referee.
 
     `value_ns` is the objective, below 0 where that is maximized (tokens), None where the plan
     cannot be executed at all; a plan counts only if `feasible` (no violations). `servers` is empty
-    but with two levels of communication.
+    unless there are two levels of communication.
     """
 
     value_ns: int | None
@@ -157,7 +157,7 @@ class Evaluation:
 
     @property
     def feasible(self) -> bool:
-        """Whether no rule is broken."""
+        """True if there are no violations."""
         return not self.violations
 
     @property

@@ -144,7 +144,7 @@ class MaxLoad(_Load):
 
     @property
     def label(self) -> str:
-        """Short text that names every rule that is in force."""
+        """Short text that names every rule in force."""
         options = (" replicas" if self.replicas else "") + (" 2 levels" if self.levels == 2 else "")
         return f"max_load {self.plans} {self.load}{options}{_PEAK[self.memory]}"
 
@@ -176,7 +176,7 @@ class LatencySubgraphs(_Rules):
 class PipelineIteration(_Rules):
     """Time of one training iteration of a pipeline of stages (`referee.iteration`).
 
-    Without backward ops: the time of so many samples.
+    Without backward ops: the time of all microbatches.
 
     Examples
     --------
@@ -220,7 +220,7 @@ class PipelineIteration(_Rules):
 
     @property
     def label(self) -> str:
-        """Short text that names every rule that is in force."""
+        """Short text that names every rule in force."""
         stages = f" v={self.stages_per_device}" if self.stages_per_device > 1 else ""
         rules = f"{self.schedule}{stages} m={self.microbatches} {self.sending}"
         return f"pipeline_iteration {rules}{_PEAK[self.memory]}"
@@ -229,7 +229,7 @@ class PipelineIteration(_Rules):
 class HybridPipeline(_Rules):
     """Time of a batch in a full pipeline whose stages have replicas, tensor parallelism and modes.
 
-    That of the slowest stage; filling and draining count with `bubble` (`referee.hybrid`).
+    The time of the slowest stage; `bubble` adds filling and draining (`referee.hybrid`).
 
     Examples
     --------
@@ -263,24 +263,24 @@ class HybridPipeline(_Rules):
     def _check_degrees(self) -> Self:
         if self.bubble and self.degrees != "one":
             raise ValueError(
-                f"bubble: filling and draining do not count for degrees {self.degrees}; ask for"
-                " --degrees one, or for --no-bubble"
+                f"bubble: filling and draining do not count for degrees {self.degrees}; add"
+                " --degrees one or --no-bubble"
             )
         return self
 
     @property
     def label(self) -> str:
-        """Short text that names every rule that is in force."""
+        """Short text that names every rule in force."""
         shard = "" if self.sharding == "none" else f" shard={self.sharding}"
         shard += " bubble" if self.bubble else ""
         return f"hybrid_pipeline m={self.microbatches} {self.degrees} {self.recompute}{shard}"
 
 
 class MaxContext(_Rules):
-    """Most tokens for whose keys and values every device has room; maximized, so stored below 0.
+    """Number of tokens whose keys and values fit on every device; maximized, so stored negated.
 
-    Ops hold their resident bytes without the caches that they were stated with, and the caches of
-    so many tokens (`Cache`). Loads are those of the times that are stated.
+    Ops hold their resident bytes, with their stated caches replaced by caches of that many tokens
+    (`Cache`). Loads are computed from the stated times.
 
     Examples
     --------
@@ -300,7 +300,7 @@ class MaxContext(_Rules):
 
     @property
     def label(self) -> str:
-        """Short text that names every rule that is in force."""
+        """Short text that names every rule in force."""
         limit = "" if self.at_most_ns is None else f" at most {self.at_most_ns} ns"
         return f"max_context {self.plans} {self.load}{limit}"
 

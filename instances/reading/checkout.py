@@ -27,5 +27,5 @@ def is_workload(name: str) -> bool:
 def research(module: str, wanted: str) -> Any:
     """A module of research; in a wheel, an error says that what is wanted needs a checkout."""
     if not has_research():
-        raise InputError(f"{wanted} needs a checkout of placegap: no wheel has it")
+        raise InputError(f"{wanted} needs a checkout of placegap; wheels do not contain it")
     return import_module(f"{RESEARCH}.{module}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class InputError(ValueError):
-    """Input that cannot be used: one line that names the place and the mend.
+    """Input that cannot be used: one line that names the place and the remedy.
 
     Examples
     --------

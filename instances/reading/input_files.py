@@ -130,7 +130,7 @@ def check_regular(path: str | Path, limit: Limit | None = None) -> None:
     except OSError as error:
         raise InputError(error.strerror or str(error), path) from None
     except ValueError as error:  # names that no file can have
-        raise InputError(f"is no name of a file: {error}", repr(str(path))) from None
+        raise InputError(f"is not a file name: {error}", repr(str(path))) from None
     for is_kind, sentence in KINDS:
         if is_kind(found.st_mode):
             raise InputError(sentence, path)

@@ -61,7 +61,7 @@ def plan_from_times(
 ) -> Plan:
     """A plan whose orders are those of the given times.
 
-    Orders are read by (start, end, topological position): a zero-time item still has its place.
+    Orders follow (start, end, topological position), which also orders zero-time items.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ NO_VALUE = ("shape", "order", "fields", "replicas")
 
 
 def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
-    """Judge a plan: its value, every rule it breaks, and what each device does.
+    """Evaluate a plan: its value, all violations, and the load and memory of each device.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
     Returns
     -------
     Evaluation
-        `value_ns` is given whenever the plan can be executed, also if it breaks a rule (memory,
-        colocation, class of plans); only a feasible plan counts.
+        `value_ns` is given whenever the plan can be executed, even if it violates a constraint
+        (memory, colocation, class of plans); only a feasible plan counts.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def feasible_ns(instance: Instance, plan: Plan, semantics: Semantics) -> int | N
 
 
 def check(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violation, ...]:
-    """All rules that the plan breaks; an empty tuple means that the plan is feasible.
+    """All violations of a plan; an empty tuple means that the plan is feasible.
 
     The rules: one known device per op that can run it; no field that the semantics does not
     define; memory; colocation; replicated stages; the class of plans; orders that can be executed.
@@ -150,7 +150,7 @@ def check(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violati
 def check_schedule(
     instance: Instance, schedule: Schedule, semantics: Makespan
 ) -> tuple[Violation, ...]:
-    """Verify the times of a makespan schedule, independently of how they came about.
+    """Verify the times of a makespan schedule, independently of how they were computed.
 
     Every op runs after its inputs have arrived, every transfer after its producer, each for its
     full duration; devices and channels serve one at a time.

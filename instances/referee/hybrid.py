@@ -65,7 +65,7 @@ def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:
     for device in others:
         if (device.kind, device.memory_bytes) != (first.kind, first.memory_bytes):
             raise InputError(
-                f"{semantics.objective} takes equal devices, but {first.name!r} and"
+                f"{semantics.objective} needs equal devices, but {first.name!r} and"
                 f" {device.name!r} differ in kind or memory; leave one kind out of the cluster",
                 instance.cluster.source,
             )
@@ -79,8 +79,8 @@ def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:
     for op in instance.graph.ops:
         if op.backward:
             raise InputError(
-                f"op {op.name!r} is backward, but {semantics.objective} takes layers whose modes"
-                " hold both passes; state modes of whole layers",
+                f"op {op.name!r} is backward, but {semantics.objective} needs layers whose modes"
+                " contain both passes; state modes of whole layers",
                 instance.name,
             )
         for mode in op.ways:
@@ -96,7 +96,7 @@ def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:
         )
     if total * semantics.microbatches > LARGEST_SUM:
         raise InputError(
-            f"{semantics.microbatches} microbatches take or hold more than 2**62; ask for fewer",
+            f"{semantics.microbatches} microbatches take more than 2**62 ns or bytes; use fewer",
             instance.name,
         )
 
@@ -120,8 +120,8 @@ def why_no_degrees(instance: Instance, semantics: HybridPipeline) -> str | None:
         common = held if common is None else common & held
         if not common and semantics.degrees != "free":
             return (
-                f"op {op.name!r} has modes for {stated} devices, and no such degree is that of all"
-                " ops before it; add modes, or ask for --degrees free"
+                f"op {op.name!r} has modes for {stated} devices, but no such degree is shared with"
+                " all ops before it; add modes, or --degrees free"
             )
     return None
 
@@ -180,7 +180,7 @@ def hybrid_stages(
             )
         for k in devices:
             if not 0 <= k < instance.num_devices:
-                raise PlanError(f"stage {s} is on a device that is not there: {k}")
+                raise PlanError(f"stage {s} is on a device that does not exist: {k}")
             if used.setdefault(k, s) != s or devices.count(k) > 1:
                 name = instance.cluster.devices[k].name
                 raise PlanError(f"device {name!r} is used twice; stages have devices of their own")
@@ -308,7 +308,7 @@ def _degrees(semantics: HybridPipeline, stages: tuple[HybridStage, ...]) -> Iter
     if total > n and not semantics.bubble:
         yield Violation(
             "degrees",
-            f"{total} replicas in all are more than {n} microbatches; use fewer, ask for more"
+            f"{total} replicas in all are more than {n} microbatches; use fewer, raise"
             " --microbatches, or count filling and draining (--bubble)",
         )
     for what, own, rules in (
@@ -318,8 +318,7 @@ def _degrees(semantics: HybridPipeline, stages: tuple[HybridStage, ...]) -> Iter
         if len(own) > 1 and semantics.degrees in rules:
             yield Violation(
                 "degrees",
-                f"stages differ in their {what}: {sorted(own)}; choose one, or ask for --degrees"
-                " free",
+                f"stages differ in their {what}: {sorted(own)}; choose one, or add --degrees free",
             )
 
 
@@ -409,6 +408,6 @@ def _recompute(
             where = "" if semantics.recompute == "all_or_none" else f"stage {number}: "
             yield Violation(
                 "recompute",
-                f"{where}ops run in the modes {sorted(names)}; choose one, or ask for --recompute"
+                f"{where}ops run in the modes {sorted(names)}; choose one, or add --recompute"
                 " per_layer",
             )

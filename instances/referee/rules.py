@@ -45,8 +45,8 @@ def check_semantics(instance: Instance, semantics: Semantics) -> None:
             raise InputError(reason, instance.name)
     if isinstance(semantics, MaxContext) and not any(op.caches for op in instance.graph.ops):
         raise InputError(
-            "max_context asks for tokens, and no op has a cache; trace the model with --context,"
-            " or state the caches of its ops",
+            "max_context maximizes the tokens of caches, but no op has a cache; trace the model"
+            " with --context, or state caches",
             instance.name,
         )
 
@@ -55,13 +55,13 @@ def why_not_two_levels(instance: Instance) -> str | None:
     """What an instance lacks for two levels of communication, or None."""
     for device in instance.cluster.devices:
         if device.server is None:
-            return f"two levels need the server of every device; {device.name!r} names none"
+            return f"two levels need the server of every device; {device.name!r} has none"
     if len(instance.cluster.server_numbers[0]) > 1:
         for edge in instance.graph.edges:
             if edge.host_time_ns is not None and edge.transfer_ns is None:
                 return (
                     f"the edge '{edge.producer} -> {edge.consumer}' has only a host time, which"
-                    " does not say what it takes between servers; state its bytes or transfer_ns"
+                    " gives no time between servers; state its bytes or transfer_ns"
                 )
     return None
 
@@ -93,7 +93,7 @@ def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
         if total * semantics.microbatches > LARGEST_SUM:
             most = what.format(total * semantics.microbatches)
             raise InputError(
-                f"{semantics.microbatches} microbatches may {most}, above 2**62; ask for fewer",
+                f"{semantics.microbatches} microbatches may {most}, above 2**62; use fewer",
                 instance.name,
             )
 
@@ -137,7 +137,7 @@ def check_shape(instance: Instance, plan: Plan, *, replicas: bool = False) -> In
             raise PlanError(f"op {op.name!r} is on {len(devices)} devices, not on one")
         for k in devices:
             if not 0 <= k < num_devices:
-                raise PlanError(f"op {op.name!r} is on device number {k}, which is not there")
+                raise PlanError(f"op {op.name!r} is on device number {k}, which does not exist")
         if any(a >= b for a, b in pairwise(devices)):
             raise PlanError(
                 f"op {op.name!r} is on the devices {list(devices)}: not in ascending order"

@@ -175,7 +175,9 @@ class _Items:
         known = num_channels(self.semantics.channels, len(cluster.devices))
         for channel, transfers in (plan.channel_order or {}).items():
             if not 0 <= channel < known:
-                raise PlanError(f"channel_order names channel number {channel}, which is not there")
+                raise PlanError(
+                    f"channel_order names channel number {channel}, which does not exist"
+                )
             if not rows:
                 pairs = zip(
                     self.transfers.item.tolist(), self.transfers.destination.tolist(), strict=True

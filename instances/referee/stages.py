@@ -88,7 +88,7 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
         )
     if semantics.schedule == "interleaved" and semantics.microbatches % count:
         raise PlanError(
-            f"interleaved: {semantics.microbatches} microbatches are no multiple of the {count}"
+            f"interleaved: {semantics.microbatches} microbatches are not a multiple of the {count}"
             " devices"
         )
     _check_groups(instance, stage, device)

@@ -77,7 +77,9 @@ MODEL_TYPES = {
 JOINT = {"gate_up_proj": ("gate_proj", "up_proj"), "kv_b_proj": ("k_b_proj", "v_b_proj")}
 """Projections of transformers that files may keep in parts."""
 
-OTHER_SHAPE = "is of another shape than its metadata say, or new; place its config.json (hf:PATH)"
+OTHER_SHAPE = (
+    "has another shape than its metadata state, or is too new; place its config.json (hf:PATH)"
+)
 
 
 @dataclass
@@ -123,7 +125,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", part) from None
         except struct_error:
-            raise InputError("its header ends too early; load the file again", part) from None
+            raise InputError("its header ends too early; download the file again", part) from None
         except (ValueError, KeyError, MemoryError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"its header is damaged, or newer than the package gguf: {error}", part
@@ -132,7 +134,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
         raise InputError("its header names no architecture, or no tensors", path)
     stated = header.metadata.get("split.count", len(paths))
     if stated != len(paths):
-        raise InputError(f"is one of {stated} parts; name the first as it was loaded", path)
+        raise InputError(f"is one of {stated} parts; name the first as it was downloaded", path)
     return header
 
 

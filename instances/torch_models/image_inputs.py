@@ -71,7 +71,7 @@ def refuse_short_text(graph: Any) -> None:
             text, image = (sizes_of(tensors_in(node.args[at])[0]) for at in (0, 2))
             if prod(image) > prod(text):
                 most = -(-prod(image) // (prod(text) // text[1]))
-                raise ValueError(f"an image has {most} tokens: a text with it needs more (--seq)")
+                raise ValueError(f"an image takes {most} tokens, so the text needs more (--seq)")
 
 
 def image_size(config: Any) -> tuple[int, int]:

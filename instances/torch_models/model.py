@@ -192,7 +192,8 @@ def _builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Tracea
         path = path / "config.json" if path.is_dir() else path
         if not path.exists():
             raise InputError(
-                "there is no such file; a model of the hub comes by its configuration, config.json",
+                "is not a local file; for a model of the Hub, download its config.json"
+                " (huggingface.co/ORG/NAME/resolve/main/config.json) and name that",
                 path,
             )
         import_torch(str(path), "transformers")
@@ -328,7 +329,7 @@ def config_model(path: Path, options: TraceOptions) -> Traceable:
     raw = read_json(path)
     kind = raw.get("model_type") if isinstance(raw, dict) else None
     if not isinstance(kind, str):
-        raise InputError("is no configuration: it has no model_type", path)
+        raise InputError("is not a configuration: it has no model_type", path)
     _check_sizes(raw, path)
     weights = None if options.weights else _stated_weights(raw, path)
     return replace(_configured(raw, path, options), weights=weights)
@@ -397,7 +398,7 @@ def _stated_dtype(raw: Mapping[str, Any], path: Path) -> str | None:
             if name not in get_args(Dtype):
                 kinds = ", ".join(get_args(Dtype))
                 raise InputError(
-                    f"its dtype {name!r} is none of {kinds}; choose one (--dtype)", path
+                    f"its dtype {name!r} is not one of {kinds}; choose one (--dtype)", path
                 )
             return name
     return None

@@ -40,7 +40,7 @@ class OpTimes:
 
     #: Median time of every op that was run, by its name.
     of_op_ns: Mapping[str, float]
-    #: Median time of the calls that are no ops (views, folded constants), by the op that reads what
+    #: Median time of calls that are not ops (views, folded constants), by the op that reads what
     #: they return first, or else the op that they read; and of adding a gradient to that of the
     #: microbatches before, by the op that makes it.
     beside_ns: Mapping[str, float]

@@ -77,17 +77,17 @@ class TraceOptions:
         for name, kinds in (("dtype", Dtype), ("tied", Tied), ("optimizer", Optimizer)):
             given = getattr(self, name)
             if given not in get_args(kinds) and (name == "tied" or given is not None):
-                raise InputError(f"--{name} {given!r} is none of {', '.join(get_args(kinds))}")
+                raise InputError(f"--{name} {given!r} is not one of {', '.join(get_args(kinds))}")
         if self.optimizer is not None and not self.train:
-            raise InputError("--optimizer belongs to training; add --train")
+            raise InputError("--optimizer needs --train; add it")
         if self.decode and not self.kv_tokens:
-            raise InputError("--decode reads a cache; say of how many tokens (--context 8192)")
+            raise InputError("--decode reads a cache; state its tokens (--context 8192)")
         if self.weights is not None:
             weight_format(self.weights)
         if self.kv_dtype is not None:
             cache_bits(self.kv_dtype)
             if not self.cached_tokens:
-                raise InputError("--kv-dtype is of a cache; say of how many tokens (--context)")
+                raise InputError("--kv-dtype needs a cache; state its tokens (--context)")
         for name in ("decode", "prefill", "kv_tokens", "weights", "kv_dtype"):
             if self.train and getattr(self, name):
                 option = {"kv_tokens": "--context", "kv_dtype": "--kv-dtype"}.get(name, f"--{name}")

@@ -21,7 +21,7 @@ from placegap.instances.torch_models.tracing import traced
 class OpTime:
     """Measured and modelled time of one op, in ns.
 
-    `beside_ns` is the time of calls that are no ops (views, folded constants) and that it reads,
+    `beside_ns` is the time of calls that are not ops (views, folded constants) and that it reads,
     and of adding its gradient of a weight to those of other microbatches.
     """
 

@@ -177,7 +177,9 @@ def one_line(source: str, what: str) -> Iterator[None]:
     except Exception as error:  # torch and models of users raise whatever they like
         text = _first_paragraph(str(error))
         if type(error).__name__.startswith("GuardOnDataDependent"):
-            text = f"it branches on the values of a tensor, which no static graph holds ({text})"
+            text = (
+                f"it branches on values of a tensor, which a static graph cannot express ({text})"
+            )
         raise InputError(f"{what}: {type(error).__name__}: {text}", source) from None
     finally:
         logging.disable(disabled)

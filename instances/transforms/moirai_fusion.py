@@ -166,7 +166,9 @@ class FusionRules(InstancePart):
     @model_validator(mode="after")
     def _some_rules_each_once(self) -> Self:
         if not self.rules and self.extends is None:
-            raise ValueError("rules: there are none; list at least one, or say extends: default")
+            raise ValueError(
+                "rules: the list is empty; state at least one, or say extends: default"
+            )
         for number, rule in enumerate(self.rules):
             if rule in self.rules[:number]:
                 raise ValueError(f"rules[{number}]: [{', '.join(rule)}] appears twice")
@@ -212,6 +214,6 @@ def _joined(base: FusionRules, own: FusionRules) -> FusionRules:
 def _parse(path: str | Path) -> FusionRules:
     raw = read_yaml(path)
     if not isinstance(raw, dict) or "rules" not in raw:
-        raise InputError("is no file of fusion rules: it has no 'rules'", path)
+        raise InputError("is not a file of fusion rules: it has no 'rules'", path)
     with as_input_error(raw, path):
         return FusionRules.model_validate(raw)

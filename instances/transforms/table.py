@@ -175,8 +175,8 @@ def coarsen(
     params : mapping, optional
         Its parameters, as values or as text.
     semantics : Semantics, optional
-        Under which plans will be compared: it decides what is exact, and what `zero-time` may do.
-        By default the instance's own, else the makespan.
+        Semantics of the plans to compare: it determines what is exact, and what `zero-time` may
+        merge. By default the instance's own, else the makespan.
 
     Examples
     --------
@@ -229,11 +229,12 @@ def loses_groups(merge: Merge) -> bool:
 
 
 def expand(found: Coarsening, plan: Plan) -> Plan:
-    """The plan of the fine instance that a plan of the coarse one stands for.
+    """The plan of the fine instance that corresponds to a plan of the coarse one.
 
-    Under a makespan semantics the better one of two: orders that the plan leaves open stay open, or
-    are those of the coarse plan's schedule. Where merged ops have lost their colocation groups, a
-    group goes where its first op is, and all orders are left open.
+    Under a makespan semantics two plans are tried and the better one is returned: one leaves open
+    the orders that the coarse plan leaves open, the other takes them from its schedule. If merged
+    ops have lost their colocation groups, each group goes to the device of its first op, and all
+    orders are left open.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Cards that hold every layer together, in unlike shares, as one virtual device.
+"""Cards that hold every layer together, in unequal shares, as one virtual device.
 
 With shares s_k of a group's cards, which sum to 1, what is split takes as long as on one device of
 

@@ -142,7 +142,8 @@ class _Step:
                 a, edge = next((a, e) for a, e in feeds[labels[0]].items() if a not in order)
                 raise InputError(
                     f"op {edge.producer!r} of {a} feeds {edge.consumer!r} of {labels[0]}, and"
-                    " others lead back: such layers are no row of stages; state modes of your own",
+                    " others lead back: such layers cannot be stages in a row; state modes"
+                    " yourself",
                     self.graph.name,
                 )
             order.append(ready)

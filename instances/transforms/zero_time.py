@@ -77,8 +77,8 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     others = LatencySubgraphs | PipelineIteration | HybridPipeline | MaxContext
     if isinstance(semantics, others) or unproven:
         raise InputError(
-            f"zero-time: under {semantics.label} nothing is known to be exact; choose another"
-            " objective, or another transform"
+            f"zero-time: no merge is known to be exact under {semantics.label}; choose another"
+            " objective or transform"
         )
     flow = _Tensors(instance)
     rules: _JoinMakespan | _JoinLoads

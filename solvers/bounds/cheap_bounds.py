@@ -2,7 +2,7 @@
 
 What paths prove and what work proves, in integers, and then the registry's own cheap methods.
 
-Work spread over devices of unlike kinds, each block split at will: a bound in exact integers.
+Work spread over devices of different kinds, each block split at will: a bound in exact integers.
 
 min T such that every block b is shared out, sum over k of x[b, k] == 1, and no device has more than
 T to do. For any weights w[k] >= 0 of the devices, not all 0,

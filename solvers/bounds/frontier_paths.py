@@ -5,7 +5,7 @@ the groups that later ones exchange tensors with. Labels know the devices of the
 these hold, and ways from the beginning to ops (forward ops, say) and from ops to the end (backward
 ops). What a device holds is forgotten when no group of the frontier is there any
 more: it may be filled twice. That is the relaxation, besides that little waits for a device or a
-channel. Where links are of unlike speed, what each *pool* of devices with fast links holds is
+channel. Where links are of different speeds, what each *pool* of devices with fast links holds is
 remembered: a model that no server has room for has to cross the slow links.
 
 Any plan passes these steps, with no more bytes and no longer ways than its own. So the least path
@@ -424,7 +424,7 @@ MOST_WIDTH = 5
 """Places of a frontier whose devices are remembered; those needed last are forgotten first."""
 
 MOST_CELLS = 30_000_000
-"""Of the tables of all labels of a step: where devices are many and unlike, fewer places are
+"""Of the tables of all labels of a step: where devices are many and different, fewer places are
 remembered."""
 
 FEW_ROWS, MOST_ROWS, MORE_ROWS = 256, 2_048, 8_192
@@ -540,7 +540,7 @@ def least_below(
     packages=("numba",),
 )
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """The least path that memory leaves along the order of the groups.
+    """Shortest path of labels along the order of the groups, under memory limits.
 
     Where memory forces transfers, a plan is good if its longest path is short. The labels know that
     path, forward and backward, and what the devices of the frontier and pools of devices hold. They

@@ -684,7 +684,7 @@ def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
     solver="highs",
 )
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Time as a knapsack of bytes: what goes to a host, and a bound, by a MIP of all ops.
+    """Chooses ops for the host by a knapsack of bytes, with a bound, by a MIP of all ops.
 
     The best plan of the solutions of LP and MIP, and the better one of their bounds.
     O(n + m) rows beside K^2 columns for each pair of classes that exchange tensors.

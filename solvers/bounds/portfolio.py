@@ -39,7 +39,7 @@ def bound(
     *,
     best_ns: int | None = None,
 ) -> Bound:
-    """The best bound that the portfolio proves within some seconds.
+    """The best bound that the portfolio proves within a time limit.
 
     Parameters
     ----------
@@ -48,13 +48,14 @@ def bound(
     time_limit_s : float, optional
         The cheapest bound is computed in any case; without a limit, all are.
     best_ns : int, optional
-        Value of a known plan: a bound that reaches it ends the search, and some bounds guess less.
+        Value of a known plan: the search ends once a bound reaches it, and some bounds need fewer
+        guesses.
 
     Returns
     -------
     Bound
-        In nanoseconds, with the bound that won and what it rests on. It holds for every plan of the
-        semantics, whatever `best_ns` is.
+        In nanoseconds, with its name and basis. It holds for every plan of the semantics, whatever
+        `best_ns` is.
 
     Examples
     --------

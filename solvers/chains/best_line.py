@@ -46,8 +46,8 @@ ORIGIN = "lines of layers"
 """Origin of its bounds."""
 
 MOST_STATES = 500
-"""Ways to have used devices: 64 of six unlike cards take 2 s for a makespan of 64 layers, and 10 s
-for a load, on one core of ours. Beyond, devices are taken in the cluster's order, and nothing is
+"""Ways to have used devices: 64 of six different cards take 2 s for a makespan of 64 layers, and 10
+s for a load, on one core of ours. Beyond, devices are taken in the cluster's order, and nothing is
 proven."""
 
 MOST_LABELS = 300

@@ -381,7 +381,7 @@ NUM_ORDERS, MOST_CUTS = 6, 400
 """Orders that are cut first, and at how many places at most."""
 
 FEW = 2_000
-"""Up to so many ideals one run over all comes first. It takes 10 for 22 ms on 30 ideals of the
+"""Up to this many ideals one run over all comes first. It takes 10 for 22 ms on 30 ideals of the
 published inputs, 17 for 24 on 1,428 and 72 for 61 on 2,906."""
 
 MOST_SERVER_IDEALS = 16_000

@@ -71,7 +71,7 @@ class Clock:
         """Raise if the time is over."""
         if self.left_s == 0.0:
             named = "" if self.named_s is None else f" of {self.named_s:g} s"
-            raise LimitReached(f"the time limit{named} is over")
+            raise LimitReached(f"the time limit{named} has passed")
 
     def need_s(self) -> float | None:
         """Seconds left, None without a limit; raises if the time is over."""

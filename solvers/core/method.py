@@ -35,13 +35,13 @@ class Params(BaseModel):
 
     @classmethod
     def efforts(cls) -> frozenset[str]:
-        """Names of the parameters that say only how long a search goes on."""
+        """Names of the parameters that only limit the length of a search."""
         fields = cls.model_fields.items()
         return frozenset(name for name, field in fields if field.json_schema_extra == EFFORT)
 
     @classmethod
     def little_effort(cls) -> dict[str, int]:
-        """Values for those of them without which a search goes on until its time is over."""
+        """Values for those of them without which a search uses all of its time."""
         endless = (name for name in cls.efforts() if cls.model_fields[name].default is None)
         return dict.fromkeys(sorted(endless), FEW)
 
@@ -80,7 +80,7 @@ class Limits:
         return Clock(self.time_limit_s, self.named_s)
 
     def left(self, clock: Clock, share: float = 1.0) -> Limits:
-        """The limits with a share of what a clock leaves; messages still name the whole."""
+        """The limits with a share of a clock's time left; messages still name the whole limit."""
         asked_s = self.time_limit_s if self.asked_s is None else self.asked_s
         left_s = clock.left_s
         return replace(self, time_limit_s=left_s and share * left_s, asked_s=asked_s)
@@ -103,7 +103,7 @@ S_co = TypeVar("S_co", bound=Semantics, default=Semantics, covariant=True)
 
 @dataclass(frozen=True)
 class Task(Generic[S_co]):
-    """One call of a method; `S_co` are the semantics that the method does."""
+    """One call of a method; `S_co` are the semantics that the method supports."""
 
     instance: Instance
     semantics: S_co
@@ -177,9 +177,9 @@ T = TypeVar("T", bound=Semantics)
 
 @dataclass(frozen=True)
 class Method(Generic[P, T]):
-    """All that there is to know of a method; `P` are its own parameters, `T` the semantics it does.
+    """The description of a method; `P` are its parameters, `T` the semantics that it supports.
 
-    What lists methods reads it here: the registry, README and pages, the first plans of `auto`.
+    The registry, the README, the pages of methods and `auto` read it.
     """
 
     name: str
@@ -224,26 +224,26 @@ class Method(Generic[P, T]):
         Raises
         ------
         WrongOutcome
-            If it is no Outcome, or its plan no Plan.
+            If it is not an Outcome, or its plan is not a Plan.
         """
         found: object = self.run(task, params)
         wrong = _why_wrong(found)
         if wrong is None and isinstance(found, Outcome):
             return found
         raise WrongOutcome(
-            f"{RUN_OF} {self.name} has to return {wrong}; return Outcome(Plan.on(devices)), with"
+            f"{RUN_OF} {self.name} must return {wrong}; return Outcome(Plan.on(devices)), with"
             " the number of each op's device, or Outcome(message=...) where there is no plan"
         )
 
     @property
     def basis(self) -> str:
-        """What its bounds may rest on, where it has not said so yet: all of its solvers."""
+        """The basis of bounds that do not state their own: all of its solvers."""
         words = [solver_and_version(name) for name in self.packages if name in SOLVERS]
         return ", ".join(words) or PROOF
 
     @property
     def does(self) -> str:
-        """For which problems it is, in words."""
+        """The problems that it supports, in words."""
         words = "all" if self.objectives == OBJECTIVES else ", ".join(self.objectives)
         return self.scope or words
 

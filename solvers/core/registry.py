@@ -48,7 +48,7 @@ Run = TypeVar("Run", bound=Callable[..., Outcome])
 
 
 class Registry(MutableMapping[str, AnyMethod]):
-    """Methods by name; names are known without loading what the package itself brings."""
+    """Methods by name; names are known without loading the package's own methods."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, AnyMethod] = {}
@@ -209,7 +209,7 @@ def method(
     paper: str | None = None,
     **about: Unpack[About],
 ) -> Callable[[Run], Run]:
-    """Register the function below as a method; the function stays as it is.
+    """Register the decorated function as a method; the function is not changed.
 
     The annotation of its second parameter is the class of the method's parameters, or `Params`
     where there is none, and the first paragraph of its docstring is the method's summary.
@@ -224,7 +224,7 @@ def method(
         Papers, by author and year: ``"Kim and Browne 1988; Topcuoglu et al. 2002, section 4.1"``.
         They have the keys ``kim1988`` and ``topcuoglu2002`` in docs/references.bib.
     paper : str, optional
-        Whose method it is, if not that of all papers that it cites.
+        Paper of the method, if it is not the method of all papers cited.
     **about
         Other fields of `Method`.
 
@@ -298,7 +298,7 @@ def use_module(module: str) -> tuple[str, ...]:
     Parameters
     ----------
     module : str
-        Its name, or the path of its file; both are looked for in the current folder, too.
+        Its name, or the path of its file; the current folder is searched, too.
 
     Returns
     -------
@@ -308,7 +308,7 @@ def use_module(module: str) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If it cannot be loaded, or registers nothing, or a name that is taken.
+        If it cannot be loaded, or registers no method, or a name that exists already.
     """
     if _is_path(module):
         module = str(Path(module).resolve())  # other processes may have another folder
@@ -344,7 +344,7 @@ def _module_at(module: str) -> ModuleType:
         raise InputError(f"Python has another module {path.stem!r}; give the file another name")
     spec = spec_from_file_location(path.stem, path.resolve())
     if spec is None or spec.loader is None:
-        raise InputError("it is no file of Python code (.py)")
+        raise InputError("it is not a file of Python code (.py)")
     loaded = module_from_spec(spec)
     sys.modules[path.stem] = loaded  # what it defines is pickled by this name
     try:

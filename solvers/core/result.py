@@ -158,7 +158,7 @@ class Proven:
 
 @dataclass(frozen=True)
 class Outcome(Proven):
-    """What a method hands to `finish`: decisions and proofs; the referee computes values."""
+    """What a method returns: decisions and proofs; the referee computes values."""
 
     plan: Plan | None = None
     #: The value that an exact method claims for its plan; the referee must find no more.
@@ -180,15 +180,15 @@ class Outcome(Proven):
 
 @dataclass(frozen=True)
 class Result(Proven):
-    """What is reported about one run of one method; made by `finish` only.
+    """The result of one run of one method; made only by `finish`.
 
     `value_ns` is the referee's, `bound_ns` the method's own proof; `gap` is
-    (value - bound) / value, 0 when both are 0, None where one of them is missing, or where the
-    bound is one that costs nothing, and no method proved any (`known_bounds`). Where the method
-    split ops, `split` says which, and all else is about ``split.fine``: its name, its hash, a plan
-    of it, judged on it. Such a value may lie below the optimum of the original instance.
-    `setup_s` went into loading modules and kernels, and into compiling those that this machine has
-    not compiled before: no other time includes it.
+    (value - bound) / value, 0 when both are 0, None if one of them is missing, or if the only
+    bound is a trivial one that no method proved (`known_bounds`). If the method split ops, `split`
+    lists them, and all other fields refer to ``split.fine``: its name, its hash, and a plan
+    evaluated on it. Such a value may lie below the optimum of the original instance. `setup_s` is
+    the time to load modules and kernels, and to compile kernels that this machine has not compiled
+    before; no other time includes it.
     """
 
     method: str
@@ -219,7 +219,7 @@ class Result(Proven):
 
     @property
     def proved(self) -> bool:
-        """Whether nothing is left open: the plan is optimal, or there is none."""
+        """True if the plan is proven optimal, or proven not to exist."""
         return self.status in ("optimal", "infeasible")
 
 
@@ -331,7 +331,7 @@ def finish(
         reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
         if outcome.claim_ns is not None:
             raise SolverDisagreement(f"{method} on {instance.name}: claims a plan with {reasons}")
-        plan, message = None, f"its plan breaks a rule: {reasons}"
+        plan, message = None, f"its plan is infeasible: {reasons}"
     elif verdict is not None:
         value = verdict.value_ns
     _check_claims(instance, method, outcome, value)

@@ -180,7 +180,7 @@ def _message(search: SectionSearch) -> str:
     if search.clock.left_s == 0.0:
         return f"time limit of {limits.named_s:g} s reached"
     said = say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
-    return said or "ended: neither sections nor CP-SAT on the whole graph proved more"
+    return said or "ended: neither sections nor CP-SAT on the whole graph proved a higher bound"
 
 
 def solve(search: SectionSearch, params: DecompositionParams) -> None:

@@ -39,7 +39,7 @@ MOST_PATHS = 24
     memory_rules=("sum", "peak"),
 )
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """A training step's layers where the chain, and the work beside it, take least.
+    """Shortest path over the layers of a training step, forward and backward passes together.
 
     The labels (`bounds.labels.nested_layers`) weigh where to change devices, and how often, by how
     long the chain takes forward and back, and by the work that each device has left when the chain

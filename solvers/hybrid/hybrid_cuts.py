@@ -228,7 +228,7 @@ def applies(task: Task[HybridPipeline], params: HybridCutsParams) -> str | None:
 
 @method(NAME, objectives=("hybrid_pipeline",), claim="exact", applies=applies)
 def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
-    """DP over ideals and replicas, modes by knapsacks, for limit after limit."""
+    """DP over ideals and replicas, modes by knapsacks, for a sequence of limits."""
     instance, semantics = task.instance, task.semantics
     check_hybrid(instance, semantics)
     problem = build_problem(instance, semantics, params.max_ideals)

@@ -103,7 +103,7 @@ def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int
 
 @kernel
 def _least_switches(cost: Ints, size: Ints, ptr: Ints, room: int) -> int:
-    """A cost that no choice within the room is below: so many items have to leave their fastest
+    """A cost that no choice within the room is below: several items have to leave their fastest
     row, be it for what saves most, and each costs something. Equal layers are decided by it.
     """
     n = len(ptr) - 1

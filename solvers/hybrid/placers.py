@@ -32,7 +32,7 @@ from placegap.solvers.hybrid.problem import GREEDY, divisors, tensor_degrees, wh
     starts={"hybrid_pipeline": Cost(20.0, 500.0, always=True)},
 )
 def equal_split(task: Task[HybridPipeline], params: Params | None = None) -> Outcome:
-    """One d, t and mode for all, and as many layers in every stage.
+    """One d, t and mode for all, and the same number of layers in every stage.
 
     The baseline of Piper's authors, after PipeDream-2BW's planner. Layers of the kind that most
     layers have (transformer layers) are divided evenly; what comes before and after them goes with

@@ -3,7 +3,7 @@
 Calls are convex, so those with bottlenecks form a row: each holds bottlenecks s to t, all sections
 between these, an end part of section s, and a first part of section t + 1. The next call, or a host
 with the next bottleneck, has to wait for it, and for what is left of the section between. So the
-latency is at least the sum of the calls and of the gaps, minimised over all rows of at most so many
+latency is at least the sum of the calls and of the gaps, minimised over all rows of few enough
 calls, each within the largest memory. `options` lists the ways to run a section; what is known of a
 row up to a bottleneck is a label: calls made, memory of the open one, time. A call that is linked
 to the one before it, by a colocation group, shares its memory; `group_memory` counts it.

@@ -160,7 +160,7 @@ class _Search:
         if not progress.done and self.params.finish and self.params.rounds:
             self.guard("annealing", self.anneal_on)
         if not progress.done and not self.words:
-            self.words.append("all rounds of annealing are over, and nothing else is left to try")
+            self.words.append("all rounds of annealing are done, and nothing else is left to try")
 
     def guard(self, phase: str, work: Callable[[], None]) -> None:
         """Go through a phase; if it fails, say so, and go on with what there is."""

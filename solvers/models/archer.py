@@ -295,7 +295,7 @@ def run_three_blocks(task: Task[MaxLoad], params: MipParams) -> Outcome:
 
 @bound("archer-bottleneck", packages=MIP)
 def run_bottleneck(task: Task[MaxLoad], params: BottleneckParams) -> Outcome:
-    """Integer programs that guess its place in the chain.
+    """Integer programs for each position of the bottleneck block in the chain.
 
     One for each b; at the time limit every dual bound is still a bound, and a b that was not
     reached has the combinatorial bound.

@@ -99,7 +99,7 @@ def model_format(path: Path) -> Format:
     for kind in get_args(Format):
         if named.suffix.lower() == f".{kind}":
             return kind  # type: ignore[no-any-return]
-    raise InputError("is no name for a model: end it in .mps or .lp (or .mps.gz, .lp.gz)", path)
+    raise InputError("does not end in .mps or .lp (or .mps.gz, .lp.gz)", path)
 
 
 @contextmanager

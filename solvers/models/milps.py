@@ -101,7 +101,7 @@ def run_moirai(task: Task[Makespan], params: MoiraiParams) -> Outcome:
         return run_mip(task, moirai_formulation(task, params), params.solver)
     task = replace(task, incumbent=None, starts=())
     found = run_mip(task, moirai_formulation(task, params), params.solver)
-    own = "" if found.bound_ns is None else f", its bound of {found.bound_ns} ns neither"
+    own = "" if found.bound_ns is None else f", so its bound of {found.bound_ns} ns is dropped"
     said = f"with a big-M of 100,000 the model proves nothing{own}"
     return replace(found, bound=None, message="; ".join(filter(None, [said, found.message])))
 
@@ -160,7 +160,7 @@ def pesto_formulation(task: Task[Makespan], params: PestoParams) -> Formulation:
     packages=MIP,
 )
 def run_pesto(task: Task[Makespan], params: PestoParams) -> Outcome:
-    """ILP over placements and orders; `num_ops=N` merges first, and proves nothing.
+    """ILP over placements and orders; with `num_ops=N` merges first, without a bound.
 
     Merging restricts placements: an optimum of the merged graph bounds nothing, and that it has no
     plan proves nothing. An incumbent is a plan of the graph as it is, of no use to a merged one.
@@ -171,15 +171,15 @@ def run_pesto(task: Task[Makespan], params: PestoParams) -> Outcome:
     coarse = replace(task, instance=merge.coarse, incumbent=None)
     asked = placers(coarse) if params.start else ()
     found = run_mip(coarse, _pesto(coarse, params.form, asked), params.solver)
-    words = [f"merged to {merge.coarse.num_ops} ops, so that there is no bound"]
+    words = [f"merged to {merge.coarse.num_ops} ops, so there is no bound"]
     plan = None
     if found.plan is not None:
         plan = expand_plan(merge, found.plan, task.semantics)
         value_ns = evaluate(merge.coarse, found.plan, task.semantics).value_ns
         bound = "" if found.bound_ns is None else f", with a bound of {found.bound_ns} ns"
-        words.append(f"there the plan takes {value_ns} ns{bound}")
+        words.append(f"on the merged graph the plan takes {value_ns} ns{bound}")
     if found.proven_infeasible:
-        words.append("there no plan fits, which proves nothing here")
+        words.append("no coarse plan fits, which proves nothing about the model")
     return replace(
         found,
         plan=plan,
@@ -329,7 +329,7 @@ def getf_milp_formulation(task: Task[Makespan], params: Params) -> Formulation:
     packages=MIP,
 )
 def run_getf_milp(task: Task[Makespan], params: MipParams) -> Outcome:
-    """A MILP that relaxes the problem: a heuristic plan, and a valid bound.
+    """A MILP relaxation: a heuristic plan and a valid bound.
 
     The plan is the MILP's own, or the incumbent where that is better. No placer's plan is a start:
     what is compared as GETF's should not be HEFT's. The bound is the model's, whose transfers and

@@ -74,7 +74,7 @@ def run_mip(
         verdict = evaluate(task.instance, plan, task.semantics)
         if not verdict.feasible or verdict.value_ns is None:
             reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
-            faults.append(f"has a plan that breaks a rule: {reasons}")
+            faults.append(f"has an infeasible plan: {reasons}")
         elif start is None or verdict.value_ns < start.value_ns:
             best = Start(plan, verdict.value_ns)
     if best is not None and bound is not None and bound > best.value_ns:

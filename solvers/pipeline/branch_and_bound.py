@@ -45,7 +45,7 @@ from placegap.solvers.pipeline.event_times import (
 )
 
 MOST_ORDERS = 120
-"""Orders of unlike devices that are tried for one chain."""
+"""Orders of different devices that are tried for one chain."""
 
 
 class Judge(Incumbent):

@@ -5,8 +5,8 @@ feeds forward ops and what backward ops feed; a stage is the difference of two c
 are those of the device that is fastest for each pass, its messages those that are certain whatever
 lies beside: so values are bounds, and exact where devices are alike and tensors skip no stage.
 
-On unlike devices a cut also says how many devices of each kind lie before it (`with_kinds`). So a
-stage has its device's kind, and its times and memory are exact.
+On different devices a cut also says how many devices of each kind lie before it (`with_kinds`). So
+a stage has its device's kind, and its times and memory are exact.
 """
 
 from __future__ import annotations

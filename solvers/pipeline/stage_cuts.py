@@ -59,7 +59,7 @@ class StageCutsParams(ExactParams):
     packages=("numba", "highspy"),
 )
 def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
-    """Branch and bound on the cuts of a chain, with paths that an LP mixes as its bound."""
+    """Branch and bound on the cuts of a chain, with a bound from paths weighted by an LP."""
     instance, semantics = task.instance, task.semantics
     check_iteration(instance, semantics)
     clock = Clock(task.limits.time_limit_s)

@@ -86,7 +86,7 @@ def why_not_any(task: Task, params: Params) -> str | None:
     applies=why_not_any,
 )
 def round_robin(task: Task, params: Params | None = None) -> Outcome:
-    """One device after the other in turn.
+    """Devices in turn.
 
     Deal the ops in topological order to the devices in turn. The common baseline of placement
     papers; a heuristic that looks at no time and no transfer. An op goes to the first device after
@@ -131,7 +131,7 @@ def deal(task: Task, choose: Choice) -> Outcome:
     applies=why_not_any,
 )
 def random_placement(task: Task, params: Params | None = None) -> Outcome:
-    """A device drawn for each op.
+    """A random device for each op.
 
     The common baseline of placement papers; a heuristic. Ops are drawn for in topological order,
     each evenly among the devices that can run it and have room for it and its group, which goes
@@ -164,7 +164,7 @@ def expert(task: Task, params: ExpertParams) -> Outcome:
     graphs. Of a plan file made under another semantics only the placement counts: its orders were
     made for another problem. A heuristic, that of the file's author.
 
-    Deviations: a plan that exceeds memory or support is no plan; the authors' program only warns.
+    Deviations: a plan that violates memory or support is refused; the authors' program only warns.
     """
     assert params.path is not None
     if not _is_plan_file(params.path):
@@ -197,7 +197,7 @@ def why_no_batch(task: Task[Makespan | MaxLoad], params: Params) -> str | None:
     if max(clones_of(task.instance)) >= 0:
         return None
     if stated is None and stated_batch(task.instance.graph) is None:
-        return "needs the samples of a pass, which no op states (axis_sizes): --param batch=N"
+        return "needs the batch size of a pass, which no op states (axis_sizes): --param batch=N"
     return None
 
 

@@ -177,7 +177,7 @@ class CeleritasParams(FusionParams):
 
 @method("celeritas", objectives=("makespan",), cites="Xu et al. 2022 (Celeritas), section 5.2")
 def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Outcome:
-    """Fuses ops along critical paths, and stays on a device until another is much freer.
+    """Fuses ops along critical paths, and changes the device only if another is much less loaded.
 
     Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", sections 5.1 and
     5.2: optimal operation fusion, then Adjusting Placement (Algorithm 2) along the CPD-TOPO order
@@ -188,8 +188,8 @@ def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Ou
     the makespan. The plan gives no orders. Small graphs without memory limits are fused to one op:
     lower `reach` for these. O((V + E) reach + (V + E) K) time.
 
-    Deviations: the lower limit of (5) and the arg max of Algorithm 2 are mended; a colocation group
-    is committed whole with its first op; fused ops that fit nowhere are taken apart; of equal
+    Deviations: the lower limit of (5) and the arg max of Algorithm 2 are corrected; a colocation
+    group is committed whole with its first op; fused ops that fit nowhere are taken apart; of equal
     starts the earliest finish counts; with `transfer_tasks` a transfer takes both devices' time.
     """
     chosen = params or CeleritasParams()

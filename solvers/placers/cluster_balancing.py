@@ -37,7 +37,7 @@ def lc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     unboundedly many equal devices with free channels. A path takes its ops out of the graph, with
     all their edges. O((V + E) log V + V K) time and at worst O(V + E) per cluster.
 
-    Deviations: costs that differ between devices enter as means.
+    Deviations: costs that differ between devices are averaged.
     """
     flow = flow_of(task.instance.arrays)
     cluster, start_ns = linear_clusters(flow, predecessors(flow), bottom_levels(flow))
@@ -59,8 +59,8 @@ def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     clusters for unboundedly many equal devices with free channels. O((V + E) log V + V K) time.
 
     Deviations: an op joins one parent's cluster and draws no other parent into it; the guard for
-    partially free ops (DSRW) is left out, as the paper is not at hand; costs that differ between
-    devices enter as means.
+    partially free ops (DSRW) is left out, as the paper was not available; costs that differ between
+    devices are averaged.
     """
     flow = flow_of(task.instance.arrays)
     cluster, start_ns = dominant_sequence_clusters(flow, predecessors(flow), bottom_levels(flow))

@@ -531,7 +531,7 @@ class FdDpsParams(SplitParams, DDpsParams):
 
 @method("fd-dps", objectives=("makespan",), cites="Zeng et al. 2022 (FD-DPS), algorithm 3")
 def fd_dps(task: Task[Makespan], params: FdDpsParams | None = None) -> Outcome:
-    """Splits heavy ops, then D-DPS; its value is of the finer graph.
+    """Splits heavy ops, then D-DPS; its value refers to the graph after splitting.
 
     Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, Algorithm 3. A heuristic for the makespan of
     an instance of finer ops: where ops were split the plan is one of that instance

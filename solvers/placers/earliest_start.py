@@ -76,11 +76,11 @@ def etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     communication times", SIAM J. Computing 18(2), 1989. A heuristic for the makespan; it plans with
     free channels and inserts nothing into idle gaps. Ties: higher static level (longest path of
     mean times to the end, without transfers), then topological position, then device index. The
-    paper has equal processors; here an op's time on a device does not enter the choice. O(V x ready
+    paper has equal processors; here the choice ignores an op's time on a device. O(V x ready
     ops x K + E K) time.
 
-    Deviations: the paper has equal processors; here an op's time on a device does not enter the
-    choice.
+    Deviations: the paper has equal processors; here the choice ignores an op's time on a
+    device.
     """
     arrays = task.instance.arrays
     problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)

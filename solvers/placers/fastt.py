@@ -60,7 +60,7 @@ class BestSplit(NamedTuple):
 
 @method("fastt", objectives=("makespan",), cites="Yi et al. 2020 (FastT)")
 def fastt(task: Task[Makespan], params: FastTParams | None = None) -> Outcome:
-    """Splits ops of the critical path while that pays; its value is of the finer graph.
+    """Splits ops of the critical path; its value refers to the graph after splitting.
 
     Place by DPOS; then split the longest op of the critical path, and keep what pays; again. After
     Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020 (OS-
@@ -68,8 +68,8 @@ def fastt(task: Task[Makespan], params: FastTParams | None = None) -> Outcome:
     was kept the plan is one of the finer instance (`Result.split`), not of the one asked about; its
     value is below that of DPOS' plan without splits.
 
-    Deviations: the text is not at hand: an op is tried along each of its axes; the referee judges
-    whether a split pays; a rejected op is not tried again.
+    Deviations: the paper was not available: an op is tried along each of its axes; the referee
+    judges whether a split pays; a rejected op is not tried again.
     """
     assert params is None or isinstance(params, FastTParams)
     params = params or FastTParams()

@@ -72,7 +72,7 @@ def getf(task: Task[Makespan], params: GetfParams | None = None) -> Outcome:
 
     Deviations: groups are by speed where speeds explain the times, else of equal times; colocation
     groups are rounded together; ops that find no room in their group of devices go elsewhere, and
-    all is placed anew.
+    all ops are placed again.
     """
     chosen = params or GetfParams()
     clock = task.limits.clock()

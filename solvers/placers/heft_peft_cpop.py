@@ -40,7 +40,7 @@ from placegap.solvers.placers.list_problem import (
     starts={"makespan": Cost(0.4, 4.3, always=True)},
 )
 def heft(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Longest way to the end first, where it finishes earliest, idle gaps included.
+    """Longest path to the end first, on the device of earliest finish, idle gaps included.
 
     Ops go by decreasing upward rank. Topcuoglu, Hariri, Wu, "Performance-effective and
     low-complexity task scheduling for heterogeneous computing", IEEE TPDS 13(3), 2002, section 4.1.
@@ -144,7 +144,7 @@ def _mean_over_devices(table: Ints, arrays: Arrays, costs: MeanCosts) -> Ints:
 
 @method("cpop", objectives=("makespan",), cites="Topcuoglu et al. 2002, section 4.2")
 def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """The critical path on one device, the rest where it finishes first.
+    """The critical path on one device, other ops on the device of earliest finish.
 
     Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for
     heterogeneous computing", IEEE TPDS 13(3), 2002, section 4.2. A heuristic for the makespan; it
@@ -226,7 +226,7 @@ class MpDpsParams(Params):
     starts={"makespan": Cost(2.5, 40.0)},
 )
 def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:
-    """Merges ops with regard to devices, then places by path costs.
+    """Merges ops with "computing power awareness", then places by path costs.
 
     MP-DPS as Zeng et al. tell it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
     merged "with computing power awareness", and scheduled by "predicting the path cost"; its text
@@ -234,8 +234,8 @@ def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:
     gaps. Ties: topological position, then device. Memory, support and colocation as in HEFT; where
     the merged ops do not fit, the ops are placed unmerged. O(V K log V + E K) behind the merging.
 
-    Deviations: the text is not at hand: what is merged, and the path cost (an op's time plus PEFT's
-    optimistic cost of what follows), are ours; where merged ops do not fit, ops are placed
+    Deviations: the paper was not available: what is merged, and the path cost (an op's time plus
+    PEFT's optimistic cost of what follows), are ours; where merged ops do not fit, ops are placed
     unmerged.
     """
     assert params is None or isinstance(params, MpDpsParams)

@@ -130,13 +130,13 @@ def by_shares(size: Sequence[int], count: int, of: int) -> list[int]:
 
 @serves("vllm-even", "vLLM")
 def vllm_split(instance: Instance, num_layers: int) -> list[int]:
-    """As many layers on each GPU, the remainder in the middle."""
+    """The same number of layers on each GPU, the remainder in the middle."""
     return _even(instance, num_layers, "vllm")
 
 
 @serves("sglang-even", "SGLang")
 def sglang_split(instance: Instance, num_layers: int) -> list[int]:
-    """As many layers on each GPU, the remainder at the end."""
+    """The same number of layers on each GPU, the remainder at the end."""
     return _even(instance, num_layers, "sglang")
 
 

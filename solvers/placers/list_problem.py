@@ -220,5 +220,5 @@ def nowhere(instance: Instance, op: int, admission: Admission) -> Outcome:
     of_group = "" if spec.colocation is None else f" with its group {spec.colocation!r}"
     return Outcome(
         message=f"memory: op {spec.name!r}{of_group} ({admission.group_bytes[group]} bytes) fits on"
-        f" no device any more; bytes left where it can run: {left}"
+        f" none of the devices now; bytes left where it can run: {left}"
     )

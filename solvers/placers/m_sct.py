@@ -54,7 +54,7 @@ def m_sct(task: Task[Makespan], params: SctParams | None = None) -> Outcome:
     rounding; `earliest_start_first` places. The planning model is Baechi's, as for m-ETF. Time
     beside the LP as for m-ETF.
 
-    Deviations: those of m-etf; times in the LP are the least over the devices; above `window` ops
+    Deviations: as for m-etf; times in the LP are the least over the devices; above `window` ops
     the LP is solved in pieces. The LP has many optima: results depend on the solver's version.
     """
     chosen = params or SctParams()

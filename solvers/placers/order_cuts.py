@@ -139,7 +139,7 @@ LEAST_PLANS, MOST_PARTS = 4, 400_000
     memory_rules=("sum", "peak"),
 )
 def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Slices of the order that devices take in turn, cut where little is sent.
+    """Slices of the order, given to devices in turn, cut where little is sent.
 
     Groups are ordered by the first of their ops in topological order: a training step whose forward
     and backward ops are colocated is the chain of its layers. Where neighbouring layers are on two

@@ -74,8 +74,8 @@ def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
     transfer is hidden behind compute while it is planned, and the referee adds it. O(s^2 a^2 h) for
     s places, a accelerators and h hosts.
 
-    Deviations: graphs that are no chain are made one; a transfer takes the host times of all
-    tensors across the cut instead of 2 a / B; hosts take stages of their own; stages are shared
+    Deviations: other graphs are first made chains; a transfer takes the host times of all
+    tensors across the cut instead of 2 a / B; hosts take separate stages; stages are shared
     only where the semantics has replicas and accelerators are equal.
     """
     instance, semantics = task.instance, task.semantics

@@ -22,7 +22,7 @@ NO_PASSAGE = "a backward op feeds a forward op: no microbatch can pass"
     "even-split", objectives=("pipeline_iteration",), starts={"pipeline_iteration": Cost(5.0, 5.0)}
 )
 def even_split(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
-    """As many layers in every stage, as people split models by hand.
+    """The same number of layers in every stage, as in manual splits.
 
     Layers are the blocks that stages keep whole, in their order (`nets.stage_blocks`); the
     first stages get one more. All devices are used, as they come, or as many as there are layers
@@ -69,7 +69,7 @@ def chain_plan(block: Ints, cuts: Ints, num_devices: int) -> Plan:
     starts={"pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000)},
 )
 def simulated_moves(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
-    """Least heaviest stage by a DP, then moves around it by simulation.
+    """Least heaviest stage by a DP, then moves of border layers by simulation.
 
     pytorch/pytorch #179212 proposes automatic stages for 1F1B, interleaved and zero-bubble
     schedules: a DP, then refinement around the critical stage, judged by simulation. Its text gives
@@ -150,7 +150,7 @@ def _why_not_alpa(task: Task[PipelineIteration], params: Params) -> str | None:
     "alpa", objectives=("pipeline_iteration",), cites="Zheng et al. 2022", applies=_why_not_alpa
 )
 def alpa(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
-    """Least sum of stages and m - 1 times the heaviest, by a DP for each limit.
+    """Minimizes the sum of stages plus m - 1 times the heaviest, by a DP for each limit.
 
     For limit after limit on a stage a DP finds the row of stages of least sum; the best sum of both
     wins. A stage takes the time of its layers on the device that is fastest for them, and of what
@@ -260,7 +260,7 @@ def why_not_max_load(task: Task[PipelineIteration], params: Params) -> str | Non
     applies=why_not_max_load,
 )
 def heaviest_stage(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
-    """max_load's optimum, run under the schedule.
+    """The optimal plan of max_load, run under the schedule.
 
     The best chain for max_load by `ideal-dp`, whatever the schedule and its microbatches are. For
     many microbatches that is nearly best; for few the stages' places in the chain count, too.

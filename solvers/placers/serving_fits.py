@@ -1,4 +1,4 @@
-"""How tools for unlike devices fit a model by themselves: what a plan should beat.
+"""How tools for different devices fit a model by themselves: what a plan should beat.
 
 Like `layer_splits`, but they may leave experts on the host, or look at speeds. Sources, as their
 code was in 2026:
@@ -172,7 +172,7 @@ def llama_fit(instance: Instance, num_layers: int) -> list[int] | None:
 
 @fits("ik-llama-fit", "ik_llama.cpp")
 def ik_llama_fit(instance: Instance, num_layers: int) -> list[int] | None:
-    """ik_llama.cpp's fit: layers by room, each card drops experts from its last layer on."""
+    """ik_llama.cpp's fit: layers by free memory; experts leave each card, last layer first."""
     layers = LayersOnCards(instance, num_layers)
     filling = _shared(layers, layers.room.clip(0).tolist())
     for at in range(len(layers.gpus) if layers.apart.any() else 0):
@@ -185,7 +185,7 @@ def ik_llama_fit(instance: Instance, num_layers: int) -> list[int] | None:
 
 @fits("halda", "prima.cpp")
 def halda(instance: Instance, num_layers: int) -> list[int] | None:
-    """prima.cpp's Halda: a layer on each machine, the others where they are fastest."""
+    """prima.cpp's Halda: one layer on each machine, the others where they are fastest."""
     layers, devices = LayersOnCards(instance, num_layers), instance.cluster.devices
     hosts = [k for k, device in enumerate(devices) if is_cpu(device, instance.cluster)]
     machines = [
@@ -214,7 +214,7 @@ def halda(instance: Instance, num_layers: int) -> list[int] | None:
 
 @fits("parallax", "parallax")
 def parallax(instance: Instance, num_layers: int) -> list[int] | None:
-    """Parallax: fewest stages of as many pipelines as pay, then layers by FLOP/s."""
+    """Parallax: the best number of pipelines of fewest stages, then layers by FLOP/s."""
     layers, memory = LayersOnCards(instance, num_layers), instance.arrays.memory_bytes.tolist()
     specs, sizes = specs_of(instance.cluster), instance.arrays.resident_bytes
     nodes = sorted(layers.gpus, key=lambda card: -(memory[card] // layers.layer_bytes))

@@ -95,7 +95,7 @@ class SliceGraphParams(Params):
     packages=("numba",),
 )
 def slicegraph(task: Task[MaxLoad], params: SliceGraphParams) -> Outcome:
-    """Cuts topological orders that a genetic algorithm breeds.
+    """Cuts topological orders from a genetic algorithm.
 
     After Archer, Fahrbach, Liu and Prabhu, "Practical performance guarantees for pipelined DNN
     inference" (ICML 2024): SliceGraph cuts a topological order by a DP over the places to cut, and
@@ -105,8 +105,8 @@ def slicegraph(task: Task[MaxLoad], params: SliceGraphParams) -> Outcome:
     and children of an elite and another parent, key by key. A heuristic: never better than the best
     chain. O(b^2 K + pins) per individual of b blocks, less where a limit ends segments early.
 
-    Deviations: the text is not at hand: defaults of the genetic algorithm are ours; at most half of
-    the first generation are the orders of `slicing`.
+    Deviations: the paper was not available: defaults of the genetic algorithm are ours; at most
+    half of the first generation are the orders of `slicing`.
     """
     clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
     generator = np.random.default_rng(task.limits.seed)

@@ -141,7 +141,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
         was_late = search is not None and search.proof.has_interrupted
         end = AT_LIMIT if was_late and not stop_asked() else INTERRUPTED
     if limit_s is None and not known.is_over:
-        end = f"{end} of {USUAL_S:g} s, the usual where none is given"
+        end = f"{end}, {USUAL_S:g} s by default"
     return known.outcome(_message(known, end))
 
 
@@ -208,8 +208,8 @@ def _first_proofs(task: Task, workers: int) -> Iterator[AutoStep]:
 def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[AutoStep]:
     """Bounds for a while, if a proof is not likely or memory binds, then proofs, and bounds again.
 
-    An unlikely one is `asked` for less: placers have had their turn. Where bytes decide, the
-    knapsack comes before all: its bound and its plan are the best ones.
+    An unlikely proof gets the options `asked` and less effort, as placers ran before. If memory
+    binds, the knapsack comes first: its bound and its plan are the best ones.
     """
     is_likely = is_likely_proven(task)
     binds = isinstance(task.semantics, Makespan) and memory_binds(task.instance, task.semantics)

@@ -84,20 +84,20 @@ def _brought_back(found: Coarsening, coarse: Result) -> Outcome:
     """What the result for the coarse instance says about the fine one."""
     if coarse.split is not None:
         raise InputError(
-            f"{coarse.method} splits ops: there is no way back from merged ones; choose a method"
-            " that does not, or leave the transform out"
+            f"{coarse.method} splits ops, which cannot be mapped back from merged ones; choose"
+            " another method, or leave the transform out"
         )
     exact, merge, rules = found.claim == "exact", found.merge, coarse.semantics
     words = [f"{found.transform}: {merge.fine.num_ops} ops to {merge.coarse.num_ops}"]
     if exact:
         words.append("exact")
     elif coarse.plan is None and coarse.status == "infeasible":
-        words.append("there no plan fits, which proves nothing here")
+        words.append("no coarse plan fits, which proves nothing about the model")
     else:
         bound = coarse.bound_ns
-        words.append("no bound" + (f" (there: {told(rules, bound)})" if bound is not None else ""))
+        words.append("no bound" + (f" (coarse: {told(rules, bound)})" if bound is not None else ""))
     if coarse.value_ns is not None and not exact:
-        words.append(f"there the plan takes {told(rules, coarse.value_ns)}")
+        words.append(f"on the coarse graph the plan takes {told(rules, coarse.value_ns)}")
     if coarse.message:
         words.append(coarse.message)
     return Outcome(

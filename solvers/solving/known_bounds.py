@@ -58,7 +58,7 @@ def known_bound(
     cheap = quick_bound(instance, semantics)._replace(plan_class=plan_class(semantics))
     at_hand = [*proven, *recorded_bounds(instance, semantics), cheap]
     values = {
-        "one has": value_ns,
+        "there is one of": value_ns,
         "the corpus records one of": recorded_value_ns(instance, semantics),
     }
     wrong = tuple[str, ...]()
@@ -66,8 +66,8 @@ def known_bound(
         if value is not None:
             wrong += tuple(
                 f"{describe_basis(bound.origin, bound.basis)}: claims that no plan is better than"
-                f" {told(semantics, bound.ns)}, and {who} {told(semantics, value)}: the bound is"
-                " wrong, and left out"
+                f" {told(semantics, bound.ns)}, but {who} {told(semantics, value)}: the bound is"
+                " wrong, and not used"
                 for bound in at_hand
                 if bound.ns > value
             )
@@ -81,7 +81,7 @@ def recorded_bounds(instance: Instance, semantics: Semantics) -> Iterator[Bound]
         rules = with_plans(semantics, plans)
         for known in known_of(instance, rules) if plan_class(rules) == plans else ():
             if known.bound_ns is not None:
-                origin = known.bound_origin or "not said by whom"
+                origin = known.bound_origin or "source unknown"
                 yield Bound(known.bound_ns, RECORDED + origin, known.rests_on, plans)
 
 
@@ -186,7 +186,7 @@ def _about(
         return None, f"under {said.semantics.label}"
     found = with_content(instance, said.content_hash)
     if found is None:
-        return None, "of another content"
+        return None, "of other content"
     whole, granularity = found
     return whole, "" if granularity == "op" else f"among plans of whole {granularity}s"
 

@@ -35,7 +35,7 @@ TOO_LARGE = "times or bytes are too large for the methods that prove loads"
     "most-tokens", objectives=("max_context",), claim="exact", paper="placegap", packages=("numba",)
 )
 def run(task: Task[MaxContext], params: Params) -> Outcome:
-    """One question about loads after another, by bisection of the tokens.
+    """Bisection of the tokens; each step is a max_load problem.
 
     At first whether any fit, and as many as the memory of all devices holds; then, for B numbers in
     between, at most log2 B questions.
@@ -58,7 +58,7 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
         say(f"looking for a plan with room for {tokens} tokens")
         found = _plan_for(task, tokens, clock)
         if found is None:
-            message = f"whether {tokens} tokens fit stayed open: {TOO_LARGE}"
+            message = f"not known whether {tokens} tokens fit: {TOO_LARGE}"
             break
         if known.offer_plan(task, found.plan and Plan(found.plan.placement)):
             tell(instance, semantics, "most-tokens", value_ns=known.value_ns, plan=known.plan)
@@ -74,7 +74,7 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
             tell(instance, semantics, bound.origin, bound=bound)
         else:
             least_open = tokens
-            message = f"whether {tokens} tokens fit stayed open: {found.message or found.status}"
+            message = f"not known whether {tokens} tokens fit: {found.message or found.status}"
         if found.message == "interrupted":
             break
     return Outcome(

@@ -57,7 +57,7 @@ WORDS = {
     BETWEEN: "a run with more bytes for each op",
     GIVEN: "the start",
     PLACER: "a placer",
-    SETTLED: "a run that looks up what stages hold at their peak",
+    SETTLED: "a run with the peak memory of stages",
 }
 """What messages call the runs."""
 
@@ -286,7 +286,7 @@ def _with_best(first: Outcome, tries: Sequence[_Try], runs: int) -> Outcome:
     details["memory_run"] = best.run
     if best.run == FLOOR:
         return replace(first, plan=best.plan, claim_ns=best.claim_ns, details=details)
-    words = [f"of memory at its peak: the plan is from {WORDS[best.run]}", first.message]
+    words = [f"peak memory: the plan is from {WORDS[best.run]}", first.message]
     return replace(
         first,
         plan=best.plan,

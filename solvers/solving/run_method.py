@@ -61,12 +61,12 @@ def run_method(
     incumbent: Plan | None = None,
     **options: Unpack[SolveOptions],
 ) -> Result:
-    """Run one method on one instance and let the referee judge it.
+    """Run one method on one instance; the referee evaluates its plan.
 
     Parameters
     ----------
     instance, semantics
-        The problem, and what its numbers mean.
+        The problem and its objective.
     method : str, optional
         A name of the registry; by default `DEFAULT_METHOD`.
     params : mapping, optional
@@ -74,16 +74,16 @@ def run_method(
     incumbent : Plan, optional
         A plan to start from; it is ignored by methods that cannot use one.
     **options
-        Those that follow.
+        The options below.
     time_limit_s, gap, seed : float, float, int, optional
-        When to stop (never, and at no gap), and the seed of methods that draw random numbers.
+        Time limit and relative gap at which to stop (none by default), and the random seed.
     progress : callable, optional
-        Called with a `progress.Progress` whenever a better plan or bound is known, by methods that
-        tell, perhaps from other threads.
+        Called with a `progress.Progress` for each better plan or bound, by methods that report
+        progress, perhaps from other threads.
     on_plan, on_bound : callable, optional
         Called with ``(value_ns, plan or None)`` and with ``(bound_ns, by)`` whenever one is better.
         If one returns False or raises `progress.StopSearch`, the search ends with the plan so far,
-        as after Ctrl-C; for this `run_method` has to be called from the main thread.
+        as after Ctrl-C; this works only if `run_method` is called from the main thread.
 
     Raises
     ------

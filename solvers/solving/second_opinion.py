@@ -88,7 +88,7 @@ def _has_scip() -> bool:
 def no_opinion(result: Result) -> Opinion:
     """The message where no other method proves bounds."""
     if result.split is not None:
-        return Opinion("none", f"the plan of {result.method} is one of a finer instance")
+        return Opinion("none", f"the plan of {result.method} is for the split instance")
     return Opinion("none", f"no other method proves bounds for {result.semantics.label} here")
 
 

@@ -73,7 +73,7 @@ class AutoStep:
 
 
 def proving_method(semantics: Semantics) -> str:
-    """The method that proves most of a problem's instances.
+    """The exact method that settles most instances of a problem.
 
     For makespan decomposition; for max_load the ideal DP where plans are chains, and column
     generation where they may be any, which comes near the optimum and leaves the proof of small
@@ -162,7 +162,7 @@ def memory_binds(instance: Instance, semantics: Semantics) -> bool:
 
 
 def is_likely_proven(task: Task) -> bool:
-    """Whether the method that proves most of such problems is likely to settle this one."""
+    """Whether the best exact method for such problems is likely to settle this one."""
     is_small = not isinstance(task.semantics, Makespan) or _choices(task.instance) <= SMALL_CHOICES
     return is_small and next(_proofs_by(task, _provers(task.semantics)), None) is not None
 

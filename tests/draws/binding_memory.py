@@ -13,7 +13,7 @@ from placegap.instances import Instance
 def binding_instance(
     seed: int, *, hosts: int = 0, sizes: bool = True, far_times: bool = False
 ) -> Instance:
-    """5 to 7 ops on 2 or 3 unlike devices; sizes that bind to the byte, or times far apart."""
+    """5 to 7 ops on 2 or 3 different devices; sizes that bind to the byte, or times far apart."""
     rng = random.Random(f"binding-{seed}-{hosts}-{sizes}-{far_times}")
     num_devices = rng.choice((2, 2, 2, 3))
     num_ops = rng.choice((6, 7)) if num_devices == 2 else 5

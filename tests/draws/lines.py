@@ -1,4 +1,4 @@
-"""Small random models of numbered layers, some with experts, on unlike cards and a host."""
+"""Small random models of numbered layers, some with experts, on different cards and a host."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ REFUSED: list[tuple[Callable[..., object], Semantics, str | None, str]] = [
     (throughput_ip.build, LatencySubgraphs(), None, "not latency_subgraphs"),
     (throughput_ip.build, MaxLoad(plans="chain"), "convex", "states plans convex, not"),
     (throughput_ip.build, MaxLoad(), "chain", "states plans chain, not max_load any"),
-    (throughput_ip.build, MaxLoad(levels=2), None, "names none"),
+    (throughput_ip.build, MaxLoad(levels=2), None, "has none"),
 ]
 """What is built, under which semantics, with which form or class of plans, and the message."""
 

@@ -218,7 +218,7 @@ def row_of_three() -> Instance:
         ({"num_ops": 10, "num_devices": 5}, MaxLoad(), "placements"),
         ({"num_ops": 8}, MaxLoad(replicas=True), "at most 7 ops"),
         ({"num_devices": 5}, MaxLoad(replicas=True), "4 devices, not 5"),
-        ({}, MaxLoad(levels=2), "names none"),
+        ({}, MaxLoad(levels=2), "has none"),
     ],
 )
 def test_it_refuses_what_is_too_large(

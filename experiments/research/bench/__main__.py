@@ -141,7 +141,7 @@ def _placers(
             print(f"{row.name:48} {'-':>9} {'-':>9} {'-':>9}  {row.remark}", flush=True)
     grown = growth(found)
     if grown:
-        print(f"\n{'CPU seconds = c ops ^ exponent':32} {'exponent':>8}  seconds at so many ops")
+        print(f"\n{'CPU seconds = c ops ^ exponent':32} {'exponent':>8} seconds at N ops")
     for line in grown:
         at = ", ".join(f"{s:.4g} at {n}" for n, s in zip(line.sizes, line.cpu_s, strict=True))
         print(f"{line.placer:32} {line.exponent:8.2f}  {at}")

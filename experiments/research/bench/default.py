@@ -1,7 +1,7 @@
 """The default beside the exact method that proves most: what each proves, and for how much work.
 
 ``python -m placegap.experiments.research.bench.default`` prints the table, with ``--cores`` on so
-many cores and with ``--busy`` beside so many busy loops. CPU seconds are those of all processes,
+many cores and with ``--busy N`` beside N busy loops. CPU seconds are those of all processes,
 after a small run that loads the kernels. `auto` may take 1.5 times those of the method alone, and a
 second.
 """
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; the status is 1 where `auto` falls behind."""
     parser = argparse.ArgumentParser(prog="default", description=__doc__)
     parser.add_argument("--only", default="", help="run the cases whose name contains this")
-    parser.add_argument("--cores", type=int, help="use so many of this machine's cores")
+    parser.add_argument("--cores", type=int, help="number of this machine's cores to use")
     parser.add_argument("--busy", type=int, default=0, help="busy loops beside the runs")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for each run")
     options = parser.parse_args(arguments)

@@ -29,7 +29,7 @@ from placegap.solvers import run_method
 
 REPEATS = 3
 ENOUGH_S = 10.0
-"""A call is not repeated once so many CPU seconds were spent on it."""
+"""A call is not repeated once this many CPU seconds were spent on it."""
 
 
 @dataclass(frozen=True)

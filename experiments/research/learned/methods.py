@@ -99,8 +99,8 @@ def run_placeto(task: Task[Makespan], params: PlacetoParams) -> Outcome:
     deterministic for a seed without a time limit. It takes O(rounds x N^2) for each placement of a
     graph merged to N nodes, besides its simulation.
 
-    Deviations: graphs are merged along dear edges to nodes of about equal work; the simulator is
-    ours; memory beyond a device costs 2 for each sixteenth of it (2 per GB in Placeto); a step's
+    Deviations: graphs are merged along expensive edges to nodes of about equal work; the simulator
+    is ours; memory beyond a device costs 2 for each sixteenth of it (2 per GB in Placeto); a step's
     return is its cost minus the least later one.
     """
     from placegap.experiments.research.learned.placeto import run

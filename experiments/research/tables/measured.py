@@ -1,9 +1,9 @@
 """What rooflines cost, as docs/exports.md has it.
 
 ``python -m placegap.experiments.research.tables.measured`` prints the tables: models as rows of
-layers on pairs of unlike cards, cut where rooflines, calibrated costs or the rules of serving tools
-say, and priced by measured kernels, beside the proven optimum under measured costs. It needs the
-extras ``torch`` and ``measured``; `experiments/ours/measured.yaml` says what is asked.
+layers on pairs of different cards, cut where rooflines, calibrated costs or the rules of serving
+tools say, and priced by measured kernels, beside the proven optimum under measured costs. It needs
+the extras ``torch`` and ``measured``; `experiments/ours/measured.yaml` lists the rows.
 """
 
 from __future__ import annotations

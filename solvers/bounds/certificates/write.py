@@ -83,19 +83,19 @@ def certify(
     time_limit_s: float | None = None,
     target_ns: float = math.inf,
 ) -> Certificate | None:
-    """The certificate with the highest bound that is found in time, or None.
+    """The certificate with the highest bound found in time, or None.
 
-    There is none for latency_subgraphs, pipeline_iteration and max_context, for hybrid plans with a
-    bubble, and where no device can run or hold some op.
+    None is written for latency_subgraphs, pipeline_iteration and max_context, for hybrid plans with
+    a bubble, and if no device can run or hold some op.
 
     Parameters
     ----------
     instance, semantics
-        The problem, and what its numbers mean.
+        The problem and its objective.
     time_limit_s : float, optional
         The cheapest certificate is written in any case.
     target_ns : float
-        A bound that suffices, such as the best one known.
+        Stop at this bound, such as the best one known.
 
     Examples
     --------

@@ -8,10 +8,10 @@ adds up over both passes.
 Whatever the placement, the stops fall into runs: neighbouring stops on the same device, as long as
 possible. The groups of a run are on its device together, so that their bytes fit there; and where
 one run ends and the next begins, the sections between take what is proven of them (their *arcs*)
-for two unlike devices. So the least cost of any division into runs that fit is a bound. What lies
-between two stops of one run either is on the run's device, and its bytes count and its times add
-up; or some groups of it are elsewhere, and then a path leads there and back (`Through`). `Passage`
-counts both.
+for two different devices. So the least cost of any division into runs that fit is a bound. What
+lies between two stops of one run either is on the run's device, and its bytes count and its times
+add up; or some groups of it are elsewhere, and then a path leads there and back (`Through`).
+`Passage` counts both.
 
 All costs are what others prove (arcs, paths, sums of times). The search (`least_runs`) is a
 shortest path with resources, in integers: the bytes of the current run, and those of all runs since

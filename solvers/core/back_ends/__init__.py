@@ -38,7 +38,7 @@ def solve_model(
     limits : Limits
         The time limit covers hand-off and solver; the gap is relative.
     solver : {"highs", "scip"}
-        HiGHS is always there; SCIP comes with the extra ``scip``.
+        HiGHS is always installed; SCIP needs the extra ``scip``.
     warm : bool
         Start from the values of the variables, all of which are set.
     relax : bool

@@ -245,7 +245,7 @@ def _checked(
         claim = solver.value(model.objective) * model.unit_ns if model.exact else None
         if not verdict.feasible or verdict.value_ns is None:
             broken = "; ".join(str(violation) for violation in verdict.violations[:3])
-            faults.append(f"{where}: has a plan that breaks a rule: {broken}")
+            faults.append(f"{where}: has an infeasible plan: {broken}")
             plan = None
         else:
             value = verdict.value_ns

@@ -183,7 +183,7 @@ def test_a_claimed_value_refutes_a_claimed_bound_and_no_proof(
     ("bound", "claim"),
     [
         (stored(36), "36 ns by plan.json (cp-sat)"),
-        (stored(content_hash="0" * 64), "34 ns by plan.json (cp-sat, of another content)"),
+        (stored(content_hash="0" * 64), "34 ns by plan.json (cp-sat, of other content)"),
         (
             stored(semantics=Makespan(channels="free")),
             "34 ns by plan.json (cp-sat, under makespan free per_edge)",

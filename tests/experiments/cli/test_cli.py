@@ -70,7 +70,7 @@ def test_convert_marks_weight_gradients_and_zero_bubble_asks_for_that(
     assert main(["place", out, *ask, "--method", "even-split"]) == 0
     capsys.readouterr()
     assert main(["convert", "zfnet512", out, "--weight-gradients"]) == 0
-    assert "zfnet512: has no backward ops, so that none is marked" in capsys.readouterr().err
+    assert "zfnet512: has no backward ops to mark" in capsys.readouterr().err
 
 
 def test_a_workload_is_generated_and_placed_by_its_name(tmp_path: Path, capsys: Capture) -> None:

@@ -82,7 +82,7 @@ def test_the_answer_of_place_says_how_much_is_measured(model: str, capsys: Captu
     [
         (["--cluster", "H100", "--costs", "roofline"], "choose measured or calibrated"),
         (["--cluster", "H100", "--costs", "measurd"], "did you mean 'measured'"),
-        (["--cluster", "T4"], "no measured costs of T4"),
+        (["--cluster", "T4"], "not for T4 at these rates"),
         ([], "name some (--cluster)"),
     ],
 )

@@ -33,7 +33,7 @@ def test_kernels_are_listed_with_their_times_until_they_are_forgotten(
     assert main(["kernels"]) == 0
     assert "1 kernel, compiled 1 time in" in capsys.readouterr().out
     assert main(["kernels", "--clear"]) == 0
-    assert f"1 compiled kernels of {tmp_path} forgotten" in capsys.readouterr().out.replace(
+    assert f"1 compiled kernels deleted from {tmp_path}" in capsys.readouterr().out.replace(
         "\n", ""
     )
     assert list(tmp_path.iterdir()) == []

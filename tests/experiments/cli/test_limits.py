@@ -63,7 +63,7 @@ def test_devices_that_no_op_can_run_on_are_named(tmp_path: Path, capsys: Capture
     args = ["place", "squeezenet", "--cluster", str(path), "--method", "heft", "--json"]
     assert main(args) == 0
     out, err = capsys.readouterr()
-    assert "own0, own1: no op has a time on the kind 'mine', so that nothing runs there" in err
+    assert "own0, own1: no op has a time on the kind 'mine', so no op can run there" in err
     assert "cpu" not in err
     assert any("no op of this model can run" in note for note in json.loads(out)["notes"])
 
@@ -71,8 +71,8 @@ def test_devices_that_no_op_can_run_on_are_named(tmp_path: Path, capsys: Capture
 @pytest.mark.parametrize(
     ("dims", "options", "taken"),
     [
-        (("N", 4), [], "batch: N taken as 1, which net.onnx leaves open; --dim N=8 asks"),
-        ((None, 4), [], "batch: taken as 1, which net.onnx leaves open; --dim batch=8 asks"),
+        (("N", 4), [], "batch: N taken as 1, which net.onnx does not fix; --dim N=8 sets"),
+        ((None, 4), [], "batch: taken as 1, which net.onnx does not fix; --dim batch=8 sets"),
         (("N", 4), ["--dim", "N=8"], None),
         ((-1, 4), ["--dim", "x.0=8"], None),
         ((2, 4), [], None),

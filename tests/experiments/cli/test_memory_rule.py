@@ -38,8 +38,8 @@ def test_a_plan_that_fits_at_its_peak_is_found_shown_and_verified(
     assert main(["place", model, "--method", "heft", "--memory", "sum"]) == 1
     # 3 times 10 bytes of 25; every plan holds 3 times 4 of state, and 12 when b runs
     said = " ".join(capsys.readouterr().out.split())
-    assert "all 3 ops need 30 B on d0: 25 B together, 5 B per device are missing" in said
-    assert "--memory peak (24 B in all, at least), or a device more like d0 (25 B)" in said
+    assert "all 3 ops need 30 B on d0: 25 B together, 5 B per device short" in said
+    assert "--memory peak (24 B in all, at least), or one more device like d0 (25 B)" in said
     assert main(["place", model, "--method", "heft", "--memory", "peak", "-o", plan]) == 0
     # three times 4 of state, and b's input and output of 6
     out = capsys.readouterr().out

@@ -144,7 +144,7 @@ def test_a_start_that_does_not_fit_is_one_line(
     command = ["place", str(model), "--start", str(start)]
     for options, words in (
         # gpu0 -> gpu1 -> gpu0 is no chain
-        (["--objective", "max_load"], "cannot be the start for fd-dps-figure-3: its plan breaks"),
+        (["--objective", "max_load"], "cannot be the start for fd-dps-figure-3: its plan is inf"),
         (["--method", "fake", "--channels", "free"], "the fake does not do free"),
     ):
         assert main([*command, *options, "-q"]) == 2

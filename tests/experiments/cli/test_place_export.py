@@ -107,7 +107,7 @@ def test_an_export_that_cannot_be_costs_no_other_one(
     exports = ["--export", f"onnx={tmp_path}/a", "--export", f"sglang={tmp_path}/b"]
     assert main(["place", str(model), *CHAIN, *exports, "--json"]) == 2
     out, err = capsys.readouterr()
-    assert "is no ONNX file, and --export onnx" in err
+    assert "is not an ONNX file, and --export onnx" in err
     assert (tmp_path / "b").read_text().startswith("SGLANG_PP_LAYER_PARTITION=")
     assert not (tmp_path / "a").exists()
     assert json.loads(out)["exports"][0]["gap"] == 0
@@ -163,7 +163,7 @@ def test_a_plan_that_a_format_cannot_say_is_shown_and_kept(
     assert main(["place", "net.json", *CHAIN, *exports, "-o", "plan.json"]) == 2
     out, err = capsys.readouterr()
     assert "value   12 ns" in out
-    assert "op '0.a' is no number" in err
+    assert "op '0.a' is not a number" in err
     assert err.count("\n") == 1
     assert sorted(file.name for file in tmp_path.iterdir()) == ["b", "net.json", "plan.json"]
 
@@ -263,7 +263,7 @@ def test_tools_whose_ranks_are_gpus_get_the_best_row_on_these(
     # all six ops of 4 ns on the GPU, where the plan has two layers on one device
     said = capsys.readouterr().out
     assert f"export  {kind} " in said
-    assert ": 24 ns, optimal in all it can say\n        +50.0 % beside the plan above" in said
+    assert ": 24 ns, optimal for this format\n        +50.0 % compared with the plan above" in said
     assert plan.exists()
     assert out.exists()
     single = ["--method", "single-device"]

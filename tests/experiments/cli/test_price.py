@@ -44,8 +44,8 @@ def test_the_best_line_stands_below_the_one_that_is_run(model: str, capsys: Capt
     assert price(model, "-ngl 5 --n-cpu-moe 3") == 0
     shown = capsys.readouterr().out
     assert "value   18.00 us" in shown
-    assert "best    llamacpp -ngl 4 --n-cpu-moe 2: 18.00 us, optimal in all it can say" in shown
-    assert shown.rstrip().endswith("the line above is as good")
+    assert "best    llamacpp -ngl 4 --n-cpu-moe 2: 18.00 us, optimal for this format" in shown
+    assert shown.rstrip().endswith("the options above are as good")
 
 
 def test_a_line_that_does_not_fit_is_judged_and_ends_with_status_1(

@@ -61,7 +61,7 @@ def test_a_plan_that_breaks_a_rule_is_shown_with_status_1(
     save_plan(example(), Plan.on([0, 1, 1, 0]), MaxLoad(plans="convex"), path)
     assert main(["show", str(path), "--model", model]) == 1
     out = capsys.readouterr().out
-    assert "The plan breaks rules:" in out
+    assert "The plan is infeasible:" in out
     assert "gap     unknown" in out
 
 
@@ -75,7 +75,7 @@ def test_what_cannot_be_shown_is_one_line(model: str, tmp_path: Path, capsys: Ca
     save_plan(example(), Plan.on([0] * 4, [[3, 2, 1, 0], []]), Makespan(), stuck)
     html = str(tmp_path / "a.html")
     for command, text in (
-        (["show", foreign, "--model", model], "another content"),
+        (["show", foreign, "--model", model], "other content"),
         (["show", str(broken), "--model", model], "no device 'gpu9'"),
         (["show", str(stuck), "--model", model], "cannot be executed"),
         (["show", plan, "--html", html], "--model"),

@@ -83,7 +83,7 @@ def test_ctrl_c_keeps_what_the_solver_has(tmp_path: Path, hard: Path) -> None:
     content = json.loads(out)
     assert (content["method"], content["status"]) == ("moirai", "feasible")
     assert "interrupt" in content["message"]
-    assert "stopped; this is the plan of moirai" in err
+    assert "stopped; the plan is moirai's" in err
     assert "Traceback" not in err
 
 

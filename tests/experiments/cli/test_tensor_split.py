@@ -24,13 +24,13 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_decode_answer_says_what_whole_layers_leave_out(pair: str, capsys: Capture) -> None:
-    note = "optimal for whole layers: no two cards share one; --tensor-split lets them"
+    note = "optimal with each layer on one card; --tensor-split also shares layers"
     assert main(["place", pair, "--granularity", "layer", "-q"]) == 0
     assert f"note    {note}" in capsys.readouterr().out
     assert main(["place", pair, "--granularity", "layer", "--json"]) == 0
     assert note in json.loads(capsys.readouterr().out)["notes"]
     assert main(["place", pair, "--tensor-split", "-q"]) == 0
-    assert "optimal for whole layers" not in capsys.readouterr().out
+    assert "optimal with each layer" not in capsys.readouterr().out
 
 
 def test_the_answer_has_both_plans_and_says_what_all_reduces_decide(
@@ -72,7 +72,7 @@ def test_shares_that_are_faster_are_what_tools_get(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--objective", "max_load"], "add --objective makespan"),
+        (["--objective", "max_load"], "--tensor-split needs --objective makespan"),
         (["--granularity", "op"], "leave out --granularity"),
     ],
 )

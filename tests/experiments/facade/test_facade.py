@@ -104,7 +104,7 @@ def test_names_paths_and_objects_give_the_same(tmp_path: Path) -> None:
     [
         # HEFT puts the diamond on one device, 5 + 20 + 10 + 8; no path is longer than 5 + 20 + 8.
         # Nothing but that path is known of it
-        ("diamond", None, 43, 33, None, "unknown; at most 23.3 % (critical path alone)"),
+        ("diamond", None, 43, 33, None, "unknown; at most 23.3 % (by critical path only)"),
         # the corpus records the optimum, 786,996 ns
         (
             "inception_v1",
@@ -148,7 +148,10 @@ def test_a_gap_is_to_a_bound_that_says_something_in_both_doors(
         ({"model": example(), "method": "heff"}, "did you mean 'heft'"),
         ({"model": example(), "objective": MAKESPAN, "plans": "chain"}, "not both"),
         ({"model": example(), "objective": "makespan", "plans": "chain"}, "does not apply"),
-        ({"model": example(), "start": Plan.on([0])}, "the start is no plan of fd-dps-figure-3"),
+        (
+            {"model": example(), "start": Plan.on([0])},
+            "the start is not a feasible plan for fd-dps-figure-3",
+        ),
         ({"model": example(), "start": "nosuch.json"}, "nosuch.json: No such file"),
     ],
 )
@@ -183,6 +186,6 @@ def test_a_solution_without_a_plan_says_what_memory_is_missing() -> None:
     found = placegap.solve(tight, method="heft")
     assert found.plan is None
     # 4 x 5 bytes of 2 x 8, and no two of 5 fit a device
-    missing = "all 4 ops need 20 B on gpu0, gpu1: 16 B together, 2 B per device are missing"
+    missing = "all 4 ops need 20 B on gpu0, gpu1: 16 B together, 2 B per device short"
     assert missing in found.result.message
-    assert "what would help: 2 devices more like gpu0" in " ".join(str(found).split())
+    assert "what would help: 2 more devices like gpu0" in " ".join(str(found).split())

@@ -90,16 +90,16 @@ def traced_as(**options: Any) -> Instance:
             {"decode": True, "kv_tokens": 8},
             {},
             "makespan port per_edge peak",
-            "the objective is makespan port per_edge peak, the time of one token, as is usual for"
-            " decode steps; --objective max_load asks for the throughput of a full pipeline",
+            "the objective is makespan port per_edge peak, the time of one token, the default for"
+            " decode steps; for the throughput of a full pipeline add --objective max_load",
         ),
         ({"decode": True, "kv_tokens": 8}, {"plans": "any"}, "max_load any add peak", ""),
         (
             {"prefill": 8},
             {},
             "max_load chain add peak",
-            "the objective is max_load chain add peak, as is usual for models that are traced: one"
-            " pass gains little from more devices; --objective makespan asks for that",
+            "the objective is max_load chain add peak, the default for traced models, as one pass"
+            " gains little from more devices; for one pass add --objective makespan",
         ),
         ({"train": True}, {"memory": "sum"}, "max_load chain add", "the objective is max_load"),
     ],
@@ -144,13 +144,13 @@ def test_every_method_runs_on_a_file_of_chains_or_says_what_it_needs() -> None:
 @pytest.mark.parametrize(
     ("rules", "method", "mend"),
     [
-        ({"objective": "max_load"}, "etf", "max_load; it does with --objective makespan"),
-        ({"plans": "chain"}, "noncontiguous", "not chain; it does with --plans any"),
-        ({"transfers": "per_tensor"}, "moirai", "it does with --transfers per_edge"),
+        ({"objective": "max_load"}, "etf", "max_load; it applies with --objective makespan"),
+        ({"plans": "chain"}, "noncontiguous", "not chain; it applies with --plans any"),
+        ({"transfers": "per_tensor"}, "moirai", "it applies with --transfers per_edge"),
         (
             {"schedule": "interleaved", "stages_per_device": 2},
             "heaviest-stage",
-            "it does with --schedule 1f1b --stages-per-device 1",
+            "it applies with --schedule 1f1b --stages-per-device 1",
         ),
     ],
 )
@@ -169,8 +169,8 @@ def test_a_plan_to_start_from_brings_its_rules(tmp_path: Path) -> None:
     assert better.result.semantics == Makespan()
     (note,) = better.warnings
     assert note == (
-        "heft is run under makespan port per_edge (--objective makespan), not under the usual"
-        " max_load chain add"
+        "heft does not support the default max_load chain add; it runs under makespan port per_edge"
+        " (--objective makespan)"
     )
     asked = placegap.solve(chains, objective="max_load", method="m-topo", start=start)
     assert asked.result.semantics.objective == "max_load"
@@ -194,7 +194,7 @@ def test_a_worker_that_is_killed_costs_nothing_that_it_had_told(
     result, warnings = place(Attempt(real(), Makespan(), "fake", params, time_limit_s=1.0), fakes)
     assert (result.value_ns, result.bound_ns, result.bound_origin) == (43, 34, "fake")
     assert len(warnings) == 1
-    assert "what it had reported before stands" in warnings[0]
+    assert "the result is what it had reported by then" in warnings[0]
 
 
 def test_a_bound_that_was_told_and_then_refuted_by_a_plan_is_not_kept() -> None:

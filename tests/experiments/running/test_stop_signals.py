@@ -56,7 +56,7 @@ def test_a_placement_prints_and_writes_the_plan_so_far(tmp_path: Path, number: i
     assert process.returncode == 128 + number
     assert json.loads(out)["value_ns"] == 43
     assert load_plan(example(), tmp_path / "plan.json") is not None
-    assert "stopped; this is the plan of fake" in err
+    assert "stopped; the plan is fake's" in err
     assert "Traceback" not in err
     assert no_session(process.pid)
 
@@ -72,7 +72,7 @@ def test_signals_that_are_ignored_from_the_start_stay_so(tmp_path: Path) -> None
     out, err = finish(process)
     assert process.returncode == 143
     assert json.loads(out)["value_ns"] == 43
-    assert "stopped; this is the plan of fake" in err
+    assert "stopped; the plan is fake's" in err
 
 
 def test_a_terminal_that_closes_costs_no_plan(tmp_path: Path) -> None:

@@ -70,12 +70,12 @@ def test_a_stage_is_told_by_its_parts() -> None:
     ]
     assert path_sentences(found)[0] == (
         "Stage 1 takes longest, 64 ns per batch: 40 ns for the layers of 4 microbatches in each of"
-        " 1 replicas, 24 ns for what comes in, 0 ns for what goes out, 0 ns to sum up gradients."
+        " 1 replicas, 24 ns of incoming and 0 ns of outgoing transfers, 0 ns to sum gradients."
     )
     assert "Each of its devices holds 8 B of state, 5 B of 1 microbatch in flight." in (
         path_sentences(found)
     )
-    assert path_sentences(found)[-1] == "1 of 4 devices are left over."
+    assert path_sentences(found)[-1] == "1 of 4 devices are not used."
     # b with a in stage 0: 2 * (14 + 10) and gradients 12; in mode again 2 * 28 + 12
     assert [(move.what, move.target, move.value_ns) for move in found.next_moves.moves] == []
 

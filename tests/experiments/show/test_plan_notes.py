@@ -118,7 +118,7 @@ def test_a_pipeline_is_offered_what_its_rules_leave_open(
     instance = chain(5)
     rules = parse_semantics({"objective": "max_load", **semantics})
     said = note(instance, judged(instance, placement, rules))
-    assert "the heaviest stage decides" in said
+    assert "the value is the heaviest stage" in said
     assert "the search found no lower one" in said
     assert ending in said
 

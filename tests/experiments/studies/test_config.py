@@ -85,7 +85,7 @@ def test_optional_files_that_are_absent_are_left_out_and_named(
     capsys.readouterr()
     assert len(study_rows(study, path)) == 2  # clusters
     net = os.path.relpath(tmp_path.parent / "other" / "net.json")
-    said = f"placegap: {path}: left out, since it is not there: {net}\n"
+    said = f"placegap: {path}: left out: there is no such file: {net}\n"
     assert capsys.readouterr().err == said
 
 

@@ -149,7 +149,7 @@ def test_rows_that_rest_on_a_recorded_bound_are_marked_in_every_output() -> None
     cells = with_recorded(80)
     assert [row[2].endswith("(r)") for row in gap_grid(cells)[1]] == [False, True]
     (note,) = [note for note in notes(cells) if note.startswith("(r)")]
-    assert note.endswith("proved: by hand (1)")
+    assert note.endswith("proved in this study: by hand (1)")
     assert "| 80 (r) |" in markdown("small", cells)
 
 

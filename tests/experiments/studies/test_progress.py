@@ -182,8 +182,8 @@ def test_a_run_that_is_killed_while_it_compiles_stays_out_of_the_log(
     assert list(runs["status"]) == ["timeout", "not_run"] * 3
     assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 3
     assert capsys.readouterr().err.splitlines()[0] == (
-        "placegap: left out: fake on zfnet512, killed at the hard limit of 210 s while its kernels"
-        " were compiled"
+        "placegap: left out: fake on zfnet512, killed at the hard limit of 210 s while compiling"
+        " its kernels"
     )
     monkeypatch.setattr(study, "run_pool", run_here)
     runs = run_study(path, tmp_path, workers=1, modules=fakes)

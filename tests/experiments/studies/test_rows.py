@@ -126,7 +126,7 @@ def test_of_more_shards_than_instances_some_are_empty(
 @pytest.mark.parametrize("shard", ["3/2", "0/2", "1", "a/b", "1/2/3", ""])
 def test_a_shard_that_there_is_not_is_one_line(tmp_path: Path, capsys: Capture, shard: str) -> None:
     assert main(["study", str(study_file(tmp_path)), "--shard", shard]) == 2
-    line = f"placegap: --shard {shard}: state which part of how many, as in 1/4 and 4/4\n"
+    line = f"placegap: --shard {shard!r} is not I/N, such as 1/4\n"
     assert capsys.readouterr().err == line
 
 

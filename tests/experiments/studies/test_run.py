@@ -82,8 +82,8 @@ def test_after_a_signal_to_all_processes_every_run_is_done_exactly_once(
     out, err = finish(process)
     assert (process.returncode, out) == (143, "")
     assert err.splitlines()[-1] == (
-        f"placegap: stopped; {tmp_path / 'runs.jsonl'} keeps every run that is done,"
-        " and the same command goes on from there"
+        f"placegap: stopped; {tmp_path / 'runs.jsonl'} has every finished run, and"
+        " the same command continues from there"
     )
     assert no_session(process.pid)
     before = (tmp_path / "runs.jsonl").read_bytes()

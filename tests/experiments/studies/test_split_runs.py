@@ -99,7 +99,7 @@ def test_the_command_line_writes_the_finer_instance_beside_the_plan(
     assert (answer["instance"], answer["value_ns"]) == ("fd-dps-figure-3-split", 30)
     parts = {f"op2/{part}" for part in ("1of3", "2of3", "3of3", "gather")}
     assert set(answer["placement"]) == {"op1", "op3", "op4", *parts}
-    assert "the plan is one of the finer instance, which is written to" in printed.err
+    assert "the plan is for the split instance, which is written to" in printed.err
     assert main(["verify", str(finer), str(plan)]) == 0
     assert "30 ns" in capsys.readouterr().out
     assert main(["verify", str(diamond), str(plan)]) == 2

@@ -149,7 +149,7 @@ def test_a_run_that_failed_is_no_time() -> None:
         ([NEO, "--dim", "microbatch=8"], "on V100-16GB with microbatch 8 and tensor 1; it was on"),
         ([NEO, "--cluster", "2xT4-pcie"], "on T4 with microbatch 1 and tensor 1; it was on A100"),
         ([NEO, "--cluster", "2xT4-pcie", "--objective", "hybrid_pipeline"], "measured on T4"),
-        ([NEO, "--objective", "hybrid_pipeline"], "takes equal devices"),
+        ([NEO, "--objective", "hybrid_pipeline"], "needs equal devices"),
     ],
 )
 def test_what_the_data_lack_is_refused_in_one_line(

@@ -67,9 +67,9 @@ def test_formats_of_parts_are_found_by_role_and_module() -> None:
         assert parts.bits_of(module, axes, role) == bits
     assert weight_format("experts=q4_0").bits_of("lm_head", 2) is None
     for text, line in (
-        ("expert=q4_0", "'expert' is none of experts, embedding, head, rest"),
-        ("experts=", "--weights '' is no format"),
-        ("experts=q4_0,int8", "'int8' is none of experts"),
+        ("expert=q4_0", "'expert' is not one of experts, embedding, head, rest"),
+        ("experts=", "--weights '' is not a format"),
+        ("experts=q4_0,int8", "'int8' is not one of experts"),
     ):
         with pytest.raises(InputError, match=line):
             weight_format(text)
@@ -101,7 +101,7 @@ def test_a_quantization_configuration_that_cannot_be_read_is_one_line(raw: Any) 
 
 @pytest.mark.parametrize("text", ["q9_9", "0", "65", "nan", ""])
 def test_what_is_no_format_and_no_number_of_bits_is_one_line(text: str) -> None:
-    with pytest.raises(InputError, match=r"^--weights '.*' is no format"):
+    with pytest.raises(InputError, match=r"^--weights '.*' is not a format"):
         weight_format(text)
 
 

@@ -110,7 +110,7 @@ def test_a_plan_that_divides_a_layer_is_refused(kind: str, llama: Instance) -> N
 def test_a_plan_that_goes_back_is_no_pipeline(llama: Instance) -> None:
     layers = [numbered(layer) for layer in layer_of(llama.graph)]
     back = Plan.on(0 if n < 8 or n > 20 else 1 for n in layers)
-    with pytest.raises(InputError, match="in the earlier stage 0; ask for a pipeline"):
+    with pytest.raises(InputError, match="in the earlier stage 0; place a pipeline"):
         export_plan("torchtitan", llama, back, CHAIN)
     assert json.loads(export_plan("device_map", llama, back, CHAIN))["model.layers.9"] == 1
 

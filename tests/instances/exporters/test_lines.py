@@ -63,14 +63,19 @@ def test_exllama_takes_what_each_gpu_holds() -> None:
 @pytest.mark.parametrize(
     ("kind", "instance", "home", "words"),
     [
-        ("llamacpp", model(), (1, 0, 1, 1, 0, 1), "in another order than a line has"),
-        ("llamacpp", model(), (1, 1, 1, 0, 0, 1), "in another order than a line has"),
-        ("llamacpp", model(), (0, 0, 0, 0, 0, 0), "what runs on the host does not come first"),
-        ("exllama", model(), (1, 1, 0, 0, 0, 0), "the tool runs on GPUs alone"),
-        ("ollama", model(gpus=2), (2, 0, 0, 1, 1, 1), "divides layers between GPUs by itself"),
-        ("ollama", model(experts=True), (1, 0, 1, 0, 0, 0, 0, 0, 0, 0), "has experts apart"),
-        ("sglang", model(gpus=2), (0, 0, 0, 0, 0, 1), "after the layers is apart from the last"),
-        ("sglang", model(gpus=2), (0, 1, 1, 1, 1, 1), "before the layers is apart from the first"),
+        ("llamacpp", model(), (1, 0, 1, 1, 0, 1), "this order of layers"),
+        ("llamacpp", model(), (1, 1, 1, 0, 0, 1), "this order of layers"),
+        ("llamacpp", model(), (0, 0, 0, 0, 0, 0), "the layers on the host are not the first ones"),
+        ("exllama", model(), (1, 1, 0, 0, 0, 0), "the tool uses only GPUs"),
+        ("ollama", model(gpus=2), (2, 0, 0, 1, 1, 1), "divides layers among GPUs"),
+        (
+            "ollama",
+            model(experts=True),
+            (1, 0, 1, 0, 0, 0, 0, 0, 0, 0),
+            "has experts on other devices",
+        ),
+        ("sglang", model(gpus=2), (0, 0, 0, 0, 0, 1), "not on the device of the last layer"),
+        ("sglang", model(gpus=2), (0, 1, 1, 1, 1, 1), "not on the device of the first layer"),
     ],
 )
 def test_other_plans_are_no_lines(

@@ -81,7 +81,7 @@ def test_times_of_other_devices_and_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has times on P4, none on the cluster's T4"):
         with_times(GRAPH, times, cluster("T4"))
     times = load_times(written(tmp_path, HEAD + "conv,T4,1\n"))
-    with pytest.raises(InputError, match="none of its names is an op of 'net'"):
+    with pytest.raises(InputError, match="no name in it is an op of 'net'"):
         with_times(GRAPH, times, cluster("T4"))
 
 
@@ -114,7 +114,7 @@ def test_a_trace_counts_for_the_only_device_kind_of_the_cluster(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"events": []}, "is no trace: it has no list 'traceEvents'"),
+        ({"events": []}, "is not a trace: it has no list 'traceEvents'"),
         ([], "holds no annotated op; run each op under record_function('op:' + its name)"),
         ([event("op:a", None)], "traceEvents[0]: dur must be a number of microseconds"),
         ([event("op:a", -1)], "traceEvents[0]: dur must be from 0 to 2**53 ns"),

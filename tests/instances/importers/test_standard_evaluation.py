@@ -193,7 +193,7 @@ def test_a_link_without_a_good_line_says_so(
     [
         ([("nosuch", "gpu", 1, 1, 1)], 64, "m.csv: row 2: the model has no op 'nosuch'"),
         ([("op1", "tpu", 1, 1, 1)], 64, "m.csv: row 2: the cluster has no device of kind"),
-        (straight([64]), 64, "all rows of the time are of batch 64"),
+        (straight([64]), 64, "all rows of the time have batch 64"),
         ([("op1", "gpu", 1, 1, 1), ("op1", "gpu", 2, 2.0**53, 1)], 10**6, r"above 2\*\*62"),
     ],
 )

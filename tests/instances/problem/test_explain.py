@@ -46,7 +46,7 @@ def test_an_op_larger_than_every_device_that_runs_it() -> None:
     # the cpu has room, but does not run it
     instance = build([op("a", 9), op("b", 1)], {"g": ("gpu", 8), "c": ("cpu", 99)})
     assert explain_infeasible(instance) == (
-        "op 'a' needs 9 B; the devices that run it have at most 8 B (g): 1 B are missing",
+        "op 'a' needs 9 B; the devices that run it have at most 8 B (g): 1 B short",
     )
 
 
@@ -56,14 +56,14 @@ def test_a_colocation_group_that_fits_nowhere() -> None:
     instance = build(ops, {"g": ("gpu", 8), "c": ("cpu", None)})
     assert explain_infeasible(instance) == (
         "colocation group 't' needs 9 B for its 2 ops; the devices that run it have at most"
-        " 8 B (g): 1 B are missing",
+        " 8 B (g): 1 B short",
     )
 
 
 def test_more_than_all_devices_hold_together() -> None:
     instance = build([op(f"o{i}", 3) for i in range(6)], {"g": ("gpu", 8), "h": ("gpu", 9)})
     assert explain_infeasible(instance) == (
-        "all 6 ops need 18 B on g, h: 17 B together, 1 B per device are missing",
+        "all 6 ops need 18 B on g, h: 17 B together, 1 B per device short",
     )
 
 
@@ -72,7 +72,7 @@ def test_unions_of_device_sets_count() -> None:
     ops = [op("a", 4, "x"), op("b", 4, "y"), op("c", 1, "x", "y")]
     instance = build(ops, {"g": ("x", 4), "h": ("y", 4), "k": ("z", 4)})
     assert explain_infeasible(instance) == (
-        "all 3 ops need 9 B on g, h: 8 B together, 1 B per device are missing",
+        "all 3 ops need 9 B on g, h: 8 B together, 1 B per device short",
     )
 
 
@@ -140,8 +140,8 @@ INT4 = "weights of fewer bits (--weights int4 of hf:, py: and ONNX models"
             MaxLoad(),
             "all 7 ops need 42 GB on g, h: 32 GB together, 5 GB per",
             "--memory peak (28 GB in all, at least), or numbers of half the bytes (--dtype bfloat16"
-            " of hf: models; 21 GB in all), or a device more like g (16 GB), or 2 devices of 21 GB"
-            f" or more, or {INT4}; 17.94 GB in all)",
+            " of hf: models; 21 GB in all), or one more device like g (16 GB), or 2 devices of"
+            f" 21 GB or more, or {INT4}; 17.94 GB in all)",
         ),
         # 12 x 6 = 72 GB, 48 at the peak, 36 of half the bytes; 40 missing are 3 devices. 24 GB of
         # both
@@ -150,27 +150,27 @@ INT4 = "weights of fewer bits (--weights int4 of hf:, py: and ONNX models"
             Makespan(),
             "72 GB on g, h: 32 GB together, 20 GB per device",
             "both --memory peak and numbers of half the bytes (--dtype bfloat16 of hf: models; 24"
-            " GB in all), or 3 devices more like g (16 GB), or 2 devices of 36 GB or more, or"
+            " GB in all), or 3 more devices like g (16 GB), or 2 devices of 36 GB or more, or"
             f" {INT4}; 30.75 GB in all)",
         ),
         # of numbers nobody knows the type; and the objective has no other rule
         (
             on_two(7),
             LatencySubgraphs(),
-            "5 GB per device are missing",
-            "a device more like g (16 GB), or 2 devices of 21 GB or more",
+            "5 GB per device short",
+            "one more device like g (16 GB), or 2 devices of 21 GB or more",
         ),
         # 5 ops of 6 GB are 30 of 32 GB, and no reason is found; two fit on each device
         (
             on_two(5),
             LatencySubgraphs(),
             "all 5 ops need at least 30 GB, and the devices hold 32 GB together, but no plan was",
-            "a device more like g (16 GB)",
+            "one more device like g (16 GB)",
         ),
         (
             build([op("a", 9 * GB)], {"g": ("gpu", 8 * GB), "h": ("gpu", 4 * GB)}),
             Makespan(),
-            "op 'a' needs 9 GB; the devices that run it have at most 8 GB (g): 1 GB are missing",
+            "op 'a' needs 9 GB; the devices that run it have at most 8 GB (g): 1 GB short",
             "a device of 9 GB or more",
         ),
     ],
@@ -190,9 +190,9 @@ def test_a_host_would_help_where_ops_have_rates_and_small_weights_at_least_a_par
     one = build(ops, {"g": ("gpu", 12 * GB)})
     graph = one.graph.model_copy(update={"provenance": Provenance(source=TRACED)})
     one = one.model_copy(update={"graph": graph})
-    missing = "all 4 ops need 24 GB on g: 12 GB together, 12 GB per device are missing"
+    missing = "all 4 ops need 24 GB on g: 12 GB together, 12 GB per device short"
     helps = (
-        "what would help: a device more like g (12 GB), or a device of 24 GB or more, or a host"
+        "what would help: one more device like g (12 GB), or a device of 24 GB or more, or a host"
         f" (+host in --cluster), or {INT4}; 12.5 GB in all, still too much)"
     )
     assert why_no_room(one, Makespan()) == NoRoom((missing, helps), proven=True)

@@ -103,7 +103,7 @@ def test_what_is_no_regular_file_is_refused_unread(tmp_path: Path) -> None:
     assert "is a device" in refusal(load_cluster, zero)
     assert "is a device" in refusal(load_model, Path("/dev/zero"))
     assert "is a directory" in refusal(load_model, tmp_path)
-    with pytest.raises(InputError, match="is no name of a file"):
+    with pytest.raises(InputError, match="is not a file name"):
         load_model("a\0b.json")
 
 

@@ -106,7 +106,7 @@ def test_the_bubble_is_rounded_up() -> None:
 
 @pytest.mark.parametrize("degrees", ["one_t", "free"])
 def test_the_bubble_counts_for_one_d_alone(degrees: str) -> None:
-    with pytest.raises(ValueError, match=f"not count for degrees {degrees}; ask for --degrees one"):
+    with pytest.raises(ValueError, match=f"not count for degrees {degrees}; add --degrees one"):
         HybridPipeline.model_validate({"degrees": degrees, "bubble": True})
 
 
@@ -141,7 +141,7 @@ BROKEN: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"tensor": (1, 1), "placement": ((0,), (1, 2))}, {"degrees": "one"}, "degrees", "--degrees"),
     # 2 replicas do not divide 3; 4 replicas of 2
     ({}, {"microbatches": 3}, "degrees", "choose a divisor, or other --microbatches"),
-    ({"tensor": (1, 1)}, {"microbatches": 2}, "degrees", "more --microbatches, or count"),
+    ({"tensor": (1, 1)}, {"microbatches": 2}, "degrees", "raise --microbatches, or count"),
     ({"stage": (1, 0), "tensor": (1, 1)}, {}, "chain", ""),
     ({"stage": (0, 0), "tensor": (1,)}, {}, "shape", ""),  # on two sets of devices
     ({"placement": ((0, 1), (1, 2))}, {}, "shape", ""),  # device 1 twice
@@ -232,7 +232,7 @@ def test_a_group_has_the_same_modes_by_name() -> None:
     [
         ((1, 4), "aabb", "free", "'b' has modes for 4 devices, and there are servers of 2.*add a"),
         ((1, 8), "", "free", "'b' has modes for 8 devices, and there are 4 in all.*add a mode"),
-        ((1, 2), "", "one_t", "'b' has modes for 2 devices, and no such degree.*--degrees free"),
+        ((1, 2), "", "one_t", "'b' has modes for 2 devices, but no such degree.*--degrees free"),
     ],
 )
 def test_tensor_degrees_that_no_plan_can_have_are_refused(

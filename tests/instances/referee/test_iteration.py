@@ -225,7 +225,7 @@ TWO_EACH = PipelineIteration(schedule="interleaved", stages_per_device=2, microb
         (Plan(PLAN.placement, stage=(1, 1, 0, 0)), PLAIN, "later stages"),
         (Plan(PLAN.placement, stage=(0, 0, 1)), PLAIN, "3 entries for 4 ops"),
         (PLAN, TWO_EACH, "states the stage of each op"),
-        (Plan(((0,), (1,), (0,), (1,)), stage=(0, 1, 2, 3)), TWO_EACH, "no multiple of the 2"),
+        (Plan(((0,), (1,), (0,), (1,)), stage=(0, 1, 2, 3)), TWO_EACH, "not a multiple of the 2"),
     ],
 )
 def test_what_is_no_chain_of_stages_is_named(
@@ -239,7 +239,7 @@ def test_what_is_no_chain_of_stages_is_named(
 
 
 def test_too_many_microbatches_for_64_bits_are_an_input_error() -> None:
-    with pytest.raises(InputError, match="ask for fewer"):
+    with pytest.raises(InputError, match="use fewer"):
         evaluate(layer_row([2**55], None), Plan.on([0]), PipelineIteration(microbatches=4096))
 
 

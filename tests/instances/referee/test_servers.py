@@ -92,7 +92,7 @@ def test_every_device_needs_a_server() -> None:
     on = instance("sst")
     devices = (*on.cluster.devices[:2], Device(name="d2", kind="x"))
     without = on.model_copy(update={"cluster": on.cluster.model_copy(update={"devices": devices})})
-    with pytest.raises(InputError, match="'d2' names none"):
+    with pytest.raises(InputError, match="'d2' has none"):
         evaluate(without, Plan.on([0, 0, 0]), LEVELS)
 
 

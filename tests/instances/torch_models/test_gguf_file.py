@@ -162,11 +162,14 @@ def damaged(data: bytes) -> dict[str, tuple[bytes, str]]:
     return {
         "another kind": (b"GGML" + data[4:], "it does not begin with GGUF"),
         "old": (data[:4] + b"\1" + data[5:], "it is of version 1, not 2 or 3"),
-        "no fields": (data[:20], "ends too early; load the file again"),
-        "half": (data[: len(data) // 2], "ends too early; load the file again"),
+        "no fields": (data[:20], "ends too early; download the file again"),
+        "half": (data[: len(data) // 2], "ends too early; download the file again"),
         "a long text": (data[:24] + b"\xff" * 8 + data[32:], "a text has 18446744073709551615 by"),
         "lists in lists": (data[:8] + lists, "maximum recursion depth"),
-        "many tensors": (data[:8] + b"\xff" * 8 + data[16:], "ends too early; load the file again"),
+        "many tensors": (
+            data[:8] + b"\xff" * 8 + data[16:],
+            "ends too early; download the file again",
+        ),
     }
 
 

@@ -209,7 +209,7 @@ def test_a_function_returns_a_module_and_its_inputs_or_is_refused_in_one_line() 
         assert [op.flops for op in document.graph.ops] == [210]
         assert document.name == f"my_models.{function}"
     for name, message in (
-        ("branch", r"cannot be traced: GuardOnDataDependent.*: it branches on the values"),
+        ("branch", r"cannot be traced: GuardOnDataDependent.*: it branches on values"),
         ("alone", r"the function must return \(module, args\)"),
         ("broken", r"broken cannot be called: KeyError: 'oops'"),
         ("missing", r"module 'my_models' has no function 'missing'"),
@@ -230,8 +230,11 @@ def test_a_function_returns_a_module_and_its_inputs_or_is_refused_in_one_line() 
             {"model_type": "llama", "hidden_size": 10, "num_attention_heads": 3},
             r"ValueError: The hidden size \(10\) is not a multiple of the number of attention",
         ),
-        ({"torch_dtype": "float8_e4m3fn"}, "its dtype 'float8_e4m3fn' is none of float32, float16"),
-        ({"torch_dtype": "auto"}, r"its dtype 'auto' is none of .*; choose one \(--dtype\)"),
+        (
+            {"torch_dtype": "float8_e4m3fn"},
+            "its dtype 'float8_e4m3fn' is not one of float32, float16",
+        ),
+        ({"torch_dtype": "auto"}, r"its dtype 'auto' is not one of .*; choose one \(--dtype\)"),
         (
             {"quantization_config": {"quant_method": "gptq", "bits": 99}},
             r"its quantization_config states 99 bits; a weight has 1 to 16",

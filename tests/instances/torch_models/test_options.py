@@ -20,7 +20,7 @@ from placegap.instances.torch_models.training_model import optimizer_bytes, upda
     ("name", "message"),
     [
         ("hf:gtp2", r"no model 'gtp2'; did you mean 'gpt2'"),
-        ("hf:none.json", r"^none\.json: there is no such file"),
+        ("hf:none.json", r"^none\.json: is not a local file"),
     ],
 )
 def test_a_name_that_stands_for_nothing_is_one_line(name: str, message: str) -> None:
@@ -34,8 +34,8 @@ def test_a_name_that_stands_for_nothing_is_one_line(name: str, message: str) -> 
     ("options", "message"),
     [
         ({"batch": 0}, r"--batch must be from 1 to 10000000 \(got 0\)"),
-        ({"dtype": "int4"}, r"--dtype 'int4' is none of float32, float16, bfloat16, float64"),
-        ({"decode": True}, "--decode reads a cache; say of how many tokens"),
+        ({"dtype": "int4"}, r"--dtype 'int4' is not one of float32, float16, bfloat16, float64"),
+        ({"decode": True}, "--decode reads a cache; state its tokens"),
         ({"decode": True, "kv_tokens": 9, "seq": 4}, "--seq, --decode and --prefill choose"),
         ({"weights": "int4", "train": True}, "--weights is for inference"),
     ],

@@ -64,7 +64,7 @@ def test_a_file_may_extend_the_default_rules(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("rules: [[conv]]", "rules[0]: must have 2 items or more"),
-        ("rules: []", "there are none; list at least one"),
+        ("rules: []", "the list is empty; state at least one"),
         ("rules: [[a, b], [a, b]]", "rules[1]: [a, b] appears twice"),
         ("rules: [[a, b]]\nkind: {}", "kind: unknown field"),
         ("extends: default\nrules: []\nkinds: {cnv: [Conv]}", "kinds.cnv: no rule names it"),

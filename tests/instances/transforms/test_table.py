@@ -173,5 +173,5 @@ def test_bad_parameters_are_one_line(name: str, params: dict[str, object], messa
     "semantics", [LatencySubgraphs(), MaxLoad(replicas=True), MaxLoad(levels=2)]
 )
 def test_zero_time_ops_stay_where_nothing_is_proved(semantics: Semantics) -> None:
-    with pytest.raises(InputError, match="nothing is known to be exact"):
+    with pytest.raises(InputError, match="no merge is known to be exact"):
         coarsen(example(), "zero-time", {}, semantics)

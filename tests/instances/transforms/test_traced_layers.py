@@ -168,7 +168,7 @@ def test_layers_that_feed_each_other_are_refused() -> None:
         for name, module in (("a", "h.0"), ("b", "h.1"), ("c", "h.0"))
     )
     edges = (Edge(producer="a", consumer="b"), Edge(producer="b", consumer="c"))
-    with pytest.raises(InputError, match=r"'b' of h\.1 feeds 'c' of h\.0.*modes of your own"):
+    with pytest.raises(InputError, match=r"'b' of h\.1 feeds 'c' of h\.0.*state modes yourself"):
         traced_layers(Graph(name="net", ops=ops, edges=edges), CLUSTER)
 
 

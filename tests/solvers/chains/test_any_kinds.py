@@ -196,7 +196,7 @@ def test_numbers_beyond_64_bits_are_declined() -> None:
 
 
 def test_servers_that_are_not_named_are_asked_for() -> None:
-    with pytest.raises(InputError, match="names none"):
+    with pytest.raises(InputError, match="has none"):
         dp(row([1, 1], kinds="xx"), SERVERS)
 
 

@@ -163,14 +163,14 @@ def test_what_is_no_outcome_is_a_sentence_that_says_what_to_return(
     (folder / "my_placer.py").write_text(text)
     use_module("my_placer.py")
     sentence = (
-        f"the run of my-placer has to return {said}; return Outcome(Plan.on(devices)), with the"
+        f"the run of my-placer must return {said}; return Outcome(Plan.on(devices)), with the"
         " number of each op's device, or Outcome(message=...) where there is no plan"
     )
     with pytest.raises(InputError) as raised:
         run_method(example(), Makespan(), "my-placer")
     assert str(raised.value) == sentence
     # among the placers that an exact method starts from, it only costs its plan
-    with pytest.warns(Fault, match="the run of my-placer has to return"):
+    with pytest.warns(Fault, match="the run of my-placer must return"):
         result = run_method(example(), Makespan(), "cp-sat")
     assert (result.status, result.faults) == ("optimal", (sentence,))
     assert fault_words(sentence) == sentence
@@ -185,9 +185,9 @@ def test_place_and_studies_say_what_a_placer_has_to_return(
     assert main([*PLACE, "--method", "my-placer", *module]) == 2  # in a process of its own
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("placegap: the run of my-placer has to return an Outcome, not a list;")
+    assert err.startswith("placegap: the run of my-placer must return an Outcome, not a list;")
     assert err.count("\n") == 1
     (folder / "study.yaml").write_text(STUDY)
     assert main(["study", "study.yaml", "--workers", "1", *module]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "my-placer: the run of my-placer has to return an Outcome, not a list;" in shown
+    assert "my-placer: the run of my-placer must return an Outcome, not a list;" in shown

@@ -51,7 +51,7 @@ def test_a_plan_is_found_where_no_placer_has_one() -> None:
 def test_stopped_at_once_it_returns_its_start() -> None:
     result = run_method(example(), ONCE, "latency", FEW, time_limit_s=0.0)
     assert (result.status, result.value_ns) == ("feasible", 43)
-    assert "the time limit of 0 s is over" in result.message
+    assert "the time limit of 0 s has passed" in result.message
 
 
 @pytest.mark.parametrize(

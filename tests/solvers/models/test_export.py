@@ -92,7 +92,7 @@ def test_the_model_has_the_start_that_the_solver_would_have(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["model.txt", "model.gz"])
 def test_other_names_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"end it in \.mps or \.lp"):
+    with pytest.raises(InputError, match=r"does not end in \.mps or \.lp"):
         write_model(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {}, tmp_path / name)
 
 

@@ -125,8 +125,8 @@ def test_a_merged_graph_gives_a_plan_and_no_bound(form: Form) -> None:
     # 15 + 1 + 20 + 8 = 44. But op 2 may start when op 1 ends: the plan is 43 still.
     result = run_method(example(), SEMANTICS, "pesto", {"form": form, "num_ops": 3})
     assert (result.status, result.value_ns, result.bound_ns) == ("feasible", 43, None)
-    assert "merged to 3 ops, so that there is no bound" in result.message
-    assert "there the plan takes 43 ns, with a bound of 43 ns" in result.message
+    assert "merged to 3 ops, so there is no bound" in result.message
+    assert "on the merged graph the plan takes 43 ns, with a bound of 43 ns" in result.message
     assert result.details["merged_ops"] == 3
 
 
@@ -155,7 +155,7 @@ def test_no_plan_of_a_merged_graph_proves_nothing() -> None:
     assert exact.status == "optimal"
     result = run_method(instance, SEMANTICS, "pesto", {"num_ops": 3})
     assert (result.status, result.plan) == ("no_plan", None)
-    assert "which proves nothing here" in result.message
+    assert "which proves nothing about the model" in result.message
 
 
 @needs_moirai
@@ -165,7 +165,10 @@ def test_googlenet_merged_to_60_ops_is_solved() -> None:
     result = run_method(instance, SEMANTICS, "pesto", {"num_ops": 60})
     # the merged graph's optimum, 2.0445 ms; the plan is shorter, as ops need not wait for all of
     # the merged op before them
-    assert "there the plan takes 2044500 ns, with a bound of 2044500 ns" in result.message
+    assert (
+        "on the merged graph the plan takes 2044500 ns, with a bound of 2044500 ns"
+        in result.message
+    )
     assert result.status == "feasible"
     assert result.value_ns <= 2_044_500
     assert formulation.count_rows(merge.coarse, "strengthened") <= 5_404

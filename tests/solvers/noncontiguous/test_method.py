@@ -61,7 +61,7 @@ def test_without_time_for_frontiers_there_is_still_a_plan_and_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def late(*args: object) -> None:
-        raise LimitReached("the time limit is over")
+        raise LimitReached("the time limit has passed")
 
     monkeypatch.setattr(split_search, "choose_pricer", late)
     result = split(open_instance(), rounds=1)

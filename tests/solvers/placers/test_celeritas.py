@@ -126,7 +126,7 @@ def test_where_the_paper_would_overfill_a_device_there_is_no_plan() -> None:
     instance = equal_devices((1, 1, 1), "1-2 1", memory=3, sizes=(2, 2, 2))
     for outcome in (celeritas(Task(instance, FREE)), order_place(Task(instance, FREE))):
         assert outcome.plan is None
-        assert "fits on no device any more" in outcome.message
+        assert "fits on none of the devices now" in outcome.message
 
 
 def test_a_group_is_committed_with_its_first_op() -> None:

@@ -198,7 +198,7 @@ def test_the_referee_judges_a_claim_on_the_instance_of_the_plan() -> None:
     whole = replace(outcome, split=None, claim_ns=None)
     rejected = finish(splittable_diamond(), FREE, "fake", whole, solve_s=0.0)
     assert rejected.value_ns is None  # of the whole ops it is no plan at all
-    assert rejected.message.startswith("its plan breaks a rule: ")
+    assert rejected.message.startswith("its plan is infeasible: ")
 
 
 def compared_with_brute_force(seeds: range) -> int:

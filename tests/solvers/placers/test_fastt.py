@@ -74,7 +74,7 @@ def test_it_is_never_worse_than_dpos_and_sometimes_better() -> None:
 def test_when_the_time_is_over_the_best_plan_so_far_comes_back() -> None:
     result = run_method(splittable_diamond(), FREE, "fastt", time_limit_s=0.0)
     assert (result.value_ns, result.split) == (43, None)
-    assert result.message == "the time limit is over"
+    assert result.message == "the time limit has passed"
 
 
 def test_ctrl_c_keeps_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

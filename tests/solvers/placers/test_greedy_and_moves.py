@@ -187,7 +187,7 @@ def test_a_time_limit_ends_it_with_what_it_has() -> None:
     result = run_method(roomy(), ANY, "local-search", {"restarts": 10**6}, time_limit_s=0.0)
     assert (result.status, result.message) == (
         "feasible",
-        "stopped after 0 restarts: the time limit is over",
+        "stopped after 0 restarts: the time limit has passed",
     )
 
 

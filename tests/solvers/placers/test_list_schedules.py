@@ -154,7 +154,7 @@ def test_an_op_that_fits_nowhere_is_named() -> None:
     outcome = heft(Task(draw.instance_of("full", ops, (), devices), FREE))
     assert outcome.plan is None
     assert outcome.message == (
-        "memory: op 'c' (4 bytes) fits on no device any more; bytes left where it can run:"
+        "memory: op 'c' (4 bytes) fits on none of the devices now; bytes left where it can run:"
         " 'g0' 3, 'g1' 3"
     )
 

@@ -92,7 +92,7 @@ def test_the_whole_time_is_used_where_nothing_is_proven(monkeypatch: pytest.Monk
     assert 0.35 < found.solve_s < 20.0  # busy machines are late
     monkeypatch.setattr(auto, "USUAL_S", 0.1)
     found = run_method(hard(), PORT, "auto", ALONE)
-    assert found.message == "stopped at the time limit of 0.1 s, the usual where none is given"
+    assert found.message == "stopped at the time limit, 0.1 s by default"
 
 
 def test_it_stops_at_the_gap_that_suffices() -> None:

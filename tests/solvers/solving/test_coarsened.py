@@ -37,7 +37,7 @@ def test_the_value_is_the_referees_on_the_ops_and_there_is_no_bound() -> None:
     assert result.options["coarsen"] == "pesto-merge"
     assert result.options["pesto-merge ops"] == "3"
     assert result.details["coarse_ops"] == 3
-    assert "4 ops to 3; no bound (there: 43 ns)" in result.message
+    assert "4 ops to 3; no bound (coarse: 43 ns)" in result.message
 
 
 def test_an_exact_transform_keeps_the_bound() -> None:

@@ -152,4 +152,4 @@ def test_a_question_that_no_method_can_answer_stays_open() -> None:
     long = draw.with_ops(plain, time_ns=times)
     found = run_method(long, MaxContext(plans="chain"), "most-tokens")
     assert (found.status, found.value_ns) == ("no_plan", None)
-    assert "0 tokens fit stayed open: times or bytes are too large" in found.message
+    assert "0 tokens fit: times or bytes are too large" in found.message

@@ -186,7 +186,7 @@ def test_a_recorded_value_refutes_a_proof_of_more(monkeypatch: pytest.MonkeyPatc
     assert (found.status, found.value_ns, found.bound_ns) == ("feasible", 34, 33)
     assert found.gap == 1 / 34
     (fault,) = found.faults
-    assert "no plan is better than 34 ns, and the corpus records one of 33 ns" in fault
+    assert "no plan is better than 34 ns, but the corpus records one of 33 ns" in fault
 
 
 def test_what_an_instance_s_file_states_is_none_of_the_corpus() -> None:

@@ -64,7 +64,7 @@ def test_a_killed_study_and_a_killed_scheduler_lose_and_repeat_nothing(
         process = study_process(path, tmp_path, "--scheduler", address)
         assert process.stderr is not None
         assert process.stderr.readline() == (
-            f"placegap: no Dask worker is there yet; the runs wait: dask worker {address}\n"
+            f"placegap: no Dask worker has joined yet; start one: dask worker {address}\n"
         )
         start_worker()
         wait_for_lines(tmp_path, 2)
@@ -79,8 +79,8 @@ def test_a_killed_study_and_a_killed_scheduler_lose_and_repeat_nothing(
         assert process.returncode == 2
         assert time.monotonic() - began < 20
         assert err.splitlines()[-1] == (
-            f"placegap: the Dask scheduler at {address} is gone; {tmp_path / 'runs.jsonl'} keeps"
-            " every run that is done, and the same command goes on from there"
+            f"placegap: the Dask scheduler at {address} is gone; {tmp_path / 'runs.jsonl'} has"
+            " every finished run, and the same command continues from there"
         )
         assert not re.search("Traceback|distributed", err)
     run_study(path, tmp_path, workers=1, modules=fakes)

@@ -89,7 +89,7 @@ def test_a_claim_that_the_referee_cannot_confirm_is_a_fault(
 
 def test_a_plan_that_breaks_a_rule_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cp_sat, "read_plan", lambda model, value: Plan.on([0, 0, 0, 7]))
-    is_answered_from_the_rest(run_method(example(), PORT, "cp-sat", ONE), "breaks a rule")
+    is_answered_from_the_rest(run_method(example(), PORT, "cp-sat", ONE), "infeasible plan")
 
 
 def test_decomposition_keeps_its_plan_and_names_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
