@@ -23,10 +23,11 @@ from placegap.experiments.cli.options import (
     source_of,
 )
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.figures import format_gap, format_ns, format_value
+from placegap.experiments.show.figures import format_ns, format_value
 from placegap.experiments.show.place_report import (
     claim_objects,
     claim_words,
+    gap_words,
     plan_table,
     server_lines,
 )
@@ -210,7 +211,7 @@ def _json(
     best_ns: int | None,
     claims: Sequence[Claim],
 ) -> dict[str, Any]:
-    from placegap.solvers.core.result import relative_gap
+    from placegap.solvers.core.result import gap_to
 
     first, second = verdict.first, verdict.second
     return {
@@ -227,7 +228,7 @@ def _json(
         "bound_ns": None if bound is None else bound.ns,
         "bound_origin": "" if bound is None else bound.origin,
         "rests_on": "" if bound is None else bound.basis,
-        "gap": relative_gap(first.value_ns, None if bound is None else bound.ns),
+        "gap": gap_to(first.value_ns, bound),
         "best_known_value_ns": best_ns,
         "claims": claim_objects(claims),
     }
@@ -241,7 +242,7 @@ def _print(
     best_ns: int | None,
     claims: Sequence[Claim],
 ) -> None:
-    from placegap.solvers.core.result import describe_basis, relative_gap
+    from placegap.solvers.core.result import describe_basis, gap_to
 
     console, first, second = output(), verdict.first, verdict.second
     console.print(f"{instance.name}: {semantics.label}", markup=False)
@@ -260,9 +261,9 @@ def _print(
         console.print(f"value    {values[0]} and {values[1]}{exact}: the referees DISAGREE")
     if bound is not None:
         basis = describe_basis(bound.origin, bound.basis)
-        gap = relative_gap(first.value_ns, bound.ns)
+        words = gap_words(gap_to(first.value_ns, bound), first.value_ns, bound)
         console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})", markup=False)
-        console.print(f"gap      {'unknown' if gap is None else format_gap(gap)}")
+        console.print(f"gap      {words}", markup=False)
     if best_ns is not None and best_ns != first.value_ns:
         console.print(f"best     {format_value(best_ns, semantics)} is recorded")
     for claim in claims:
