@@ -157,11 +157,12 @@ def claim_sentences(found: Anatomy) -> list[str]:
 def _if_true(found: Anatomy, claim: Claim) -> str:
     is_about = claim.about is found.instance or (claim.about is not None and found.kept != "op")
     is_more = found.bound is None or found.bound.ns < claim.ns <= found.value_ns
-    can_check = claim.is_bound and claim.origin in METHODS and found.verdict.feasible
+    prover = next((name for name in (claim.origin, found.method) if name in METHODS), None)
+    can_check = claim.is_bound and prover is not None and found.verdict.feasible
     if not (is_about and is_more and can_check):
         return ""
     gap = relative_gap(found.value_ns, claim.ns) or 0
-    return f": a gap of {format_gap(gap)}, once --method {claim.origin} proves it"
+    return f": a gap of {format_gap(gap)}, once --method {prover} proves it"
 
 
 def path_sentences(found: Anatomy) -> list[str]:

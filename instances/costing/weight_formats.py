@@ -157,7 +157,7 @@ def cache_bits(text: str) -> Fraction:
     """Bits of a number in a cache of keys and values."""
     if text.lower() not in CACHE_BITS:
         hint = instead_of(text.lower(), CACHE_BITS)
-        raise InputError(f"--kv-dtype {text!r} is none of {', '.join(CACHE_BITS)}{hint}")
+        raise InputError(f"--kv-dtype {text!r} is not a format of a cache{hint}")
     return CACHE_BITS[text.lower()]
 
 

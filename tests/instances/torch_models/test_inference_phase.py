@@ -118,7 +118,7 @@ def test_a_cache_is_stored_and_read_in_its_own_type(tmp_path: Path) -> None:
             assert op.kernel.cache_dtype == kernel
     for options, line in (
         ({"kv_dtype": "q8_0"}, "--kv-dtype is of a cache; say of how many tokens"),
-        ({"kv_dtype": "q9", "kv_tokens": 8}, "--kv-dtype 'q9' is none of f32, "),
+        ({"kv_dtype": "q9", "kv_tokens": 8}, "--kv-dtype 'q9' is not a format of a cache; choose"),
     ):
         with pytest.raises(InputError, match=line):
             TraceOptions(**options)
