@@ -117,7 +117,8 @@ def _run(args: list[str]) -> int:
     except usage_error as error:
         if not args:  # the help has been printed
             return BAD_INPUT
-        raise InputError(f"{_message(error)} (see 'placegap --help')") from None
+        where = getattr(getattr(error, "ctx", None), "command_path", "placegap")
+        raise InputError(f"{_message(error)} (see '{where} --help')") from None
     return 0
 
 

@@ -317,7 +317,12 @@ def judged(
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
     from placegap.solvers.core.result import Bound
-    from placegap.solvers.solving.known_bounds import claims_of, known_bound, refuted_claims
+    from placegap.solvers.solving.known_bounds import (
+        claims_of,
+        known_bound,
+        recorded_bounds,
+        refuted_claims,
+    )
 
     files = [(file, _stated(instance, file)) for file, _ in plans]
     semantics = files[0][1].semantics
@@ -327,24 +332,29 @@ def judged(
             raise InputError(f"the plan cannot be executed: {verdict.violations[0].message}", file)
     values = [verdict.value_ns for verdict in verdicts if verdict.feasible]
     with spinner("looking for a bound"):
+        model = "" if source is None else source.model
+        bounds = {file: stated.bound for file, stated in files}
+        claims = tuple(claims_of(instance, semantics, model, bounds))
+        wholes = [c.about for c in claims if c.about is not None and c.about is not instance]
+        at_hand = [(Path(file).name, stated.plan) for file, stated in files]
+        whole = next(
+            (w for w in wholes if all(evaluate(w, p, semantics).feasible for _, p in at_hand)), None
+        )
         now, said = list[Bound](), tuple[str, ...]()
         if proof is not None:
             from placegap.experiments.running.certifying import proven
 
-            seen = instance if source is None or is_traced(source.model) else source
+            is_here = whole is not None or source is None or is_traced(source.model)
+            seen = whole or instance if is_here or source is None else source
             start = files[0][1].plan if verdicts[0].feasible else None
             now, said = proven(seen, semantics, proof, start)
+        if whole is not None:  # its plans are among those of the single ops
+            now += recorded_bounds(instance, semantics)
         least = min((value for value in values if value is not None), default=None)
-        bound, wrong = known_bound(instance, semantics, least, now)
-        model = "" if source is None else source.model
-        bounds = {file: stated.bound for file, stated in files}
-        claims = tuple(claims_of(instance, semantics, model, bounds))
-        at_hand = [(Path(file).name, stated.plan) for file, stated in files]
+        bound, wrong = known_bound(whole or instance, semantics, least, now)
         refuted = refuted_claims(claims, semantics, at_hand, bound)
-        wholes = [c.about for c in claims if c.about is not None and c.about is not instance]
         found = list[Anatomy]()
         for (_, content), (_, stated) in zip(plans, files, strict=True):
-            kept = (w for w in wholes if evaluate(w, stated.plan, semantics).feasible)
             with spinner(f"analysing the plan of {content.method or content.instance}"):
                 anatomy = take_apart(
                     instance,
@@ -353,7 +363,7 @@ def judged(
                     bound,
                     content.method,
                     num_moves=num_moves,
-                    whole=next(kept, None),
+                    whole=whole,
                 )
             assert anatomy is not None  # it has a value
             found.append(replace(anatomy, claims=claims))

@@ -20,10 +20,11 @@ from placegap.experiments.cli.options import (
     source_of,
 )
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.figures import format_gap, format_ns, format_value
+from placegap.experiments.show.figures import format_ns, format_value
 from placegap.experiments.show.place_report import (
     claim_objects,
     claim_words,
+    gap_words,
     plan_table,
     server_lines,
 )
@@ -31,7 +32,7 @@ from placegap.experiments.show.rendering import output, print_json, print_line, 
 from placegap.instances.files.plan_file import load_stated_plan
 from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.result import Bound, describe_basis, relative_gap
+from placegap.solvers.core.result import Bound, describe_basis, gap_to
 from placegap.solvers.solving.known_bounds import (
     Claim,
     claims_of,
@@ -210,7 +211,7 @@ def _json(
         "bound_ns": None if bound is None else bound.ns,
         "bound_origin": "" if bound is None else bound.origin,
         "rests_on": "" if bound is None else bound.basis,
-        "gap": relative_gap(first.value_ns, None if bound is None else bound.ns),
+        "gap": gap_to(first.value_ns, bound),
         "best_known_value_ns": best_ns,
         "claims": claim_objects(claims),
     }
@@ -241,9 +242,9 @@ def _print(
         console.print(f"value    {values[0]} and {values[1]}{exact}: the referees DISAGREE")
     if bound is not None:
         basis = describe_basis(bound.origin, bound.basis)
-        gap = relative_gap(first.value_ns, bound.ns)
+        words = gap_words(gap_to(first.value_ns, bound), first.value_ns, bound)
         console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})", markup=False)
-        console.print(f"gap      {'unknown' if gap is None else format_gap(gap)}")
+        console.print(f"gap      {words}", markup=False)
     if best_ns is not None and best_ns != first.value_ns:
         console.print(f"best     {format_value(best_ns, semantics)} is recorded")
     for claim in claims:

@@ -52,6 +52,7 @@ from placegap.instances.torch_models.options import (
     UNREAD,
     TraceOptions,
     is_traced,
+    option_of,
 )
 from placegap.instances.transforms.traced_layers import traced_layers
 
@@ -269,9 +270,9 @@ def find_model(
     weights = None if tracing is None else tracing.weights
     is_file = ":" not in model and model not in corpus_names()
     if tracing is not None and tracing != TraceOptions(weights=weights if is_file else None):
-        option = next(iter(tracing.chosen())).replace("_", "-")
+        option = option_of(next(iter(tracing.chosen())))
         kinds = ", ".join((*PREFIXES, GGUF))
-        raise InputError(f"--{option} is for models that are traced ({kinds})", model)
+        raise InputError(f"{option} is for models that are traced ({kinds})", model)
     if is_workload(model):
         if time_unit is not None:
             raise InputError(

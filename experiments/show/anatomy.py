@@ -36,7 +36,7 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.modules import Granularity, with_content
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.result import Bound, relative_gap
+from placegap.solvers.core.result import Bound, gap_to
 from placegap.solvers.solving.known_bounds import Claim
 
 MOST_CROSSINGS = 5
@@ -114,10 +114,8 @@ class Anatomy:
 
     @property
     def gap(self) -> float | None:
-        """How far the value is above the bound; None where there is none, or a rule is broken."""
-        if self.bound is None or not self.verdict.feasible:
-            return None
-        return relative_gap(self.value_ns, self.bound.ns)
+        """How far the value is above the bound (`gap_to`); None where a rule is broken."""
+        return gap_to(self.value_ns, self.bound) if self.verdict.feasible else None
 
 
 def take_apart(

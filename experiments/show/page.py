@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from placegap.experiments.show.anatomy import Anatomy
-from placegap.experiments.show.figures import format_gap, format_ns, format_value
+from placegap.experiments.show.figures import format_ns, format_value
 from placegap.experiments.show.timeline import (
     Block,
     Timeline,
@@ -29,6 +29,7 @@ from placegap.experiments.show.timeline import (
 from placegap.experiments.show.words import (
     CROSSING_HEAD,
     MOVE_HEAD,
+    anatomy_gap,
     bound_sentence,
     claim_sentences,
     crossing_rows,
@@ -125,11 +126,10 @@ def _num_drawn(drawn: Timeline) -> int:
 
 
 def _lists(found: Anatomy) -> dict[str, str]:
-    gap = "unknown" if found.gap is None else format_gap(found.gap)
     uses = found.verdict.uses
     facts = [
         ("value", format_value(found.value_ns, found.semantics)),
-        ("gap", gap),
+        ("gap", anatomy_gap(found)),
         ("bound", bound_sentence(found)),
         *(("claimed", sentence) for sentence in claim_sentences(found)),
         ("ops", f"{found.instance.num_ops:,}"),

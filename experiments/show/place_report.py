@@ -52,7 +52,7 @@ from placegap.instances.problem.modules import Granularity, layer_of, numbered_l
 from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
-from placegap.solvers.core.result import Result, describe_basis, relative_gap
+from placegap.solvers.core.result import Bound, Result, describe_basis, relative_gap
 from placegap.solvers.solving.known_bounds import Claim
 
 if TYPE_CHECKING:
@@ -470,17 +470,22 @@ def certificate_line(certificate: Certificate) -> str:
     return f"{line}, {format_gap((printed - mine) / printed)} less than the bound {basis}"
 
 
+def gap_words(gap: float | None, value_ns: int | None, bound: Bound | None) -> str:
+    """The gap, or how large it can be beside a bound that no method proved."""
+    most = None if bound is None else relative_gap(value_ns, bound.ns)
+    if gap is not None or bound is None or most is None:
+        return "unknown" if gap is None else format_gap(gap)
+    return f"unknown; at most {format_gap(most)} ({bound.origin} only)"
+
+
 def _gap_words(result: Result) -> str:
     """The gap, and to which bound it is."""
-    most = relative_gap(result.value_ns, result.bound_ns)
-    if most is None or result.bound_ns is None:
-        return "unknown"
-    by = result.bound_origin or result.method
-    if result.gap is None:
-        return f"unknown; at most {format_gap(most)} (by {by} only)"
-    if not result.gap:
-        return format_gap(result.gap)
-    return f"{format_gap(result.gap)} to {format_value(result.bound_ns, result.semantics)} ({by})"
+    bound = None if result.bound_ns is None else result.bound
+    words = gap_words(result.gap, result.value_ns, bound)
+    if not result.gap or bound is None:
+        return words
+    by = bound.origin or result.method
+    return f"{words} to {format_value(bound.ns, result.semantics)} ({by})"
 
 
 LONGEST_ORIGIN = 80

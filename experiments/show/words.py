@@ -20,7 +20,7 @@ from placegap.experiments.show.hybrid_stages import (
     memory_parts,
     stage_rows,
 )
-from placegap.experiments.show.place_report import claim_objects, claim_words
+from placegap.experiments.show.place_report import claim_objects, claim_words, gap_words
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.experiments.show.timeline import labels_of
 from placegap.instances.problem import (
@@ -35,6 +35,9 @@ from placegap.instances.problem import (
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.modules import Granularity
 from placegap.instances.reading.errors import shorten
+from placegap.solvers.core.registry import METHODS
+from placegap.solvers.core.result import relative_gap
+from placegap.solvers.solving.known_bounds import Claim
 
 MOST_STEPS = 14
 """Steps of the critical path that are printed; the middle of a longer one is left out."""
@@ -131,17 +134,35 @@ WHOLES: Mapping[Granularity, str] = {
 
 def bound_sentence(found: Anatomy) -> str:
     """The bound, and what it rests on."""
-    from placegap.solvers.core.result import describe_basis
+    from placegap.solvers.core.result import RECORDED, describe_basis
 
     if found.bound is None:
         return "none"
     basis = describe_basis(found.bound.origin, found.bound.basis)
-    return f"{format_value(found.bound.ns, found.semantics)} ({basis})"
+    is_of_ops = found.kept == "op" or found.bound.origin.startswith(RECORDED)
+    among = "" if is_of_ops else f"; among plans of {WHOLES[found.kept]}"
+    return f"{format_value(found.bound.ns, found.semantics)} ({basis}{among})"
+
+
+def anatomy_gap(found: Anatomy) -> str:
+    """The gap of a plan."""
+    return gap_words(found.gap, found.value_ns, found.bound if found.verdict.feasible else None)
 
 
 def claim_sentences(found: Anatomy) -> list[str]:
-    """What files claim."""
-    return [claim_words(claim, found.semantics) for claim in found.claims]
+    """What files claim, and what a bound means for the gap until a method proves it."""
+    return [claim_words(claim, found.semantics) + _if_true(found, claim) for claim in found.claims]
+
+
+def _if_true(found: Anatomy, claim: Claim) -> str:
+    is_about = claim.about is found.instance or (claim.about is not None and found.kept != "op")
+    is_more = found.bound is None or found.bound.ns < claim.ns <= found.value_ns
+    prover = next((name for name in (claim.origin, found.method) if name in METHODS), None)
+    can_check = claim.is_bound and prover is not None and found.verdict.feasible
+    if not (is_about and is_more and can_check):
+        return ""
+    gap = relative_gap(found.value_ns, claim.ns) or 0
+    return f": a gap of {format_gap(gap)}, once --method {prover} proves it"
 
 
 def path_sentences(found: Anatomy) -> list[str]:
@@ -302,7 +323,7 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
     verdict = found.verdict
     console.print(f"value   {format_value(found.value_ns, found.semantics)}")
     console.print(f"bound   {bound_sentence(found)}", markup=False)
-    console.print(f"gap     {'unknown' if found.gap is None else format_gap(found.gap)}")
+    console.print(f"gap     {anatomy_gap(found)}", markup=False)
     for sentence in claim_sentences(found):
         console.print(f"claimed {sentence}", markup=False)
     if not verdict.feasible:
@@ -472,8 +493,7 @@ def print_comparison(
     rows.append(("made by", *(each.method or "-" for each in (first, second)), ""))
     shown = [format_value(each, first.semantics) for each in value]
     rows.append(("value", *shown, _change(*map(abs, value))))
-    gaps = ["unknown" if each.gap is None else format_gap(each.gap) for each in (first, second)]
-    rows.append(("gap", *gaps, ""))
+    rows.append(("gap", *map(anatomy_gap, (first, second)), ""))
     is_load = isinstance(first.semantics, AllLoads | HybridPipeline)
     where = "heaviest device" if is_load else "critical path"
     if first.stages:
@@ -494,7 +514,7 @@ def print_comparison(
     console.print(plain_table(None, ("", *titles, "change"), rows))
     for sentence in dict.fromkeys(map(bound_sentence, (first, second))):
         console.print(f"bound   {sentence}", markup=False)
-    for sentence in claim_sentences(first):
+    for sentence in (claim_words(claim, first.semantics) for claim in first.claims):
         console.print(f"claimed {sentence}", markup=False)
     for name, each in zip(titles, (first, second), strict=True):
         for violation in each.verdict.violations:

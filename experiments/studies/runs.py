@@ -267,7 +267,7 @@ def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
         own = plan_class(row.stated)
         holds = PLAN_CLASSES[PLAN_CLASSES.index(own) :]
         known_here = [bound for bound in bounds[row.problem] if bound.plan_class in holds]
-        bound_ns, by, basis, _ = max(known_here, key=_rank, default=(None, "", "", None))
+        bound_ns, by, basis, *_ = max(known_here, key=_rank, default=(None, "", "", None))
         best_ns = min(values[row.problem, own], default=None)
         gap, lost = (relative_gap(row.value_ns, ns) for ns in (bound_ns, best_ns))
         changed: dict[str, Any] = {"gap": gap, "lost": lost, "best_value_ns": best_ns}

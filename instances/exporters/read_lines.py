@@ -30,6 +30,7 @@ from placegap.instances.exporters.stages import TORCHTITAN
 from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.modules import feeders, layer_of
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.input_files import read_content
 
 EXPERTS = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
 REST = (
@@ -105,8 +106,10 @@ def read_line(instance: Instance, text: str) -> ReadLine:
         return ReadLine(kind, _ranks(instance, counts, gpus), instance)
     except InputError as error:
         raise InputError(f"--line {text!r}: {error}") from None
-    except (ValueError, ZeroDivisionError):
-        raise InputError(f"--line {text!r}: a value is not a number") from None
+    except (ValueError, ZeroDivisionError) as error:
+        value = re.search(r"'.*'", str(error))  # int() and Fraction() quote it
+        said = value[0] if value else "a value"
+        raise InputError(f"--line {text!r}: {said} is not a number") from None
 
 
 def _options(text: str) -> Given:
@@ -300,9 +303,9 @@ def _filled(instance: Instance, shares: list[Fraction], gpus: list[int]) -> Plan
 def _file(instance: Instance, path: Path) -> ReadLine:
     """A map of accelerate, or the parts of torchtitan."""
     try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read as JSON: {error}") from None
+        content = json.loads(read_content(path))
+    except ValueError as error:
+        raise InputError(f"is not valid JSON: {error}") from None
     gpus, host = gpus_and_host(instance.cluster)
     layers = layer_of(instance.graph)
     if isinstance(content, list) and all(isinstance(part, list) for part in content):

@@ -72,8 +72,10 @@ class TraceOptions:
         for name, least in (("batch", 1), ("seq", 1), ("kv_tokens", 0), ("prefill", 1)):
             value = getattr(self, name)
             if value is not None and not least <= value <= LARGEST_SIZE:
-                option = "--context" if name == "kv_tokens" else f"--{name}"
-                raise InputError(f"{option} must be from {least} to {LARGEST_SIZE} (got {value})")
+                given = f"(got {value})"
+                raise InputError(
+                    f"{option_of(name)} must be from {least} to {LARGEST_SIZE} {given}"
+                )
         for name, kinds in (("dtype", Dtype), ("tied", Tied), ("optimizer", Optimizer)):
             given = getattr(self, name)
             if given not in get_args(kinds) and (name == "tied" or given is not None):
@@ -90,8 +92,7 @@ class TraceOptions:
                 raise InputError("--kv-dtype needs a cache; state its tokens (--context)")
         for name in ("decode", "prefill", "kv_tokens", "weights", "kv_dtype"):
             if self.train and getattr(self, name):
-                option = {"kv_tokens": "--context", "kv_dtype": "--kv-dtype"}.get(name, f"--{name}")
-                raise InputError(f"{option} is for inference; leave out --train")
+                raise InputError(f"{option_of(name)} is for inference; leave out --train")
         if (self.decode or self.prefill) and (self.seq or (self.decode and self.prefill)):
             raise InputError("--seq, --decode and --prefill choose the tokens of a pass; state one")
 
@@ -107,6 +108,11 @@ class TraceOptions:
             for each in fields(self)
             if getattr(self, each.name) != each.default
         }
+
+
+def option_of(name: str) -> str:
+    """The option of the command line that sets a field of `TraceOptions`."""
+    return "--context" if name == "kv_tokens" else f"--{name.replace('_', '-')}"
 
 
 def is_traced(model: str) -> bool:

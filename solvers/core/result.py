@@ -43,6 +43,8 @@ class Bound(NamedTuple):
     basis: str = PROOF
     #: Class of plans that it holds for; None: that of the semantics.
     plan_class: PlanClass | None = None
+    #: Whether no method proved it: a path, the work or the longest op, which cost nothing to find.
+    is_free: bool = False
 
     def rank(self) -> tuple[int, bool]:
         """Higher is better; if equal, one proved by placegap."""
@@ -232,6 +234,12 @@ def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
         return None
     whole = max(value_ns, -bound_ns)
     return (value_ns - bound_ns) / whole if whole else 0.0
+
+
+def gap_to(value_ns: int | None, bound: Bound | None) -> float | None:
+    """The gap to a bound; None where that is free and does not prove the plan optimal."""
+    gap = None if bound is None else relative_gap(value_ns, bound.ns)
+    return None if gap and bound is not None and bound.is_free else gap
 
 
 def carry_bound(result: Result, other: Result) -> Result:

@@ -55,7 +55,9 @@ def known_bound(
     """
     from placegap.solvers.bounds.cheap_bounds import quick_bound  # brings numba
 
-    cheap = quick_bound(instance, semantics)._replace(plan_class=plan_class(semantics))
+    cheap = quick_bound(instance, semantics)._replace(
+        plan_class=plan_class(semantics), is_free=True
+    )
     at_hand = [*proven, *recorded_bounds(instance, semantics), cheap]
     values = {
         "there is one of": value_ns,
@@ -110,7 +112,7 @@ def with_known_bound(instance: Instance, result: Result, recorded: Iterable[Boun
     if result.bound_ns is not None:
         own = {"own_bound_ns": result.bound_ns, **result.details}
         result = replace(result, details=own)
-    is_quick = result.bound_ns is None and not known.origin.startswith(RECORDED)
+    is_quick = result.bound_ns is None and known.is_free
     if result.bound_ns is not None and known.ns < result.bound_ns:  # refuted by a recorded value
         result = replace(result, status="feasible", bound=None, gap=None)
     outcome = Outcome(bound=known)

@@ -17,7 +17,8 @@ EVALUATE = "standard-evaluation diamond.json m.csv --batch 16 -o big.json"
 
 CASES = [
     ("--nonsense", "No such option: --nonsense"),
-    ("place", "Missing argument 'MODEL'"),
+    ("place", "Missing argument 'MODEL' (see 'placegap place --help')"),
+    ("place vgg19 --decode --context 8", "vgg19: --context is for models that are traced"),
     ("place vgg19 --seed x", "Invalid value for '--seed'"),
     ("place nosuch", "'nosuch', and no such graph in the corpus; 'placegap instances' lists them"),
     ("place vgg19", "has no default cluster; pass --cluster NAME"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,17 @@ import pytest
 import placegap
 from placegap.experiments.cli import main
 from placegap.experiments.running.placing import Attempt, run_attempt
-from placegap.instances import BestKnown, Graph, Instance, Makespan, MaxLoad, Op, Plan, example
+from placegap.instances import (
+    BestKnown,
+    Edge,
+    Graph,
+    Instance,
+    Makespan,
+    MaxLoad,
+    Op,
+    Plan,
+    example,
+)
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import StoredBound, load_stated_plan, save_plan
 from placegap.instances.problem import LatencySubgraphs, PipelineIteration, Semantics, includes
@@ -77,15 +88,18 @@ def test_the_bound_of_a_plan_file_is_shown_as_its_claim(
     for command in (["show", plan, "--model", model], ["verify", model, plan]):
         assert main([*command, "--json"]) == 0
         said = answer(capsys)
-        assert (said["bound_ns"], said["gap"], said["claims"]) == (22, 17 / 39, [claim]), command
+        # work costs nothing to find, so there is no gap to it
+        assert (said["bound_ns"], said["gap"], said["claims"]) == (22, None, [claim]), command
     assert main(["compare", plan, plan, "--model", model, "--json"]) == 0
     plans = answer(capsys)["plans"]
-    assert [(each["gap"], each["claims"]) for each in plans] == [(17 / 39, [claim])] * 2
+    assert [(each["gap"], each["claims"]) for each in plans] == [(None, [claim])] * 2
     assert main(["show", plan, "--model", model, "--html", str(html)]) == 0
-    line = f"39 ns by plan.json ({placed['bound_origin']})"
+    line = "39 ns by plan.json (ideal-dp): a gap of 0 %, once --method ideal-dp proves it"
     assert f"claimed {line}" in capsys.readouterr().out
     assert f"<li><span>claimed</span><b>{line}</b></li>" in html.read_text()
-    assert "<li><span>gap</span><b>43.6 %</b></li>" in html.read_text()
+    # (39 - 22) / 39
+    gap = "unknown; at most 43.6 % (work alone)"
+    assert f"<li><span>gap</span><b>{gap}</b></li>" in html.read_text()
     # a proof of this run makes it a bound
     assert main(["verify", model, plan, "--method", "brute-force", "--json"]) == 0
     said = answer(capsys)
@@ -145,7 +159,7 @@ def test_no_file_makes_a_plan_optimal(
     assert "43" not in json.dumps(json.loads(certificate.read_text()))
     assert main(["verify", model, start, "--json"]) == 0  # feasible, and its value is true
     verified = answer(capsys)
-    assert (verified["bound_ns"], verified["gap"]) == (33, 10 / 43)
+    assert (verified["bound_ns"], verified["gap"]) == (33, None)
     assert verified["best_known_value_ns"] is None
 
 
@@ -250,28 +264,22 @@ def test_a_model_s_claims_are_shown_under_their_rules(model: str, capsys: Captur
 # ----------------------------------------------------------------------------------- whole layers
 
 
-def layered() -> Instance:
-    """Two layers of two ops each in a row, 10 + 1 and 1 + 1 ns; transfers are free of charge."""
-    times, modules = (10, 1, 1, 1), ("net.0.a", "net.0.b", "net.1.a", "net.1.b")
-    ops = tuple(
-        Op(name=f"op{i}", module=path, time_ns={"gpu": time})
-        for i, (path, time) in enumerate(zip(modules, times, strict=True))
-    )
-    base = example()
-    edges = tuple(
-        edge.model_copy(
-            update={"producer": f"op{i}", "consumer": f"op{i + 1}", "tensor": None, "bytes": 0}
-        )
-        for i, edge in enumerate(base.graph.edges[:3])
-    )
-    return base.model_copy(update={"graph": Graph(name="layered", ops=ops, edges=edges)})
+def layered(*times_ns: int) -> Instance:
+    """A row of ops, each two a layer."""
+    ops = [
+        Op(name=f"op{i}", module=f"net.{i // 2}.{'ab'[i % 2]}", time_ns={"gpu": time})
+        for i, time in enumerate(times_ns)
+    ]
+    edges = [Edge(producer=a.name, consumer=b.name, bytes=0) for a, b in pairwise(ops)]
+    graph = Graph(name="layered", ops=tuple(ops), edges=tuple(edges))
+    return example().model_copy(update={"graph": graph})
 
 
 def test_a_claim_about_whole_layers_is_one_about_no_other_plan(
     tmp_path: Path, capsys: Capture
 ) -> None:
     model, plan = str(tmp_path / "model.json"), str(tmp_path / "plan.json")
-    save_document(Document.of(layered()), model)
+    save_document(Document.of(layered(10, 1, 1, 1)), model)
     chains = ["--objective", "max_load", "--method", "ideal-dp"]
     layers = [*chains, "--granularity", "layer", "--price-layers", "--json"]
     assert main(["place", model, *layers, "-o", plan]) == 0
@@ -279,11 +287,13 @@ def test_a_claim_about_whole_layers_is_one_about_no_other_plan(
     # layers: 11 and 2 ns; op by op: 10 and 3
     assert (placed["value_ns"], placed["bound_ns"], placed["gap"]) == (11, 11, 0)
     assert placed["granularity"]["op_value_ns"] == 10
-    # op by op the longest op proves 10, and moves of whole layers gain nothing
-    for command in (["show", plan, "--model", model], ["verify", model, plan]):
+    # the longest layer proves 11 of the plan's own kind, and op by op the longest op 10; moves of
+    # whole layers gain nothing
+    judges = ((["show", plan, "--model", model], 11, 0), (["verify", model, plan], 10, None))
+    for command, bound_ns, gap in judges:
         assert main([*command, "--json"]) == 0
         said = answer(capsys)
-        assert (said["bound_ns"], said["gap"], said.get("moves", [])) == (10, 1 / 11, [])
+        assert (said["bound_ns"], said["gap"], said.get("moves", [])) == (bound_ns, gap, [])
         (claim,) = said["claims"]
         assert (claim["bound_ns"], claim["plans"]) == (11, "among plans of whole layers")
     # a plan that splits a layer may be below what is claimed of whole ones
@@ -303,14 +313,34 @@ def test_what_is_recorded_op_by_op_holds_for_whole_layers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     known = BestKnown(semantics=MaxLoad(plans="any"), bound_ns=12, bound_origin="by hand")
-    save_document(Document.of(layered()), tmp_path / "m.json")
+    save_document(Document.of(layered(10, 1, 1, 1)), tmp_path / "m.json")
     command = ["place", str(tmp_path / "m.json"), "--objective", "max_load", "--method", "m-topo"]
     command += ["--granularity", "layer", "--json"]
     # m-topo makes halves of no bytes: one device, 13 ns, which does not refute 12; the longest
     # layer proves 11
     assert main(command) == 0
     assert answer(capsys)["bound_ns"] == 11
-    recorded(monkeypatch, layered(), known)
+    recorded(monkeypatch, layered(10, 1, 1, 1), known)
     assert main(command) == 0
     said = answer(capsys)
     assert (said["bound_ns"], said["bound_origin"]) == (12, "recorded: by hand")
+
+
+def test_show_proves_a_plan_of_whole_layers_among_such_plans(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    model, plan = str(tmp_path / "model.json"), str(tmp_path / "plan.json")
+    # layers of 4, 4, 2 and 2 ns on two devices: 8; half of the work is 6, the best of single ops
+    save_document(Document.of(layered(2, 2, 2, 2, 1, 1, 1, 1)), model)
+    chains = ["--objective", "max_load", "--plans", "chain"]
+    command = ["place", model, *chains, "--method", "ideal-dp"]
+    assert main([*command, "--granularity", "layer", "--json", "-o", plan]) == 0
+    assert answer(capsys)["gap"] == 0
+    assert main(["show", plan, "--model", model]) == 0
+    said = capsys.readouterr().out
+    assert "gap     unknown; at most 25.0 % (work alone)" in said
+    assert "layers): a gap of 0 %, once --method ideal-dp proves it" in said
+    assert main(["show", plan, "--model", model, "--method", "ideal-dp"]) == 0
+    said = capsys.readouterr().out
+    assert "bound   8 ns (ideal-dp; proved by placegap; among plans of whole layers)" in said
+    assert "gap     0 %" in said

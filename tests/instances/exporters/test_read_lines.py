@@ -181,7 +181,7 @@ def test_ktransformers_is_refused_where_the_rest_exceeds_the_card() -> None:
         ("{}", "has no place for 'embed'"),
         ("[3]", "neither a map of modules"),
         ('{"": 9}', "no GPU '9' among the 2"),
-        ("{", "cannot be read as JSON"),
+        ("{", "is not valid JSON"),
     ],
 )
 def test_files_that_place_no_model_are_refused(content: str, words: str, tmp_path: Path) -> None:
@@ -197,7 +197,8 @@ def test_files_that_place_no_model_are_refused(content: str, words: str, tmp_pat
         ("--kt-num-gpu-experts 3", "does not say how many experts a layer has"),
         ("-m x.gguf", "has no option of llama.cpp"),
         ("-ngl", "-ngl needs a value"),
-        ("-ngl x", "a value is not a number"),
+        ("-ngl x", "'x' is not a number"),
+        ("-ngl 5 -ts 1,a", "'a' is not a number"),
         ("-ngl 5 -ts 0,0", "-ts has no share above 0"),
         ("-ngl 5 --device CUDA7", "there is no GPU 'CUDA7' among the 2 of the cluster"),
         ("-ngl 5 -ot 'attn=CPU'", "-ot moves 6 tensors of layer 0, such as attn_k; what is read"),
@@ -218,7 +219,7 @@ def test_files_that_place_no_model_are_refused(content: str, words: str, tmp_pat
         ("vllm serve x -tp 2", "splits tensors of each layer"),
         ("-gs 1,1", "less than the model takes"),
         ('--pipeline-model-parallel-layout "t*4"', "not a sequence of E, t"),
-        ("nowhere.json", "cannot be read as JSON"),
+        ("nowhere.json", "nowhere.json: No such file"),
     ],
 )
 def test_a_line_that_no_tool_takes_is_refused_in_one_sentence(text: str, words: str) -> None:
