@@ -193,7 +193,8 @@ def block_colours(
         return {label: BAR_COLOURS[k % len(BAR_COLOURS)] for k, label in enumerate(time_ns)}, {}
     ranked = sorted(time_ns, key=lambda label: (-time_ns[label], label))
     colours = dict(zip(ranked[:MOST_KINDS], BAR_COLOURS, strict=False))
-    return colours, colours if len(ranked) <= MOST_KINDS else {**colours, "other": OTHER}
+    legend = {label: colours[label] for label in time_ns if label in colours}  # as bars begin
+    return colours, legend if len(ranked) <= MOST_KINDS else {**legend, "other": OTHER}
 
 
 Colour = tuple[float, float, float]
