@@ -203,7 +203,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
         document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim))
         chosen = cluster_of(source_of(asked)) or document.cluster
         if chosen is None:
-            raise InputError(f"{asked.model} has no devices; choose a cluster (--cluster)")
+            raise InputError(f"{asked.model} has no default cluster; pass one (--cluster)")
         found = standard_evaluation(
             document,
             chosen,

@@ -280,7 +280,9 @@ def _instance(
         check_rates(str(model), found)
     document = model if isinstance(model, Document) else find_model(str(model))
     if found is None and document.cluster is None:
-        raise InputError(f"{document.name} has no devices: name a cluster, a file or a Cluster")
+        raise InputError(
+            f"{document.name} has no default cluster: name one, or pass a file or a Cluster"
+        )
     if layers:
         document = as_layers(document, found or document.cluster)
     return document.instance(found)

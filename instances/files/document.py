@@ -98,7 +98,7 @@ class Document(InstancePart):
         """
         chosen = cluster if cluster is not None else self.cluster
         if chosen is None:
-            raise InputError("has no devices; choose a cluster (--cluster)", self.source)
+            raise InputError("has no default cluster; pass one (--cluster)", self.source)
         bare = (
             self.name if self.cluster is None else self.name.removesuffix(f"@{self.cluster.name}")
         )

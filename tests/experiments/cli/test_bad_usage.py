@@ -71,7 +71,7 @@ CASES = [
     ("split diamond.json --param parts=1000000", "parts: must be less than or equal to 1024"),
     ("split diamond.json --param axes=depth", "axes[0]: must be 'batch'"),
     ("place vgg19 --cluster 8xH100 --times nosuch", "nosuch: No such file"),
-    ("convert vgg19 o.json --times t.csv", "vgg19: has no devices; choose"),
+    ("convert vgg19 o.json --times t.csv", "vgg19: has no default cluster"),
     ("profile vgg19", "vgg19: only models that are traced can be measured (hf:, py:)"),
     ("profile hf:gpt2 --train", "updates of weights are not measured; add --optimizer none"),
     ("place vgg19 --train", "--train is for models that are traced (hf:, py:, .gguf)"),

@@ -47,5 +47,5 @@ def test_errors_of_the_instance_name_the_file_too(tmp_path: Path) -> None:
     (tmp_path / "own.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match=r"own\.json: states its times in ns"):
         load_model(tmp_path / "own.json", "ms")
-    with pytest.raises(InputError, match=r"own\.json: has no devices"):
+    with pytest.raises(InputError, match=r"own\.json: has no default cluster"):
         load_model(tmp_path / "own.json").instance()
