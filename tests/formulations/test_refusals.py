@@ -37,6 +37,7 @@ REFUSED: list[tuple[Callable[..., object], Semantics, str | None, str]] = [
     (throughput_ip.build, LatencySubgraphs(), None, "not latency_subgraphs"),
     (throughput_ip.build, MaxLoad(plans="chain"), "convex", "states plans convex, not"),
     (throughput_ip.build, MaxLoad(), "chain", "states plans chain, not max_load any"),
+    (throughput_ip.build, MaxLoad(), "chian", "no contiguity 'chian'; did you mean 'chain'"),
     (throughput_ip.build, MaxLoad(levels=2), None, "names none"),
 ]
 """What is built, under which semantics, with which form or class of plans, and the message."""
