@@ -33,11 +33,11 @@ REFUSED: list[tuple[Callable[..., object], Semantics, str | None, str]] = [
     (archer.build_exact, MaxLoad(plans="chain", replicas=True), None, ARCHER),
     (archer.build_bottleneck, MaxLoad(plans="chain", levels=2), None, ARCHER),
     (archer.build_three_blocks, MaxLoadFwdBwd(plans="chain"), None, ARCHER),
+    (throughput_ip.build, MaxLoad(), "chian", "no contiguity 'chian'; did you mean 'chain'"),
     (throughput_ip.build, Makespan(), None, "not makespan"),
     (throughput_ip.build, LatencySubgraphs(), None, "not latency_subgraphs"),
     (throughput_ip.build, MaxLoad(plans="chain"), "convex", "states plans convex, not"),
     (throughput_ip.build, MaxLoad(), "chain", "states plans chain, not max_load any"),
-    (throughput_ip.build, MaxLoad(), "chian", "no contiguity 'chian'; did you mean 'chain'"),
     (throughput_ip.build, MaxLoad(levels=2), None, "names none"),
 ]
 """What is built, under which semantics, with which form or class of plans, and the message."""
