@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pyomo.environ as pyo
@@ -68,6 +68,7 @@ from placegap.formulations.shared.pairs import (
 from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
+from placegap.instances.reading.errors import look_up
 from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]
@@ -110,7 +111,7 @@ def build(
     Raises
     ------
     ValueError
-        Another semantics.
+        Another semantics or form.
 
     Examples
     --------
@@ -119,6 +120,7 @@ def build(
     >>> len(model.x), len(model.transfer), len(model.op_before), pyo.value(model.unit_ns)
     (8, 8, 2, 1.0)
     """
+    look_up("form", form, dict.fromkeys(get_args(Form)))
     reason = why_not(semantics)
     if reason is not None:
         raise ValueError(f"Pesto's model {reason}")

@@ -127,8 +127,8 @@ class PlaceOptions(ModelOptions, TimedOptions):
             "--export",
             metavar="KIND=FILE",
             help="Write the plan, or the best one that its format can express, for another tool:"
-            " llamacpp, exllama, ollama, vllm, sglang, device_map, torchtitan, megatron,"
-            " pipelining, onnx, dnn-partitioning, chrome-trace or csv. Repeatable.",
+            " llamacpp, exllama, ollama, vllm, sglang, ktransformers, device_map, torchtitan,"
+            " megatron, pipelining, onnx, dnn-partitioning, chrome-trace or csv. Repeatable.",
         ),
     ] = None
     granularity: Annotated[

@@ -289,7 +289,9 @@ def find_model(
             raise InputError(f"{model} has no open dimensions; leave out --dim")
         return load_corpus(model)
     if not os.path.exists(model) and "." not in os.path.basename(model):
-        hint = instead_of(model, (*corpus_names(), *chain_names()), "placegap instances")
+        hint = instead_of(
+            os.path.basename(model), (*corpus_names(), *chain_names()), "placegap instances"
+        )
         raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
     from placegap.instances.importers.reader import load_model
 

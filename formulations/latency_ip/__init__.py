@@ -32,7 +32,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pyomo.environ as pyo
@@ -82,6 +82,7 @@ from placegap.formulations.shared.pairs import (
     tensor_edges,
 )
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, Semantics
+from placegap.instances.reading.errors import look_up
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
 Form = Literal["as_published", "strengthened"]
@@ -127,7 +128,7 @@ def build(
     Raises
     ------
     ValueError
-        Another objective.
+        Another objective or form.
 
     Examples
     --------
@@ -137,6 +138,7 @@ def build(
     >>> len(model.x), len(model.in_call), len(model.enters), pyo.value(model.unit_ns)
     (8, 16, 16, 1.0)
     """
+    look_up("form", form, dict.fromkeys(get_args(Form)))
     reason = why_not(semantics)
     if reason is not None:
         raise ValueError(f"the latency IP {reason}")

@@ -8,7 +8,7 @@ every channel model with transfers ``per_edge``; the components of both forms ar
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import pyomo.environ as pyo
 
@@ -19,6 +19,7 @@ from placegap.formulations.shared.families import placement, set_placement
 from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import PairSolution, edge_ends, plan_in_order, spans_ns
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
+from placegap.instances.reading.errors import look_up
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.simulate import simulate
 
@@ -64,7 +65,7 @@ def build(
     Raises
     ------
     ValueError
-        Another semantics.
+        Another semantics or form.
 
     Examples
     --------
@@ -74,6 +75,7 @@ def build(
     >>> len(model.x), len(model.op_before), pyo.value(model.unit_ns)
     (8, 2, 1.0)
     """
+    look_up("form", form, dict.fromkeys(get_args(Form)))
     reason = why_not(semantics, form)
     if reason is not None:
         raise ValueError(f"Moirai's model {reason}")

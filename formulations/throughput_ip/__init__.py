@@ -24,7 +24,7 @@ their dynamic program.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyomo.environ as pyo
@@ -92,6 +92,7 @@ from placegap.instances.problem import (
     has_two_levels,
 )
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.reading.errors import look_up
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import combine, device_loads, sync_ns
 from placegap.instances.referee.rules import why_not_two_levels
@@ -150,7 +151,7 @@ def build(
     Raises
     ------
     ValueError
-        What `why_not` says.
+        Another class of plans, or what `why_not` says.
 
     Examples
     --------
@@ -159,6 +160,8 @@ def build(
     >>> len(model.x), len(model.leaves), pyo.value(model.unit_ns)
     (8, 8, 1.0)
     """
+    if contiguous is not None:
+        look_up("contiguity", contiguous, dict.fromkeys(get_args(Contiguous)))
     reason = why_not(instance, semantics, contiguous, symmetry)
     if reason is not None:
         raise ValueError(f"the throughput IP {reason}")

@@ -393,7 +393,7 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
         shipped = isinstance(name_or_path, str) and name_or_path == cluster.name != str(path)
         return cluster.read_from(f"cluster {name_or_path}" if shipped else path)
     text = str(name_or_path)
-    hint = instead_of(text, cluster_names(), "placegap instances")
+    hint = instead_of(Path(text).name, cluster_names(), "placegap instances")
     if is_cluster_text(text, added):
         try:
             return parse_cluster(cluster_content(text, added), f"cluster {text!r}", added)

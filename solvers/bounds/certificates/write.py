@@ -326,6 +326,8 @@ def _refine(
         return True
     lp = SectionLp(problem, able, first, clock=clock)
     tree, bound = grow_tree(lp, able, most_leaves=leaves, clock=clock)
+    if ends in section.trees and bound < section.table[a][b]:  # the clock cut the new tree short
+        tree = section.trees[ends][1]
     section.trees[ends] = leaves, tree
     section.table[a][b] = max(section.table[a][b], bound)
     return False

@@ -32,6 +32,8 @@ CASES = [
     # near names are offered for whatever is chosen by name
     ("plac", "Did you mean 'place'"),
     (f"place zfnet {ON}", "did you mean 'zfnet512'"),
+    (f"place ./zfnet {ON}", "did you mean 'zfnet512'"),  # as a study names its graphs
+    ("place zfnet512 --cluster ./8xH10-nvlink", "did you mean '8xH100-nvlink'"),
     ("place zfnet512 --cluster 8xH10-nvlink", "did you mean '8xH100-nvlink'"),
     (f"place zfnet512 {ON} --method heff", "did you mean 'heft'"),
     (f"place zfnet512 {ON} --objective maxload", "id you mean 'max_load'"),

@@ -22,6 +22,7 @@ from placegap.instances.certificates import certificate_ideals
 from placegap.instances.certificates.certificate_checker import Rejected, check
 from placegap.instances.certificates.certificate_file import (
     Certificate,
+    Leaf,
     certificate_content,
     check_content,
     plain_document,
@@ -188,6 +189,23 @@ def test_a_chain_ends_where_its_time_does(looks: Callable[[], int]) -> None:
     for bound, proof in (one, both, whole):
         content = proof.model_dump(mode="json", exclude_none=True)
         assert problem.chain(content) == bound
+
+
+def test_a_chain_keeps_the_better_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A larger tree that the clock cuts short may prove less than the one before."""
+    instance = series_parallel()
+    problem = TimedTerms(checked_parts(instance), Makespan().model_dump(mode="json"), Clock(None))
+    grow_tree = certificates.grow_tree
+
+    def cut_short(*given: Any, most_leaves: int, **options: Any) -> tuple[Any, Any]:
+        if most_leaves > certificates.LEAVES[0]:
+            return Leaf(), 0
+        return grow_tree(*given, most_leaves=most_leaves, **options)
+
+    monkeypatch.setattr(certificates, "grow_tree", cut_short)
+    bound, proof = prove_chain(instance, problem, Clock(None))
+    assert bound > problem.path({})  # so that the first trees matter
+    assert problem.chain(proof.model_dump(mode="json", exclude_none=True)) == bound
 
 
 def test_where_ideals_are_too_many_less_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
