@@ -60,8 +60,9 @@ def bound(
     Examples
     --------
     >>> from placegap.instances import Makespan, example
-    >>> bound(example(), Makespan())
-    Bound(ns=34, origin='work windows', basis='proof', plan_class=None)
+    >>> found = bound(example(), Makespan())
+    >>> found.ns, found.origin, found.basis
+    (34, 'work windows', 'proof')
     """
     best = Bound(0, "")
     for found in improving_bounds(instance, semantics, time_limit_s, best_ns=best_ns):
