@@ -279,7 +279,7 @@ def place_command(asked: PlaceOptions) -> None:
         if wanted.exports:
             from placegap.experiments.running.exporting import best_lines
 
-            with spinner("searching for the best optionss", tells=asked.tells):
+            with spinner("searching for the best options", tells=asked.tells):
                 lines, result = best_lines(fine, instance, result, list(wanted.exports))
         if asked.second_opinion:
             result, opinion = _ask_second(
