@@ -98,7 +98,7 @@ def test_the_bound_of_a_plan_file_is_shown_as_its_claim(
     assert f"claimed {line}" in capsys.readouterr().out
     assert f"<li><span>claimed</span><b>{line}</b></li>" in html.read_text()
     # (39 - 22) / 39
-    gap = "unknown; at most 43.6 % (work alone)"
+    gap = "unknown; at most 43.6 % (work only)"
     assert f"<li><span>gap</span><b>{gap}</b></li>" in html.read_text()
     # a proof of this run makes it a bound
     assert main(["verify", model, plan, "--method", "brute-force", "--json"]) == 0
@@ -338,7 +338,7 @@ def test_show_proves_a_plan_of_whole_layers_among_such_plans(
     assert answer(capsys)["gap"] == 0
     assert main(["show", plan, "--model", model]) == 0
     said = capsys.readouterr().out
-    assert "gap     unknown; at most 25.0 % (work alone)" in said
+    assert "gap     unknown; at most 25.0 % (work only)" in said
     assert "layers): a gap of 0 %, once --method ideal-dp proves it" in said
     assert main(["show", plan, "--model", model, "--method", "ideal-dp"]) == 0
     said = capsys.readouterr().out

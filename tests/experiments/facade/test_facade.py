@@ -104,7 +104,7 @@ def test_names_paths_and_objects_give_the_same(tmp_path: Path) -> None:
     [
         # HEFT puts the diamond on one device, 5 + 20 + 10 + 8; no path is longer than 5 + 20 + 8.
         # Nothing but that path is known of it
-        ("diamond", None, 43, 33, None, "unknown; at most 23.3 % (by critical path only)"),
+        ("diamond", None, 43, 33, None, "unknown; at most 23.3 % (critical path only)"),
         # the corpus records the optimum, 786,996 ns
         (
             "inception_v1",
