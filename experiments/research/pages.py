@@ -37,7 +37,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
-STUDIES = ("corpus", "moirai-forms", "congestion", "scaling", "sensitivity", "memory")
+STUDIES = (
+    "corpus",
+    "formulations",
+    "moirai-forms",
+    "congestion",
+    "scaling",
+    "sensitivity",
+    "memory",
+)
 
 
 def percent(share: float) -> str:
@@ -51,6 +59,7 @@ def tables() -> dict[str, str]:
     made = {name: made_by(rows_of(found)) for name, found in runs.items()}
     found = {
         "corpus": summaries(runs["corpus"]),
+        "formulations": summaries(runs["formulations"]),
         "congestion": congestion(runs["congestion"]),
         "scaling": scaling(runs["scaling"]),
         "sensitivity": sensitivity(runs["sensitivity"]),
