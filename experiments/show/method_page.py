@@ -32,7 +32,11 @@ def parameters(params: type[Params]) -> list[Parameter]:
     for base in params.__mro__:
         if not issubclass(base, Params):
             continue
-        for comment, name in FIELD.findall(inspect.getsource(base)):
+        try:
+            source = inspect.getsource(base)
+        except (OSError, TypeError):  # a class of one's own whose file is not at hand
+            continue
+        for comment, name in FIELD.findall(source):
             words = " ".join(line.strip().removeprefix("#:") for line in comment.splitlines())
             meanings.setdefault(name, " ".join(words.split()))
     return [

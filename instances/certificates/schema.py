@@ -60,7 +60,7 @@ def _comments_of(kind: type[BaseModel]) -> dict[str, str]:
     """The comments above the fields, by field; one that begins with several names is of each."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        ours = issubclass(base, BaseModel) and base is not BaseModel
+        ours = issubclass(base, BaseModel) and base.__module__.startswith("placegap.")
         for comment, field in _FIELD.findall(inspect.getsource(base) if ours else ""):
             names, colon, text = _one_line(comment.replace("#: ", "")).partition(": ")
             of = names.split(", ") if colon else []
