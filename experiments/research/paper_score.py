@@ -1,6 +1,7 @@
 """How a paper's tables come out again: pairs of methods, cells without a plan, claims, and gaps.
 
-A pair counts if the paper printed both times, and they differ. If our order is the reverse of the
+A pair counts if the paper printed both times, they differ, and nothing was fitted to either. Where
+two tables print the same pair of the same runs, it counts once. If our order is the reverse of the
 paper's, it is explained only by a change that was tested for all methods of the row alike and
 brings the paper's order back. It is proven impossible if the bound shows that no plan is ahead of
 ours by the paper's ratio. Otherwise it is unexplained.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -116,17 +117,20 @@ def score(name: str, folder: Path) -> PaperScore:
     """Compare and count all tables of a paper's folder."""
     (paper, scoring), kept = load_paper(folder), load_kept(folder)
     tables = tuple(compare(table, kept) for table in paper.tables)
+    counted: set[Hashable] = set()
     pairs = [
         pair
         for compared in tables
         if compared.table.is_ranked
-        for pair in pairs_of(compared, scoring.causes, kept)
+        for pair in pairs_of(compared, scoring.causes, kept, counted)
     ]
     return PaperScore(name, paper, scoring, tables, tuple(pairs))
 
 
-def pairs_of(compared: ComparedTable, causes: Sequence[Cause], kept: KeptResults) -> Iterator[Pair]:
-    """Every pair of a table that counts, with its verdict."""
+def pairs_of(
+    compared: ComparedTable, causes: Sequence[Cause], kept: KeptResults, counted: set[Hashable]
+) -> Iterator[Pair]:
+    """Every pair of a table that counts, with its verdict; not those whose runs have `counted`."""
     name = compared.table.name
     tested = [
         (cause, compare(compared.table, kept, cause))
@@ -134,11 +138,15 @@ def pairs_of(compared: ComparedTable, causes: Sequence[Cause], kept: KeptResults
         if not cause.of or name in cause.of
     ]
     for row in compared.rows:
-        timed = [c for c in row if c.paper_ns is not None and math.isfinite(c.paper_ns)]
+        timed = [c for c in row if not c.column.fitted and math.isfinite(c.paper_ns or math.inf)]
         for faster, slower in permutations(timed, 2):
             paper = (faster.paper_ns or 0.0, slower.paper_ns or 0.0)
             if paper[1] - paper[0] < 1.0 or faster.ours_ns is None or slower.ours_ns is None:
                 continue
+            runs = (compared.table.quantity, frozenset({id(faster.run), id(slower.run)}))
+            if runs in counted:
+                continue
+            counted.add(runs)
             ratio, ours = paper[1] / paper[0], _ratio(slower.ours_ns, faster.ours_ns)
             verdict = (AGREES if ours > 1 else TIE, "")
             if ours < 1:

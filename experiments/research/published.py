@@ -57,13 +57,15 @@ class PublishedColumn(Entry):
     tables: Names = ()
     stand_in: str = ""
     best_effort: Annotated[bool, Field(strict=True)] = False
+    #: Whether op times were fitted to it: its cells say nothing, and its pairs do not count.
+    fitted: Annotated[bool, Field(strict=True)] = False
     #: Whether it is the method that the paper proposes.
     own: Annotated[bool, Field(strict=True)] = False
 
     @property
     def heading(self) -> str:
-        """Its name, with a star where ours is a stand-in."""
-        return f"{self.name}{'*' * bool(self.stand_in)}"
+        """Its name, with a star where ours is a stand-in, and whether it was fitted."""
+        return f"{self.name}{'*' * bool(self.stand_in)}{' (fitted)' * self.fitted}"
 
 
 class PublishedRow(Entry):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import pytest
 from doubles.gap_runs import ANY, Results, cells_of, plan
 
@@ -43,7 +45,7 @@ def study(values: dict[str, tuple[int, int]], bound_s: float | None = None) -> K
 
 
 def pairs(kept: KeptResults, *causes: Cause, table: PublishedTable = TABLE) -> list[Pair]:
-    return list(pairs_of(compare(table, kept), causes, kept))
+    return list(pairs_of(compare(table, kept), causes, kept, set()))
 
 
 def test_only_pairs_with_two_published_times_that_differ_count() -> None:
@@ -54,6 +56,16 @@ def test_only_pairs_with_two_published_times_that_differ_count() -> None:
     rows = [{"name": "Net", "instance": "net", "cells": [2, 2, 2]}]
     same = PublishedTable.model_validate({**TABLE.model_dump(), "rows": rows})
     assert pairs(study({"regime": (3, 4)}), table=same) == []
+
+
+def test_a_pair_with_a_fitted_column_and_one_that_stood_in_another_table_do_not_count() -> None:
+    kept, counted = study({"regime": (3, 4)}), set[Hashable]()
+    columns = [{"name": name, "method": name.lower(), "fitted": name == "A"} for name in "ABC"]
+    fitted = PublishedTable.model_validate({**TABLE.model_dump(), "columns": columns})
+    assert pairs(kept, table=fitted) == []
+    again = TABLE.model_copy(update={"name": "again"})
+    found = [list(pairs_of(compare(t, kept), (), kept, counted)) for t in (TABLE, again)]
+    assert [len(of) for of in found] == [1, 0]
 
 
 def test_a_pair_whose_changes_were_tested_in_vain_is_unexplained() -> None:
