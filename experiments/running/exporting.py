@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, better, judged_plan, place
@@ -21,17 +20,16 @@ from placegap.instances.exporters.lines import (
 )
 from placegap.instances.exporters.modules import layer_devices, num_experts, priced_map
 from placegap.instances.exporters.onnx import device_faults
-from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.exporters.table import EXPORTERS, check_export, export_plan, find_exporter
 from placegap.instances.files.output_files import attempt, write_bytes, write_text
 from placegap.instances.importers.onnx_model import inlined_model
 from placegap.instances.problem import WITHOUT_OPS, Graph, HybridPipeline, Instance, Plan, Semantics
 from placegap.instances.problem.modules import Granularity, layer_of, with_granularity
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import evaluate, feasible_ns
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.instances.torch_models.options import LEFT_OUT, UNREAD
 from placegap.solvers import Result, run_method
-from placegap.solvers.chains.best_line import ORIGIN, BestLine, best_line
+from placegap.solvers.chains.best_line import ORIGIN, BestLine, best_expert_count, best_line
 from placegap.solvers.core.result import Bound
 
 DEVICE_MAP, KTRANSFORMERS = "device_map", "ktransformers"
@@ -292,33 +290,8 @@ def _text(
 
 
 def experts_line(instance: Instance, semantics: Semantics) -> tuple[str, None, Said]:
-    """The best number of experts of each layer on a card.
-
-    With each expert more there one part takes longer and the other one less, so that the longer one
-    first falls and then rises: halving finds where.
-    """
-
-    @cache
-    def tried(number: int) -> tuple[int, int, str]:
-        text = f"--kt-num-gpu-experts {number}"
-        parted = read_line(instance, text)
-        verdict = evaluate(parted.instance, parted.plan, semantics)
-        room = parted.instance.arrays.memory_bytes.tolist()
-        over = [
-            max(0, use.memory_bytes - size)
-            for use, size in zip(verdict.uses, room, strict=bool(verdict.uses))
-        ]
-        if not verdict.feasible and not sum(over):
-            raise InputError(f"{verdict.violations[0]}", "export ktransformers")
-        return sum(over), verdict.value_ns or 0, text
-
-    low, high = 0, num_experts(instance)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if tried(middle + 1) < tried(middle) else (low, middle)
-    over, value_ns, text = tried(low)
-    if over:
-        raise InputError("no number of experts fits", "export ktransformers")
+    """The best number of experts of each layer on a card; its gap is not known."""
+    text, value_ns = best_expert_count(instance, semantics)
     return f"{text}\n", None, Said(KTRANSFORMERS, text, value_ns, None)
 
 

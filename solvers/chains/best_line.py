@@ -19,6 +19,7 @@ line that does not fit at its peak is looked for again with less room.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -32,12 +33,14 @@ from placegap.instances.exporters.lines import (
     gpus_and_host,
     slots_of,
 )
-from placegap.instances.exporters.modules import layer_list
+from placegap.instances.exporters.modules import layer_list, num_experts
+from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics, plan_class
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import cuts
+from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.result import Bound
@@ -415,3 +418,34 @@ def _by_loads(search: _Search) -> _Costs:
         left, host = np.zeros_like(border), np.zeros_like(host)
     enter = np.repeat((stay + border[:, :, None])[:, None], len(first), axis=1)
     return _with_limits(search, _Costs(stay, enter, left, host, bool(rules and is_simple)))
+
+
+def best_expert_count(instance: Instance, semantics: Semantics) -> tuple[str, int]:
+    """KTransformers' option for the best number of experts of each layer on a card, and its value.
+
+    With each expert more there one part takes longer and the other one less, so that the longer one
+    first falls and then rises: halving finds where.
+    """
+
+    @cache
+    def tried(number: int) -> tuple[int, int, str]:
+        text = f"--kt-num-gpu-experts {number}"
+        parted = read_line(instance, text)
+        verdict = evaluate(parted.instance, parted.plan, semantics)
+        room = parted.instance.arrays.memory_bytes.tolist()
+        over = [
+            max(0, use.memory_bytes - size)
+            for use, size in zip(verdict.uses, room, strict=bool(verdict.uses))
+        ]
+        if not verdict.feasible and not sum(over):
+            raise InputError(f"{verdict.violations[0]}", "export ktransformers")
+        return sum(over), verdict.value_ns or 0, text
+
+    low, high = 0, num_experts(instance)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if tried(middle + 1) < tried(middle) else (low, middle)
+    over, value_ns, text = tried(low)
+    if over:
+        raise InputError("no number of experts fits", "export ktransformers")
+    return text, value_ns
