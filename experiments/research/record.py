@@ -17,7 +17,7 @@ from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.log import LOG_NAME, RunLog
 from placegap.experiments.studies.plan import plan_study
 from placegap.experiments.studies.run import results_folder
-from placegap.experiments.studies.runs import NOT_RUN, RunRow, run_rows, write_rows
+from placegap.experiments.studies.runs import NOT_RUN, RunRow, row_of, run_rows, write_rows
 from placegap.instances.reading.errors import InputError
 
 HERE = Path(__file__).resolve().parents[1] / "ours"
@@ -33,7 +33,7 @@ def logged_rows(
     if not log_file.exists():
         asked = f"placegap study {os.path.relpath(config)}{' --smoke' * smoke}"
         raise InputError(f"there is no such log; run `{asked}` first", log_file)
-    with RunLog(log_file) as log:
+    with RunLog(log_file, row_of) as log:
         return study, run_rows(plan_study(study, config), log.records)
 
 

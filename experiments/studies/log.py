@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,39 @@ def run_key(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(identity).encode()).hexdigest()
 
 
-class RunLog(AbstractContextManager["RunLog"]):
-    """An open log: `records` by key, and `append`. One process at a time may hold it."""
+def parse_log(
+    data: bytes, path: str | Path, check: Callable[[Record], object]
+) -> tuple[dict[str, Record], bytes]:
+    """The runs of a log by key, and the line at its end that was cut off while it was written.
 
-    def __init__(self, path: str | Path) -> None:
+    Every other line that is no JSON, has no key or fails the `check` is an InputError.
+    """
+    *lines, cut_off = data.split(b"\n")
+    with suppress(ValueError, RecursionError):
+        json.loads(cut_off)  # only the end of the line is missing
+        lines, cut_off = [*lines, cut_off], b""
+    records: dict[str, Record] = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+            key = record["key"]
+            check(record)
+            records[key] = record
+        except (ValueError, RecursionError, TypeError, KeyError) as error:
+            why = f" ({error})" if isinstance(error, InputError) else ""
+            raise InputError(f"line {number} is not a run{why}; mend or remove it", path) from None
+    return records, cut_off
+
+
+class RunLog(AbstractContextManager["RunLog"]):
+    """An open log: `records` by key, and `append`. One process at a time may hold it.
+
+    Opening it cuts off a line that was killed while it was written; see `parse_log` for `check`.
+    """
+
+    def __init__(
+        self, path: str | Path, check: Callable[[Record], object] = lambda record: None
+    ) -> None:
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +78,12 @@ class RunLog(AbstractContextManager["RunLog"]):
             raise InputError(f"cannot be opened: {error.strerror}", self.path) from None
         try:
             self._lock()
-            self.records = self._recover()
+            data = self.path.read_bytes()
+            self.records, cut_off = parse_log(data, self.path, check)
+            if cut_off:
+                os.ftruncate(self._file, len(data) - len(cut_off))
+            elif data and not data.endswith(b"\n"):
+                append_whole(self._file, b"\n")
         except BaseException:
             os.close(self._file)
             raise
@@ -81,19 +115,3 @@ class RunLog(AbstractContextManager["RunLog"]):
                     if time.monotonic() > end:
                         raise InputError("another study is writing to it", self.path) from None
                     time.sleep(LOCK_S / 20)
-
-    def _recover(self) -> dict[str, Record]:
-        """Read all runs; cut off a line that was killed while it was written."""
-        *lines, cut_off = self.path.read_bytes().split(b"\n")
-        if cut_off:
-            os.ftruncate(self._file, sum(len(line) + 1 for line in lines))
-        records: dict[str, Record] = {}
-        for number, line in enumerate(lines, start=1):
-            try:
-                record = json.loads(line)
-                records[record["key"]] = record
-            except (ValueError, RecursionError, TypeError, KeyError):
-                raise InputError(
-                    f"line {number} is not a run; mend or remove it", self.path
-                ) from None
-        return records

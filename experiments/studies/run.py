@@ -37,7 +37,7 @@ from placegap.experiments.studies.progress import (
     WARMING,
     StudyProgress,
 )
-from placegap.experiments.studies.runs import Run, RunRow, frame_of, place_of, run_rows
+from placegap.experiments.studies.runs import Run, RunRow, frame_of, place_of, row_of, run_rows
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance
 from placegap.instances.reading.checkout import has_research, research
@@ -247,9 +247,9 @@ def run_rows_of(
         pool = partial(run_pool, function=run_task, workers=workers or num_cores())
     else:
         pool = partial(run_on_dask, function=run_elsewhere, client=client)
-    with RunLog(folder / LOG_NAME) as log:
+    with RunLog(folder / LOG_NAME, row_of) as log:
         for file in sorted(folder.glob(f"shard-*/{LOG_NAME}")):
-            with RunLog(file) as part:
+            with RunLog(file, row_of) as part:
                 for key in part.records.keys() - log.records:
                     log.append(part.records[key])
         stamp = made_by()
