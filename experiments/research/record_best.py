@@ -126,7 +126,7 @@ def _record_study(folder: Path, target: Path) -> int:
     """Enter what the log of a study holds of the corpus."""
     if not (folder / LOG_NAME).is_file():
         raise InputError(f"has no {LOG_NAME}: it is not the folder of a study", folder)
-    with RunLog(folder / LOG_NAME) as log:
+    with RunLog(folder / LOG_NAME, row_of) as log:
         records = sorted(log.records.values(), key=lambda record: str(record["key"]))
     graphs = {*corpus_names(ONNX_FAMILY), *corpus_names(NETWORK_FAMILY)}
     known = [record for record in records if record["source"]["model"] in graphs]

@@ -81,7 +81,7 @@ def run_sweep(
     """
     listed = [dict(task) for task in tasks]
     keys = [run_key({"sweep": name, "version": version("placegap"), **task}) for task in listed]
-    with RunLog((out or Path("results", name)) / LOG_NAME) as log:
+    with RunLog((out or Path("results", name)) / LOG_NAME, row_of) as log:
         for number, (key, task) in enumerate(zip(keys, listed, strict=True), start=1):
             if key not in log.records:
                 log.append({"key": key, "study": name, **task, **measure(task), **made_by()})

@@ -1,8 +1,9 @@
 """Runs as DataFrames, and what they say: gap tables, summaries, comparisons, causes, regressions.
 
-Every function takes a frame with the columns of `runs.COLUMNS` and returns a new one. Rows of a
-study are never pooled over unequal sets: means are over the rows that all methods have, and the
-number of rows that are left out stands beside them.
+Every function takes a frame with the columns of `runs.COLUMNS` and returns a new one. The unit of
+all statistics is a row: a problem of a table, without its seeds, whose runs are averaged first
+(`over_seeds`). Means are over the rows that all methods have, and the number of rows that are left
+out stands beside them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placegap.experiments.studies.runs import COLUMNS, ROW, frame_of, load_rows
+from placegap.experiments.studies.runs import COLUMNS, PROBLEM, frame_of, load_rows
+from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +54,8 @@ def load_runs(*paths: str | Path) -> pd.DataFrame:
     Raises
     ------
     InputError
-        If a file cannot be read, or holds no runs.
+        If a file cannot be read, has a line that is no run, or holds no runs. Of a log, a last line
+        that was cut off while it was written is left out with a warning.
 
     Examples
     --------
@@ -86,7 +89,7 @@ def gap_table(
     columns: str = "label",
     values: str = "gap",
 ) -> pd.DataFrame:
-    """The gap of every method on every row; NaN without a plan or a bound.
+    """The gap of every run, with a column per method; NaN without a plan or a bound.
 
     Parameters
     ----------
@@ -94,7 +97,7 @@ def gap_table(
         As `load_runs` returns them.
     rows, columns, values
         Columns of `runs` for the rows, the columns and the cells. Rows are by default table,
-        instance and cluster, and whatever else distinguishes rows (`FURTHER`).
+        instance and cluster, and whatever else distinguishes runs (`FURTHER`), such as the seed.
 
     Raises
     ------
@@ -110,12 +113,30 @@ def gap_table(
     for name in () if rows else FURTHER:
         if runs[name].nunique() > 1 and runs.duplicated(key).any():
             key.append(name)
-    twice = runs.loc[runs.duplicated(key), key]
-    if len(twice):
-        raise ValueError(f"two runs in one cell, {twice.iloc[0].to_dict()}: add a column to rows")
+    _refuse_twice(runs, key)
     found = runs.set_index(key)[values].unstack(columns)
     at = runs.drop_duplicates(key[1:]).set_index(key[1:]).index
     return found.reindex(index=at, columns=list(dict.fromkeys(runs[columns])))
+
+
+def _refuse_twice(runs: pd.DataFrame, key: list[str]) -> None:
+    twice = runs.loc[runs.duplicated(key), key]
+    if len(twice):
+        raise ValueError(f"two runs in one cell, {twice.iloc[0].to_dict()}: add a column to rows")
+
+
+def over_seeds(
+    runs: pd.DataFrame,
+    what: str = "label",
+    means: Sequence[str] = ("value_ns", "gap", "lost", "solve_s"),
+) -> pd.DataFrame:
+    """The runs with one line per row and method: the means over its seeds, NaN if one has none."""
+    key = [name for name in (*PROBLEM, what) if runs[name].notna().any()]
+    _refuse_twice(runs, [*key, "seed"])
+    by = [runs[name] for name in key]
+    groups = runs[list(means)].astype(float).groupby(by, sort=False, dropna=False)
+    found = groups.mean().where(groups.count().eq(groups.size(), axis="index"))
+    return runs.drop_duplicates(key).assign(**{name: found[name].to_numpy() for name in means})
 
 
 def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.DataFrame:
@@ -135,6 +156,7 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
         most 1 and 10 %) count over all rows. ``mean``, ``median`` and ``worst`` gap and
         ``seconds`` (mean time of a run) are over the rows where every method of the group has a
         gap, ignoring methods that never have one; ``left_out`` is the number of other rows.
+        A row's gap is the mean over its seeds; without a plan for one of them it has no plan.
 
     Examples
     --------
@@ -146,9 +168,11 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
 
     *groups, what = [by] if isinstance(by, str) else by
     parts = {}
-    for name, group in runs.groupby(groups, sort=False) if groups else [((), runs)]:
+    time_s = runs["solve_s"].astype(float) + runs["build_s"].astype(float).fillna(0.0)
+    timed = runs.assign(solve_s=time_s)
+    for name, some in timed.groupby(groups, sort=False) if groups else [((), timed)]:
+        group = over_seeds(some, what)
         gaps = wide(group, what, "gap")
-        time_s = group["solve_s"].astype(float) + group["build_s"].astype(float).fillna(0.0)
         known = gaps.dropna(axis="columns", how="all")
         common = gaps.loc[known.notna().all(axis="columns")]
         parts[name] = pd.DataFrame(
@@ -160,7 +184,7 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
                 "mean": common.mean(),
                 "median": common.median(),
                 "worst": common.max(),
-                "seconds": wide(group.assign(time=time_s), what, "time").loc[common.index].mean(),
+                "seconds": wide(group, what, "solve_s").loc[common.index].mean(),
                 "left_out": len(gaps) - len(common),
             }
         )
@@ -168,9 +192,16 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
 
 
 def wide(runs: pd.DataFrame, what: str, values: str) -> pd.DataFrame:
-    """A row per row of a study, a column per method."""
-    rows = [name for name in ROW if runs[name].notna().any()]
+    """A row per row of a study, a column per method, of what `over_seeds` returns."""
+    rows = [name for name in PROBLEM if runs[name].notna().any()]
     return gap_table(runs, rows, what, values).astype(float)
+
+
+def ratios(over: pd.Series[float], under: pd.Series[float]) -> pd.Series[float]:
+    """Value over value, or the inverse where values are below 0 (`max_context`): more is worse."""
+    turned = (over < 0) | (under < 0)
+    found = over.where(~turned, under) / under.where(~turned, over)
+    return found.mask(over == under, 1.0)
 
 
 def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
@@ -190,6 +221,9 @@ def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
         ``losses`` likewise, and ``left_out`` the rows where one of them has no plan. ``ratio`` is
         the geometric mean of value of `a` over value of `b`, ``low`` and ``high`` its 95 %
         bootstrap interval (with a fixed seed), and ``p`` the two-sided sign test without ties.
+        A row's value is the mean over its seeds; without a plan for one of them it has no plan.
+        Values of ``max_context`` are negative tokens: there the ratio is that of `b` over `a`, so
+        that below 1 `a` is better. Where just one value is 0, it is in no ratio.
 
     Examples
     --------
@@ -206,17 +240,19 @@ def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
 
     lines = {}
     tail = (1 - CONFIDENCE) / 2
-    for table, group in runs.groupby("table", sort=False):
+    for table, group in over_seeds(runs).groupby("table", sort=False):
         values = wide(group, "label", "value_ns").reindex(columns=[*dict.fromkeys([a, b])])
-        pairs = values[(values > 0).all(axis="columns")]
-        log = np.log((pairs[a] / pairs[b]).to_numpy())
-        wins, losses = int((log < 0).sum()), int((log > 0).sum())
-        line: dict[str, Any] = {"wins": wins, "ties": len(log) - wins - losses, "losses": losses}
-        line["left_out"] = len(values) - len(log)
+        pairs = values.dropna()
+        wins, losses = int((pairs[a] < pairs[b]).sum()), int((pairs[a] > pairs[b]).sum())
+        line: dict[str, Any] = {"wins": wins, "ties": len(pairs) - wins - losses, "losses": losses}
+        line["left_out"] = len(values) - len(pairs)
+        over = ratios(pairs[a], pairs[b]).to_numpy()
+        log = np.log(over[(over > 0) & np.isfinite(over)])
         if len(log):
             means = np.random.default_rng(0).choice(log, (DRAWS, len(log))).mean(axis=1)
             known = [log.mean(), *np.quantile(means, [tail, 1 - tail])]
             line |= dict(zip(("ratio", "low", "high"), np.exp(known), strict=True))
+        if len(pairs):
             line["p"] = binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
         lines[table] = line
     columns = ["wins", "ties", "losses", "left_out", "ratio", "low", "high", "p"]
@@ -237,8 +273,8 @@ def profile(runs: pd.DataFrame, of: str = "gap") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Indexed by x, a column per method, the largest share within 10 % first. A row without a plan
-        is not within any x.
+        Indexed by x, a column per method, the largest share within 10 % first. A row's gap is the
+        mean over its seeds; a row without a plan for one of them is not within any x.
 
     Examples
     --------
@@ -248,7 +284,7 @@ def profile(runs: pd.DataFrame, of: str = "gap") -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    gaps = wide(runs, "label", of).dropna(how="all")
+    gaps = wide(over_seeds(runs), "label", of).dropna(how="all")
     at = np.unique([0.0, *gaps.stack().dropna(), 1.0])
     within = {label: np.searchsorted(gaps[label].sort_values(), at, "right") for label in gaps}
     shares = pd.DataFrame(within, at) / len(gaps)
@@ -270,7 +306,8 @@ def explain(runs: pd.DataFrame, by: str = "table") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A line per group, a column per property (`CAUSES`), and the number of ``runs``. 1 means
+        A line per group, a column per property (`CAUSES`), and the number of ``runs``, where those
+        of a row and a method with several seeds are one, with their mean gap. 1 means
         that both grow together; NaN that one of them is constant. With few instances, whose
         properties are correlated, it is only a hint for the next study.
 
@@ -282,7 +319,7 @@ def explain(runs: pd.DataFrame, by: str = "table") -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    known = with_quality(runs.dropna(subset="gap"))
+    known = with_quality(over_seeds(runs)).dropna(subset="gap")
     lines = {}
     for name, group in known.groupby(by, sort=False):
         ranks = group[[*CAUSES, "gap"]].astype(float).rank()
@@ -294,26 +331,28 @@ def explain(runs: pd.DataFrame, by: str = "table") -> pd.DataFrame:
 
 def with_quality(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with the best bound over the best plan: 1 is a proof."""
-    quality = runs["best_bound_ns"].astype(float) / runs["best_value_ns"].astype(float)
-    return runs.assign(bound_quality=quality)
+    bound, value = runs["best_bound_ns"].astype(float), runs["best_value_ns"].astype(float)
+    return runs.assign(bound_quality=ratios(bound, value))
 
 
 def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -> pd.DataFrame:
-    """The runs that became worse: for the CI of a placer.
+    """The rows where a method became worse: for the CI of a placer.
 
     Parameters
     ----------
     old, new
-        Runs before and after a change. Those of one label on one row of one table are compared;
-        runs in only one of them are ignored, and so are instances whose content has changed.
+        Runs before and after a change. Those of one label on one row of one table are compared,
+        by the mean value of their common seeds; runs in only one of them are ignored, and so are
+        instances whose content has changed.
     tolerance
-        Relative increase of the value that is allowed.
+        Relative increase of the value that is allowed; of ``max_context``, whose values are
+        negative tokens, that of old over new tokens.
 
     Returns
     -------
     DataFrame
         The rows that are worse, with ``old_ns``, ``new_ns`` and their ``ratio``, the largest first.
-        If no plan is found any more, the ratio is infinite.
+        If no plan is found any more for one of the seeds, the ratio is infinite.
 
     Examples
     --------
@@ -322,10 +361,14 @@ def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -
     >>> regressions(old, new)[["instance", "label", "ratio"]].values.tolist()
     [['j', 'y', 1.5]]
     """
-    key = [*ROW[1:], "label"]
-    both = old[[*key, "value_ns"]].merge(new[[*key, "value_ns"]], on=key, validate="one_to_one")
-    both = both.rename(columns={"value_ns_x": "old_ns", "value_ns_y": "new_ns"})
-    ratio = both["new_ns"].astype(float) / both["old_ns"].astype(float)
-    both["ratio"] = ratio.fillna(float("inf"))
+    if not tolerance >= 0:
+        raise InputError(f"tolerance must be at least 0 (got {tolerance})")
+    key = [*PROBLEM[1:], "label"]
+    after = new[[*key, "seed", "value_ns"]].rename(columns={"value_ns": "new_ns"})
+    both = old.rename(columns={"value_ns": "old_ns"})
+    both = both.merge(after, on=[*key, "seed"], validate="one_to_one")
+    both = over_seeds(both, means=("old_ns", "new_ns"))[[*key, "old_ns", "new_ns"]]
+    ratio = ratios(both["new_ns"], both["old_ns"])
+    both["ratio"] = ratio.where(both["new_ns"].notna(), float("inf"))
     worse = both[both["old_ns"].notna() & (both["ratio"] > 1 + tolerance)]
     return worse.sort_values("ratio", ascending=False, kind="stable", ignore_index=True)

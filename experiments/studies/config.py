@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from copy import deepcopy
 from itertools import chain, product
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from placegap.instances.problem import Name, StatedSemantics
 from placegap.instances.reading.errors import InputError, as_input_error, instead_of, near_names
-from placegap.instances.reading.input_files import refuse_other
+from placegap.instances.reading.input_files import MAX_RUNS, refuse_other
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.reading.yaml_file import read_yaml
 
@@ -125,8 +126,16 @@ class TableEntry(Entry):
     #: The transform that makes every instance coarser; plans are judged on the instance itself.
     coarsen: Name | None = None
 
+    @property
+    def num_runs(self) -> int:
+        """Runs of the table, if all of its methods apply everywhere."""
+        instances = sum(len(e.seeds) * max(1, len(e.device_memory)) for e in self.instances)
+        methods = sum(len(entry.params) for entry in self.methods)
+        return instances * max(1, len(self.clusters)) * len(self.seeds) * methods
+
     @model_validator(mode="after")
     def _check(self) -> Self:
+        MAX_RUNS.check(self.num_runs, "it")
         for number, entry in enumerate(self.instances):
             if entry.generate is not None and not self.clusters:
                 raise ValueError(f"instances[{number}] is generated and needs clusters")
@@ -154,6 +163,7 @@ class Study(Entry):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        MAX_RUNS.check(sum(table.num_runs for table in self.tables), "the study")
         names = [table.name for table in self.tables]
         for number, name in enumerate(names):
             if name in names[:number]:
@@ -250,8 +260,12 @@ def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
         whole = TableEntry.model_validate(table).model_dump(mode="json", exclude_unset=True)
     tables, place = [], f"{place}.sweep"
     listed = [each if isinstance(each, list) else [each] for each in sweep.values()]
+    count, runs = prod(map(len, listed)), 0
+    if count > MAX_RUNS.most():
+        least = f"makes at least {min(count, 10**15):,} tables, of one run or more each"
+        raise InputError(MAX_RUNS.sentence(least), place)
     for values in product(*listed):
-        swept = deepcopy(whole)
+        swept, shown = deepcopy(whole), ""
         for (key, given), value in zip(sweep.items(), values, strict=True):
             steps = str(key).split(".")
             is_one = steps[-1] in LISTED and not isinstance(value, list)
@@ -260,11 +274,16 @@ def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
             except InputError as error:
                 raise InputError(f"{key}: {error}", place) from None
             if isinstance(given, list):
-                shown = value if isinstance(value, str) else json.dumps(value, default=str)
-                swept["name"] += f", {steps[-1]}={shown}"
+                text = (
+                    value
+                    if isinstance(value, str)
+                    else json.dumps(value, default=str, skipkeys=True)
+                )
+                shown += f", {steps[-1]}={text}"
         with as_input_error(swept, place):
-            TableEntry.model_validate(swept)
-        tables.append(swept)
+            runs += TableEntry.model_validate(swept).num_runs
+        MAX_RUNS.check(runs, "it", place)
+        tables.append({**swept, "name": f"{swept['name']}{shown}"})
     return tables
 
 

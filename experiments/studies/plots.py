@@ -15,7 +15,9 @@ from placegap.experiments.studies.analysis import (
     CAUSES,
     compare,
     gap_table,
+    over_seeds,
     profile,
+    ratios,
     regressions,
     summary,
     wide,
@@ -35,7 +37,7 @@ FEW = 6
 
 
 def plot_summary(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """The gaps of one table: a mark per run, a bar at the median, the best method on top.
+    """The gaps of one table: a mark per row, a bar at the median, the best method on top.
 
     On the right: how many are optimal.
 
@@ -60,7 +62,7 @@ def plot_summary(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def _draw_summary(axis: Axes, runs: pd.DataFrame, style: Mapping[str, Style]) -> None:
-    told, known = summary(runs, "label"), runs.dropna(subset="gap")
+    told, known = summary(runs, "label"), over_seeds(runs).dropna(subset="gap")
     ranked = known.groupby("label", sort=False)["gap"].agg(["median", "mean"])
     ranked = ranked.sort_values(["median", "mean"], kind="stable")
     row_of = {label: row for row, label in enumerate(ranked.index)}
@@ -142,14 +144,14 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
 
     axis = ax or _new(8)
     told, style = compare(runs, a, b), styles(runs["table"])
-    for table, group in runs.groupby("table", sort=False):
+    for table, group in over_seeds(runs).groupby("table", sort=False):
         values = wide(group, "label", "value_ns").reindex(columns=[*dict.fromkeys([a, b])])
-        ratios = (values[a] / values[b]).dropna().sort_values()
-        if len(ratios):
+        over = ratios(values[a], values[b]).dropna().sort_values()
+        if len(over):
             line = told.loc[table]
             label = f"{table}: {line.ratio:.3f} ({line.low:.3f} to {line.high:.3f})"
             own = style[str(table)].line
-            axis.plot(range(len(ratios)), ratios, label=plain_label(label), **own)
+            axis.plot(range(len(over)), over, label=plain_label(label), **own)
     axis.axhline(1, color="#222222", linewidth=1)
     axis.set_yscale("log")
     _plain_ticks(axis.yaxis, MaxNLocator(5))  # ratios are close together
@@ -191,7 +193,7 @@ def plot_profile(runs: pd.DataFrame, of: str = "gap", ax: Axes | None = None) ->
 
 
 def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None) -> Axes:
-    """The gap of every run over one of its properties (`CAUSES`), by table.
+    """The gap of every method and row over one of the row's properties (`CAUSES`), by table.
 
     Parameters
     ----------
@@ -210,7 +212,7 @@ def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None)
 
     axis = ax or _new(10)
     style = styles(runs["table"])
-    known = with_quality(runs).dropna(subset=["gap", cause])
+    known = with_quality(over_seeds(runs)).dropna(subset=["gap", cause])
     for table, group in known.groupby("table", sort=False):
         gaps, own = 100 * group["gap"], style[str(table)]
         axis.plot(
@@ -228,7 +230,7 @@ def plot_explain(runs: pd.DataFrame, cause: str = "ccr", ax: Axes | None = None)
 def plot_regressions(
     old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01, ax: Axes | None = None
 ) -> Axes:
-    """A bar per run that became worse, in percent; hatched if there is no plan any more.
+    """A bar per row that became worse, in percent; hatched if there is no plan any more.
 
     Parameters
     ----------
@@ -252,8 +254,8 @@ def plot_regressions(
     names = worse["label"] + " on " + worse["instance"] + ", " + worse["cluster"]
     axis.set_yticks(range(len(worse)), [plain_label(name) for name in names])
     axis.invert_yaxis()
-    title = f"{len(worse)} runs are worse by more than {100 * tolerance:g} %"
-    _name(axis, title, "larger than before, %")
+    title = f"{len(worse)} rows are worse by more than {100 * tolerance:g} %"
+    _name(axis, title, "worse than before, %")
     return axis
 
 

@@ -18,6 +18,7 @@ from placegap.experiments.studies.runs import (
     NOT_APPLICABLE,
     NOT_INSTALLED,
     NOT_RUN,
+    PROBLEM,
     ROW,
     RunRow,
     disagreements,
@@ -100,9 +101,11 @@ def told(figure: float | None, form: Callable[[float], str]) -> str:
 def common_rows(runs: pd.DataFrame) -> str:
     """Over how many rows of one table the means of its summary are."""
     of, left_out = summary(runs, "label")[["rows", "left_out"]].iloc[0]
+    seeds = runs["seed"].nunique()
+    each = f", each the mean of {seeds} seeds" * (seeds > 1)
     if not left_out:
-        return counted(int(of), "row")
-    return f"means over the {of - left_out} of {of} rows where every method has a gap"
+        return f"{counted(int(of), 'row')}{each}"
+    return f"means over the {of - left_out} of {of} rows where every method has a gap{each}"
 
 
 def gap_grid(rows: Sequence[RunRow], bold: str = "") -> Grid:
@@ -133,6 +136,8 @@ def _unit(rows: Sequence[RunRow]) -> tuple[str, int]:
 def _cell(row: RunRow, size: int, bold: str) -> str:
     """Value, gap and time of a run, or one word in place of the value."""
     time = told(row.time_s, format_s)
+    if row.over_limit_s is not None:
+        time += f" of {told(row.time_limit_s, format_s)}"
     if row.value_ns is not None:
         mark = bold * row.is_optimal
         return f"{mark}{format_in(row.value_ns, size)}{mark} ({told(row.gap, format_gap)}, {time})"
@@ -160,15 +165,23 @@ def model_rows(rows: Sequence[RunRow]) -> list[tuple[str, ...]]:
 
 def notes(rows: Sequence[RunRow]) -> Iterator[str]:
     """What stands below one table: why cells have no value, what bounds rest on, wrong claims."""
-    told = dict[tuple[str, str], list[str]]()
+    problem_of = attrgetter(*PROBLEM)
+    told = dict[tuple[str, str], dict[object, str]]()
     for row in rows:
         if row.value_ns is None and row.message and row.status != "bound":
             key = (row.label, re.sub(r"\d+", "#", row.message))  # those that differ in figures
-            told.setdefault(key, []).append(row.message)
+            told.setdefault(key, {}).setdefault(problem_of(row), row.message)
     for (label, _), why in told.items():
         more = f" ({len(why)} rows, the first of them)" if len(why) > 1 else ""
-        yield f"{label}: {why[0]}{more}"
-    firsts = {attrgetter(*ROW)(row): row for row in reversed(rows)}.values()
+        yield f"{label}: {next(iter(why.values()))}{more}"
+    late: dict[str, list[float]] = {}
+    for row in rows:
+        if row.over_limit_s is not None:
+            late.setdefault(row.label, []).append(row.over_limit_s)
+    for label, over_s in late.items():
+        runs = counted(len(over_s), "run")
+        yield f"{label}: beyond its time limit in {runs}, by up to {format_s(max(over_s))}"
+    firsts = {problem_of(row): row for row in reversed(rows)}.values()
     origins = Counter(row.best_bound_by for row in firsts if row.best_bound_by.startswith(RECORDED))
     if origins:
         who = [f"{origin.removeprefix(RECORDED)} ({n})" for origin, n in sorted(origins.items())]

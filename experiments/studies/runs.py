@@ -401,9 +401,12 @@ def _files(path: str | Path) -> list[Path]:
     """
     files = []
     for one in [Path(name) for name in sorted(glob(str(path)))] or [Path(path)]:
-        found = {file.parent: file for name in (LOG_NAME, "runs.csv") for file in one.rglob(name)}
-        below = sorted(file for file in found.values() if file.stat().st_size)
-        files += (below or sorted(one.rglob("*.csv"))) if one.is_dir() else [one]
+        if one.is_dir():
+            found = [file for name in (LOG_NAME, "runs.csv") for file in one.rglob(name)]
+            last = {file.parent: file for file in found if file.is_file() and file.stat().st_size}
+            files += sorted(last.values()) or sorted(one.rglob("*.csv"))
+        else:
+            files.append(one)
     if not files:
         raise InputError("has no results of studies below it", path)
     return files
