@@ -26,6 +26,7 @@ from placegap.experiments.research.paper_comparison import (
 )
 from placegap.experiments.research.published import Cause, Paper, Scoring, load_paper
 from placegap.experiments.show.figures import format_gap
+from placegap.solvers.core.result import relative_gap
 
 AGREES, TIE = "agrees", "tie"
 EXPLAINED, IMPOSSIBLE, UNEXPLAINED = "explained", "proven impossible", "unexplained"
@@ -77,9 +78,10 @@ class PaperScore:
     def best_gaps(self) -> list[float]:
         """The gap of the best plan within memory of every problem."""
         runs = [cell.run for t in self.tables for cell in t.plans if cell.run is not None]
-        return list(
-            {(*r.problem, r.semantics): r.open for r in runs if r.open is not None}.values()
-        )
+        gaps = {
+            (*r.problem, r.semantics): relative_gap(r.best_value_ns, r.best_bound_ns) for r in runs
+        }
+        return [gap for gap in gaps.values() if gap is not None]
 
     def line(self) -> dict[str, str]:
         """The figures of the head of a page."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from itertools import chain, product
 from math import prod
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -25,7 +26,7 @@ from placegap.instances.reading.yaml_file import read_yaml
 Scalar = bool | int | float | str
 ParamValue = Scalar | None
 Flag = Annotated[bool, Field(strict=True)]
-Seed = Annotated[int, Field(strict=True, ge=0)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 MemoryShare = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=10**7, allow_inf_nan=False)]
 
@@ -220,7 +221,7 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     if "extends" in raw:
         name, above = str(raw.pop("extends")), (*above, path)
         file = path.parent / name
-        if file.parent != path.parent or not file.is_file():
+        if file.parent != path.parent or not isfile(file):
             raise InputError(f"extends: there is no file {name!r} beside it", path)
         if file in above:
             raise InputError(f"extends: {name} extends this file itself", path)
@@ -274,12 +275,8 @@ def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
             except InputError as error:
                 raise InputError(f"{key}: {error}", place) from None
             if isinstance(given, list):
-                text = (
-                    value
-                    if isinstance(value, str)
-                    else json.dumps(value, default=str, skipkeys=True)
-                )
-                shown += f", {steps[-1]}={text}"
+                text = json.dumps(value, default=str, skipkeys=True)
+                shown += f", {steps[-1]}={value if isinstance(value, str) else text}"
         with as_input_error(swept, place):
             runs += TableEntry.model_validate(swept).num_runs
         MAX_RUNS.check(runs, "it", place)

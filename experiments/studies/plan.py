@@ -33,7 +33,7 @@ from placegap.experiments.studies.runs import (
 from placegap.instances.problem import HybridPipeline
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.problem.memory_pressure import memory_pressure
-from placegap.instances.reading.errors import InputError, MissingExtra
+from placegap.instances.reading.errors import InputError, MissingExtra, as_input_error
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -77,7 +77,7 @@ def study_rows(
                 from placegap.instances.transforms.table import find_transform
 
                 find_transform(table.coarsen)
-            for source, optional in _sources(table, Path(path).parent):
+            for source, optional in _sources(table, Path(path).parent.resolve()):
                 if optional and _is_absent(source):
                     absent[source.model] = None
                 else:
@@ -166,7 +166,7 @@ def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
     for entry in table.instances:
         model, drawn = entry.generate, tuple(sorted(entry.params.items()))
         if entry.model is not None:
-            model = entry.model if is_named(entry.model) else str((folder / entry.model).resolve())
+            model = entry.model if is_named(entry.model) else os.path.abspath(folder / entry.model)
         assert model is not None  # validated
         source = Source(
             model,
@@ -178,7 +178,7 @@ def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
         shares = entry.device_memory or (None,)
         for cluster, seed, share in product(table.clusters or (None,), entry.seeds, shares):
             if cluster is not None and not is_known_cluster(cluster):
-                cluster = str((folder / cluster).resolve())
+                cluster = os.path.abspath(folder / cluster)
             generated = None if entry.generate is None else (drawn, seed)
             row = replace(source, cluster=cluster, generated=generated, device_memory=share)
             yield row, entry.optional
@@ -186,7 +186,8 @@ def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
 
 def _row_runs(row: PlannedRow, study: Study) -> Iterator[RunRow]:
     table, limits = row.table, row.table.limits
-    asked = instance = load_source(row.source)
+    with as_input_error(source=row.source.model):  # a factor of slower_links that is too small
+        asked = instance = load_source(row.source)
     if table.coarsen is not None:
         from placegap.instances.transforms.table import coarsen
 

@@ -235,14 +235,14 @@ def semantics_columns(semantics: Semantics) -> Record:
 
 
 def run_rows(planned: Iterable[RunRow], records: Mapping[str, Record]) -> list[RunRow]:
-    """The rows of a study with what the log has of their runs."""
-    rows = []
+    """The rows of a study, each once, with what the log has of their runs."""
+    rows: dict[object, RunRow] = {}
     for row in planned:
         if row.run is not None:
             record = records.get(row.run.key, {"status": NOT_RUN})
             row = replace(row_of({**record, **place_of(row)}), run=row.run)
-        rows.append(row)
-    return with_best(rows)
+        rows.setdefault((attrgetter(*ROW)(row), row.label), row)
+    return with_best([*rows.values()])
 
 
 def row_of(record: Mapping[str, Any]) -> RunRow:
