@@ -100,6 +100,8 @@ def assert_gap(
         The largest gap, (value - optimum) / value.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
+    if not at_most >= 0:
+        raise InputError(f"at_most must be at least 0 (got {at_most})")
     where, why = f"{problem.instance.name}, {problem.semantics.label}", "None was given"
     found = plan.result if isinstance(plan, Solution) else plan
     if isinstance(found, Result | Outcome):
