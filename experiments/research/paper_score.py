@@ -78,10 +78,9 @@ class PaperScore:
     def best_gaps(self) -> list[float]:
         """The gap of the best plan within memory of every problem."""
         runs = [cell.run for t in self.tables for cell in t.plans if cell.run is not None]
-        gaps = {
-            (*r.problem, r.semantics): relative_gap(r.best_value_ns, r.best_bound_ns) for r in runs
-        }
-        return [gap for gap in gaps.values() if gap is not None]
+        best = {(*run.problem, run.semantics): run for run in runs}
+        gaps = [relative_gap(run.best_value_ns, run.best_bound_ns) for run in best.values()]
+        return [gap for gap in gaps if gap is not None]
 
     def line(self) -> dict[str, str]:
         """The figures of the head of a page."""

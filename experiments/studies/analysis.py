@@ -24,6 +24,9 @@ WITHIN = {"within_1": 0.01, "within_10": 0.1}
 FURTHER = ("study", "seed", "memory_share", "num_ops", "instance_hash")
 """Further columns of a gap table's rows, each only if some runs still have the same cell."""
 
+AVERAGED = ("value_ns", "gap", "lost", "solve_s")
+"""Columns of a run that depend on its seed."""
+
 CAUSES = {
     "bound_quality": "best bound / best plan",
     "ccr": "CCR",
@@ -126,15 +129,13 @@ def _refuse_twice(runs: pd.DataFrame, key: list[str]) -> None:
 
 
 def over_seeds(
-    runs: pd.DataFrame,
-    what: str = "label",
-    means: Sequence[str] = ("value_ns", "gap", "lost", "solve_s"),
+    runs: pd.DataFrame, what: str = "label", means: Sequence[str] = AVERAGED
 ) -> pd.DataFrame:
     """The runs with one line per row and method: the means over its seeds, NaN if one has none."""
     key = [name for name in (*PROBLEM, what) if runs[name].notna().any()]
     _refuse_twice(runs, [*key, "seed"])
-    by = [runs[name] for name in key]
-    groups = runs[list(means)].astype(float).groupby(by, sort=False, dropna=False)
+    numbers = runs.astype(dict.fromkeys(means, float))
+    groups = numbers.groupby(key, sort=False, dropna=False)[list(means)]
     found = groups.mean().where(groups.count().eq(groups.size(), axis="index"))
     return runs.drop_duplicates(key).assign(**{name: found[name].to_numpy() for name in means})
 
@@ -169,8 +170,8 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
     *groups, what = [by] if isinstance(by, str) else by
     parts = {}
     time_s = runs["solve_s"].astype(float) + runs["build_s"].astype(float).fillna(0.0)
-    timed = runs.assign(solve_s=time_s)
-    for name, some in timed.groupby(groups, sort=False) if groups else [((), timed)]:
+    runs = runs.assign(solve_s=time_s)
+    for name, some in runs.groupby(groups, sort=False) if groups else [((), runs)]:
         group = over_seeds(some, what)
         gaps = wide(group, what, "gap")
         known = gaps.dropna(axis="columns", how="all")
@@ -199,9 +200,8 @@ def wide(runs: pd.DataFrame, what: str, values: str) -> pd.DataFrame:
 
 def ratios(over: pd.Series[float], under: pd.Series[float]) -> pd.Series[float]:
     """Value over value, or the inverse where values are below 0 (`max_context`): more is worse."""
-    turned = (over < 0) | (under < 0)
-    found = over.where(~turned, under) / under.where(~turned, over)
-    return found.mask(over == under, 1.0)
+    inverted = (over < 0) | (under < 0)
+    return (over / under).mask(inverted, under / over).mask(over == under, 1.0)
 
 
 def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
@@ -221,9 +221,8 @@ def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
         ``losses`` likewise, and ``left_out`` the rows where one of them has no plan. ``ratio`` is
         the geometric mean of value of `a` over value of `b`, ``low`` and ``high`` its 95 %
         bootstrap interval (with a fixed seed), and ``p`` the two-sided sign test without ties.
-        A row's value is the mean over its seeds; without a plan for one of them it has no plan.
-        Values of ``max_context`` are negative tokens: there the ratio is that of `b` over `a`, so
-        that below 1 `a` is better. Where just one value is 0, it is in no ratio.
+        Values are means over a row's seeds, and none where a seed has no plan. Those of
+        ``max_context`` are negative tokens, and the ratio is that of `b` over `a`.
 
     Examples
     --------
@@ -243,16 +242,15 @@ def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     for table, group in over_seeds(runs).groupby("table", sort=False):
         values = wide(group, "label", "value_ns").reindex(columns=[*dict.fromkeys([a, b])])
         pairs = values.dropna()
-        wins, losses = int((pairs[a] < pairs[b]).sum()), int((pairs[a] > pairs[b]).sum())
-        line: dict[str, Any] = {"wins": wins, "ties": len(pairs) - wins - losses, "losses": losses}
-        line["left_out"] = len(values) - len(pairs)
         over = ratios(pairs[a], pairs[b]).to_numpy()
-        log = np.log(over[(over > 0) & np.isfinite(over)])
+        wins, losses = int((over < 1).sum()), int((over > 1).sum())
+        line: dict[str, Any] = {"wins": wins, "ties": len(over) - wins - losses, "losses": losses}
+        line["left_out"] = len(values) - len(over)
+        log = np.log(over[(over > 0) & np.isfinite(over)])  # not where just one value is 0
         if len(log):
             means = np.random.default_rng(0).choice(log, (DRAWS, len(log))).mean(axis=1)
             known = [log.mean(), *np.quantile(means, [tail, 1 - tail])]
             line |= dict(zip(("ratio", "low", "high"), np.exp(known), strict=True))
-        if len(pairs):
             line["p"] = binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
         lines[table] = line
     columns = ["wins", "ties", "losses", "left_out", "ratio", "low", "high", "p"]
@@ -306,10 +304,10 @@ def explain(runs: pd.DataFrame, by: str = "table") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A line per group, a column per property (`CAUSES`), and the number of ``runs``, where those
-        of a row and a method with several seeds are one, with their mean gap. 1 means
-        that both grow together; NaN that one of them is constant. With few instances, whose
-        properties are correlated, it is only a hint for the next study.
+        A line per group, a column per property (`CAUSES`), and the number of ``runs``, where the
+        seeds of a row and a method are one run with their mean gap. 1 means that both grow
+        together; NaN that one of them is constant. With few instances, whose properties are
+        correlated, it is only a hint for the next study.
 
     Examples
     --------
@@ -341,12 +339,11 @@ def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -
     Parameters
     ----------
     old, new
-        Runs before and after a change. Those of one label on one row of one table are compared,
-        by the mean value of their common seeds; runs in only one of them are ignored, and so are
-        instances whose content has changed.
+        Runs before and after a change. Those of one label on one row of one table are compared, by
+        their mean over common seeds. Runs in only one of them are ignored, and so are instances
+        whose content has changed.
     tolerance
-        Relative increase of the value that is allowed; of ``max_context``, whose values are
-        negative tokens, that of old over new tokens.
+        Relative increase of the value that is allowed; old over new tokens in ``max_context``.
 
     Returns
     -------
@@ -364,11 +361,12 @@ def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -
     if not tolerance >= 0:
         raise InputError(f"tolerance must be at least 0 (got {tolerance})")
     key = [*PROBLEM[1:], "label"]
-    after = new[[*key, "seed", "value_ns"]].rename(columns={"value_ns": "new_ns"})
-    both = old.rename(columns={"value_ns": "old_ns"})
-    both = both.merge(after, on=[*key, "seed"], validate="one_to_one")
+    both = old.rename(columns={"value_ns": "old_ns"}).merge(
+        new.rename(columns={"value_ns": "new_ns"})[[*key, "seed", "new_ns"]],
+        on=[*key, "seed"],
+        validate="one_to_one",
+    )
     both = over_seeds(both, means=("old_ns", "new_ns"))[[*key, "old_ns", "new_ns"]]
-    ratio = ratios(both["new_ns"], both["old_ns"])
-    both["ratio"] = ratio.where(both["new_ns"].notna(), float("inf"))
+    both["ratio"] = ratios(both["new_ns"], both["old_ns"]).fillna(float("inf"))
     worse = both[both["old_ns"].notna() & (both["ratio"] > 1 + tolerance)]
     return worse.sort_values("ratio", ascending=False, kind="stable", ignore_index=True)

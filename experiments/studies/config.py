@@ -136,7 +136,6 @@ class TableEntry(Entry):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        MAX_RUNS.check(self.num_runs, "it")
         for number, entry in enumerate(self.instances):
             if entry.generate is not None and not self.clusters:
                 raise ValueError(f"instances[{number}] is generated and needs clusters")

@@ -62,10 +62,7 @@ def parse_log(
 
 
 class RunLog(AbstractContextManager["RunLog"]):
-    """An open log: `records` by key, and `append`. One process at a time may hold it.
-
-    Opening it cuts off a line that was killed while it was written; see `parse_log` for `check`.
-    """
+    """An open log: `records` by key, and `append`. One process at a time may hold it."""
 
     def __init__(
         self, path: str | Path, check: Callable[[Record], object] = lambda record: None

@@ -69,7 +69,7 @@ def study_rows(
     parameters, families and clusters, files that are not there. A warning names each of the latter
     that is optional.
     """
-    rows, absent, checked = [], dict[str, None](), set[Source]()
+    rows, absent = [], dict[str, None]()
     for table in study.tables:
         with _of_table(table, path):
             columns = [column for entry in table.methods for column in _columns(entry, path)]
@@ -81,7 +81,7 @@ def study_rows(
                 if optional and _is_absent(source):
                     absent[source.model] = None
                 else:
-                    _check(source, checked)
+                    _check(source)
                     rows.append(PlannedRow(table, source, optional, columns))
         for method, _, _ in columns:
             refuse_edited(method, table.semantics.objective)
@@ -99,13 +99,8 @@ def _of_table(table: TableEntry, path: str | Path) -> Iterator[None]:
         raise type(error)(f"table {table.name!r}: {error}", path) from None
 
 
-def _check(source: Source, checked: set[Source]) -> None:
-    """Refuse what reading would refuse, as far as it shows before; alike sources just once."""
-    drawn = source.generated and (source.generated[0], 0)
-    alike = Source(source.model, source.cluster, generated=drawn)
-    if alike in checked:
-        return
-    checked.add(alike)
+def _check(source: Source) -> None:
+    """Refuse what reading would refuse, as far as it shows before."""
     cluster_of(source)
     if source.generated is not None:
         from placegap.instances.corpus.generate import family_of

@@ -174,13 +174,8 @@ def notes(rows: Sequence[RunRow]) -> Iterator[str]:
     for (label, _), why in told.items():
         more = f" ({len(why)} rows, the first of them)" if len(why) > 1 else ""
         yield f"{label}: {next(iter(why.values()))}{more}"
-    late: dict[str, list[float]] = {}
-    for row in rows:
-        if row.over_limit_s is not None:
-            late.setdefault(row.label, []).append(row.over_limit_s)
-    for label, over_s in late.items():
-        runs = counted(len(over_s), "run")
-        yield f"{label}: beyond its time limit in {runs}, by up to {format_s(max(over_s))}"
+    late = Counter(row.label for row in rows if row.over_limit_s is not None)
+    yield from (f"{x}: beyond its time limit in {counted(n, 'run')}" for x, n in late.items())
     firsts = {problem_of(row): row for row in reversed(rows)}.values()
     origins = Counter(row.best_bound_by for row in firsts if row.best_bound_by.startswith(RECORDED))
     if origins:

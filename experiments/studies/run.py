@@ -27,7 +27,7 @@ from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import Study, load_study
-from placegap.experiments.studies.log import LOG_NAME, Record, RunLog
+from placegap.experiments.studies.log import LOG_NAME, Record, RunLog, canonical_json
 from placegap.experiments.studies.own_code import code_of
 from placegap.experiments.studies.plan import PlannedRow, row_runs, study_rows
 from placegap.experiments.studies.progress import (
@@ -114,6 +114,8 @@ def run_task(run: Run) -> dict[str, Any]:
         described = describe_result(result) | {"cpu_s": round(cpu_s() - began, 6)}
         if has_research():
             described["details"] |= research("other_clocks", "").clocks_of(instance, result)
+        row_of(described)  # what an own method adds to its details may not go into the log
+        canonical_json(described)
         return described
     except SolverDisagreement as error:
         return {"status": "disagreement", "message": str(error)}

@@ -89,8 +89,8 @@ MAX_TABLE_ENTRIES = Limit("PLACEGAP_MAX_TABLE_ENTRIES", 50_000_000, "entries")
 MAX_EVENTS = Limit("PLACEGAP_MAX_EVENTS", 1_000_000, "events")
 """Events of a pipeline's iteration; the referee takes ten seconds and a gigabyte for this many."""
 
-MAX_RUNS = Limit("PLACEGAP_MAX_RUNS", 100_000, "runs")
-"""Runs of a study, with those of all tables of its sweeps; planning them takes half a minute."""
+MAX_RUNS = Limit("PLACEGAP_MAX_RUNS", 50_000, "runs")
+"""Runs of a study, its sweeps written out; planning so many takes up to two minutes."""
 
 MAX_TORCH_MODULES = Limit("PLACEGAP_MAX_TORCH_MODULES", 100_000, "modules and parameters")
 """Modules and parameters of a PyTorch model that is built from a configuration."""
