@@ -201,7 +201,7 @@ def wide(runs: pd.DataFrame, what: str, values: str) -> pd.DataFrame:
 def ratios(over: pd.Series[float], under: pd.Series[float]) -> pd.Series[float]:
     """Value over value, or the inverse where values are below 0 (`max_context`): more is worse."""
     inverted = (over < 0) | (under < 0)
-    return (over / under).mask(inverted, under / over).mask(over == under, 1.0)
+    return (over / under).mask(inverted, (under / over).abs()).mask(over == under, 1.0)
 
 
 def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:

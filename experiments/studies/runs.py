@@ -26,6 +26,7 @@ from placegap.instances.files.document import parse_json
 from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import (
     PLAN_CLASSES,
+    PlanClass,
     Semantics,
     parse_semantics,
     plan_class,
@@ -275,13 +276,17 @@ def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
             bounds[row.problem].append(Bound(row.bound_ns, row.label, row.rests_on, held))
         if row.value_ns is not None:
             values[row.problem, own].append(row.value_ns)
+
+    @cache  # there may be thousands of runs of one problem
+    def best(problem: Any, own: PlanClass) -> tuple[Any, int | None]:
+        holds = PLAN_CLASSES[PLAN_CLASSES.index(own) :]
+        known_here = [bound for bound in bounds[problem] if bound.plan_class in holds]
+        bound = max(known_here, key=_rank, default=(None, "", "", None))
+        return bound, min(values[problem, own], default=None)
+
     found = []
     for row in rows:
-        own = plan_class(row.stated)
-        holds = PLAN_CLASSES[PLAN_CLASSES.index(own) :]
-        known_here = [bound for bound in bounds[row.problem] if bound.plan_class in holds]
-        bound_ns, by, basis, *_ = max(known_here, key=_rank, default=(None, "", "", None))
-        best_ns = min(values[row.problem, own], default=None)
+        (bound_ns, by, basis, *_), best_ns = best(row.problem, plan_class(row.stated))
         gap, lost = (relative_gap(row.value_ns, ns) for ns in (bound_ns, best_ns))
         changed: dict[str, Any] = {"gap": gap, "lost": lost, "best_value_ns": best_ns}
         changed |= {"best_bound_ns": bound_ns, "best_bound_by": by, "best_rests_on": basis}
@@ -331,7 +336,8 @@ def frame_of(rows: Iterable[RunRow]) -> pd.DataFrame:
     """The rows as a DataFrame with the documented columns."""
     import pandas as pd
 
-    listed = [[getattr(row, name) for name in COLUMNS] for row in rows]
+    cells = ([getattr(row, name) for name in COLUMNS] for row in rows)
+    listed = [[printable(x) if isinstance(x, str) else x for x in line] for line in cells]
     return pd.DataFrame(listed, columns=list(COLUMNS)).astype(TYPES)
 
 
@@ -343,10 +349,8 @@ def rows_of(runs: pd.DataFrame) -> list[RunRow]:
 
 def write_rows(rows: Iterable[RunRow], path: Path) -> None:
     """Write rows as CSV, without columns that are empty."""
-    runs = frame_of(rows).astype(object)
-    texts = runs.map(lambda cell: printable(cell) or None if isinstance(cell, str) else cell)
-    text = texts.dropna(axis="columns", how="all").to_csv(index=False, lineterminator="\n")
-    write_text(text, path)
+    runs = frame_of(rows).astype(object).replace("", None).dropna(axis="columns", how="all")
+    write_text(runs.to_csv(index=False, lineterminator="\n"), path)
 
 
 def read_rows(path: str | Path) -> list[RunRow]:

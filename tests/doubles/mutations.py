@@ -7,6 +7,8 @@ numbers, and says one JSON line for each that ends in anything but an instance o
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import multiprocessing
 import os
@@ -17,6 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -26,6 +29,7 @@ import yaml
 from doubles.bad_files import good_dnn, good_document
 from doubles.damage import as_json, damaged_model, damaged_workbook, json_damage, text_damage
 
+from placegap.experiments import load_runs
 from placegap.experiments.research.bench.measuring import peak_bytes
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.plan import plan_study
@@ -191,6 +195,35 @@ def read_study(path: Path) -> object:
     return list(plan_study(load_study(path), path))
 
 
+GOOD_RUN = {
+    **{"key": "k", "study": "s", "table": "t", "instance": "i", "cluster": "c", "seed": 0},
+    **{"instance_hash": "012345678912", "method": "heft", "label": "heft", "status": "feasible"},
+    **{"rules": '{"objective":"makespan","channels":"free"}', "params": "{}", "message": "a, b"},
+    **{"num_ops": 7, "ccr": 0.5, "time_limit_s": 2.0, "value_ns": 90, "bound_ns": 80, "gap": 0.1},
+    **{"bound_class": "any", "best_bound_ns": 85, "best_bound_by": "m", "solve_s": 3e-05},
+}
+
+
+def damaged_log(rng: random.Random) -> bytes:
+    """A log of three runs, of which one line is damaged, or any bytes."""
+    lines = [as_json({**GOOD_RUN, "seed": at, "details": {"rows": at}}) for at in range(3)]
+    if rng.random() < 0.5:
+        lines[rng.randrange(3)] = json_damage(GOOD_RUN)(rng).replace(b"\n", b" ")
+        return b"\n".join(lines)
+    return text_damage(b"\n".join(lines).decode())(rng)
+
+
+def runs_csv() -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows([GOOD_RUN, *[GOOD_RUN.values()] * 2])
+    return text.getvalue()
+
+
+def read_runs(path: Path) -> object:
+    with redirect_stderr(io.StringIO()):  # a line that was cut off is a warning
+        return load_runs(path)
+
+
 def read_split_file(path: Path) -> object:
     model = path.with_name("good-dnn.json")
     model.write_bytes(as_json(good_dnn()))
@@ -264,6 +297,8 @@ IMPORTERS: dict[str, Importer] = {
     "times-csv": Importer("times.csv", text_damage(times_csv()), read_measured_times),
     "times-trace": Importer("trace.json", json_damage(good_trace()), read_measured_times),
     "study": Importer("study.yaml", text_damage(STUDY_YAML), read_study),
+    "runs-log": Importer("runs.jsonl", damaged_log, read_runs),
+    "runs-csv": Importer("runs.csv", text_damage(runs_csv()), read_runs),
     "catalogue": Importer("devices.yaml", text_damage(CATALOGUE_YAML), load_catalogue),
     "hf-config": Importer("config.json", damaged_config, read_config, needs_torch=True),
 }

@@ -8,8 +8,8 @@ import pytest
 from doubles.gap_runs import ANY, Results, cells_of, plan
 
 from placegap.experiments.research.paper_comparison import KeptResults, compare
-from placegap.experiments.research.paper_score import Pair, pairs_of
-from placegap.experiments.research.published import Cause, PublishedTable
+from placegap.experiments.research.paper_score import Pair, PaperScore, pairs_of
+from placegap.experiments.research.published import Cause, Paper, PublishedTable, Scoring
 from placegap.experiments.studies.runs import RunRow
 
 S = 10**9
@@ -56,6 +56,14 @@ def test_only_pairs_with_two_published_times_that_differ_count() -> None:
     rows = [{"name": "Net", "instance": "net", "cells": [2, 2, 2]}]
     same = PublishedTable.model_validate({**TABLE.model_dump(), "rows": rows})
     assert pairs(study({"regime": (3, 4)}), table=same) == []
+
+
+def test_the_gap_of_the_best_plan_is_a_share_of_its_own_value() -> None:
+    kept = study({"regime": (3, 4)}, bound_s=2)
+    paper = Paper(paper="one2020", text="t", tables=(TABLE,))
+    found = PaperScore("p", paper, Scoring(), (compare(TABLE, kept),), ())
+    # the best plan takes 3 s, and the bound is 2; the last run takes 4
+    assert found.best_gaps == [pytest.approx(1 / 3)]
 
 
 def test_a_pair_with_a_fitted_column_and_one_that_stood_in_another_table_do_not_count() -> None:

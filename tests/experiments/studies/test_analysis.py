@@ -24,6 +24,7 @@ from placegap.experiments import (
     summary,
 )
 from placegap.experiments.show.drawing import png
+from placegap.instances import InputError
 
 
 def frame(*lines: tuple[Any, ...], table: str = "t") -> pd.DataFrame:
@@ -39,8 +40,8 @@ def frame(*lines: tuple[Any, ...], table: str = "t") -> pd.DataFrame:
             "value_ns": value,
             "best_bound_ns": bound,
             "best_value_ns": best,
-            "gap": None if value is None else (value - bound) / value,
-            "lost": None if value is None else (value - best) / value,
+            "gap": None if not value else (value - bound) / value,
+            "lost": None if not value else (value - best) / value,
             "build_s": 0.5,
             "solve_s": 1.5,
             "num_ops": {"a": 10, "b": 20, "c": 30, "d": 40}[instance],
@@ -159,6 +160,71 @@ def test_a_regression_is_exactly_the_row_that_became_worse() -> None:
     other = new.assign(instance_hash="of changed content")
     assert len(regressions(RUNS, other)) == 0
     assert len(regressions(pd.concat([RUNS, other]), pd.concat([new, other]))) == 2
+
+
+def both_seeds(runs: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([runs, runs.assign(seed=1)])
+
+
+def test_seeds_of_a_problem_are_averaged_before_anything_is_counted() -> None:
+    # methods that draw nothing: a second seed changes no statistic
+    twice = both_seeds(RUNS)
+    pd.testing.assert_frame_equal(summary(twice), summary(RUNS))
+    pd.testing.assert_frame_equal(compare(twice, "x", "y"), compare(RUNS, "x", "y"))
+    pd.testing.assert_frame_equal(profile(twice), profile(RUNS))
+    pd.testing.assert_frame_equal(explain(twice), explain(RUNS))
+    assert len(plot_compare(twice, "x", "y").lines[0].get_ydata()) == 3
+    assert len(plot_explain(twice, "num_ops").lines[0].get_xdata()) == 7
+    with pytest.raises(ValueError, match="two runs in one cell"):
+        summary(pd.concat([RUNS, RUNS]))
+
+
+def test_a_row_has_the_mean_of_its_seeds_and_no_plan_if_one_of_them_has_none() -> None:
+    drawn = both_seeds(RUNS[RUNS["label"] == "x"])
+    first = (drawn["instance"] == "a") & (drawn["seed"] == 1)
+    drawn = drawn.assign(
+        value_ns=drawn["value_ns"].astype(float).mask(first, 400.0),
+        gap=drawn["gap"].mask(first, 0.75),  # (400 - 100) / 400
+    )
+    runs = pd.concat([drawn, RUNS[RUNS["label"] == "y"]])
+    # gaps of x on a, b, c: 0.375, 0.2, 0.5; y draws nothing, and has run once
+    assert summary(runs).loc[("t", "x"), "mean"] == pytest.approx(1.075 / 3)
+    found = compare(runs, "x", "y").loc["t"]
+    # values of x: 250, 100, 200, those of y 200, 100, 100
+    assert (found.wins, found.ties, found.losses) == (0, 1, 2)
+    assert found.ratio == pytest.approx((1.25 * 2) ** (1 / 3))
+    lost = [*first, *[False] * 4]
+    runs = runs.assign(value_ns=runs["value_ns"].mask(lost), gap=runs["gap"].mask(lost))
+    assert summary(runs).loc[("t", "x"), ["plans", "left_out"]].tolist() == [3, 2]
+    assert compare(runs, "x", "y").loc["t", "left_out"] == 2
+    worse = regressions(both_seeds(RUNS), runs)  # y has one seed in common
+    assert worse[["instance", "label", "ratio"]].values.tolist() == [["a", "x", math.inf]]
+
+
+def test_fewer_tokens_are_worse_though_their_value_is_larger() -> None:
+    def tokens(x: int, y: int) -> pd.DataFrame:
+        runs = frame(("a", "x", -x, -120, -100), ("a", "y", -y, -120, -100))
+        return runs.assign(gap=[1 - x / 120, 1 - y / 120])
+
+    old = tokens(100, 50)
+    assert regressions(old, tokens(80, 60))[["label", "ratio"]].values.tolist() == [["x", 1.25]]
+    assert regressions(old, tokens(0, 50))["ratio"].tolist() == [math.inf]
+    assert compare(old, "x", "y").loc["t", ["wins", "ratio"]].tolist() == [1, 0.5]
+    assert compare(tokens(100, 0), "x", "y").loc["t", ["wins", "left_out"]].tolist() == [1, 0]
+    assert plot_compare(old, "x", "y").lines[0].get_ydata().tolist() == [0.5]
+    # the best plan has 100 tokens of at most 120
+    assert plot_explain(old, "bound_quality").lines[0].get_xdata()[0] == pytest.approx(100 / 120)
+
+
+def test_a_value_of_zero_is_a_plan() -> None:
+    zero = RUNS.assign(value_ns=0)
+    assert len(regressions(zero, zero)) == 0
+    assert compare(zero, "x", "y").loc["t", ["ties", "left_out", "ratio"]].tolist() == [4, 0, 1]
+
+
+def test_no_run_is_within_a_tolerance_that_is_no_number() -> None:
+    with pytest.raises(InputError, match=r"tolerance must be at least 0 \(got nan\)"):
+        regressions(RUNS, RUNS, math.nan)
 
 
 def test_every_picture_is_axes_and_the_same_for_equal_runs() -> None:

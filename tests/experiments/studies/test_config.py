@@ -121,6 +121,10 @@ BAD = [
     ("zfnet512", "zfnet5120", r"table 'one'.*there is no file"),
     ("      - fake\n", "      - fakes\n", r"table 'one': there is no method 'fakes'"),
     ("{device: 1}", "{devise: 1}", r"table 'one': parameters of fake: devise: unknown field"),
+    ("seeds: [0, 5]", f"seeds: [{2**63}]", r"seeds\[0\]: must be less than"),
+    ("seeds: [0, 5]", f"seeds: {list(range(3000))}", "the study has 54000 runs, above the limit"),
+    ("      - zfnet512", r'      - "a\0b"', "table 'one'"),
+    ("- zfnet512", "- {model: zfnet512, slower_links: 1e-30}", "zfnet512: bandwidth_bytes_per_s"),
 ]
 
 

@@ -114,6 +114,8 @@ tables:
     assert swept[0].clusters == ("8xH100-nvlink", "own.yaml")
 
 
+MANY = list(range(1, 301))
+
 BAD = [
     ("extends: bass.yaml", r"study\.yaml: extends: there is no file 'bass\.yaml'"),
     ("extends: [base.yaml]", r"study\.yaml: extends: there is no file \"\['base"),
@@ -137,6 +139,17 @@ BAD = [
     ),
     ("tables: [{extends: free, sweep: {limits.gap: [0, 1]}}]", r"'free'\.sweep: limits\.gap: must"),
     ("tables: [{extends: free, sweep: {seeds: [1, 1]}}]", "'free, seeds=1' appears twice"),
+    ("tables: [{extends: free, sweep: {name: [1, 2]}}]", "'free'.sweep: name: must be a valid"),
+    (
+        f"tables: [{{extends: free, sweep: {{seeds: {MANY}, limits.gap: {MANY}, a: {MANY}}}}}]",
+        "'free'.sweep: makes at least 27,000,000 tables, of one run or more each, above the limit",
+    ),
+    (
+        f"tables: [{{extends: free, seeds: {MANY}, sweep: {{limits.time_limit_s: {MANY}}}}}]",
+        "'free'.sweep: it has 51300 runs, above the limit of 50000; PLACEGAP_MAX_RUNS=... raises",
+    ),
+    (f"extends: {'x' * 300}", "extends: there is no file"),
+    ("tables: [{extends: free, sweep: {limits: [{2001-01-01: 1}]}}]", "limits.*valid string"),
 ]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.studies.log import RunLog, run_key
+from placegap.experiments.studies.runs import row_of
 from placegap.instances import InputError
 
 
@@ -27,13 +28,17 @@ def path(tmp_path: Path) -> Path:
 def test_the_log_is_cut_at_every_byte_of_its_last_line_and_goes_on(path: Path) -> None:
     data = path.read_bytes()
     start = data[:-1].rindex(b"\n") + 1
-    for end in range(start, len(data)):
+    for end in range(start, len(data) - 1):
         path.write_bytes(data[:end])
         with RunLog(path) as log:
             assert list(log.records) == ["k0", "k1"]
             log.append(record(7))
         lines = path.read_text().splitlines()
         assert [json.loads(line)["key"] for line in lines] == ["k0", "k1", "k7"]
+    path.write_bytes(data[:-1])  # only the end of the line is missing
+    with RunLog(path) as log:
+        assert list(log.records) == ["k0", "k1", "k2"]
+    assert path.read_bytes() == data
 
 
 def test_a_bad_line_in_the_middle_is_named_and_nothing_is_changed(path: Path) -> None:
@@ -43,6 +48,10 @@ def test_a_bad_line_in_the_middle_is_named_and_nothing_is_changed(path: Path) ->
     with pytest.raises(InputError, match=r"runs\.jsonl: line 2 is not a run"):
         RunLog(path)
     assert path.read_bytes() == b"".join(lines)
+    lines[1] = b'{"key":"k1","value_ns":"x"}\n'
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(InputError, match=r"line 2 is not a run \(value_ns must be a whole number"):
+        RunLog(path, row_of)
 
 
 def test_two_studies_cannot_write_to_one_log(path: Path) -> None:

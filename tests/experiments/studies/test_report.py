@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from doubles.gap_runs import ANY, CHAIN, Results, cells_of, plan
@@ -10,7 +11,14 @@ from PIL import Image
 
 from placegap.experiments.cli.study import print_tables
 from placegap.experiments.studies.plots import gaps_png
-from placegap.experiments.studies.report import MODEL_HEAD, gap_grid, markdown, model_rows, notes
+from placegap.experiments.studies.report import (
+    MODEL_HEAD,
+    gap_grid,
+    markdown,
+    model_rows,
+    notes,
+    table_texts,
+)
 from placegap.experiments.studies.runs import frame_of
 
 RESULTS: Results = {
@@ -79,6 +87,24 @@ def test_markdown_has_a_grid_per_table_and_escapes_bars() -> None:
     assert "- broken: died | badly" in text
     assert "means over the 1 of 2 rows where every method has a gap" in text
     assert "DISAGREE" not in text
+
+
+def test_seeds_are_lines_of_a_grid_and_no_rows_of_a_summary() -> None:
+    seeds = [replace(row, seed=seed) for row in CHAINS for seed in (0, 1)]
+    rows = sorted(seeds, key=lambda row: (row.instance != "net", row.seed))
+    assert len(gap_grid(rows)[1]) == 4
+    assert list(notes(rows)) == list(notes(CHAINS))
+    (table,) = table_texts(rows)
+    assert table.title.endswith(
+        "means over the 1 of 2 rows where every method has a gap, each the mean of 2 seeds"
+    )
+    assert table.summary == next(iter(table_texts(CHAINS))).summary
+
+
+def test_a_run_long_after_its_limit_is_shown_as_such() -> None:
+    late = [replace(row, over_limit_s=0.75, time_limit_s=0.5) for row in CHAINS[:1]]
+    assert gap_grid(late)[1][0][3] == "2.000 (0 %, 1.2 s of 500 ms)"
+    assert next(iter(notes(late))) == "dp: beyond its time limit in 1 run"
 
 
 def test_markdown_shouts_when_methods_disagree() -> None:

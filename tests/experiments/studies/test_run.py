@@ -22,13 +22,17 @@ from placegap.instances.files.document import save_document
 
 def test_every_ending_is_a_line_of_the_log(tmp_path: Path, fakes: list[str]) -> None:
     kinds = "{kind: crash}, {kind: error}, {kind: none}, {kind: infeasible}, {}"
+    kinds += ", {kind: text}, {kind: nan}"
     path = study_file(tmp_path, kinds + ", {bound: 1}, {bound: 9000000000}")
     cells = rows_of(run_study(path, tmp_path / "out", workers=2, modules=fakes))
-    ended = ["crashed", "error", "no_plan", "infeasible", "feasible", "feasible", "disagreement"]
+    ended = ["crashed", "error", "no_plan", "infeasible", "feasible", "error", "error"]
+    ended += ["feasible", "disagreement"]
     assert [cell.status for cell in cells] == ended
     assert "SIGKILL" in cells[0].message
     assert cells[1].message.startswith("RuntimeError: two lines (fake_methods.py:")
-    assert "9000000000 is above the value" in cells[6].message
+    assert cells[5].message == "nodes must be a whole number (got 'many')"
+    assert "not JSON compliant" in cells[6].message
+    assert "9000000000 is above the value" in cells[8].message
     lines = log_lines(tmp_path / "out")
     assert sorted(str(line["status"]) for line in lines) == sorted(cell.status for cell in cells)
     # a study that is complete runs nothing, failures included

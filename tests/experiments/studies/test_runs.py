@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from doubles.gap_runs import ANY, CHAIN, Results, cells_of, plan
 
 from placegap.experiments import COLUMNS, load_runs
-from placegap.experiments.studies.runs import DERIVED, frame_of, load_rows, rows_of, write_rows
+from placegap.experiments.studies.runs import (
+    DERIVED,
+    frame_of,
+    load_rows,
+    rows_of,
+    with_best,
+    write_rows,
+)
 from placegap.instances import InputError
 
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
@@ -56,7 +66,11 @@ def test_rows_are_the_same_from_a_frame_and_from_a_file(tmp_path: Path) -> None:
     assert load_rows(tmp_path) == load_rows(tmp_path / "runs.csv")
     pd.testing.assert_frame_equal(load_runs(tmp_path), frame_of(ROWS))
     assert rows_of(frame_of(ROWS)) == ROWS
-    assert not {*DERIVED} & {*(tmp_path / "runs.csv").read_text().splitlines()[0].split(",")}
+    head = (tmp_path / "runs.csv").read_text().splitlines()[0].split(",")
+    assert {*DERIVED} - {*head} == {"over_limit_s"}  # no run is late
+    old = pd.read_csv(tmp_path / "runs.csv", dtype=str).drop(columns=["gap", "open"])
+    old.to_csv(tmp_path / "old.csv")
+    assert load_rows(tmp_path / "old.csv") == ROWS
 
 
 def test_lost_and_open_are_the_two_parts_of_a_gap() -> None:
@@ -73,8 +87,93 @@ def test_what_holds_no_runs_is_one_line_with_the_file(tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match=r"other.csv: holds no runs of a study"):
         load_runs(tmp_path / "other.csv")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"missing\.csv: No such file"):
         load_runs(tmp_path / "missing.csv")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="has no results of studies below it"):
         load_runs(tmp_path / "empty")
+
+
+def test_a_run_that_several_files_have_is_there_once(tmp_path: Path) -> None:
+    shards = [tmp_path / f"shard-{number}-of-2" for number in (1, 2)]
+    for folder, rows in zip((*shards, tmp_path), (ROWS[:3], ROWS[3:], ROWS), strict=True):
+        folder.mkdir(exist_ok=True)
+        write_rows(rows, folder / "runs.csv")
+    # the bound of the joined study is better than that of a shard
+    assert load_rows(tmp_path) == load_rows(tmp_path / "runs.csv") == ROWS
+    assert len(load_rows(*shards)) == len(ROWS)
+    assert len(load_rows(tmp_path / "runs.csv", f"{tmp_path}/*/runs.csv")) == len(ROWS)
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "runs.jsonl").touch()
+    assert len(load_rows(tmp_path)) == len(ROWS)
+
+
+def test_a_run_long_after_its_limit_is_marked() -> None:
+    def over_s(limit_s: float, solve_s: float) -> float | None:
+        (row,) = with_best([replace(ROWS[0], time_limit_s=limit_s, solve_s=solve_s, build_s=None)])
+        return row.over_limit_s
+
+    assert over_s(2.0, 48.0) == 46.0
+    # up to a second, or a tenth of the limit
+    assert (over_s(2.0, 3.0), over_s(60.0, 66.0), over_s(60.0, 66.5)) == (None, None, 6.5)
+
+
+LINE = {
+    **{"key": "k", "instance_hash": "0", "label": "heft", "rules": '{"objective":"makespan"}'},
+    **{"status": "feasible", "value_ns": 5, "seed": 0, "details": {"nodes": 3, "gap": "x"}},
+}
+
+
+def log_of(folder: Path, *lines: object) -> Path:
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    (folder / "runs.jsonl").write_text("".join(f"{text}\n" for text in texts))
+    return folder / "runs.jsonl"
+
+
+ODD = [
+    *({"value_ns": odd} for odd in (1e999, float("nan"), 10**30, 5.7, True, "x", [1], {})),
+    *({"rules": odd} for odd in ("x", "[]", '{"objective":"x"}', 5, "{" * 5000, "")),
+    *({"details": odd} for odd in ([1], "x", {"nodes": "many"})),
+    *({"bound_class": "x"}, {"seed": 2**70}, {"solve_s": 1e999}, {"label": 5}),
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:40])
+def test_a_run_with_an_odd_field_is_refused_with_its_line(
+    tmp_path: Path, odd: dict[str, Any]
+) -> None:
+    path = log_of(tmp_path, LINE, {**LINE, **odd})
+    with pytest.raises(InputError, match=r"runs\.jsonl: line 2 is not a run.*; mend or remove it"):
+        load_runs(path)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "5", "[]", "null", "\0", '{"a":' * 9999, json.dumps(LINE)[:40], '{"a":{"b":1}']
+)
+def test_damage_in_the_middle_is_refused_and_a_last_line_that_was_cut_off_left_out(
+    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match=r"runs\.jsonl: line 1 is not a run"):
+        load_runs(log_of(tmp_path, line, LINE))
+    path = log_of(tmp_path, LINE)
+    if line.startswith("{"):
+        path.write_text(path.read_text() + line)
+        assert load_runs(path)["value_ns"].tolist() == [5]
+        assert "the last line was cut off" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe}", b"\xff\xfe}\n", b'{"a":1', b"rules\n"])
+def test_a_file_without_runs_is_refused(tmp_path: Path, data: bytes) -> None:
+    for name in ("runs.jsonl", "runs.csv"):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(InputError, match=name):
+            load_runs(tmp_path / name)
+
+
+def test_a_row_of_a_table_that_is_no_run_is_refused_with_its_number(tmp_path: Path) -> None:
+    write_rows(ROWS, tmp_path / "runs.csv")
+    text = (tmp_path / "runs.csv").read_text()
+    for old, new in (("2500000", "2500000.5"), ("2500000", "inf"), ("\nsmall", "\nsmall,x")):
+        (tmp_path / "runs.csv").write_text(text.replace(old, new, 1))
+        with pytest.raises(InputError, match=r"runs\.csv: row [23]"):
+            load_runs(tmp_path / "runs.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 
@@ -41,6 +42,14 @@ def test_the_plan_of_a_placer_passes_where_it_is_close_enough(problem: KnownOpti
     if gap > 0:
         with pytest.raises(AssertionError, match="above the optimum"):
             assert_gap(problem, found.plan, at_most=0.99 * gap)
+
+
+@pytest.mark.parametrize("at_most", [math.nan, -0.1])
+def test_a_gap_that_nothing_meets_or_all_meet_is_refused(
+    problem: KnownOptimum, at_most: float
+) -> None:
+    with pytest.raises(InputError, match="at_most must be at least 0"):
+        assert_gap(problem, [0] * problem.instance.num_ops, at_most)
 
 
 def test_an_infeasible_plan_fails_with_the_rule_that_it_breaks(problem: KnownOptimum) -> None:
