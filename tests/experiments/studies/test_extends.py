@@ -150,10 +150,7 @@ BAD = [
         "'free'.sweep: it has 54000 runs, above the limit of 50000; PLACEGAP_MAX_RUNS=... raises",
     ),
     (f"extends: {'x' * 300}", "extends: there is no file"),
-    (
-        "tables: [{extends: free, sweep: {limits: [{2001-01-01: 1}]}}]",
-        "limits.*Keys should be strings",
-    ),
+    ("tables: [{extends: free, sweep: {limits: [{2001-01-01: 1}]}}]", "Keys should be strings"),
 ]
 
 
