@@ -277,7 +277,7 @@ def _text(
             return text, None, Said(kind, text, theirs_ns, None)
         if line is None and of is not None and not of.has_host:
             raise InputError(
-                "no split of the layers over GPUs alone fits", f"export {kind}"
+                "no split of the layers over GPUs alone was found that fits", f"export {kind}"
             ) from None
         if line is None:
             raise

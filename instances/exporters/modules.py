@@ -188,7 +188,7 @@ def priced_map(instance: Instance, main: int) -> Instance:
         bandwidth, _ = instance.cluster.widest_paths[k, main]
         for i, op in enumerate(ops):
             time = {**op.time_ns}
-            if arrays.possible[i, main]:
+            if arrays.able[i, main]:
                 copied = ceil_div(op.parameter_bytes * NS_PER_S, bandwidth)
                 time[device.kind] = int(arrays.time_ns[i, main]) + copied
             ops[i] = op.model_copy(update={"time_ns": time})

@@ -19,7 +19,6 @@ line that does not fit at its peak is looked for again with less room.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from placegap.instances.exporters.lines import (
     LayerSlots,
     LineClass,
     alike_devices,
+    filling_bytes,
     gpus_and_host,
     slots_of,
 )
@@ -111,7 +111,14 @@ class _Step(NamedTuple):
 
 def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> BestLine | None:
     """The best line of a class; None where none was found that fits."""
-    search = _Search(instance, semantics, kind)
+    slots = slots_of(instance)
+    try:
+        grouped = _grouped(instance, slots)
+    except InputError:  # no device runs all ops of a layer
+        return None
+    search = _Search(instance, semantics, kind, slots, relax_memory(grouped, semantics)[0])
+    if not search.classes:
+        return None
     room, bound = search.room.copy(), None
     best: BestLine | None = None
     for _ in range(MOST_ROOM_TRIES):
@@ -131,9 +138,15 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
 class _Search:
     """The slots of an instance, what they take where, and the labels along them."""
 
-    def __init__(self, instance: Instance, semantics: Semantics, kind: LineClass) -> None:
-        self.instance, self.semantics, self.kind = instance, semantics, kind
-        self.slots = slots_of(instance)
+    def __init__(
+        self,
+        instance: Instance,
+        semantics: Semantics,
+        kind: LineClass,
+        slots: LayerSlots,
+        floor: Instance,
+    ) -> None:
+        self.instance, self.semantics, self.kind, self.slots = instance, semantics, kind, slots
         gpus, host = gpus_and_host(instance.cluster)
         self.host = host if kind.has_host else None
         alike = ([k for k in own if k in gpus] for own in alike_devices(instance))
@@ -149,13 +162,26 @@ class _Search:
         can_part = kind.experts_apart and self.host is not None and plan_class(semantics) == "any"
         self.parts = np.zeros(self.num, np.bool_)
         self.parts[self.slots.slot[self.slots.expert]] = can_part
-        size = relax_memory(_grouped(instance, self.slots), semantics)[0].arrays.resident_bytes
+        size = floor.arrays.resident_bytes
+        self.can = self._possible(floor) if self.classes else np.zeros((0, 0, 2), np.bool_)
+        self.may_begin = np.ones(self.num, np.bool_)
+        if kind.fills:
+            self.may_begin = filling_bytes(instance) > 0
         self.expert_bytes = self.sums(size, self.slots.expert)
         self.bytes = self.sums(size, ~self.slots.expert) + self.expert_bytes
         self.room = instance.arrays.memory_bytes[self.first].copy()
         self.host_binds = self.host is not None and int(size.sum()) > self.room[self.of_host]
         self.costs = (_by_clock(self) if self.is_sum else None) or _by_loads(self)
         self.is_cut = not self.all_orders
+
+    def _possible(self, floor: Instance) -> Flags:
+        """Whether a slot can be on a class of devices, with its experts and without: (S, C, 2)."""
+        able = np.where(floor.arrays.possible[:, self.first], 0, 1)
+        is_expert = self.slots.expert & self.parts[self.slots.slot]
+        rest, experts = self.sums(able, ~is_expert) == 0, self.sums(able, is_expert) == 0
+        on_host = experts[:, [self.of_host]] & self.parts[:, None]
+        on_host = on_host & (np.arange(len(self.first)) != self.of_host)
+        return np.stack([rest & experts, rest & on_host], axis=2)
 
     def sums(self, of_op: Ints, chosen: Flags) -> Ints:
         """Sums over the ops of each slot."""
@@ -238,10 +264,11 @@ class _Search:
         elif self.host is not None:
             yield (*used[:-1], 1), self.of_host
             return
-        is_end = s == self.num - 1 and not self.kind.head_alone
         gpus = sum(used) - (self.host is not None)
-        if is_end or (s == 1 and at != self.of_host) or gpus == self.kind.most_gpus:
+        if (s and not self.may_begin[s]) or gpus == self.kind.most_gpus:
             return
+        if s == 1 and self.kind.has_host and self.host is None:
+            return  # such a tool has the embeddings with the first layer
         for c, own in enumerate(self.classes):
             is_later = self.all_orders or at in (-1, self.of_host) or c > at
             if c != self.of_host and used[c] < len(own) and is_later:
@@ -313,21 +340,10 @@ def _grouped(instance: Instance, slots: LayerSlots) -> Instance:
     return instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
 
 
-def _possible(search: _Search) -> tuple[Flags, Flags]:
-    """Whether a slot without its experts, and these alone, can be on a class of devices: (S, C)."""
-    able = np.where(search.instance.arrays.possible[:, search.first], 0, 1)
-    is_expert = search.slots.expert & search.parts[search.slots.slot]
-    return search.sums(able, ~is_expert) == 0, search.sums(able, is_expert) == 0
-
-
 def _with_limits(search: _Search, costs: _Costs) -> _Costs:
     """The costs with `NO_WAY` where a slot or its experts cannot be."""
-    rest, experts = _possible(search)
-    on_host = experts[:, [search.of_host]] & search.parts[:, None]
-    on_host = on_host & (np.arange(len(search.classes)) != search.of_host)
-    can = np.stack([rest & experts, rest & on_host], axis=2)
-    stay, enter = np.where(can, costs.stay, NO_WAY), np.where(can[:, None], costs.enter, NO_WAY)
-    return costs._replace(stay=stay, enter=enter)
+    stay, enter = np.where(search.can, costs.stay, NO_WAY), costs.enter
+    return costs._replace(stay=stay, enter=np.where(search.can[:, None], enter, NO_WAY))
 
 
 def _by_clock(search: _Search) -> _Costs | None:
@@ -344,25 +360,28 @@ def _by_clock(search: _Search) -> _Costs | None:
     experts = slots.expert & search.parts[slots.slot]
     if max(lag.max(), begins.max(initial=0)) > 1 or lag[experts].any() or begins[experts[at]].any():
         return None
-    rest, together = _possible(search)
-    able = rest & together
-    if not able.any(axis=1).all():
+    can, num, first = search.can, search.num, search.first
+    if not can.any(axis=(1, 2)).all():
         return None
-    num, first = search.num, search.first
-    of_host = together[:, search.of_host] & search.parts
     stay = np.full((num, len(first), 2), NO_WAY)
     enter = np.full((num, len(first), len(first), 2), NO_WAY)
 
     def clock(turns: list[tuple[int, int]], away: bool) -> Ints:
-        """The time of each slot where they take turns on two devices, of a class each."""
-        home = []
+        """The time of each slot where they take turns on two devices, of a class each.
+
+        A slot that cannot be there is elsewhere: its own time is then not used.
+        """
+        home, apart = list[int](), list[int]()
         for s in range(num):
             c, k = turns[s % 2]
-            home.append(k if able[s, c] else first[int(able[s].argmax())])
-        apart = (np.flatnonzero(of_host) - 1).tolist() if away else ()
-        schedule = simulate(
-            instance, slots.plan(LayerLine(tuple(home), tuple(apart)), search.host), semantics
-        )
+            if not can[s, c].any():
+                c = int(can[s].any(axis=1).argmax())
+                k = first[c]
+            home.append(k)
+            if can[s, c, 1] and (away or not can[s, c, 0]):
+                apart.append(s - 1)
+        line = LayerLine(tuple(home), tuple(apart))
+        schedule = simulate(instance, slots.plan(line, search.host), semantics)
         ends = np.concatenate([[0], schedule.end_ns[at], [schedule.makespan_ns]])
         found = np.zeros(num, np.int64)
         np.add.at(found, of_part, np.diff(ends))
@@ -423,29 +442,22 @@ def _by_loads(search: _Search) -> _Costs:
 def best_expert_count(instance: Instance, semantics: Semantics) -> tuple[str, int]:
     """KTransformers' option for the best number of experts of each layer on a card, and its value.
 
-    With each expert more there one part takes longer and the other one less, so that the longer one
-    first falls and then rises: halving finds where.
+    All numbers are tried: with all experts on the card nothing is sent to the host, so that the
+    value need not first fall and then rise.
     """
-
-    @cache
-    def tried(number: int) -> tuple[int, int, str]:
-        text = f"--kt-num-gpu-experts {number}"
-        parted = read_line(instance, text)
+    best, why = list[tuple[int, int]](), ""
+    for number in range(num_experts(instance) + 1):
+        parted = read_line(instance, _experts_option(number))
         verdict = evaluate(parted.instance, parted.plan, semantics)
-        room = parted.instance.arrays.memory_bytes.tolist()
-        over = [
-            max(0, use.memory_bytes - size)
-            for use, size in zip(verdict.uses, room, strict=bool(verdict.uses))
-        ]
-        if not verdict.feasible and not sum(over):
-            raise InputError(f"{verdict.violations[0]}", "export ktransformers")
-        return sum(over), verdict.value_ns or 0, text
+        if verdict.feasible and verdict.value_ns is not None:
+            best.append((verdict.value_ns, number))
+        else:
+            why = f"{verdict.violations[0]}"
+    if not best:
+        raise InputError(f"no number of experts fits: {why}", "export ktransformers")
+    value_ns, number = min(best)
+    return _experts_option(number), value_ns
 
-    low, high = 0, num_experts(instance)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if tried(middle + 1) < tried(middle) else (low, middle)
-    over, value_ns, text = tried(low)
-    if over:
-        raise InputError("no number of experts fits", "export ktransformers")
-    return text, value_ns
+
+def _experts_option(number: int) -> str:
+    return f"--kt-num-gpu-experts {number}"

@@ -178,7 +178,10 @@ def test_ktransformers_is_refused_where_the_rest_exceeds_the_card() -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{}", "has no place for 'embed'"),
+        ("{}", "places no module"),
+        ("[]", "places no module"),
+        ('[["embed"], ["embed", "layers.0"]]', "two parts name 'embed'"),
+        ('[["embed", "layers.1"], ["layers.0", "layers.2", "layers.3", "head"]]', "order of layers"),
         ("[3]", "neither a map of modules"),
         ('{"": 9}', "no GPU '9' among the 2"),
         ("{", "is not valid JSON"),
@@ -203,6 +206,11 @@ def test_files_that_place_no_model_are_refused(content: str, words: str, tmp_pat
         ("-ngl 5 --device CUDA7", "there is no GPU 'CUDA7' among the 2 of the cluster"),
         ("-ngl 5 -ot 'attn=CPU'", "-ot moves 6 tensors of layer 0, such as attn_k; what is read"),
         ("-ngl 5 -ot exps", "-ot 'exps' is no PATTERN=DEVICE"),
+        ("-ngl 5 -ts 5,0 -ot exps=CUDA1", "experts of layer 0 on CUDA1, and the layer is on another"),
+        ("num_gpu 5", "divides layers among several GPUs"),
+        ("-ngl 5 -ts 1e400000000,1", "'1e400000000' is not a number"),
+        ("-ngl 1.5", "'1.5' is not a whole number"),
+        ("vllm serve x -pp 1000000000", "1000000000 stages, and 2 GPUs"),
         ("-ngl -5", "-ngl must be 0 or more"),
         ("num_gpu -5", "num_gpu must be 0 or more"),
         ("-ngl 5 -ts 1,2,3", "-ts has 3 shares, and there are 2 GPUs"),

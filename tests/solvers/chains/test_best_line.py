@@ -10,10 +10,10 @@ from draws.lines import layer_model
 
 from placegap.instances import Instance, Makespan, MaxLoad, Semantics, load_cluster, load_corpus
 from placegap.instances.exporters.lines import (
+    EXLLAMA,
     LLAMACPP,
     OLLAMA,
     RANKS,
-    TRAINERS,
     LayerLine,
     LineClass,
     gpus_and_host,
@@ -44,7 +44,7 @@ def all_lines(instance: Instance, kind: LineClass) -> Iterator[LayerLine]:
 
 
 @pytest.mark.parametrize(
-    "kind", [LLAMACPP, RANKS, OLLAMA, TRAINERS], ids=["llamacpp", "ranks", "ollama", "trainers"]
+    "kind", [LLAMACPP, RANKS, OLLAMA, EXLLAMA], ids=["llamacpp", "ranks", "ollama", "exllama"]
 )
 @pytest.mark.parametrize(
     "semantics",
@@ -93,7 +93,7 @@ def test_weights_that_both_ends_share_count_on_both() -> None:
     cluster = load_cluster("2xRTX3090+2xRTX3080-10GB, pcie4")
     instance, semantics = load_corpus("gpt2-train").instance(cluster), MaxLoad(plans="chain")
     best = run_method(with_granularity(instance, "layer"), semantics, "ideal-dp")
-    line = best_line(instance, semantics, TRAINERS)
+    line = best_line(instance, semantics, RANKS)
     assert line is not None
     assert (best.status, line.value_ns) == ("optimal", best.value_ns)
     assert line.line.home[-1] not in line.line.home[:-1]
