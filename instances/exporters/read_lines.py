@@ -34,7 +34,6 @@ from placegap.instances.files.document import read_json
 from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.modules import feeders, layer_of
 from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_files import read_content
 
 EXPERTS = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
 REST = (
@@ -321,7 +320,7 @@ def _ranks(instance: Instance, counts: list[int], gpus: list[int]) -> LayerLine:
 
 def _file(instance: Instance, path: Path) -> ReadLine:
     """A map of accelerate, or the parts of torchtitan."""
-    content = read_json(read_content(path), path)
+    content = read_json(path)
     gpus, host = gpus_and_host(instance.cluster)
     layers = layer_of(instance.graph)
     if isinstance(content, list) and all(isinstance(part, list) for part in content):

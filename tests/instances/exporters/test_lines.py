@@ -74,7 +74,7 @@ def test_exllama_takes_what_each_gpu_holds() -> None:
         ("llamacpp", model(), (1, 1, 1, 0, 0, 1), "this order of layers"),
         ("llamacpp", model(), (0, 0, 0, 0, 0, 0), "the layers on the host are not the first ones"),
         ("exllama", model(), (1, 1, 0, 0, 0, 0), "'host', a CPU, but the ranks of this tool are"),
-        ("ollama", model(gpus=2), (2, 0, 0, 1, 1, 1), "divides layers among GPUs"),
+        ("ollama", model(gpus=2), (2, 0, 0, 1, 1, 1), "divides layers among several GPUs"),
         (
             "ollama",
             model(experts=True),
