@@ -49,7 +49,7 @@ def price_command(asked: PriceOptions) -> None:
     heaviest load (max_load). The exit status is 1 if the options violate a constraint, such as
     memory.
     """
-    from placegap.experiments.running.exporting import line_class
+    from placegap.experiments.running.exporting import line_class, unusual_order
     from placegap.experiments.running.placing import choose_semantics
     from placegap.experiments.show.anatomy import anatomy_object, take_apart
     from placegap.experiments.show.words import print_anatomy
@@ -86,6 +86,8 @@ def price_command(asked: PriceOptions) -> None:
             words += ", optimal for this format" if best.value_ns == least else ""
             words += f"; the options above have a gap of {format_gap(gap)} to it" if gap else ""
             words += "; the options above are as good" if gap == 0 else ""
+            notes = unusual_order(kind, said or "", instance, best.plan, semantics)
+            words += "".join(f"; {note}" for note in notes)
             output().print()
             output().print(f"best    {kind} {said}: {words}", markup=False, soft_wrap=True)
     if not found.verdict.feasible:

@@ -207,6 +207,9 @@ def parted_experts(instance: Instance, on_card: int) -> Instance:
     ops, names = list[Op](), dict[str, list[str]]()
     for op in graph.ops:
         parts = shares if is_expert(op) else [("", count)]
+        if parts == [("", count)]:
+            ops.append(op)
+            continue
         names[op.name] = [op.name + name for name, _ in parts]
         for name, n in parts:
             group = None if op.colocation is None else op.colocation + name
@@ -218,7 +221,10 @@ def parted_experts(instance: Instance, on_card: int) -> Instance:
             ops.append(op.model_copy(update=changes))
     edges = list[Edge]()
     for edge in graph.edges:
-        a, b = names[edge.producer], names[edge.consumer]
+        if edge.producer not in names and edge.consumer not in names:
+            edges.append(edge)
+            continue
+        a, b = (names.get(end, [end]) for end in (edge.producer, edge.consumer))
         pairs = zip(a, b, strict=True) if len(a) == len(b) else product(a, b)
         edges += [edge.model_copy(update={"producer": x, "consumer": y}) for x, y in pairs]
     return instance.with_graph(graph.model_copy(update={"ops": tuple(ops), "edges": tuple(edges)}))
