@@ -29,7 +29,7 @@ from placegap.instances.problem import (
     Plan,
     Semantics,
 )
-from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.instances.problem.integers import NS_PER_S, UNSUPPORTED, ceil_div
 from placegap.instances.problem.modules import feeders, is_expert, layer_of, numbered_layers
 from placegap.instances.problem.op_kernel import ExpertsKernel, MatrixProduct
 from placegap.instances.reading.errors import InputError
@@ -182,13 +182,15 @@ def priced_map(instance: Instance, main: int) -> Instance:
     stay: what such a module reads and writes is small beside its weights.
     """
     arrays, ops = instance.arrays, list(instance.graph.ops)
+    kinds = set[str]()
     for k, device in enumerate(instance.cluster.devices):
-        if not is_cpu(device, instance.cluster):
-            continue
+        if not is_cpu(device, instance.cluster) or device.kind in kinds:
+            continue  # times are by kind: those of the first CPU of a kind count
+        kinds.add(device.kind)
         bandwidth, _ = instance.cluster.widest_paths[k, main]
         for i, op in enumerate(ops):
             time = {**op.time_ns}
-            if arrays.able[i, main]:
+            if arrays.time_ns[i, main] != UNSUPPORTED:
                 copied = ceil_div(op.parameter_bytes * NS_PER_S, bandwidth)
                 time[device.kind] = int(arrays.time_ns[i, main]) + copied
             ops[i] = op.model_copy(update={"time_ns": time})

@@ -112,13 +112,13 @@ class _Step(NamedTuple):
 def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> BestLine | None:
     """The best line of a class; None where none was found that fits."""
     slots = slots_of(instance)
+    if not kind.has_host and not gpus_and_host(instance.cluster)[0]:
+        return None
     try:
         grouped = _grouped(instance, slots)
     except InputError:  # no device runs all ops of a layer
         return None
     search = _Search(instance, semantics, kind, slots, relax_memory(grouped, semantics)[0])
-    if not search.classes:
-        return None
     room, bound = search.room.copy(), None
     best: BestLine | None = None
     for _ in range(MOST_ROOM_TRIES):
@@ -163,7 +163,7 @@ class _Search:
         self.parts = np.zeros(self.num, np.bool_)
         self.parts[self.slots.slot[self.slots.expert]] = can_part
         size = floor.arrays.resident_bytes
-        self.can = self._possible(floor) if self.classes else np.zeros((0, 0, 2), np.bool_)
+        self.can = self._possible(floor)
         self.may_begin = np.ones(self.num, np.bool_)
         if kind.fills:
             self.may_begin = filling_bytes(instance) > 0

@@ -17,14 +17,16 @@ from typing import NamedTuple
 from placegap.instances import Edge, Instance, Op
 from placegap.instances.oracle.facts import Facts
 
-GIB_100 = 2**30 // 100
+GIB = 2**30
 
 TENSORS = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
 
 
 def share_bytes(op: Op) -> int:
-    """What an op takes of a GPU's share under exllama."""
-    return op.resident_bytes
+    """What an op takes of a GPU's share under exllama: weights and caches, if stated."""
+    own = op.parameter_bytes if op.state_bytes is None else op.state_bytes
+    own = op.resident_bytes if op.state_bytes is None and not own else own
+    return own + sum(op.shared_state.values())
 
 
 class Slots(NamedTuple):
@@ -156,7 +158,7 @@ def _filled(
     instance: Instance, where: Slots, shares: list[Fraction], cards: list[int]
 ) -> list[int] | None:
     """The GPU of each slot, each on the one at hand as long as it has room."""
-    home, at, left = list[int](), 0, shares[0] * 100 * GIB_100
+    home, at, left = list[int](), 0, shares[0] * GIB
     for s in range(where.num_layers + 2):
         need = sum(
             share_bytes(op)
@@ -167,7 +169,7 @@ def _filled(
             at += 1
             if at == len(shares):
                 return None
-            left = shares[at] * 100 * GIB_100
+            left = shares[at] * GIB
         left -= need
         home.append(cards[at])
     return home

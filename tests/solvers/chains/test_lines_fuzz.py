@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from doubles.second_reader import (
-    GIB_100,
+    GIB,
     Slots,
     cards_and_host,
     parted,
@@ -121,10 +121,10 @@ def texts(tool: str, instance: Instance, where: Slots, rng: random.Random) -> It
                 for part in shares(num + 2, len(order), 1):
                     ends = [0, *accumulate(part)]
                     held = [sum(size[a:b]) for a, b in pairwise(ends)]
-                    fine = [f"{-(-each * 10**14 // (100 * GIB_100))}e-14" for each in held]
+                    fine = [f"{-(-each * 10**14 // GIB)}e-14" for each in held]
                     yield f"{visible(order)}-gs {listed(fine)}"
                     if rng.random() < 0.3:
-                        coarse = [f"{-(-each // GIB_100) / 100:.2f}" for each in held]
+                        coarse = [f"{-(-each * 100 // GIB) / 100:.2f}" for each in held]
                         yield f"{visible(order)}-gs {listed(coarse)}"
         case "llamacpp":
             yield from llamacpp(instance, where, rng)
