@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -71,7 +72,10 @@ def price_command(asked: PriceOptions) -> None:
         found = take_apart(instance, plan, semantics, bound, kind, whole=whole)
     if found is None:
         raise InputError("the line cannot be executed: a device cannot run an op", asked.line)
-    said = None if best is None else export_plan(kind, instance, best.plan, semantics).strip()
+    said = None
+    if best is not None:
+        with suppress(InputError):  # groups that reach over layers, which some formats cannot say
+            said = export_plan(kind, instance, best.plan, semantics).strip()
     least = None if best is None or best.bound is None else best.bound.ns
     gap = relative_gap(found.value_ns, least) if found.verdict.feasible else None
     if asked.as_json:
@@ -89,6 +93,8 @@ def price_command(asked: PriceOptions) -> None:
             notes = unusual_order(kind, said or "", instance, best.plan, semantics)
             words += "".join(f"; {note}" for note in notes)
             output().print()
-            output().print(f"best    {kind} {said}: {words}", markup=False, soft_wrap=True)
+            output().print(
+                f"best    {kind} {said or 'cannot say it'}: {words}", markup=False, soft_wrap=True
+            )
     if not found.verdict.feasible:
         raise typer.Exit(BROKEN_RULES)

@@ -181,20 +181,33 @@ def priced_map(instance: Instance, main: int) -> Instance:
     weights are copied in every pass (``dispatch_model``: ``execution_device=main_device``). Links
     stay: what such a module reads and writes is small beside its weights.
     """
-    arrays, ops = instance.arrays, list(instance.graph.ops)
-    kinds = set[str]()
-    for k, device in enumerate(instance.cluster.devices):
-        if not is_cpu(device, instance.cluster) or device.kind in kinds:
-            continue  # times are by kind: those of the first CPU of a kind count
-        kinds.add(device.kind)
-        bandwidth, _ = instance.cluster.widest_paths[k, main]
+    arrays, cluster, ops = instance.arrays, instance.cluster, list(instance.graph.ops)
+    devices, kinds = list(cluster.devices), dict[str, str]()
+    of_cards = {device.kind for device in devices if not is_cpu(device, cluster)}
+    for k, device in enumerate(devices):
+        if not is_cpu(device, cluster):
+            continue
+        own = f"{device.kind} (copies)" if device.kind in of_cards else device.kind
+        devices[k] = device.model_copy(update={"kind": own})
+        if kinds.setdefault(own, device.name) != device.name:
+            continue  # times are by kind: those of its first device count
+        bandwidth, _ = cluster.widest_paths[k, main]
         for i, op in enumerate(ops):
             time = {**op.time_ns}
+            if device.kind in time:
+                time[own] = time[device.kind]
             if arrays.time_ns[i, main] != UNSUPPORTED:
                 copied = ceil_div(op.parameter_bytes * NS_PER_S, bandwidth)
-                time[device.kind] = int(arrays.time_ns[i, main]) + copied
+                time[own] = int(arrays.time_ns[i, main]) + copied
             ops[i] = op.model_copy(update={"time_ns": time})
-    return instance.with_graph(instance.graph.model_copy(update={"ops": tuple(ops)}))
+    graph = instance.graph.model_copy(update={"ops": tuple(ops)})
+    return instance.model_copy(
+        update={
+            "graph": graph,
+            "cluster": cluster.model_copy(update={"devices": tuple(devices)}),
+            "best_known": (),
+        }
+    )
 
 
 def parted_experts(instance: Instance, on_card: int) -> Instance:

@@ -19,7 +19,7 @@ line that does not fit at its peak is looked for again with less room.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, islice, pairwise, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ from placegap.instances.exporters.lines import (
     filling_bytes,
     gpus_and_host,
     slots_of,
+    why_not,
 )
 from placegap.instances.exporters.modules import layer_list, num_experts
 from placegap.instances.exporters.read_lines import read_line
@@ -61,8 +62,9 @@ HALVINGS, MOST_AIMS = 8, 30
 """Aims for a load that halve what is open, and all of them. After these halvings one to six more
 prove the optimum."""
 
-MOST_ROOM_TRIES = 20
-"""Times that room is taken away for what is live at the peak."""
+MOST_ROOM_TRIES, MOST_SIMPLE = 20, 500
+"""Times that room is taken away for what is live at the peak, and lines of few devices that are
+tried if no line fits then, or none has plans of the rules' class: 2 s for a layered model."""
 
 TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
 """Columns of labels: the sum of times, or the heaviest load of devices that are done; load and
@@ -121,6 +123,7 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
     search = _Search(instance, semantics, kind, slots, relax_memory(grouped, semantics)[0])
     room, bound = search.room.copy(), None
     best: BestLine | None = None
+    line: LayerLine | None = None
     for _ in range(MOST_ROOM_TRIES):
         found = search.least(room)
         if found is None:
@@ -132,6 +135,10 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
         if best is not None or not over.any():
             break
         room -= over
+    if best is None and line is not None:
+        tried = (search.judged(other)[0] for other in islice(search.simple_lines(), MOST_SIMPLE))
+        fitting = [each for each in tried if each is not None]
+        best = min(fitting, key=lambda each: each.value_ns, default=None)
     return None if best is None else best._replace(bound=bound)
 
 
@@ -295,6 +302,26 @@ class _Search:
     def _value(self, labels: Ints) -> Ints:
         found: Ints = labels[:, [TOTAL, LOAD, HOST_LOAD]].max(axis=1)
         return found
+
+    def simple_lines(self) -> Iterator[LayerLine]:
+        """All lines, those of few devices first; experts with their layers, or all on the host."""
+        gpus = [k for c, own in enumerate(self.classes) for k in own if c != self.of_host]
+        first = [] if self.host is None else [self.host]
+        for count in range(1 - len(first), len(gpus) + 1):
+            for order in permutations(gpus, count):
+                used = ([k for k in order if k in own] for own in self.classes)
+                if any(
+                    own[: len(part)] != part for own, part in zip(self.classes, used, strict=True)
+                ):
+                    continue  # of devices that are alike the first ones do
+                for cut in combinations(range(1, self.num), len(first) + count - 1):
+                    ends = pairwise([0, *cut, self.num])
+                    runs = zip([*first, *order], ends, strict=True)
+                    home = tuple(k for k, (a, b) in runs for _ in range(a, b))
+                    away = [s - 1 for s in np.flatnonzero(self.parts) if home[s] != self.host]
+                    for line in {LayerLine(home): 0, LayerLine(home, tuple(away)): 0}:
+                        if why_not(self.instance, line, self.kind) is None:
+                            yield line
 
     def judged(self, line: LayerLine) -> tuple[BestLine | None, Ints]:
         """A line as the referee sees it, if it is feasible; what each class lacks in bytes."""

@@ -41,8 +41,10 @@ class Slots(NamedTuple):
     order: list[int]
 
 
-def slots(instance: Instance) -> Slots:
-    """Read off the names of modules, and for ops without one off what feeds them."""
+def slots(instance: Instance, *, alone: bool = False) -> Slots:
+    """Read off the names of modules, and for ops without one off what feeds them; colocated ops
+    are where the first of them is, or `alone`.
+    """
     ops, position = instance.graph.ops, Facts(instance).position
     number = {op.name: i for i, op in enumerate(ops)}
     layers = [re.search(r"(?:^|\.)layers\.(\d+)", op.module or "") for op in ops]
@@ -65,7 +67,7 @@ def slots(instance: Instance) -> Slots:
             here, rank[i] = 0, position[i]
         else:
             rank[i] = begin.setdefault(with_module, position[i])
-        home[i] = of_group.setdefault(ops[i].colocation or ("op", i), here)
+        home[i] = of_group.setdefault(("op", i) if alone else ops[i].colocation or ("op", i), here)
     expert = {i for i in order if "experts" in (ops[i].module or "") and 0 < home[i] <= num}
     mixed = {ops[i].colocation for i in order if i not in expert} - {None}
     experts = {i for i in expert if ops[i].colocation not in mixed}
