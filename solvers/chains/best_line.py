@@ -19,7 +19,7 @@ line that does not fit at its peak is looked for again with less room.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, combinations_with_replacement, islice, pairwise, permutations
+from itertools import combinations, combinations_with_replacement, islice, pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +32,6 @@ from placegap.instances.exporters.lines import (
     filling_bytes,
     gpus_and_host,
     slots_of,
-    why_not,
 )
 from placegap.instances.exporters.modules import layer_list, num_experts
 from placegap.instances.exporters.read_lines import read_line
@@ -113,14 +112,13 @@ class _Step(NamedTuple):
 
 def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> BestLine | None:
     """The best line of a class; None where none was found that fits."""
-    slots = slots_of(instance)
+    layer_list(instance)  # refused, if it has none
     if not kind.has_host and not gpus_and_host(instance.cluster)[0]:
         return None
     try:
-        grouped = _grouped(instance, slots)
+        search = _Search(instance, semantics, kind)
     except InputError:  # no device runs all ops of a layer
         return None
-    search = _Search(instance, semantics, kind, slots, relax_memory(grouped, semantics)[0])
     room, bound = search.room.copy(), None
     best: BestLine | None = None
     line: LayerLine | None = None
@@ -145,15 +143,10 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
 class _Search:
     """The slots of an instance, what they take where, and the labels along them."""
 
-    def __init__(
-        self,
-        instance: Instance,
-        semantics: Semantics,
-        kind: LineClass,
-        slots: LayerSlots,
-        floor: Instance,
-    ) -> None:
-        self.instance, self.semantics, self.kind, self.slots = instance, semantics, kind, slots
+    def __init__(self, instance: Instance, semantics: Semantics, kind: LineClass) -> None:
+        self.instance, self.semantics, self.kind = instance, semantics, kind
+        self.slots = slots_of(instance)
+        floor = relax_memory(_grouped(instance, self.slots), semantics)[0]
         gpus, host = gpus_and_host(instance.cluster)
         self.host = host if kind.has_host else None
         alike = ([k for k in own if k in gpus] for own in alike_devices(instance))
@@ -171,9 +164,11 @@ class _Search:
         self.parts[self.slots.slot[self.slots.expert]] = can_part
         size = floor.arrays.resident_bytes
         self.can = self._possible(floor)
-        self.may_begin = np.ones(self.num, np.bool_)
+        self.may_begin = np.ones(self.num, np.bool_)  # a device
         if kind.fills:
             self.may_begin = filling_bytes(instance) > 0
+        elif kind.has_host and self.host is None:  # embeddings are with the first layer
+            self.may_begin[1] = False
         self.expert_bytes = self.sums(size, self.slots.expert)
         self.bytes = self.sums(size, ~self.slots.expert) + self.expert_bytes
         self.room = instance.arrays.memory_bytes[self.first].copy()
@@ -274,8 +269,6 @@ class _Search:
         gpus = sum(used) - (self.host is not None)
         if (s and not self.may_begin[s]) or gpus == self.kind.most_gpus:
             return
-        if s == 1 and self.kind.has_host and self.host is None:
-            return  # such a tool has the embeddings with the first layer
         for c, own in enumerate(self.classes):
             is_later = self.all_orders or at in (-1, self.of_host) or c > at
             if c != self.of_host and used[c] < len(own) and is_later:
@@ -305,23 +298,24 @@ class _Search:
 
     def simple_lines(self) -> Iterator[LayerLine]:
         """All lines, those of few devices first; experts with their layers, or all on the host."""
-        gpus = [k for c, own in enumerate(self.classes) for k in own if c != self.of_host]
+        gpus = [own for c, own in enumerate(self.classes) if c != self.of_host]
         first = [] if self.host is None else [self.host]
-        for count in range(1 - len(first), len(gpus) + 1):
-            for order in permutations(gpus, count):
-                used = ([k for k in order if k in own] for own in self.classes)
-                if any(
-                    own[: len(part)] != part for own, part in zip(self.classes, used, strict=True)
-                ):
-                    continue  # of devices that are alike the first ones do
+        most = min(sum(map(len, gpus)), self.kind.most_gpus or self.num)
+        for count in range(1 - len(first), most + 1):
+            for chosen in product(range(len(gpus)), repeat=count):
+                if any(chosen.count(c) > len(gpus[c]) for c in chosen):
+                    continue
+                order = [gpus[c][chosen[:at].count(c)] for at, c in enumerate(chosen)]
                 for cut in combinations(range(1, self.num), len(first) + count - 1):
+                    if not self.may_begin[list(cut)].all():
+                        continue
                     ends = pairwise([0, *cut, self.num])
                     runs = zip([*first, *order], ends, strict=True)
                     home = tuple(k for k, (a, b) in runs for _ in range(a, b))
                     away = [s - 1 for s in np.flatnonzero(self.parts) if home[s] != self.host]
-                    for line in {LayerLine(home): 0, LayerLine(home, tuple(away)): 0}:
-                        if why_not(self.instance, line, self.kind) is None:
-                            yield line
+                    yield LayerLine(home)
+                    if away:
+                        yield LayerLine(home, tuple(away))
 
     def judged(self, line: LayerLine) -> tuple[BestLine | None, Ints]:
         """A line as the referee sees it, if it is feasible; what each class lacks in bytes."""
@@ -472,19 +466,16 @@ def best_expert_count(instance: Instance, semantics: Semantics) -> tuple[str, in
     All numbers are tried: with all experts on the card nothing is sent to the host, so that the
     value need not first fall and then rise.
     """
-    best, why = list[tuple[int, int]](), ""
+    best, why = list[tuple[int, str]](), ""
     for number in range(num_experts(instance) + 1):
-        parted = read_line(instance, _experts_option(number))
+        text = f"--kt-num-gpu-experts {number}"
+        parted = read_line(instance, text)
         verdict = evaluate(parted.instance, parted.plan, semantics)
         if verdict.feasible and verdict.value_ns is not None:
-            best.append((verdict.value_ns, number))
+            best.append((verdict.value_ns, text))
         else:
             why = f"{verdict.violations[0]}"
     if not best:
         raise InputError(f"no number of experts fits: {why}", "export ktransformers")
-    value_ns, number = min(best)
-    return _experts_option(number), value_ns
-
-
-def _experts_option(number: int) -> str:
-    return f"--kt-num-gpu-experts {number}"
+    value_ns, text = min(best, key=lambda each: each[0])
+    return text, value_ns
