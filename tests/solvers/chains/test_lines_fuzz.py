@@ -47,7 +47,7 @@ RANKED = ("torchtitan", "megatron")
 MOST = 120
 """Lines of an instance; of more, some are drawn."""
 
-ODD = "-1 1e9999 9999999 1/0 nan inf 0x10 ² 1_0 -0 0 .5 CPU CUDA9 [ * , =".split()
+ODD = "-1 1e9999 9999999 1/0 nan inf 0x10 ² 1_0 -0 0 .5 CPU CUDA9 [ * , ="
 ODD_FILES = (
     *("{}", "[]", "[[]]", "[[], []]", '[["x"]]', '{"": 0}', '{"": "cpu"}', '{"": []}', "", "null"),
     *('"x"', "0", '[[["embed_tokens"]]]', "[[{}]]", '[["", ""]]', "[" * 100_000, '{"a":' * 9999),
@@ -255,7 +255,7 @@ class Judge:
             letter = rng.choice(list("0,-=*()|[]{}'\" \\.E\x00é:/"))
             return text[:at] + letter + text[at + rng.randint(0, 2) :]
         words = text.replace("=", "= ").split(" ")
-        words[rng.randrange(len(words))] = rng.choice(ODD)
+        words[rng.randrange(len(words))] = rng.choice(ODD.split())
         return " ".join(words).replace("= ", "=")
 
     def check_best(self, plans: dict[Plan, str], *, is_whole: bool) -> None:
