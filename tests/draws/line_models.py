@@ -36,16 +36,13 @@ def line_model(seed: int, *, has_experts: bool = False) -> tuple[Instance, Seman
     rng = random.Random(f"lines-{seed}")
     while True:
         memory: Any = rng.choice(["sum", "sum", "peak"])
+        channels: Any = rng.choice(["free", "link", "port", "half_duplex"])
+        transfers: Any = rng.choice(["per_edge", "per_tensor"])
+        plans: Any = rng.choice(["any", "chain"])
+        load: Any = rng.choice(["add", "add", "overlap"])
+        rules: Semantics = MaxLoad(plans=plans, load=load, memory=memory)
         if rng.random() < 0.5:
-            rules: Semantics = Makespan(
-                channels=rng.choice(["free", "link", "port", "half_duplex"]),  # type: ignore[arg-type]
-                transfers=rng.choice(["per_edge", "per_tensor"]),  # type: ignore[arg-type]
-                memory=memory,
-            )
-        else:
-            plans: Any = rng.choice(["any", "chain"])
-            load: Any = rng.choice(["add", "add", "overlap"])
-            rules = MaxLoad(plans=plans, load=load, memory=memory)
+            rules = Makespan(channels=channels, transfers=transfers, memory=memory)
         try:
             drawn = _Drawn(rng, has_experts=has_experts, is_peak=memory == "peak")
             return instance_of(f"lines-{seed}", *drawn.parts()), rules
@@ -88,7 +85,7 @@ class _Drawn:
         """Adds a layer; its last op."""
         for part in parts:
             inner = f"mlp.{part}" if part in ("gate", "experts") else part
-            large = self.rng.choice([1, 5]) if part == "experts" else 1
+            large = self.rng.choice([1, 5, 9]) if part == "experts" else 1
             module = path if len(parts) == 1 else f"{path}.{inner}"
             self.add(f"{part}{n}", module, large, kernel=GATE if part == "gate" else None)
         for a, b in pairwise([before, *(f"{part}{n}" for part in parts)]):
@@ -132,6 +129,8 @@ class _Drawn:
         total = sum(op.resident_bytes for op in self.ops)
         if self.is_peak and rng.random() < 0.7:
             total = sum(op.state_bytes or 0 for op in self.ops) + 4 * self.unit
+        if rng.random() < 0.15:  # experts that fit no card
+            total = sum(op.resident_bytes for op in self.ops if "experts" not in op.name)
         rooms = [rng.randint(total // (5 if tight < 0.6 else 2), total) for _ in range(9)]
         room = [
             None if tight < 0.3 or rng.random() < 0.1 else rooms[0 if alike else k]
@@ -144,7 +143,8 @@ class _Drawn:
         ]
         for k in range(rng.choice([0, 1, 1, 1, 2]) or not cards):
             kind, is_host = rng.choice([*[("cpu", True)] * 13, *[("cpu", False)] * 6, ("a", True)])
-            own.append(Device(name=f"h{k}", kind=kind, memory_bytes=room[-1 - k], is_host=is_host))
+            free = rng.choice([None, room[-1 - k]])
+            own.append(Device(name=f"h{k}", kind=kind, memory_bytes=free, is_host=is_host))
         return rng.sample(own, len(own)) if rng.random() < 0.2 else own
 
     def measured(self, count: int) -> list[Edge]:
