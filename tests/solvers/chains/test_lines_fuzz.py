@@ -386,7 +386,7 @@ def judge(seeds: range, folder: Path) -> None:
 
 
 def test_no_line_is_below_a_bound(tmp_path: Path) -> None:
-    judge(range(240), tmp_path)
+    judge(range(180), tmp_path)
 
 
 @pytest.mark.deep
