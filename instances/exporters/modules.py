@@ -191,6 +191,11 @@ def priced_map(instance: Instance, main: int) -> Instance:
         devices[k] = device.model_copy(update={"kind": own})
         if kinds.setdefault(own, device.name) != device.name:
             continue  # times are by kind: those of its first device count
+        if (k, main) not in cluster.widest_paths:
+            raise InputError(
+                f"no link leads from {device.name!r} to {cluster.devices[main].name!r}, to which"
+                " accelerate copies its weights"
+            )
         bandwidth, _ = cluster.widest_paths[k, main]
         for i, op in enumerate(ops):
             time = {**op.time_ns}

@@ -211,8 +211,9 @@ def _llamacpp(instance: Instance, given: Given, gpus: list[int], kind: str) -> L
     on_gpus = on_gpus if used else 0
     if on_gpus < num and host is None:
         raise InputError(f"leaves {num - on_gpus} layers on the host, and the cluster has none")
-    memory = [instance.cluster.devices[k].memory_bytes or 1 for k in used]
-    shares = _numbers(given, "ts") if "ts" in given else [Fraction(size) for size in memory]
+    memory = [instance.cluster.devices[k].memory_bytes for k in used]
+    usual = [Fraction(1 if None in memory else size or 0) for size in memory]
+    shares = _numbers(given, "ts") if "ts" in given else usual
     if len(shares) > len(used):
         raise InputError(f"-ts has {len(shares)} shares, and there are {len(used)} GPUs")
     ends = list(accumulate(shares))

@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
 
-from placegap.instances import Edge, Instance, Op
+from placegap.instances import Instance, Op
 from placegap.instances.oracle.facts import Facts
 
 GIB = 2**30
@@ -118,7 +118,8 @@ def placed(instance: Instance, text: str, where: Slots | None = None) -> list[in
     ngl = min(int(given.get("-ngl", given.get("num_gpu", num + 1))), num + 1) if used else 0
     if ngl <= num and host is None:
         return None
-    sizes = [instance.cluster.devices[k].memory_bytes or 1 for k in used]
+    memory = [instance.cluster.devices[k].memory_bytes for k in used]
+    sizes = [1 if None in memory else size or 0 for size in memory]
     parts = [Fraction(x) for x in given["-ts"].split(",")] if "-ts" in given else sizes
     ends = list(accumulate(parts))
     home = [host] * (num + 2 - ngl)
@@ -207,47 +208,3 @@ def placed_by_file(instance: Instance, text: str, where: Slots | None = None) ->
                 None if re.search("layers|embed|norm|head", path) else next(iter(place.values()))
             )
     return None if None in found.values() else [found[i] or 0 for i in range(len(found))]
-
-
-def parted(
-    instance: Instance, on_card: int, experts: int, card: int = 0
-) -> tuple[Instance, list[int]]:
-    """KTransformers: of each layer's experts some are on a card with all else, the others not."""
-    cards, host = cards_and_host(instance)
-    ops, home, halves = list[Op](), list[int](), dict[str, list[str]]()
-    for op in instance.graph.ops:
-        parts = [("", on_card, cards[card]), ("~host", experts - on_card, host or 0)]
-        parts = (
-            [part for part in parts if part[1]]
-            if "experts" in (op.module or "")
-            else [("", experts, cards[card])]
-        )
-        halves[op.name] = [op.name + end for end, _, _ in parts]
-        for end, n, k in parts:
-            ops.append(
-                op.model_copy(
-                    update={
-                        "name": op.name + end,
-                        "colocation": op.colocation and op.colocation + end,
-                    }
-                )
-            )
-            home.append(k)
-            if n < experts and op.parameter_bytes:
-                part_of = {
-                    size: -(-getattr(op, size) * n // experts)
-                    for size in ("resident_bytes", "parameter_bytes", "state_bytes")
-                }
-                times = {kind: -(-ns * n // experts) for kind, ns in op.time_ns.items()}
-                ops[-1] = ops[-1].model_copy(update={**part_of, "time_ns": times})
-    edges = list[Edge]()
-    for edge in instance.graph.edges:
-        for a in halves[edge.producer]:
-            for b in halves[edge.consumer]:
-                if not (
-                    len(halves[edge.producer]) == len(halves[edge.consumer]) == 2
-                    and a.endswith("~host") != b.endswith("~host")
-                ):
-                    edges.append(edge.model_copy(update={"producer": a, "consumer": b}))
-    graph = instance.graph.model_copy(update={"ops": tuple(ops), "edges": tuple(edges)})
-    return instance.with_graph(graph), home
