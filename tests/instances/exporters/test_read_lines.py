@@ -170,6 +170,18 @@ def test_ktransformers_gets_the_best_number_that_fits(
     assert said.value_ns == min(value for value in values if value is not None)
 
 
+def test_under_max_load_all_experts_on_the_card_may_be_best_though_one_more_is_worse() -> None:
+    # each tensor to the host and back takes 1 us of a load; with all four experts none is sent
+    slow = sparse(0).graph
+    edges = tuple(edge.model_copy(update={"bytes": 1000}) for edge in slow.edges)
+    instance = sparse(0).with_graph(slow.model_copy(update={"edges": edges}))
+    rules = MaxLoad(plans="any", memory="sum")
+    tried = [read_line(instance, f"--kt-num-gpu-experts {n}") for n in range(5)]
+    values = [feasible_ns(each.instance, each.plan, rules) for each in tried]
+    assert values[4] == 10_000  # an embedding, four layers of two ops and a head, of 1 us each
+    assert experts_line(instance, rules)[2].value_ns == min(value or 0 for value in values)
+
+
 def test_ktransformers_is_refused_where_the_rest_exceeds_the_card() -> None:
     with pytest.raises(InputError, match="no number of experts fits"):
         experts_line(sparse(2 * GIB), Makespan())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations, product
 
 import pytest
-from draws.lines import layer_model
+from draws.lines import GIB, home_model, layer_model
 
 from placegap.instances import Instance, Makespan, MaxLoad, Semantics, load_cluster, load_corpus
 from placegap.instances.exporters.lines import (
@@ -97,3 +97,18 @@ def test_weights_that_both_ends_share_count_on_both() -> None:
     assert line is not None
     assert (best.status, line.value_ns) == ("optimal", best.value_ns)
     assert line.line.home[-1] not in line.line.home[:-1]
+
+
+def test_layers_whose_experts_fit_no_card_run_on_it_without_them() -> None:
+    # embedding, attention and head of 1 us on the card, and experts of 3 us on the host
+    whole = home_model(experts=True, closed=True)
+    ops = tuple(
+        op.model_copy(update={"resident_bytes": 7 * GIB if "experts" in op.name else 0})
+        for op in whole.graph.ops
+    )
+    instance = whole.with_graph(whole.graph.model_copy(update={"ops": ops}))
+    found = best_line(instance, Makespan(memory="sum"), LLAMACPP)
+    assert found is not None
+    assert found.bound is not None
+    assert found.value_ns == found.bound.ns == 3000 + 4 * (1000 + 3000) + 1000
+    assert found.line.away == (0, 1, 2, 3)
