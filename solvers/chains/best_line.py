@@ -312,7 +312,9 @@ class _Search:
                     ends = pairwise([0, *cut, self.num])
                     runs = zip([*first, *order], ends, strict=True)
                     home = tuple(k for k, (a, b) in runs for _ in range(a, b))
-                    away = [s - 1 for s in np.flatnonzero(self.parts) if home[s] != self.host]
+                    away = [
+                        s - 1 for s in np.flatnonzero(self.parts).tolist() if home[s] != self.host
+                    ]
                     yield LayerLine(home)
                     if away:
                         yield LayerLine(home, tuple(away))
