@@ -13,14 +13,16 @@ import io
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.files.output_files import OutputError, release_outputs
-from placegap.instances.reading.errors import InputError, near_names
+from placegap.instances.reading.errors import InputError, OldFile, near_names
 
 NOT_WRITTEN = 1
 BAD_INPUT = 2
@@ -96,6 +98,24 @@ def _without_threads() -> Iterator[None]:
         os.environ.pop(name) if before is None else os.environ.update({name: before})
 
 
+@contextmanager
+def _one_line_each() -> Iterator[None]:
+    """Print warnings about files as the command prints its own."""
+    before = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if issubclass(category, OldFile):
+            warn(str(message))
+        else:
+            before(message, category, *where)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
 def _run(args: list[str]) -> int:
     import typer
 
@@ -108,7 +128,7 @@ def _run(args: list[str]) -> int:
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     command = typer.main.get_command(load_app(next(iter(args), "")))
     try:
-        with command.make_context("placegap", list(args)) as context:
+        with _one_line_each(), command.make_context("placegap", list(args)) as context:
             command.invoke(context)
     except typer.Exit as stop:
         return stop.exit_code

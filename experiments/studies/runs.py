@@ -25,8 +25,8 @@ from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import (
     PLAN_CLASSES,
     Semantics,
-    parse_semantics,
     plan_class,
+    stored_semantics,
     with_plans,
 )
 from placegap.instances.reading.errors import InputError
@@ -204,7 +204,7 @@ DERIVED = ("best_value_ns", "gap", "lost", "open")
 @cache
 def stated(rules: str) -> Semantics:
     """The semantics of a row's rules."""
-    return parse_semantics(json.loads(rules))
+    return stored_semantics(json.loads(rules))
 
 
 @cache
