@@ -108,7 +108,7 @@ class RunRow:
     memory_share: Annotated[Real, "memory of a device as a share of all bytes, if stated"] = None
     memory_pressure: Annotated[Real, "bytes of all ops over the memory of all accelerators"] = None
     semantics: Annotated[str, "the semantics, as a short label"] = ""
-    rules: Annotated[str, "the semantics as JSON, without defaults"] = ""
+    rules: Annotated[str, "the semantics as JSON: plans, and what is not the default"] = ""
     method: Annotated[str, "name of the method"] = ""
     label: Annotated[str, "the method with the parameters that the study states"] = ""
     params: Annotated[str, "all its parameters as JSON"] = ""
