@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
-from typing import Any
 
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.files.output_files import OutputError, release_outputs
-from placegap.instances.reading.errors import InputError, OldFile, near_names
+from placegap.instances.reading.errors import InputError, near_names
 
 NOT_WRITTEN = 1
 BAD_INPUT = 2
@@ -98,24 +97,6 @@ def _without_threads() -> Iterator[None]:
         os.environ.pop(name) if before is None else os.environ.update({name: before})
 
 
-@contextmanager
-def _one_line_each() -> Iterator[None]:
-    """Print warnings about files as the command prints its own."""
-    before = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
-        if issubclass(category, OldFile):
-            warn(str(message))
-        else:
-            before(message, category, *where)
-
-    warnings.showwarning = show
-    try:
-        yield
-    finally:
-        warnings.showwarning = before
-
-
 def _run(args: list[str]) -> int:
     import typer
 
@@ -128,7 +109,8 @@ def _run(args: list[str]) -> int:
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     command = typer.main.get_command(load_app(next(iter(args), "")))
     try:
-        with _one_line_each(), command.make_context("placegap", list(args)) as context:
+        with warnings.catch_warnings(), command.make_context("placegap", list(args)) as context:
+            warnings.showwarning = lambda said, *where, **more: warn(str(said))
             command.invoke(context)
     except typer.Exit as stop:
         return stop.exit_code

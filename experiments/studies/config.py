@@ -15,21 +15,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from placegap.instances.files.document import AnyVersion
+from placegap.instances.files.document import AnyVersion, warn_of_plans
 from placegap.instances.problem import Name
-from placegap.instances.problem.semantics import (
-    NEW_VERSION,
-    OLD_PLANS,
-    TaggedSemantics,
-    leaves_out_plans,
-)
-from placegap.instances.reading.errors import (
-    InputError,
-    as_input_error,
-    instead_of,
-    near_names,
-    warn_of_plans,
-)
+from placegap.instances.problem.semantics import OLD_PLANS, TaggedSemantics, leaves_out_plans
+from placegap.instances.reading.errors import InputError, as_input_error, instead_of, near_names
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.reading.yaml_file import read_yaml
@@ -233,23 +222,20 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         _validated(whole, file)
         base = {key: whole[key] for key in INHERITED if key in whole}
     if isinstance(raw.get("tables"), list):
-        if raw.get("version") != NEW_VERSION:
-            raw["tables"] = list(_with_old_plans(raw["tables"], path))
+        if raw.get("version") != 2:
+            _state_old_plans(raw["tables"], path)
         raw["tables"] = list(_extended(raw["tables"], base.get("tables", []), path))
     return {**base, **raw}
 
 
-def _with_old_plans(tables: list[Any], path: Path) -> Iterator[Any]:
-    """The tables, whose rules state the plans that an old file means by stating none."""
-    warned = False
-    for table in tables:
-        if isinstance(table, dict) and isinstance(rules := table.get("semantics"), dict):
-            is_swept = "semantics.plans" in (table.get("sweep") or ())
-            if leaves_out_plans(rules) and not is_swept and not warned:
-                warn_of_plans(path)
-                warned = True
-            table = {**table, "semantics": {"plans": OLD_PLANS, **rules}}
-        yield table
+def _state_old_plans(tables: list[Any], path: Path) -> None:
+    """Let the tables of an old file state the plans that they mean by stating none."""
+    found = [t for t in tables if isinstance(t, dict) and isinstance(t.get("semantics"), dict)]
+    swept = [t for t in found if "semantics.plans" in str(t.get("sweep"))]
+    if any(leaves_out_plans(table["semantics"]) for table in found if table not in swept):
+        warn_of_plans(path)
+    for table in found:
+        table["semantics"].setdefault("plans", OLD_PLANS)
 
 
 def _extended(tables: list[Any], base: list[Any], path: Path) -> Iterator[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
@@ -31,7 +32,6 @@ from placegap.instances.reading.errors import (
     from_validation_error,
     lies_in_cluster,
     paused_collector,
-    warn_of_plans,
 )
 from placegap.instances.reading.input_files import MAX_LINKS, MAX_VALUES, read_content
 from placegap.instances.reading.printable import json_text
@@ -39,6 +39,7 @@ from placegap.instances.reading.printable import json_text
 if TYPE_CHECKING:
     import networkx as nx
 
+Part = TypeVar("Part", bound=InstancePart)
 FORMAT = "placegap"
 VERSION = 1
 
@@ -159,21 +160,26 @@ def load_document(path: str | Path) -> Document:
 
 def parse_document(raw: Any, source: str | Path) -> Document:
     """Validate parsed JSON as a document that comes from `source`."""
-    with paused_collector():
-        return of_version(Document, raw, source).read_from(source)
-
-
-Part = TypeVar("Part", bound=InstancePart)
+    return of_version(Document, raw, source).read_from(source)
 
 
 def of_version(kind: type[Part], raw: Any, source: str | Path) -> Part:
     """Validate parsed JSON with what its version means by rules that state no plans."""
     context = {"version": raw.get("version") if isinstance(raw, dict) else None}
-    with as_input_error(raw, source):
+    with as_input_error(raw, source), paused_collector():
         found = kind.model_validate(raw, context=context)
     if "is_old" in context:
         warn_of_plans(source)
     return found
+
+
+def warn_of_plans(source: str | Path) -> None:
+    """Warn of a file whose rules state no class of plans (`OLD_PLANS`)."""
+    said = (
+        "its semantics states no plans, which means any plans before version 2 and chains from"
+        " then on; state plans: any or plans: chain, or version: 2"
+    )
+    warnings.warn(str(InputError(said, source)), stacklevel=1)
 
 
 def save_document(document: Document, path: str | Path) -> None:

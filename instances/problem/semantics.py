@@ -53,10 +53,7 @@ PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""
 
 OLD_PLANS: PlanClass = "any"
-"""The plans of stored rules that state none, but in a file of `NEW_VERSION`."""
-
-NEW_VERSION = 2
-"""From here on what a file leaves out has the default of its class."""
+"""What rules mean that state no plans in a file before version 2, in a run or in a record."""
 
 _PEAK: Mapping[MemoryRule, str] = {"sum": "", "peak": " peak"}
 
@@ -346,7 +343,7 @@ TaggedSemantics = Annotated[Semantics, Field(discriminator="objective")]
 def _as_stored(raw: object, info: ValidationInfo) -> object:
     """Rules of a file, with the plans that an old one means; the context notes that it is old."""
     context = info.context or {}
-    if not leaves_out_plans(raw) or context.get("version") == NEW_VERSION:
+    if not leaves_out_plans(raw) or context.get("version") == 2:
         return raw
     context["is_old"] = True
     return {**raw, "plans": OLD_PLANS}
@@ -395,9 +392,8 @@ def stored_semantics(raw: object) -> Semantics:
 
 def leaves_out_plans(rules: object) -> TypeGuard[dict[str, Any]]:
     """Whether rules of a file have a class of plans, and state none."""
-    if not isinstance(rules, dict) or "plans" in rules:
-        return False
-    return any(one == rules.get("objective") and "plans" in FIELDS[one] for one in OBJECTIVES)
+    named = isinstance(rules, dict) and "plans" not in rules and rules.get("objective")
+    return any(one == named and "plans" in FIELDS[one] for one in OBJECTIVES)
 
 
 def plan_class(semantics: Semantics) -> PlanClass:

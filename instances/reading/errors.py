@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import SequenceMatcher
@@ -70,20 +69,6 @@ def lies_in_cluster(error: ValidationError) -> bool:
     """Whether the first finding is a `ClusterError`."""
     context = error.errors(include_url=False)[0].get("ctx", {})
     return isinstance(context.get("error"), ClusterError)
-
-
-class OldFile(UserWarning):
-    """A file leaves out what has another default since; a line says what it means."""
-
-
-def warn_of_plans(source: str | Path) -> None:
-    """Warn, once, of a file whose rules state no class of plans."""
-    line = InputError(
-        "its semantics states no plans, which means any plans before version 2 and chains from"
-        " then on; state plans: any or plans: chain, or version: 2",
-        source,
-    )
-    warnings.warn(OldFile(str(line)), stacklevel=1)
 
 
 class MissingExtra(InputError):

@@ -23,7 +23,6 @@ from placegap.instances.problem import (
     Objective,
     stored_semantics,
 )
-from placegap.instances.reading.errors import OldFile
 
 OF_PLANS: tuple[Objective, ...] = ("max_load", "max_load_fwd_bwd", "max_context")
 METHOD = "single-device"  # it does every objective, but makes no stages
@@ -125,7 +124,7 @@ def test_the_help_says_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_old_file_that_states_no_plans_means_any_and_a_line_says_so(
     objective: Objective, version: int | None, tmp_path: Path
 ) -> None:
-    with pytest.warns(OldFile) as caught:
+    with pytest.warns(UserWarning, match="states no plans") as caught:
         found: Any = at_files(tmp_path, objective, version)
     assert [rules.plans for rules in found] == ["any"] * 3
     assert [str(line.message) for line in caught] == [
@@ -165,7 +164,6 @@ tables:
 @pytest.mark.parametrize(
     ("inherited", "own", "lines"), [("any", "any", 2), ("any", "chain", 1), ("chain", "any", 1)]
 )
-@pytest.mark.filterwarnings("always::placegap.instances.reading.errors.OldFile")
 def test_a_study_and_the_one_that_it_extends_each_mean_what_their_version_does(
     inherited: str, own: str, lines: int, tmp_path: Path
 ) -> None:
@@ -173,7 +171,7 @@ def test_a_study_and_the_one_that_it_extends_each_mean_what_their_version_does(
     head = "version: 2" if own == "chain" else ""
     derived = tmp_path / "derived.yaml"
     derived.write_text(TWO_FILES.format(head=head))
-    with pytest.warns(OldFile) as caught:
+    with pytest.warns(UserWarning, match="states no plans") as caught:
         tables = load_study(derived).tables
     found = [getattr(table.semantics, "plans", "") for table in tables]
     assert found == [inherited] * 3 + ["chain", "convex"] + [own, "", own]
