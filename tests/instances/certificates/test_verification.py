@@ -302,7 +302,7 @@ OPS = {f"op{i + 1}": {"start_ns": a, "end_ns": b} for i, (a, b) in enumerate(SPA
         ({"times": {"ops": OPS, "transfers": [{**ONE, "to": "gpu3"}]}}, "no device 'gpu3'"),
         ({"times": {"ops": OPS, "transfers": [{**ONE, "consumer": "op4"}]}}, "no transfer"),
         ({"semantics": {"objective": "makespan", "plans": "chain"}}, "does not apply"),
-        ({"semantics": {"objective": "max_load"}}, "times: not defined"),
+        ({"semantics": {"objective": "max_load", "plans": "any"}}, "times: not defined"),
     ],
 )
 def test_a_plan_file_that_cannot_be_read_is_one_line(
