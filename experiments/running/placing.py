@@ -149,9 +149,9 @@ def choose_semantics(
         if why is not None:
             raise InputError(why, instance.name)
     if near is not None:
-        plain = wished if own is None else rules.override(own)
-        if near == plain:
-            is_usual = rules.objective is None and near.objective == usually
+        plain = wished if own is None else rules.override(instance.semantics)
+        if suits(plain):  # near differs from it where a start has other rules
+            is_usual = near == plain and rules.objective is None and near.objective == usually
             return Chosen(near, _why_objective(instance, near) if is_usual else "")
         options = as_options(near, plain)
         return Chosen(
