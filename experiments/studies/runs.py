@@ -28,8 +28,8 @@ from placegap.instances.problem import (
     PLAN_CLASSES,
     PlanClass,
     Semantics,
-    parse_semantics,
     plan_class,
+    stored_semantics,
     with_plans,
 )
 from placegap.instances.reading.errors import InputError, as_input_error
@@ -112,7 +112,7 @@ class RunRow:
     memory_share: Annotated[Real, "memory of a device as a share of all bytes, if stated"] = None
     memory_pressure: Annotated[Real, "bytes of all ops over the memory of all accelerators"] = None
     semantics: Annotated[str, "the semantics, as a short label"] = ""
-    rules: Annotated[str, "the semantics as JSON, without defaults"] = ""
+    rules: Annotated[str, "the semantics as JSON: plans, and what is not the default"] = ""
     method: Annotated[str, "name of the method"] = ""
     label: Annotated[str, "the method with the parameters that the study states"] = ""
     params: Annotated[str, "all its parameters as JSON"] = ""
@@ -210,7 +210,7 @@ DERIVED = ("best_value_ns", "gap", "lost", "open", "over_limit_s")
 @cache
 def stated(rules: str) -> Semantics:
     """The semantics of a row's rules."""
-    return parse_semantics(parse_json(rules, "rules"))
+    return stored_semantics(parse_json(rules, "rules"))
 
 
 @cache
