@@ -27,6 +27,8 @@ def solve_model(
 ) -> MipOutcome:
     """Minimize a linear Pyomo model, and leave the best solution in its variables.
 
+    Where there is none, no variable has a value, so that nobody reads that of another solve.
+
     Every solver runs on one thread, and its bound is that of a minimization with the tolerances
     that `back_ends.outcome.BOUND_MARGIN` covers. Ctrl-C stops the solver, not the caller: the best
     solution so far is kept.
@@ -55,13 +57,28 @@ def solve_model(
     >>> found.ending, round(found.objective)
     ('optimal', 34)
     """
-    if solver == "highs":
-        from placegap.solvers.core.back_ends import highs
+    found = MipOutcome("unknown")
+    try:
+        if solver == "highs":
+            from placegap.solvers.core.back_ends import highs
 
-        return highs.solve_model(model, limits, warm=warm, relax=relax, watch=watch)
-    from placegap.solvers.core.back_ends import scip
+            found = highs.solve_model(model, limits, warm=warm, relax=relax, watch=watch)
+        else:
+            from placegap.solvers.core.back_ends import scip
 
-    return scip.solve_model(model, limits, warm=warm, relax=relax)
+            found = scip.solve_model(model, limits, warm=warm, relax=relax)
+    finally:  # Ctrl-C ends the hand-off by an exception
+        if not found.has_solution:
+            _clear_values(model)
+    return found
+
+
+def _clear_values(model: pyo.ConcreteModel) -> None:
+    import pyomo.environ as pyo
+
+    for variable in model.component_data_objects(pyo.Var):
+        if not variable.fixed:
+            variable.set_value(None, skip_validation=True)
 
 
 def require(solver: SolverName) -> None:
