@@ -20,7 +20,7 @@ infiniband``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -256,11 +256,7 @@ def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
 
     Of several boards the one counts with which all others begin: H100-80GB before H100-80GB-PCIe.
     """
-    wanted = plain_name(name)
-    for kind in known:
-        if plain_name(kind) == wanted:
-            return kind
-    boards = [kind for kind in known if wanted in _short_names(kind)]
+    boards = _kinds_named(name, known)
     for kind in boards:
         if all(plain_name(other).startswith(plain_name(kind)) for other in boards):
             return kind
@@ -271,6 +267,20 @@ def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
 
 
 OTHER_KINDS = "--devices FILE states other kinds"
+
+
+def _kinds_named(name: str, known: Iterable[str]) -> list[str]:
+    """The kinds that a name may mean: the one that it names in full, else all whose boards fit."""
+    wanted = plain_name(name)
+    exact = [kind for kind in known if plain_name(kind) == wanted]
+    return exact[:1] or [kind for kind in known if wanted in _short_names(kind)]
+
+
+def listed_devices(text: str, known: Iterable[str]) -> tuple[str, list[str]] | None:
+    """The counts of ``4xV100`` or ``2x8xH100``, and the kinds that it may mean, or None."""
+    match = re.fullmatch(r"\s*((?:\d{1,9}\s*[xX*]\s*){0,2})([^+:@(),]+?)\s*", text)
+    kinds = [] if match is None else _kinds_named(match[2], known)
+    return None if match is None or not kinds else (match[1], kinds)
 
 
 def _short_names(kind: str) -> set[str]:
