@@ -51,13 +51,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import is_traced
 from placegap.solvers.core.registry import find_method, parse_params
 from placegap.solvers.core.result import Bound, fault_words, relative_gap
-from placegap.solvers.solving.known_bounds import (
-    Claim,
-    bound_to_store,
-    claims_of,
-    recorded_bounds,
-    refuted_by,
-)
+from placegap.solvers.solving.known_bounds import Claim, claims_of, recorded_bounds, refuted_by
 
 if TYPE_CHECKING:
     from placegap.experiments.running.exporting import ModulePrice, Said
@@ -571,7 +565,8 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
-        lost = _write_plan(instance, result, result.plan, out)  # first: stdout may be full, too
+        # first: stdout may be full, too
+        lost = _write_plan(instance, result, result.plan, out, certificate)
     if asked.as_json:
         from placegap.experiments.running.sources import open_questions
 
@@ -626,10 +621,14 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             warn(f"{result.instance}: no feasible plan")  # the message says why
 
 
-def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> dict[str, Any] | None:
+def _write_plan(
+    instance: Instance, result: Result, plan: Plan, out: Path, certificate: Certificate | None
+) -> dict[str, Any] | None:
     """Write the plan, and the finer instance that it is one of; what of the plan is not written."""
+    from placegap.experiments.running.certifying import bound_to_keep
+
     named = describe_plan(instance, plan, result.semantics, result.method, value_ns=result.value_ns)
-    content = plan_object(named, bound_to_store(result))
+    content = plan_object(named, bound_to_keep(instance, result, certificate))
     with attempt(out) as failed:
         write_json(content, out)
     if result.split is not None:

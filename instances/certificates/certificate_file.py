@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -157,10 +158,12 @@ def plain_document(instance: Instance) -> dict[str, Any]:
     return Document.of(instance).model_dump(mode="json", exclude_defaults=True)
 
 
-def check_content(document: Any, certificate: Any) -> None:
-    """Let the checker of its kind judge a certificate."""
+def check_content(document: Any, certificate: Any, tick: Callable[[], None] = lambda: None) -> None:
+    """Let the checker of its kind judge a certificate; `tick` may raise to end a long check."""
     proof = certificate.get("proof") if isinstance(certificate, dict) else None
     kind = proof.get("kind") if isinstance(proof, dict) else None
     own = {"ideals": certificate_ideals.check, "stages": certificate_hybrid.check}
-    judge = own.get(str(kind), certificate_checker.check)
-    judge(document, certificate)
+    if judge := own.get(str(kind)):
+        judge(document, certificate, tick)
+    else:
+        certificate_checker.check(document, certificate)

@@ -80,6 +80,8 @@ class StoredBound(InstancePart):
     semantics: StatedSemantics
     #: Of the instance that it is about: the plan's, or that with whole modules or layers.
     content_hash: str
+    #: A small one that proves the bound, as ``placegap place --certificate`` writes it.
+    certificate: dict[str, Any] | None = None
 
 
 class StageFile(InstancePart):
