@@ -312,7 +312,7 @@ def judged(
 
     What one file claims stands beside the other plans, too.
     """
-    from placegap.experiments.running.certifying import carried_bounds, proven
+    from placegap.experiments.running.certifying import kept_bounds, proven
     from placegap.experiments.show.anatomy import Anatomy, take_apart
     from placegap.instances.problem import told
     from placegap.instances.referee.evaluate import evaluate
@@ -352,7 +352,7 @@ def judged(
         least = min((value for value in values if value is not None), default=None)
         for file, stated in files:
             known, _ = known_bound(whole or instance, semantics, least, now)
-            more, why = carried_bounds(whole or instance, semantics, stated.bound, known, CHECK_S)
+            more, why = kept_bounds(whole or instance, semantics, stated.bound, known, CHECK_S)
             now += more
             said += tuple(f"{file}: {sentence}" for sentence in why)
         bound, wrong = known_bound(whole or instance, semantics, least, now)

@@ -87,12 +87,7 @@ def verify_command(asked: VerifyOptions) -> None:
     the value and times that the file states are not compared. With --certificate the exit status is
     also 1 if the certificate does not prove its bound.
     """
-    from placegap.experiments.running.certifying import (
-        Proof,
-        carried_bounds,
-        certified_bounds,
-        proven,
-    )
+    from placegap.experiments.running.certifying import Proof, certified_bounds, kept_bounds, proven
     from placegap.experiments.running.placing import plan_file_at
     from placegap.instances.certificates.verification import verify
 
@@ -141,7 +136,7 @@ def verify_command(asked: VerifyOptions) -> None:
             value_ns = verdict.first.value_ns if verdict.holds else None
             about = None if stated.bound is None else stated.bound.content_hash
             if semantics == own and about == instance.content_hash:
-                carried, why = carried_bounds(instance, semantics, stated.bound)
+                carried, why = kept_bounds(instance, semantics, stated.bound)
                 now += carried
             bound, wrong = known_bound(instance, semantics, value_ns, now)
             wrong += tuple(f"{name}: {sentence}" for sentence in why)

@@ -15,6 +15,7 @@ from placegap.instances.certificates.certificate_file import (
     IdealsProof,
     StagesProof,
     certificate_content,
+    certificate_of,
     check_content,
     plain_document,
     save_certificate,
@@ -120,25 +121,19 @@ def bound_to_keep(
         return bound
     seen, moves = whole[0], len(whole[0].graph.edges) * instance.num_devices**2
     if found is None and isinstance(rules, MaxLoad | HybridPipeline) and moves <= MOST_MOVES:
-        found = Certificate(
-            instance=seen.name,
-            instance_hash=seen.content_hash,
-            semantics=rules,
-            bound_ns=bound.bound_ns,
-            proof=IdealsProof() if isinstance(rules, MaxLoad) else StagesProof(),
-        )
+        proof = IdealsProof() if isinstance(rules, MaxLoad) else StagesProof()
+        found = certificate_of(seen, rules, bound.bound_ns, proof)
         # the check proves all that is true of chains, in the end; of peaks it may prove less
         is_sure = isinstance(rules, MaxLoad) and rules.memory == "sum"
         limit_s = 0.0 if is_sure else KEEPING_S
         verdict = check_carried(seen, certificate_content(found), limit_s)
         found = found if verdict.holds or (is_sure and verdict.is_late) else None
-    content = {} if found is None else certificate_content(found)
-    if found is None or found.bound_ns < bound.bound_ns or len(json_text(content)) > MOST_BYTES:
-        return bound
-    return bound.model_copy(update={"certificate": content})
+    content = None if found is None else certificate_content(found)
+    is_small = len(json_text(content)) <= MOST_BYTES
+    return bound.model_copy(update={"certificate": content if is_small else None})
 
 
-def carried_bounds(
+def kept_bounds(
     instance: Instance,
     semantics: Semantics,
     said: StoredBound | None,

@@ -14,7 +14,7 @@ from placegap.instances.certificates import (
     certificate_ideals,
 )
 from placegap.instances.files.document import Document, Version, write_json
-from placegap.instances.problem import Count, Instance, InstancePart, StatedSemantics
+from placegap.instances.problem import Count, Instance, InstancePart, Semantics, StatedSemantics
 
 Number = Annotated[int, Field(strict=True, ge=0)]
 """An op, an edge, a device or a channel, counted from 0; or a weight."""
@@ -141,6 +141,19 @@ class Certificate(InstancePart):
     #: A higher bound that was found too, proved by `printed_rests_on`; nothing checks it.
     printed_bound_ns: Count | None = None
     printed_rests_on: str = ""
+
+
+def certificate_of(
+    instance: Instance, semantics: Semantics, bound_ns: int, proof: Proof
+) -> Certificate:
+    """A bound of an instance, with its proof."""
+    return Certificate(
+        instance=instance.name,
+        instance_hash=instance.content_hash,
+        semantics=semantics,
+        bound_ns=bound_ns,
+        proof=proof,
+    )
 
 
 def certificate_content(certificate: Certificate) -> dict[str, Any]:

@@ -57,6 +57,8 @@ def solve_model(
     >>> found.ending, round(found.objective)
     ('optimal', 34)
     """
+    from pyomo.environ import Var
+
     found = MipOutcome("unknown")
     try:
         if solver == "highs":
@@ -69,16 +71,10 @@ def solve_model(
             found = scip.solve_model(model, limits, warm=warm, relax=relax)
     finally:  # Ctrl-C ends the hand-off by an exception
         if not found.has_solution:
-            _clear_values(model)
+            for variable in model.component_data_objects(Var):
+                if not variable.fixed:
+                    variable.set_value(None, skip_validation=True)
     return found
-
-
-def _clear_values(model: pyo.ConcreteModel) -> None:
-    import pyomo.environ as pyo
-
-    for variable in model.component_data_objects(pyo.Var):
-        if not variable.fixed:
-            variable.set_value(None, skip_validation=True)
 
 
 def require(solver: SolverName) -> None:
