@@ -28,8 +28,8 @@ from placegap.instances.problem import (
     MaxLoad,
     Plan,
     Semantics,
-    parse_semantics,
     plan_class,
+    stored_semantics,
 )
 from placegap.instances.problem.modules import with_content
 from placegap.instances.reading.errors import InputError
@@ -99,7 +99,7 @@ def check_carried(instance: Instance, raw: Any, limit_s: float | None = None) ->
     """Let the stand-alone checker judge a certificate that a file carries."""
     try:
         check_content(plain_document(instance), raw, Clock(limit_s).check)
-        rules = parse_semantics(raw["semantics"])
+        rules = stored_semantics(raw["semantics"])
         return Verdict(raw["bound_ns"], rules, kind=raw["proof"]["kind"])
     except LimitReached:
         return Verdict(reason=f"its check takes more than {limit_s:g} s", is_late=True)
