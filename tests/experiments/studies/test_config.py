@@ -113,7 +113,7 @@ BAD = [
     ("limits: {", "limit: {", r"tables\[0\] 'one': unknown field 'limit'; did you mean 'limits'\?"),
     ("clusters: [", "xyz: [", r"tables\[0\] 'one'\.xyz: unknown field"),
     ("gap: 0.01", "gap: 1.5", r"tables\[0\] 'one'\.limits\.gap"),
-    ("channels: link", "plans: chain", r"plans does not apply to the objective makespan"),
+    ("channels: link", "plans: chain", r"plans belongs to max_load"),
     ("seeds: [0, 5]", "seeds: []", r"tables\[0\] 'one'\.seeds"),
     ("      - zfnet512", "      - {model: zfnet512, params: {}}", "params does not go with model"),
     ("name: one", "name: one\n    name: two", "'name' appears twice"),
