@@ -20,7 +20,7 @@ from importlib.metadata import version
 
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.files.output_files import OutputError, release_outputs
-from placegap.instances.reading.errors import InputError, near_names
+from placegap.instances.reading.errors import InputError, question
 
 NOT_WRITTEN = 1
 BAD_INPUT = 2
@@ -132,9 +132,13 @@ def warn(message: str) -> None:
 def _message(error: Exception) -> str:
     text: str = getattr(error, "format_message", lambda: str(error))()
     text = text.replace("Value error, ", "").rstrip(".")
-    choice = re.search(r"'([^']*)' is not one of (.*)", text)
-    near = near_names(choice[1], re.findall("'([^']*)'", choice[2])) if choice else []
-    return f"{text}; did you mean {near[0]!r}?" if near else text
+    if choice := re.search(r"'([^']*)' is not one of (.*)", text):
+        return text + question(choice[1], re.findall("'([^']*)'", choice[2]))
+    if refused := getattr(error.__cause__, "errors", list)():  # by pydantic, which says no value
+        text = text.partition(", unable")[0].replace("Input should be", "must be")
+        means = str(getattr(getattr(error, "param", None), "help", None)).rstrip(".")
+        text += f" (got {refused[0]['input']!r}): {means}"
+    return text
 
 
 def _open_streams() -> None:

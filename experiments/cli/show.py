@@ -264,7 +264,7 @@ def load_plan_file(file: str) -> PlanFile | None:
     try:
         return PlanFile.model_validate(raw)
     except ValidationError as error:
-        raise from_validation_error(error, raw, file) from None
+        raise from_validation_error(error, raw, file, PlanFile) from None
 
 
 def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | None:

@@ -416,7 +416,7 @@ def parse_cluster(
     try:
         return ClusterFile.model_validate(raw).cluster(added).read_from(source)
     except ValidationError as error:
-        raise from_validation_error(error, raw, source) from None
+        raise from_validation_error(error, raw, source, ClusterFile) from None
     except ValueError as error:
         raise InputError(str(error), source) from None
     except RecursionError:

@@ -155,7 +155,7 @@ def load_document(path: str | Path) -> Document:
 
 def parse_document(raw: Any, source: str | Path) -> Document:
     """Validate parsed JSON as a document that comes from `source`."""
-    with as_input_error(raw, source), paused_collector():
+    with as_input_error(raw, source, Document), paused_collector():
         return Document.model_validate(raw).read_from(source)
 
 

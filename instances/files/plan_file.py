@@ -310,7 +310,7 @@ def load_stated_plan(instance: Instance, path: str | Path) -> StatedPlan:
     if not is_plan(raw):
         refuse_other(raw, "a plan", path)
         raise InputError("is not a plan (its format is not 'placegap-plan')", path)
-    with as_input_error(raw, path):
+    with as_input_error(raw, path, PlanFile):
         content = PlanFile.model_validate(raw)
     try:
         plan, times = _resolve(instance, content), _resolve_times(instance, content)

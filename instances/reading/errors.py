@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from placegap.instances.reading.printable import printable
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
 
 class InputError(ValueError):
@@ -75,42 +75,90 @@ class MissingExtra(InputError):
     """A file that no installed package can read; the line says what to install."""
 
 
-def from_validation_error(
-    error: ValidationError, raw: Any = None, source: str | Path | None = None
-) -> InputError:
-    """Turn pydantic's report into one line about its first finding.
+MOST_FINDINGS = 12
+"""Of a file, that one line names."""
 
-    The parsed document `raw` gives the names of ops, edges and devices.
+
+def from_validation_error(
+    error: ValidationError,
+    raw: Any = None,
+    source: str | Path | None = None,
+    model: type[BaseModel] | None = None,
+) -> InputError:
+    """Turn pydantic's report into one line about its findings, or, of many, about the first one and
+    the places of the others.
+
+    The parsed document `raw` gives the names of ops, edges and devices. The fields of `model` are
+    listed where there is none of a name.
     """
-    first = _as_literal(error.errors(include_url=False)[0])
-    message = _message(first)
-    value = first.get("input")
-    if isinstance(value, str | int | float | bool | None) and first["type"] not in (
+    found = dict[str, str]()  # the first of each place: each type that may stand there has its own
+    for each in map(_as_literal, error.errors(include_url=False)[:MOST_FINDINGS]):
+        place = _place(each["loc"], raw, each["type"] == "missing")
+        said = _finding(each) + ("" if model is None else _instead(each, model, lists=raw is None))
+        found.setdefault(place, f"{place}: {said}" if place else said)
+    inner = [place for place in found if not any(other.startswith(f"{place}[") for other in found)]
+    more = ["more"] * (error.error_count() > MOST_FINDINGS)
+    for whole in range(len(inner), 0, -1):
+        line, rest = "; ".join(found[place] for place in inner[:whole]), [*inner[whole:], *more]
+        line += f"; also wrong: {', '.join(rest)}" if rest else ""
+        if len(line) + min(len(f"{source}: "), LONGEST_PLACE) <= LONGEST_LINE:
+            break
+    return InputError(line, source)
+
+
+def _finding(finding: Mapping[str, Any]) -> str:
+    """What is wrong, and the value."""
+    message, value = _message(finding), finding.get("input")
+    if isinstance(value, str | int | float | bool | None) and finding["type"] not in (
         "value_error",
         "missing",
         "json_invalid",
     ):
         message += f" (got {_short(value)})"
-    if first["type"] == "literal_error" and isinstance(value, str):
-        near = near_names(value, re.findall("'([^']*)'", first["ctx"]["expected"]))
-        message += f"; did you mean {near[0]!r}?" if near else ""
-    more = error.error_count() - 1
-    if more:
-        message += f" (and {more} more)"
-    is_missing = first["type"] == "missing"
-    place = _place(first["loc"], raw, is_missing)
-    return InputError(f"{place}: {message}" if place else message, source)
+    if finding["type"] == "literal_error" and isinstance(value, str):
+        message += question(value, re.findall("'([^']*)'", finding["ctx"]["expected"]))
+    return message
+
+
+def _instead(finding: Mapping[str, Any], model: type[BaseModel], *, lists: bool) -> str:
+    """The known fields in place of an unknown one: the nearest, or all with their values."""
+    if finding["type"] != "extra_forbidden":
+        return ""
+    models, *steps = [model], *finding["loc"]
+    for step in steps[:-1]:
+        kinds = [one.model_fields[step].annotation for one in models if step in one.model_fields]
+        models = [one for kind in kinds for one in _models_in(kind)] or models
+    fields = {name: field for one in models for name, field in one.model_fields.items()}
+    values = {name: _values_of(field.annotation) or field.default for name, field in fields.items()}
+    listed = ", ".join(f"{name} ({value})" for name, value in values.items()) or "none"
+    return (f"; fields: {listed}" if lists else "") + question(str(steps[-1]), list(fields))
+
+
+def _models_in(kind: Any) -> list[type[BaseModel]]:
+    """The models that a type names."""
+    if hasattr(kind, "model_fields"):
+        return [kind]
+    return [model for part in get_args(kind) for model in _models_in(part)]
+
+
+def _values_of(kind: Any) -> str:
+    """The values that a type lists."""
+    kinds = (kind, *get_args(kind))
+    listed = [value for one in kinds if get_origin(one) is Literal for value in get_args(one)]
+    return "true, false" if kind is bool else ", ".join(map(str, listed))
 
 
 @contextmanager
-def as_input_error(raw: Any = None, source: str | Path | None = None) -> Iterator[None]:
+def as_input_error(
+    raw: Any = None, source: str | Path | None = None, model: type[BaseModel] | None = None
+) -> Iterator[None]:
     """Within it, what pydantic refuses is an `InputError` (`from_validation_error`)."""
     from pydantic import ValidationError  # loaded where anything is validated
 
     try:
         yield
     except ValidationError as error:
-        raise from_validation_error(error, raw, source) from None
+        raise from_validation_error(error, raw, source, model) from None
     except RecursionError:
         raise InputError("nested too deeply", source) from None
 
@@ -149,7 +197,11 @@ def _message(finding: Mapping[str, Any]) -> str:
             return "must be an object"
         case _:
             text = str(finding["msg"]).removeprefix("Value error, ")
-            return text.replace("Input should be", "must be")
+            text = text.replace("Input should be", "must be").partition(", unable")[0]
+            return re.sub("(greater|less) than or equal to", lambda m: SHORT[m[1]], text)
+
+
+SHORT = {"greater": "at least", "less": "at most"}
 
 
 def _short(value: object) -> str:
@@ -236,6 +288,26 @@ def _likeness(wanted: str, name: str) -> float:
     head = plain_name(re.split(f"[{SIGNS}]", name)[0])
     whole = SequenceMatcher(None, wanted, plain).ratio()
     return max(whole, 0.9 * SequenceMatcher(None, wanted, head).ratio())
+
+
+OTHER_WORDS: Mapping[str, tuple[str, str]] = {
+    "makespan": ("the latency of one request", "latency runtime delay response_time ttft tpot"),
+    "max_load": ("the time per sample of a full pipeline", "throughput bottleneck period rate"),
+    "pipeline_iteration": ("the time of one training step", "iteration step_time training_time"),
+    "max_context": ("the number of tokens that fit", "context context_length tokens kv_cache"),
+    "chain": ("stages in a row", "contiguous pipeline sequential"),
+    "any": ("devices may take turns", "noncontiguous non_contiguous all"),
+}
+"""Our name -> what it is, and words of the field for it."""
+
+
+def question(name: str, known: Sequence[str]) -> str:
+    """The end of a sentence that refuses a name: whether the nearest known one was meant."""
+    for ours, (meaning, words) in OTHER_WORDS.items():
+        if ours in known and plain_name(name) in map(plain_name, words.split()):
+            return f"; did you mean {ours!r}, {meaning}?"
+    near = near_names(name, known)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def instead_of(name: str, known: Iterable[str], listed_by: str = "") -> str:

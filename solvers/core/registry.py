@@ -375,7 +375,8 @@ def parse_params(method: AnyMethod, params: Mapping[str, object]) -> Params:
         parsed: Params = method.params.model_validate(dict(params))
         return parsed
     except ValidationError as error:
-        raise from_validation_error(error, source=f"parameters of {method.name}") from None
+        where = f"parameters of {method.name}"
+        raise from_validation_error(error, source=where, model=method.params) from None
 
 
 def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:

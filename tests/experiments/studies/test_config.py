@@ -108,9 +108,13 @@ def test_paths_are_relative_to_the_study(
 
 
 BAD = [
-    ("name: small", "nam: small", r"study\.yaml: unknown field 'nam'; did you mean 'name'\?"),
+    (
+        "name: small",
+        "nam: small",
+        r"name: field is missing; nam: unknown field .*; did you mean 'name'\?",
+    ),
     ("name: small\n", "", r"study\.yaml: name: field is missing"),
-    ("limits: {", "limit: {", r"tables\[0\] 'one': unknown field 'limit'; did you mean 'limits'\?"),
+    ("limits: {", "limit: {", r"tables\[0\] 'one'\.limit: unknown field; did you mean 'limits'\?"),
     ("clusters: [", "xyz: [", r"tables\[0\] 'one'\.xyz: unknown field"),
     ("gap: 0.01", "gap: 1.5", r"tables\[0\] 'one'\.limits\.gap"),
     ("channels: link", "plans: chain", r"plans belongs to max_load"),
