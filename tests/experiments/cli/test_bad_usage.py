@@ -35,7 +35,10 @@ CASES = [
         "fields: start (true, false), solver (highs, scip), form (verbatim, as_published,"
         " strengthened), symmetry (true, false); did you mean 'form'?",
     ),
-    ("place diamond.json --method heft --param speed=1", "of heft: speed: unknown field (got '1'); fields: none"),
+    (
+        "place diamond.json --method heft --param speed=1",
+        "of heft: speed: unknown field (got '1'); fields: none",
+    ),
     ("place diamond.json --objective makespan --plans chain", "--plans chain belongs to max_load,"),
     ("show vgg19 --time-unit ms", "states its times in ns"),
     ("convert vgg19 vgg19.txt", "the name must end in .json or .json.gz"),

@@ -150,7 +150,7 @@ def test_a_gap_is_to_a_bound_that_says_something_in_both_doors(
         ({"model": example(), "objective": "makespan", "plans": "chain"}, "does not apply"),
         (
             {"model": example(), "start": Plan.on([0])},
-            "the start is not a feasible plan for fd-dps-figure-3",
+            "the start is not a feasible plan for diamond",
         ),
         ({"model": example(), "start": "nosuch.json"}, "nosuch.json: No such file"),
     ],

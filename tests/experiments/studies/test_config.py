@@ -102,7 +102,7 @@ def test_paths_are_relative_to_the_study(
     path = written(tmp_path, text)
     monkeypatch.chdir("/")
     (cell,) = plan_study(load_study(path), path)
-    assert (cell.instance, cell.cluster) == ("fd-dps-figure-3", "two-gpus")
+    assert (cell.instance, cell.cluster) == ("diamond", "two-gpus")
     assert cell.run is not None
     assert cell.run.instance_hash == example().content_hash
 
