@@ -16,6 +16,21 @@ if sys.platform == "win32" or not hasattr(signal, "SIGUSR1"):
         sys.exit(2)
     raise ImportError(_words)
 
-import lazy_loader
+
+def _stop(number: int, frame: object) -> None:
+    """End at Ctrl-C as later, when the command line is loaded and has its own handlers."""
+    try:
+        os.write(2, b"placegap: stopped\n")
+    finally:
+        os._exit(128 + number)
+
+
+_is_command = (
+    sys.orig_argv[1:3] == ["-m", "placegap"] or os.path.basename(sys.argv[0]) == "placegap"
+)
+if _is_command and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, _stop)
+
+import lazy_loader  # noqa: E402
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -222,7 +222,7 @@ def test_a_method_that_raises_is_one_line(model: Path, capsys: Capture) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(
-        r"placegap: no plan: fake: RuntimeError: two lines \(fake_methods.py:\d+\)\n", err
+        r"placegap: no plan: fake: fake_methods.py:\d+: RuntimeError: two lines\n", err
     )
 
 
