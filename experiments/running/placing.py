@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -301,7 +302,7 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
         raise InputError("--at-most limits loads under --objective max_context; add that")
     if semantics.at_most_ns is not None:
         raise InputError("--at-most and --at-most-ns both limit loads; leave out one")
-    if not 1 <= at_most <= MOST_TIMES:
+    if not (isinstance(at_most, Real) and 1 <= at_most <= MOST_TIMES):
         raise InputError(f"--at-most is a factor of the optimal load, from 1 to {MOST_TIMES:g}")
     half_s = attempt.time_limit_s / 2
     first = replace(

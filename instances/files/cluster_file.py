@@ -25,6 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, permutations
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -381,6 +382,8 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
     ['T4-0', 'T4-1', 'P4']
     """
     added = {} if devices is None else load_catalogue(devices)
+    if not isinstance(name_or_path, str | PathLike):
+        raise InputError(f"a cluster has a name or a file, not {name_or_path!r}")
     if isinstance(name_or_path, str):
         name_or_path = full_name(name_or_path, added)
     if isinstance(name_or_path, str) and name_or_path in cluster_names():

@@ -185,7 +185,8 @@ def save_plan(
     ...     load_plan(example(), Path(folder, "plan.json"))[0].devices
     array([0, 1, 0, 0])
     """
-    content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
+    with as_input_error(source=path):
+        content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
     write_json(plan_object(content, bound), path)
 
 

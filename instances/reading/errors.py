@@ -271,6 +271,7 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 
     Of names that are equally like it, those of more like length come first.
     """
+    name = str(name)  # of a call in Python it may be anything
     wanted, compared = plain_name(name), islice(known, MOST_COMPARED)
     ranked = sorted(
         (-_likeness(wanted, each), abs(len(each) - len(name)), at, each)

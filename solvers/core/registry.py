@@ -310,6 +310,7 @@ def use_module(module: str) -> tuple[str, ...]:
     InputError
         If it cannot be loaded, or registers no method, or a name that exists already.
     """
+    module = str(module)
     if _is_path(module):
         module = str(Path(module).resolve())  # other processes may have another folder
     names = METHODS.load_module(module)
