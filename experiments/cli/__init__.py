@@ -106,7 +106,10 @@ def _run(args: list[str]) -> int:
 
     # typer brings its own copy of click, or uses the installed one
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
-    command = typer.main.get_command(load_app(next(iter(args), "")))
+    asked = next(iter(args or os.environ.get("COMP_WORDS", "").split()[1:]), "")
+    command = typer.main.get_command(load_app(asked))
+    if "_PLACEGAP_COMPLETE" in os.environ:  # a shell that completes a line
+        command.main([], "placegap")
     try:
         with command.make_context("placegap", list(args)) as context:
             command.invoke(context)

@@ -16,6 +16,7 @@ from placegap.experiments.cli.options import (
     ModelOptions,
     ModuleOption,
     ParamOption,
+    QuietOption,
     TimedOptions,
     export_option,
     inputs_of,
@@ -202,7 +203,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
             "--plot", metavar="FILE", help="Draw value and bound over time (.png or .svg)."
         ),
     ] = None
-    quiet: Annotated[bool, output_option("-q", "--quiet", help="No progress on stderr.")] = False
+    quiet: QuietOption = False
     as_json: JsonOption = False
 
     @property

@@ -9,14 +9,8 @@ from typing import get_args
 
 from pydantic import ValidationError
 
-from placegap.instances.problem import (
-    DEFAULTS,
-    FIELDS,
-    OBJECTIVES,
-    Semantics,
-    belongs,
-    parse_semantics,
-)
+from placegap.instances.problem import DEFAULTS, FIELDS, OBJECTIVES, Semantics, parse_semantics
+from placegap.instances.problem.semantics import belongs
 from placegap.instances.reading.errors import InputError, from_validation_error
 
 MOST_CHANGES = 2

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from placegap.instances.reading.printable import printable
 
@@ -116,36 +116,30 @@ def _finding(finding: Mapping[str, Any]) -> str:
     ):
         message += f" (got {_short(value)})"
     if finding["type"] == "literal_error" and isinstance(value, str):
-        message += question(value, re.findall("'([^']*)'", finding["ctx"]["expected"]))
+        message += question(value, re.findall(CHOICE, finding["ctx"]["expected"]))
     return message
 
 
 def _instead(finding: Mapping[str, Any], model: type[BaseModel], *, lists: bool) -> str:
-    """The known fields in place of an unknown one: the nearest, or all with their values."""
+    """The known fields in place of an unknown one: the nearest, or all with values or defaults."""
     if finding["type"] != "extra_forbidden":
         return ""
-    models, *steps = [model], *finding["loc"]
-    for step in steps[:-1]:
-        kinds = [one.model_fields[step].annotation for one in models if step in one.model_fields]
-        models = [one for kind in kinds for one in _models_in(kind)] or models
-    fields = {name: field for one in models for name, field in one.model_fields.items()}
-    values = {name: _values_of(field.annotation) or field.default for name, field in fields.items()}
-    listed = ", ".join(f"{name} ({value})" for name, value in values.items()) or "none"
-    return (f"; fields: {listed}" if lists else "") + question(str(steps[-1]), list(fields))
+    listed = ", ".join(
+        f"{name} ({', '.join(re.findall(CHOICE, str(field.annotation))) or field.default})"
+        for name, field in model.model_fields.items()
+    )
+    near = question(str(finding["loc"][-1]), list(_fields_in(model)))
+    return (f"; fields: {listed or 'none'}" if lists else "") + near
 
 
-def _models_in(kind: Any) -> list[type[BaseModel]]:
-    """The models that a type names."""
-    if hasattr(kind, "model_fields"):
-        return [kind]
-    return [model for part in get_args(kind) for model in _models_in(part)]
+CHOICE = "'([^']*)'"
 
 
-def _values_of(kind: Any) -> str:
-    """The values that a type lists."""
-    kinds = (kind, *get_args(kind))
-    listed = [value for one in kinds if get_origin(one) is Literal for value in get_args(one)]
-    return "true, false" if kind is bool else ", ".join(map(str, listed))
+def _fields_in(kind: Any) -> dict[str, Any]:
+    """The fields of a model, and of those within."""
+    fields: dict[str, Any] = getattr(kind, "model_fields", {})
+    parts = [field.annotation for field in fields.values()] or get_args(kind)
+    return fields | {name: field for part in parts for name, field in _fields_in(part).items()}
 
 
 @contextmanager
@@ -198,10 +192,8 @@ def _message(finding: Mapping[str, Any]) -> str:
         case _:
             text = str(finding["msg"]).removeprefix("Value error, ")
             text = text.replace("Input should be", "must be").partition(", unable")[0]
-            return re.sub("(greater|less) than or equal to", lambda m: SHORT[m[1]], text)
-
-
-SHORT = {"greater": "at least", "less": "at most"}
+            text = text.replace("greater than or equal to", "at least")
+            return text.replace("less than or equal to", "at most")
 
 
 def _short(value: object) -> str:
@@ -296,8 +288,6 @@ OTHER_WORDS: Mapping[str, tuple[str, str]] = {
     "max_load": ("the time per sample of a full pipeline", "throughput bottleneck period rate"),
     "pipeline_iteration": ("the time of one training step", "iteration step_time training_time"),
     "max_context": ("the number of tokens that fit", "context context_length tokens kv_cache"),
-    "chain": ("stages in a row", "contiguous pipeline sequential"),
-    "any": ("devices may take turns", "noncontiguous non_contiguous all"),
 }
 """Our name -> what it is, and words of the field for it."""
 

@@ -32,8 +32,8 @@ CASES = [
     ("place vgg19 --objective throughput", "did you mean 'max_load', the time per sample of a"),
     (
         "place diamond.json --method moirai --param from=published",
-        "fields: start (true, false), solver (highs, scip), form (verbatim, as_published,"
-        " strengthened), symmetry (true, false); did you mean 'form'?",
+        "fields: start (bool), solver (highs, scip), form (verbatim, as_published,"
+        " strengthened), symmetry (bool); did you mean 'form'?",
     ),
     (
         "place diamond.json --method heft --param speed=1",
