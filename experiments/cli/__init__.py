@@ -139,8 +139,8 @@ def _message(error: Exception) -> str:
         return text + question(choice[1], re.findall("'([^']*)'", choice[2]))
     if refused := getattr(error.__cause__, "errors", list)():  # by pydantic, which says no value
         text = text.partition(", unable")[0].replace("Input should be", "must be")
-        means = str(getattr(getattr(error, "param", None), "help", None)).rstrip(".")
-        text += f" (got {refused[0]['input']!r}): {means}"
+        means = getattr(getattr(error, "param", None), "help", None) or ""
+        text += f" (got {refused[0]['input']!r}){': ' * bool(means)}{means.rstrip('.')}"
     return text
 
 

@@ -216,7 +216,7 @@ def why_refused(
     try:
         check_semantics(instance, semantics)
     except InputError as error:
-        return str(error)
+        return str(error).removeprefix(f"{instance.name}: ")
     reason = why_not(found, Task(instance, semantics), parse_params(found, params))
     return None if reason == found.missing() else reason
 

@@ -125,7 +125,7 @@ def _instead(finding: Mapping[str, Any], model: type[BaseModel], *, lists: bool)
     if finding["type"] != "extra_forbidden":
         return ""
     listed = ", ".join(
-        f"{name} ({', '.join(re.findall(CHOICE, str(field.annotation))) or field.default})"
+        f"{name} ({', '.join(re.findall(CHOICE, str(field.annotation))) or field.annotation})"
         for name, field in model.model_fields.items()
     )
     near = question(str(finding["loc"][-1]), list(_fields_in(model)))
@@ -185,6 +185,8 @@ def _message(finding: Mapping[str, Any]) -> str:
         case "too_short" | "string_too_short":
             least = finding["ctx"]["min_length"]
             return "must not be empty" if least == 1 else f"must have {least} items or more"
+        case "int_type" if "bytes" in str(finding["loc"][-1]):
+            return "must be a whole number: 24 GB are 24e9"
         case "tuple_type" | "list_type":
             return "must be a list"
         case "model_type" | "dict_type" | "model_attributes_type":
