@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.files.output_files import OutputError, release_outputs
@@ -137,7 +138,8 @@ def _message(error: Exception) -> str:
     text = text.replace("Value error, ", "").rstrip(".")
     if choice := re.search(r"'([^']*)' is not one of (.*)", text):
         return text + question(choice[1], re.findall("'([^']*)'", choice[2]))
-    if refused := getattr(error.__cause__, "errors", list)():  # by pydantic, which says no value
+    refused: list[Any] = getattr(error.__cause__, "errors", list)()
+    if refused:  # by pydantic, which says no value
         text = text.partition(", unable")[0].replace("Input should be", "must be")
         means = getattr(getattr(error, "param", None), "help", None) or ""
         text += f" (got {refused[0]['input']!r}){': ' * bool(means)}{means.rstrip('.')}"

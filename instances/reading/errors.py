@@ -94,7 +94,7 @@ def from_validation_error(
     found = dict[str, str]()  # the first of each place: each type that may stand there has its own
     for each in map(_as_literal, error.errors(include_url=False)[:MOST_FINDINGS]):
         place = _place(each["loc"], raw, each["type"] == "missing")
-        said = _finding(each) + ("" if model is None else _instead(each, model, lists=raw is None))
+        said = _finding(each, model, lists=raw is None)
         found.setdefault(place, f"{place}: {said}" if place else said)
     inner = [place for place in found if not any(other.startswith(f"{place}[") for other in found)]
     more = ["more"] * (error.error_count() > MOST_FINDINGS)
@@ -106,8 +106,8 @@ def from_validation_error(
     return InputError(line, source)
 
 
-def _finding(finding: Mapping[str, Any]) -> str:
-    """What is wrong, and the value."""
+def _finding(finding: Mapping[str, Any], model: type[BaseModel] | None, *, lists: bool) -> str:
+    """What is wrong, the value, and what may stand there: the nearest, or with `lists` all."""
     message, value = _message(finding), finding.get("input")
     if isinstance(value, str | int | float | bool | None) and finding["type"] not in (
         "value_error",
@@ -117,19 +117,14 @@ def _finding(finding: Mapping[str, Any]) -> str:
         message += f" (got {_short(value)})"
     if finding["type"] == "literal_error" and isinstance(value, str):
         message += question(value, re.findall(CHOICE, finding["ctx"]["expected"]))
+    if finding["type"] == "extra_forbidden" and model is not None:
+        takes = {name: str(field.annotation) for name, field in model.model_fields.items()}
+        texts = [
+            f"{name} ({', '.join(re.findall(CHOICE, it)) or it})" for name, it in takes.items()
+        ]
+        message += f"; fields: {', '.join(texts) or 'none'}" if lists else ""
+        message += question(str(finding["loc"][-1]), list(_fields_in(model)))
     return message
-
-
-def _instead(finding: Mapping[str, Any], model: type[BaseModel], *, lists: bool) -> str:
-    """The known fields in place of an unknown one: the nearest, or all with values or defaults."""
-    if finding["type"] != "extra_forbidden":
-        return ""
-    listed = ", ".join(
-        f"{name} ({', '.join(re.findall(CHOICE, str(field.annotation))) or field.annotation})"
-        for name, field in model.model_fields.items()
-    )
-    near = question(str(finding["loc"][-1]), list(_fields_in(model)))
-    return (f"; fields: {listed or 'none'}" if lists else "") + near
 
 
 CHOICE = "'([^']*)'"

@@ -241,9 +241,9 @@ def weights_in_words(model: Traceable) -> str:
 
 def unfit_in_words(module: Any, options: TraceOptions) -> str:
     """What is chosen that the model has not: more tokens than positions, or a format of experts."""
-    config, tokens = getattr(module, "config", None), max(options.seq or 0, options.cached_tokens)
+    tokens = max(options.seq or 0, options.cached_tokens)
     is_text = getattr(module, "main_input_name", "") == "input_ids"
-    text = config.get_text_config() if is_text else None
+    text = module.config.get_text_config() if is_text else None
     most = getattr(text, "max_position_embeddings", None) or tokens
     found = [f"{tokens} tokens are more than its {most} positions"] * (tokens > most)
     if "experts=" in (options.weights or ""):
