@@ -13,6 +13,7 @@ import io
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -112,7 +113,8 @@ def _run(args: list[str]) -> int:
     if "_PLACEGAP_COMPLETE" in os.environ:  # a shell that completes a line
         command.main([], "placegap")
     try:
-        with command.make_context("placegap", list(args)) as context:
+        with warnings.catch_warnings(), command.make_context("placegap", list(args)) as context:
+            warnings.showwarning = lambda said, *where, **more: warn(str(said))
             command.invoke(context)
     except typer.Exit as stop:
         return stop.exit_code

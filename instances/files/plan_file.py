@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from placegap.instances.files.document import Version, read_json, write_json
+from placegap.instances.files.document import AnyVersion, of_version, read_json, write_json
 from placegap.instances.problem import (
     MOST_TOKENS,
     Count,
@@ -97,7 +97,7 @@ class PlanFile(InstancePart):
     """The JSON form of a plan."""
 
     format: Literal["placegap-plan"] = "placegap-plan"
-    version: Version = 1
+    version: AnyVersion = 1
     instance: str
     instance_hash: str = ""
     semantics: StatedSemantics
@@ -311,8 +311,7 @@ def load_stated_plan(instance: Instance, path: str | Path) -> StatedPlan:
     if not is_plan(raw):
         refuse_other(raw, "a plan", path)
         raise InputError("is not a plan (its format is not 'placegap-plan')", path)
-    with as_input_error(raw, path, PlanFile):
-        content = PlanFile.model_validate(raw)
+    content = of_version(PlanFile, raw, path)
     try:
         plan, times = _resolve(instance, content), _resolve_times(instance, content)
         return StatedPlan(

@@ -52,9 +52,9 @@ def all_lines(instance: Instance, kind: LineClass) -> Iterator[LayerLine]:
         Makespan(memory="sum"),
         Makespan(memory="sum", channels="free", transfers="per_tensor"),
         Makespan(memory="peak"),
-        MaxLoad(memory="sum"),
-        MaxLoad(memory="peak"),
-        MaxLoad(memory="sum", load="overlap"),
+        MaxLoad(plans="any", memory="sum"),
+        MaxLoad(plans="any", memory="peak"),
+        MaxLoad(plans="any", memory="sum", load="overlap"),
     ],
     ids=lambda rules: rules.label.replace(" ", "-"),
 )
