@@ -123,18 +123,21 @@ def _finding(finding: Mapping[str, Any], model: type[BaseModel] | None, *, lists
             f"{name} ({', '.join(re.findall(CHOICE, it)) or it})" for name, it in takes.items()
         ]
         message += f"; fields: {', '.join(texts) or 'none'}" if lists else ""
-        message += question(str(finding["loc"][-1]), list(_fields_in(model)))
+        *steps, name = finding["loc"]
+        fields = _fields_in(model)
+        for step in steps:
+            fields = _fields_in(fields[step].annotation) if step in fields else fields
+        message += question(str(name), list(fields))
     return message
 
 
 CHOICE = "'([^']*)'"
 
 
-def _fields_in(kind: Any) -> dict[str, Any]:
-    """The fields of a model, and of those within."""
-    fields: dict[str, Any] = getattr(kind, "model_fields", {})
-    parts = [field.annotation for field in fields.values()] or get_args(kind)
-    return fields | {name: field for part in parts for name, field in _fields_in(part).items()}
+def _fields_in(kind: Any) -> dict[Any, Any]:
+    """The fields of the models that a type names."""
+    own: dict[Any, Any] = getattr(kind, "model_fields", {})
+    return own or {name: it for part in get_args(kind) for name, it in _fields_in(part).items()}
 
 
 @contextmanager

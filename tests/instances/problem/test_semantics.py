@@ -80,6 +80,10 @@ def test_rules_of_other_objectives_do_not_exist_and_are_read_only_at_their_defau
             " to makespan",
         ),
         ({"objective": "makespan", "pace": 1}, "net.json: semantics.pace: unknown field (got 1)"),
+        (
+            {"objective": "makespan", "channel": 1},
+            "net.json: semantics.channel: unknown field (got 1); did you mean 'channels'?",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_the_rule(semantics: object, line: str) -> None:
