@@ -53,7 +53,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse fields that list nothing; brute force makes a plan every microsecond."""
-        if type(self.placement) is tuple and self.call is self.stage is self.device_order is None:
+        is_plain = self.call is None and self.stage is None and self.device_order is None
+        if is_plain and type(self.placement) is tuple:
             return
         for name, value in vars(self).items():
             if not hasattr(value, "__len__") and (value is not None or name == "placement"):
