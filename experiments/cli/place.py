@@ -16,6 +16,7 @@ from placegap.experiments.cli.options import (
     ModelOptions,
     ModuleOption,
     ParamOption,
+    QuietOption,
     TimedOptions,
     export_option,
     inputs_of,
@@ -91,7 +92,9 @@ class PlaceOptions(ModelOptions, TimedOptions):
     time_limit: Annotated[
         float, search_option("--time-limit", metavar="S", help="Seconds for the method.")
     ] = USUAL_S
-    gap: Annotated[float, search_option("--gap", help="Stop at this relative gap.")] = 0.0
+    gap: Annotated[
+        float, search_option("--gap", help="Stop at this relative gap; 0.05 is 5 %.")
+    ] = 0.0
     seed: Annotated[int, search_option("--seed", help="Random seed.")] = 0
     at_most: Annotated[
         float | None,
@@ -195,7 +198,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
             "--plot", metavar="FILE", help="Draw value and bound over time (.png or .svg)."
         ),
     ] = None
-    quiet: Annotated[bool, output_option("-q", "--quiet", help="No progress on stderr.")] = False
+    quiet: QuietOption = False
     as_json: JsonOption = False
 
     @property
@@ -307,8 +310,10 @@ def _checked(asked: PlaceOptions) -> Wanted:
     """Refuse options that exclude each other before anything is read."""
     if not (0 < asked.time_limit <= LONGEST_S or asked.time_limit == math.inf):
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
-    if not 0 <= asked.gap < 1 or asked.seed < 0:
-        raise InputError("--gap must be in [0, 1), --seed not negative")
+    if not 0 <= asked.gap < 1:
+        raise InputError(f"--gap is a share, from 0 to below 1: 5 % is 0.05 (got {asked.gap:g})")
+    if asked.seed < 0:
+        raise InputError(f"--seed must be 0 or more (got {asked.seed})")
     exports, whole = dict[str, Path](), asked.granularity or "op"
     if asked.tensor_split:
         if asked.granularity in ("op", "module"):

@@ -37,6 +37,7 @@ from placegap.instances.problem import (
     Semantics,
 )
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.method import Limits
 from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status
 from placegap.solvers.solving.known_bounds import Claim, claims_of, refuted_by
@@ -222,6 +223,7 @@ def solve(
     named = {field.name: given.pop(field.name) for field in fields(Rules) if field.name in given}
     for name in given.keys() - LimitOptions.__annotations__:
         raise TypeError(f"solve() got an unexpected keyword argument {name!r}")
+    Limits(**given)  # refuses what is no limit
     rules = Rules(None if isinstance(objective, Semantics) else objective, **named)
     if isinstance(objective, Semantics):
         if rules != Rules():

@@ -26,6 +26,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, permutations
 from math import prod
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -402,6 +403,8 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
     """
     added = {} if devices is None else load_catalogue(devices)
     known = {**catalogue(), **added}
+    if not isinstance(name_or_path, str | PathLike):
+        raise InputError(f"a cluster has a name or a file, not {name_or_path!r}")
     if isinstance(name_or_path, str):
         name_or_path = full_name(name_or_path, added)
     if isinstance(name_or_path, str) and name_or_path in cluster_names():
@@ -433,6 +436,8 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
     if kinds := near_names(card, sorted(known)):
         end = " D" if hint.endswith("?") else "; d"
         hint += f"{end}evice kinds with similar names: {', '.join(kinds)} ({OTHER_KINDS})"
+    if link := re.fullmatch(r"([^,]*\S)\s+((pcie|nvlink|ethernet|infiniband|thunder)\S*)", text):
+        hint = f"; write a comma before the link: '{link[1]}, {link[2]}'"
     raise InputError(f"there is no cluster {text!r}, nor such a .yaml or .json file{hint}")
 
 
@@ -444,7 +449,7 @@ def parse_cluster(
     try:
         return ClusterFile.model_validate(raw).cluster(added).read_from(source)
     except ValidationError as error:
-        raise from_validation_error(error, raw, source) from None
+        raise from_validation_error(error, raw, source, ClusterFile) from None
     except ValueError as error:
         raise InputError(str(error), source) from None
     except RecursionError:

@@ -187,7 +187,8 @@ def link_kind(word: str) -> LinkKind:
         return LinkKind(match[1], f"{match[1]}-{match[2]}g", int(match[2]) * 125_000_000)
     if plain == "infiniband":
         return LinkKind("infiniband", plain, 25_000_000_000)
-    raise ValueError(f"there is no kind of link {word!r}{instead_of(word, LINK_KINDS)}")
+    hint = instead_of(word, LINK_KINDS)
+    raise ValueError(f"there is no kind of link {word!r}{hint} ('+' joins devices)")
 
 
 def _terms(
@@ -266,7 +267,7 @@ def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
     )
 
 
-OTHER_KINDS = "--devices FILE states other kinds"
+OTHER_KINDS = "--devices FILE states other kinds, and host is a CPU"
 
 
 def _kinds_named(name: str, known: Iterable[str]) -> list[str]:

@@ -25,7 +25,7 @@ from placegap.instances.problem import (
     Transfer,
 )
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.reading.errors import InputError, instead_of
+from placegap.instances.reading.errors import InputError, as_input_error, instead_of
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.referee.channels import channel_name, num_channels
 
@@ -187,7 +187,8 @@ def save_plan(
     ...     load_plan(example(), Path(folder, "plan.json"))[0].devices
     array([0, 1, 0, 0])
     """
-    content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
+    with as_input_error(source=path):
+        content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
     write_json(plan_object(content, bound), path)
 
 

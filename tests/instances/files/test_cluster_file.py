@@ -101,6 +101,20 @@ def test_a_link_entry_joins_what_it_names(tmp_path: Path, entry: str, expected: 
     assert {(link.bandwidth_bytes_per_s, link.latency_ns) for link in links} == {(7, 3)}
 
 
+def test_all_that_is_wrong_with_a_file_stands_in_its_line(tmp_path: Path) -> None:
+    text = TWO.replace("kind: T4", "kind: T4, memory: 9, reserved_bytes: -1")
+    text = text.replace("bandwidth_bytes_per_s: 1000, latency_ns: 5", "latency_ns: x, width: 2")
+    with pytest.raises(InputError) as refused:
+        load_cluster(write(tmp_path, text))
+    for said in (
+        "devices[0] 'd'.reserved_bytes: must be at least 0 (got -1)",
+        "devices[0] 'd'.memory: unknown field (got 9); did you mean 'memory_bytes'?",
+        "links[0].latency_ns",
+        "links[0].width",
+    ):
+        assert said in str(refused.value)
+
+
 def test_a_matrix_is_read_as_sender_then_receiver(tmp_path: Path) -> None:
     matrix = "{matrix_bytes_per_s: {d0: {d1: 7}, d1: {d0: 9}}, latency_ns: 2}"
     text = TWO.replace("{all_to_all: all, bandwidth_bytes_per_s: 1000, latency_ns: 5}", matrix)
