@@ -118,7 +118,7 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
                 yield by_work
                 least = max(known.ns, by_work.ns)
                 if not relaxed.arrays.memory_is_slack:
-                    for found in _in_memory(relaxed, task.semantics, windows, least, clock):
+                    for found in _in_memory(task, relaxed, windows, least, clock):
                         yield found
                         least = max(least, found.ns)
                 layers = search_layers(relaxed, task.semantics, windows, least, clock.is_over)
@@ -129,9 +129,10 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 
 
 def _in_memory(
-    relaxed: Instance, semantics: Makespan, windows: WorkWindows, least_ns: int, clock: Clock
+    task: Task[Makespan], relaxed: Instance, windows: WorkWindows, least_ns: int, clock: Clock
 ) -> Iterator[Bound]:
-    in_layers, in_runs = chain_bound(relaxed), memory_bound(relaxed, windows)
+    semantics, at_peak = task.semantics, task.instance if relaxed is not task.instance else None
+    in_layers, in_runs = chain_bound(relaxed, at_peak), memory_bound(relaxed, windows)
     yield Bound(in_layers, CHAIN)
     yield Bound(in_runs, INTERVALS)
     least_ns = max(least_ns, in_layers, in_runs)

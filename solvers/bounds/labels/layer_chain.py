@@ -9,17 +9,25 @@ and the bytes on every device. Of labels that differ in time alone the best is k
 byte (`room_prices`) the least priced way from a stop to the end bounds what a label can become, and
 one that ends above an *aim* is left out: where none is left, the aim is a bound, and the next one
 is higher. All numbers are integers, so the least sum is a bound to the nanosecond.
+
+Under the memory rule `peak` a device holds the sizes of its stops, each shared state of them once,
+and the most of what is live while any of them runs. The last two do not add up. So the placements
+are divided into *parts*, the one with the least sum first, as long as its best placement overfills
+a device: in one part the device has no stop that holds this state, or so much; in the other part it
+has one, and less room.
 """
 
 from __future__ import annotations
 
-from itertools import product
+from heapq import heappop, heappush
+from itertools import count, product
 from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
+from placegap.instances.problem.additive_memory import live_bytes
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
@@ -37,6 +45,9 @@ MOST_LABELS, MOST_TIES = 100_000, 32
 """Labels after a stop, and ways to place groups that come more than once; beyond, nothing is
 said."""
 
+MOST_PARTS = 40
+"""Of all placements that are divided."""
+
 MOST_BITS, SPARE_BITS = 57, 4
 """Of a sum of times in the prices' unit; and what priced bytes have less than they may."""
 
@@ -53,8 +64,24 @@ class Stops(NamedTuple):
     time_ns: Ints
     #: (S, K, K) int64: From the stop before on a to this one on b.
     move_ns: Ints
-    #: (S,) int64: 0 where a group comes again.
+    #: (S, K) int64: 0 where a group comes again.
     size_bytes: Ints
+    #: (S,) int64: What is live at one moment besides.
+    live_bytes: Ints
+    #: (z,) int64, (S, z) bool: Shared states, and which stops hold them.
+    shared_bytes: Ints
+    shares: Flags
+
+
+class _Part(NamedTuple):
+    """Some of all placements: where stops may be, and what devices hold for certain."""
+
+    #: (S, K) int64: `NEVER` where a stop is not.
+    time_ns: Ints
+    #: (K,) int64: Some stop there has as much live.
+    live_bytes: Ints
+    #: (K, z) bool: Shared states that are there.
+    shares: Flags
 
 
 class LeastChain(NamedTuple):
@@ -64,8 +91,11 @@ class LeastChain(NamedTuple):
     at: Ints
 
 
-def stops_of(instance: Instance) -> Stops | None:
-    """The row of groups; None where groups run beside each other."""
+def stops_of(instance: Instance, at_peak: Instance | None = None) -> Stops | None:
+    """The row of groups; None where groups run beside each other.
+
+    Bytes are those of `at_peak`, if it is given, of which `instance` is the floor.
+    """
     arrays, index, group = instance.arrays, instance.arrays.index, instance.arrays.group
     chain = choose_chain(instance, intervals(instance, MOST_INNER))
     if not chain or chain[0].entry is None:
@@ -88,39 +118,99 @@ def stops_of(instance: Instance) -> Stops | None:
         groups.append(g)
         times.append(work)
         moves.append(arrays.transfer_ns[index.tensor[sent]].min(axis=0)[link])
-    size = arrays.group_bytes[groups]
+    row = np.array(groups)
+    size, live, shared = arrays.group_bytes, np.zeros_like(row), np.zeros(0, np.int64)
+    shares = np.zeros((arrays.num_groups, 0), np.bool_)
+    if at_peak is not None:
+        sizes = at_peak.memory_arrays
+        size, live, shared = np.zeros_like(size), live_bytes(at_peak, row), sizes.shared_bytes
+        np.add.at(size, group, sizes.state_bytes)
+        shares = np.zeros((arrays.num_groups, len(shared)), np.bool_)
+        shares[group[sizes.shared_op], sizes.shared_name] = True
     _, first = np.unique(groups, return_index=True)
-    again = np.ones(len(groups), np.bool_)
-    again[first] = False
-    size[again] = 0
-    return Stops(np.array(groups), np.array(times), np.array(moves), size)
+    once = np.zeros((len(row), instance.num_devices), np.int64)
+    once[first] = size[row[first], None]
+    return Stops(row, np.array(times), np.array(moves), once, live, shared, shares[row])
 
 
 def least_chain(instance: Instance, stops: Stops) -> LeastChain | None:
     """The least sum over all placements of the stops that fit; None beyond the limits.
 
-    Groups that come more than once are tried on every device.
+    Groups that come more than once are tried on every device. With more than `MOST_PARTS` parts the
+    sum is less than the least, and its placement may not fit.
     """
-    groups, count = np.unique(stops.group, return_counts=True)
-    tied, num_devices = groups[count > 1].tolist(), instance.num_devices
+    groups, times = np.unique(stops.group, return_counts=True)
+    tied, num_devices = groups[times > 1].tolist(), instance.num_devices
     if num_devices ** len(tied) > MOST_TIES:
         return None
-    best: LeastChain | None = None
+    room, number = instance.arrays.memory_bytes, count()
+    no_share = np.zeros((num_devices, len(stops.shared_bytes)), np.bool_)
+    queue: list[tuple[int, int, Ints, _Part]] = []
     for homes in product(range(num_devices), repeat=len(tied)):
         time = stops.time_ns.copy()
         for g, home in zip(tied, homes, strict=True):
             away = np.arange(num_devices) != home
             time[np.ix_(stops.group == g, away)] = NEVER
-        found = _least(stops._replace(time_ns=time), instance.arrays.memory_bytes)
+        part = _Part(time, np.zeros(num_devices, np.int64), no_share)
+        found = _least(*_counted(stops, part, room))
         if found is None:
             return None
-        if best is None or found.ns < best.ns:
-            best = found
-    return None if best is None or best.ns >= NEVER else best
+        heappush(queue, (found.ns, next(number), found.at, part))
+    for _ in range(MOST_PARTS):
+        ns, _, at, part = queue[0]
+        halves = _halves(stops, part, at, room) if ns < NEVER else ()
+        solved = [_least(*_counted(stops, half, room)) for half in halves]
+        if not halves or None in solved:
+            break
+        heappop(queue)
+        for half, found in zip(halves, solved, strict=True):
+            if found is not None:
+                heappush(queue, (max(ns, found.ns), next(number), found.at, half))
+    ns, _, at, _ = queue[0]
+    return None if ns >= NEVER else LeastChain(ns, at)
+
+
+def _counted(stops: Stops, part: _Part, room: Ints) -> tuple[Stops, Ints]:
+    """The stops and the room of a part with bytes that add up: no device holds less at its peak."""
+    own = stops.size_bytes + stops.live_bytes[:, None]
+    own = own + (stops.shares * stops.shared_bytes).sum(axis=1)[:, None]
+    time = np.where(own <= room, part.time_ns, NEVER)
+    least = np.where(time < NEVER, stops.live_bytes[:, None], NO_LIMIT).min(axis=0)
+    live = np.maximum(part.live_bytes, np.where(least < NO_LIMIT, least, 0))
+    size, most = stops.size_bytes.copy(), int(stops.live_bytes.argmax())
+    size[most] += np.maximum(0, stops.live_bytes[most] - live)
+    first = stops.shares.argmax(axis=0)
+    held = stops.shares.any(axis=0) & ~part.shares
+    for z, s in enumerate(first.tolist()):
+        size[s] += held[:, z] * stops.shared_bytes[z]
+    less = live + (part.shares * stops.shared_bytes).sum(axis=1)
+    room = np.where(room < NO_LIMIT, room - less, room)
+    return stops._replace(time_ns=time, size_bytes=size), room
+
+
+def _halves(stops: Stops, part: _Part, at: Ints, room: Ints) -> tuple[_Part, ...]:
+    """Both parts of a part whose best placement overfills a device; none if it fits."""
+    for k in np.unique(at).tolist():
+        on = at == k
+        here = stops.shares[on].any(axis=0)
+        held = int(stops.size_bytes[on, k].sum()) + int(stops.shared_bytes[here].sum())
+        without, live, shares = part.time_ns.copy(), part.live_bytes.copy(), part.shares.copy()
+        if held + int(stops.live_bytes[on].max()) <= room[k]:
+            continue
+        missed = np.flatnonzero(here & ~part.shares[k] & ~on[stops.shares.argmax(axis=0)])
+        if len(missed):
+            z = int(missed[stops.shared_bytes[missed].argmax()])
+            without[stops.shares[:, z], k], shares[k, z] = NEVER, True
+        else:
+            beyond = stops.live_bytes[on]
+            live[k] = beyond[held + beyond > room[k]].min()
+            without[stops.live_bytes >= live[k], k] = NEVER
+        return part._replace(time_ns=without), _Part(part.time_ns, live, shares)
+    return ()
 
 
 def _least(stops: Stops, room: Ints) -> LeastChain | None:
-    total = int(stops.size_bytes.sum())
+    total = int(stops.size_bytes.max(axis=1).sum())
 
     def trial(prices: RoomPrices) -> tuple[int, Ints]:
         tails = _tails(stops, prices)
@@ -129,10 +219,10 @@ def _least(stops: Stops, room: Ints) -> LeastChain | None:
             return NO_WAY, np.zeros(len(room), np.int64)
         least = -((-int(tails[0][at])) >> prices.shift) - _worth_ns(prices, room)
         used = np.zeros(len(room), np.int64)
-        for s, size in enumerate(stops.size_bytes.tolist()):
+        for s, size in enumerate(stops.size_bytes):
             if s:
                 at = int((_shifted(stops.move_ns[s][at], prices) + tails[s]).argmin())
-            used[at] += size
+            used[at] += size[at]
         return least, used
 
     most = int(np.where(stops.time_ns < NEVER, stops.time_ns, 0).max(axis=1).sum())
@@ -187,14 +277,14 @@ def _below(stops: Stops, room: Ints, prices: RoomPrices, aim: int) -> LeastChain
     used = np.zeros((1, num_devices), np.int64)
     traces: list[tuple[Ints, Ints]] = []
     worth = _worth_ns(prices, room)
-    for s, size in enumerate(stops.size_bytes.tolist()):
+    for s, size in enumerate(stops.size_bytes):
         move = stops.move_ns[s][at]
         sums = value[:, None] + move + stops.time_ns[s]
         source, to = np.nonzero(sums < aim)
         held = used[source]
-        held[np.arange(len(to)), to] += size
+        held[np.arange(len(to)), to] += size[to]
         sums = sums[source, to]
-        rest = tails[s][to] - _shifted(stops.time_ns[s][to], prices) - price[to] * size
+        rest = tails[s][to] - _shifted(stops.time_ns[s][to], prices) - price[to] * size[to]
         paid = (held[:, finite] * price[finite]).sum(axis=1) + rest
         least = sums + -((-paid) >> prices.shift) - worth
         kept = (held <= room).all(axis=1) & (least < aim) & (tails[s][to] < NEVER)
@@ -218,8 +308,8 @@ def _below(stops: Stops, room: Ints, prices: RoomPrices, aim: int) -> LeastChain
     return LeastChain(least, np.array(path[::-1], np.int64))
 
 
-def chain_bound(instance: Instance) -> int:
-    """What a row of stops proves of an instance whose bytes add up; 0 if there is none."""
-    stops = stops_of(instance)
+def chain_bound(instance: Instance, at_peak: Instance | None = None) -> int:
+    """What a row of stops proves, with bytes as in `stops_of`; 0 if nothing."""
+    stops = stops_of(instance, at_peak)
     chain = None if stops is None else least_chain(instance, stops)
     return 0 if chain is None else chain.ns
