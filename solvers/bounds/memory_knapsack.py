@@ -694,7 +694,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         return Outcome(message="memory: an op fits no device")
     for at_peak in (task.at_peak, None) if task.at_peak is not None else (None,):
         stops = stops_of(instance, at_peak)
-        chain = None if stops is None else least_chain(instance, stops)
+        chain = stops and least_chain(instance, stops, clock.part(0.5).is_over)
         if stops is not None and chain is not None:
             row = plan_of_stops(instance, stops, chain.at)
             if feasible_ns(instance, row, task.semantics) == chain.ns:

@@ -132,7 +132,8 @@ def _in_memory(
     task: Task[Makespan], relaxed: Instance, windows: WorkWindows, least_ns: int, clock: Clock
 ) -> Iterator[Bound]:
     semantics, at_peak = task.semantics, task.instance if relaxed is not task.instance else None
-    in_layers, in_runs = chain_bound(relaxed, at_peak), memory_bound(relaxed, windows)
+    in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
+    in_runs = memory_bound(relaxed, windows)
     yield Bound(in_layers, CHAIN)
     yield Bound(in_runs, INTERVALS)
     least_ns = max(least_ns, in_layers, in_runs)

@@ -19,6 +19,7 @@ has one, and less room.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count, product
 from typing import NamedTuple
@@ -31,6 +32,7 @@ from placegap.instances.problem.additive_memory import live_bytes
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
+from placegap.solvers.core.clock import never
 
 CHAIN = "layers in a row"
 """Origin of its bounds."""
@@ -46,7 +48,7 @@ MOST_LABELS, MOST_TIES = 100_000, 32
 said."""
 
 MOST_PARTS = 40
-"""Of all placements that are divided."""
+"""Of all placements, that are divided."""
 
 MOST_BITS, SPARE_BITS = 57, 4
 """Of a sum of times in the prices' unit; and what priced bytes have less than they may."""
@@ -133,11 +135,13 @@ def stops_of(instance: Instance, at_peak: Instance | None = None) -> Stops | Non
     return Stops(row, np.array(times), np.array(moves), once, live, shared, shares[row])
 
 
-def least_chain(instance: Instance, stops: Stops) -> LeastChain | None:
+def least_chain(
+    instance: Instance, stops: Stops, stop: Callable[[], bool] = never
+) -> LeastChain | None:
     """The least sum over all placements of the stops that fit; None beyond the limits.
 
-    Groups that come more than once are tried on every device. With more than `MOST_PARTS` parts the
-    sum is less than the least, and its placement may not fit.
+    Groups that come more than once are tried on every device. After `MOST_PARTS` divisions, or once
+    stopped, the sum is a bound alone.
     """
     groups, times = np.unique(stops.group, return_counts=True)
     tied, num_devices = groups[times > 1].tolist(), instance.num_devices
@@ -158,7 +162,7 @@ def least_chain(instance: Instance, stops: Stops) -> LeastChain | None:
         heappush(queue, (found.ns, next(number), found.at, part))
     for _ in range(MOST_PARTS):
         ns, _, at, part = queue[0]
-        halves = _halves(stops, part, at, room) if ns < NEVER else ()
+        halves = _halves(stops, part, at, room) if ns < NEVER and not stop() else ()
         solved = [_least(*_counted(stops, half, room)) for half in halves]
         if not halves or None in solved:
             break
@@ -218,10 +222,10 @@ def _least(stops: Stops, room: Ints) -> LeastChain | None:
         if tails[0][at] >= NEVER:
             return NO_WAY, np.zeros(len(room), np.int64)
         least = -((-int(tails[0][at])) >> prices.shift) - _worth_ns(prices, room)
-        used = np.zeros(len(room), np.int64)
+        used, move = np.zeros(len(room), np.int64), _shifted(stops.move_ns, prices)
         for s, size in enumerate(stops.size_bytes):
             if s:
-                at = int((_shifted(stops.move_ns[s][at], prices) + tails[s]).argmin())
+                at = int((move[s, at] + tails[s]).argmin())
             used[at] += size[at]
         return least, used
 
@@ -257,14 +261,12 @@ def _shifted(time_ns: Ints, prices: RoomPrices) -> Ints:
 def _tails(stops: Stops, prices: RoomPrices) -> list[Ints]:
     """The least priced sum from each stop to the end, by its device; at most `NEVER`."""
     price = np.array(prices.each or [0] * stops.time_ns.shape[1], np.int64)
-    tails = [np.zeros(0, np.int64)] * len(stops.group)
-    for s in range(len(stops.group) - 1, -1, -1):
-        own = _shifted(stops.time_ns[s], prices) + price * stops.size_bytes[s]
-        if s + 1 < len(stops.group):
-            ways = _shifted(stops.move_ns[s + 1], prices) + tails[s + 1][None, :]
-            own = own + ways.min(axis=1)
-        tails[s] = np.minimum(own, NEVER)
-    return tails
+    own = _shifted(stops.time_ns, prices) + price * stops.size_bytes
+    move = _shifted(stops.move_ns, prices)
+    tails = [np.minimum(own[-1], NEVER)]
+    for s in range(len(own) - 2, -1, -1):
+        tails.append(np.minimum(own[s] + (move[s + 1] + tails[-1]).min(axis=1), NEVER))
+    return tails[::-1]
 
 
 def _below(stops: Stops, room: Ints, prices: RoomPrices, aim: int) -> LeastChain | None:
@@ -308,8 +310,10 @@ def _below(stops: Stops, room: Ints, prices: RoomPrices, aim: int) -> LeastChain
     return LeastChain(least, np.array(path[::-1], np.int64))
 
 
-def chain_bound(instance: Instance, at_peak: Instance | None = None) -> int:
+def chain_bound(
+    instance: Instance, at_peak: Instance | None = None, stop: Callable[[], bool] = never
+) -> int:
     """What a row of stops proves, with bytes as in `stops_of`; 0 if nothing."""
     stops = stops_of(instance, at_peak)
-    chain = None if stops is None else least_chain(instance, stops)
+    chain = None if stops is None else least_chain(instance, stops, stop)
     return 0 if chain is None else chain.ns
