@@ -24,9 +24,8 @@ for a makespan the ops of longest paths at which the most seems to be live.
 So an instance with these resident bytes, under the rule `sum`, is a relaxation: every plan that
 fits at its peak fits there. Bounds and proofs that no plan exists hold for the rule `peak`.
 
-**Beside the state.** What is live when an op starts that takes time, counted at the op's own group
-alone, is on the group's device at that moment. The device holds its state and the most of that of
-any of its groups. This does not add up: `layer_chain` counts it.
+What is live at an op's start is on the device of its group, which holds the most of this of all its
+groups beside their state. This does not add up: `layer_chain` counts it (`group_live_bytes`).
 
 **Ceiling.** An op's state and workspace, all tensors that it writes, each tensor that its group
 reads and does not write, and each shared state of its group. A device never holds more at its peak
@@ -179,27 +178,29 @@ def _fullest_start(instance: Instance, uses: _Uses) -> tuple[int, Flags] | None:
 
     Looked at are ops of longest paths, which most other ops come before or after.
     """
-    sizes, most = instance.memory_arrays, -1
-    best: tuple[int, Flags] | None = None
     on_path = np.flatnonzero(_on_longest_path(instance.arrays.index))
-    for v, held in _starts(instance, uses, on_path, _guess(instance, uses)):
-        tensors = np.unique(uses.tensor[held])
-        live = int(sizes.tensor_bytes[tensors].sum()) + int(sizes.workspace_bytes[v])
-        if live > most:
-            best, most = (v, held), live
-    return best
+    starts = _starts(instance, uses, on_path, _guess(instance, uses))
+    return max(starts, key=lambda start: _held_bytes(instance, uses, *start), default=None)
 
 
-def live_bytes(instance: Instance, groups: Ints) -> Ints:
-    """Bytes that are live beside the state of each group at one moment of every schedule."""
-    sizes, uses, group = instance.memory_arrays, _uses(instance), instance.arrays.group
-    found, guess = np.zeros(len(groups), np.int64), _guess(instance, uses)
-    for at, g in enumerate(groups.tolist()):
-        for v, held in _starts(instance, uses, np.flatnonzero(group == g), guess):
-            own = uses.tensor[held & (group[uses.op] == g)]
-            live = int(sizes.tensor_bytes[own].sum()) + int(sizes.workspace_bytes[v])
-            found[at] = max(int(found[at]), live)
-    return found
+def group_live_bytes(instance: Instance, groups: Ints) -> Ints:
+    """What is live beside the state of each group at one moment of every schedule of a makespan."""
+    uses, group = _uses(instance), instance.arrays.group
+    found, guess = list[int](), _guess(instance, uses)
+    for g in groups.tolist():
+        starts, own = np.flatnonzero(group == g), group[uses.op] == g
+        live = (
+            _held_bytes(instance, uses, v, held & own)
+            for v, held in _starts(instance, uses, starts, guess)
+        )
+        found.append(max(live, default=0))
+    return np.array(found, np.int64)
+
+
+def _held_bytes(instance: Instance, uses: _Uses, op: int, held: Flags) -> int:
+    """Bytes of the tensors of some rows, and of the workspace of an op."""
+    sizes, tensors = instance.memory_arrays, np.unique(uses.tensor[held])
+    return int(sizes.tensor_bytes[tensors].sum()) + int(sizes.workspace_bytes[op])
 
 
 def _guess(instance: Instance, uses: _Uses) -> Ints:

@@ -118,7 +118,9 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
                 yield by_work
                 least = max(known.ns, by_work.ns)
                 if not relaxed.arrays.memory_is_slack:
-                    for found in _in_memory(task, relaxed, windows, least, clock):
+                    for found in _in_memory(
+                        task.instance, relaxed, task.semantics, windows, least, clock
+                    ):
                         yield found
                         least = max(least, found.ns)
                 layers = search_layers(relaxed, task.semantics, windows, least, clock.is_over)
@@ -129,9 +131,14 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 
 
 def _in_memory(
-    task: Task[Makespan], relaxed: Instance, windows: WorkWindows, least_ns: int, clock: Clock
+    instance: Instance,
+    relaxed: Instance,
+    semantics: Makespan,
+    windows: WorkWindows,
+    least_ns: int,
+    clock: Clock,
 ) -> Iterator[Bound]:
-    semantics, at_peak = task.semantics, task.instance if relaxed is not task.instance else None
+    at_peak = None if relaxed is instance else instance
     in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
     in_runs = memory_bound(relaxed, windows)
     yield Bound(in_layers, CHAIN)

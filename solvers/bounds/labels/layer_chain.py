@@ -10,11 +10,11 @@ byte (`room_prices`) the least priced way from a stop to the end bounds what a l
 one that ends above an *aim* is left out: where none is left, the aim is a bound, and the next one
 is higher. All numbers are integers, so the least sum is a bound to the nanosecond.
 
-Under the memory rule `peak` a device holds the sizes of its stops, each shared state of them once,
-and the most of what is live while any of them runs. The last two do not add up. So the placements
-are divided into *parts*, the one with the least sum first, as long as its best placement overfills
-a device: in one part the device has no stop that holds this state, or so much; in the other part it
-has one, and less room.
+Under the memory rule `peak` devices also hold what does not add up: a state that stops share, once;
+and the most of what is live while any stop runs, which is made of *steps* that the stops with as
+much or more share. So each share counts at its first stop, and as long as the best placement has
+one beside that, and overfills a device, all placements are divided: the device has no stop with the
+share; or it has one, and less room.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.additive_memory import live_bytes
+from placegap.instances.problem.additive_memory import group_live_bytes
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
@@ -68,21 +68,8 @@ class Stops(NamedTuple):
     move_ns: Ints
     #: (S, K) int64: 0 where a group comes again.
     size_bytes: Ints
-    #: (S,) int64: What is live at one moment besides.
-    live_bytes: Ints
-    #: (z,) int64, (S, z) bool: Shared states, and which stops hold them.
+    #: (z,) int64, (S, z) bool: What a device holds once, and the stops any of which makes it do so.
     shared_bytes: Ints
-    shares: Flags
-
-
-class _Part(NamedTuple):
-    """Some of all placements: where stops may be, and what devices hold for certain."""
-
-    #: (S, K) int64: `NEVER` where a stop is not.
-    time_ns: Ints
-    #: (K,) int64: Some stop there has as much live.
-    live_bytes: Ints
-    #: (K, z) bool: Shared states that are there.
     shares: Flags
 
 
@@ -120,19 +107,22 @@ def stops_of(instance: Instance, at_peak: Instance | None = None) -> Stops | Non
         groups.append(g)
         times.append(work)
         moves.append(arrays.transfer_ns[index.tensor[sent]].min(axis=0)[link])
-    row = np.array(groups)
-    size, live, shared = arrays.group_bytes, np.zeros_like(row), np.zeros(0, np.int64)
-    shares = np.zeros((arrays.num_groups, 0), np.bool_)
+    row, size = np.array(groups), arrays.group_bytes
+    shared, shares = np.zeros(0, np.int64), np.zeros((len(row), 0), np.bool_)
     if at_peak is not None:
-        sizes = at_peak.memory_arrays
-        size, live, shared = np.zeros_like(size), live_bytes(at_peak, row), sizes.shared_bytes
+        sizes, live = at_peak.memory_arrays, group_live_bytes(at_peak, row)
+        size, levels = np.zeros_like(size), np.unique(live)
         np.add.at(size, group, sizes.state_bytes)
-        shares = np.zeros((arrays.num_groups, len(shared)), np.bool_)
-        shares[group[sizes.shared_op], sizes.shared_name] = True
-    _, first = np.unique(groups, return_index=True)
+        holds = np.zeros((len(size), len(sizes.shared_bytes)), np.bool_)
+        holds[group[sizes.shared_op], sizes.shared_name] = True
+        shares = np.column_stack([holds[row], live[:, None] >= levels])
+        shared = np.concatenate([sizes.shared_bytes, np.diff(levels, prepend=0)])
+        shared[~shares.any(axis=0)] = 0
+    _, first = np.unique(row, return_index=True)
     once = np.zeros((len(row), instance.num_devices), np.int64)
     once[first] = size[row[first], None]
-    return Stops(row, np.array(times), np.array(moves), once, live, shared, shares[row])
+    fits = once + (shares @ shared)[:, None] <= arrays.memory_bytes
+    return Stops(row, np.where(fits, times, NEVER), np.array(moves), once, shared, shares)
 
 
 def least_chain(
@@ -148,69 +138,51 @@ def least_chain(
     if num_devices ** len(tied) > MOST_TIES:
         return None
     room, number = instance.arrays.memory_bytes, count()
-    no_share = np.zeros((num_devices, len(stops.shared_bytes)), np.bool_)
-    queue: list[tuple[int, int, Ints, _Part]] = []
+    parts = list[tuple[Ints, Flags]]()
     for homes in product(range(num_devices), repeat=len(tied)):
         time = stops.time_ns.copy()
         for g, home in zip(tied, homes, strict=True):
             away = np.arange(num_devices) != home
             time[np.ix_(stops.group == g, away)] = NEVER
-        part = _Part(time, np.zeros(num_devices, np.int64), no_share)
-        found = _least(*_counted(stops, part, room))
-        if found is None:
-            return None
-        heappush(queue, (found.ns, next(number), found.at, part))
+        parts.append((time, np.zeros((num_devices, len(stops.shared_bytes)), np.bool_)))
+    queue: list[tuple[int, int, Ints, tuple[Ints, Flags]]] = []
+    least, at = 0, np.zeros(0, np.int64)
     for _ in range(MOST_PARTS):
-        ns, _, at, part = queue[0]
-        halves = _halves(stops, part, at, room) if ns < NEVER and not stop() else ()
-        solved = [_least(*_counted(stops, half, room)) for half in halves]
-        if not halves or None in solved:
+        solved = [_least(*_counted(stops, *part, room)) for part in parts]
+        known = [found for found in solved if found is not None]
+        if len(known) < len(parts):
             break
-        heappop(queue)
-        for half, found in zip(halves, solved, strict=True):
-            if found is not None:
-                heappush(queue, (max(ns, found.ns), next(number), found.at, half))
-    ns, _, at, _ = queue[0]
-    return None if ns >= NEVER else LeastChain(ns, at)
+        for part, found in zip(parts, known, strict=True):
+            heappush(queue, (found.ns, next(number), found.at, part))
+        least, _, at, part = heappop(queue)
+        parts = _halves(stops, *part, at, room) if least < NEVER and not stop() else []
+        if not parts:
+            break
+    return LeastChain(least, at) if len(at) and least < NEVER else None
 
 
-def _counted(stops: Stops, part: _Part, room: Ints) -> tuple[Stops, Ints]:
-    """The stops and the room of a part with bytes that add up: no device holds less at its peak."""
-    own = stops.size_bytes + stops.live_bytes[:, None]
-    own = own + (stops.shares * stops.shared_bytes).sum(axis=1)[:, None]
-    time = np.where(own <= room, part.time_ns, NEVER)
-    least = np.where(time < NEVER, stops.live_bytes[:, None], NO_LIMIT).min(axis=0)
-    live = np.maximum(part.live_bytes, np.where(least < NO_LIMIT, least, 0))
-    size, most = stops.size_bytes.copy(), int(stops.live_bytes.argmax())
-    size[most] += np.maximum(0, stops.live_bytes[most] - live)
-    first = stops.shares.argmax(axis=0)
-    held = stops.shares.any(axis=0) & ~part.shares
-    for z, s in enumerate(first.tolist()):
-        size[s] += held[:, z] * stops.shared_bytes[z]
-    less = live + (part.shares * stops.shared_bytes).sum(axis=1)
-    room = np.where(room < NO_LIMIT, room - less, room)
-    return stops._replace(time_ns=time, size_bytes=size), room
+def _counted(stops: Stops, time: Ints, held: Flags, room: Ints) -> tuple[Stops, Ints]:
+    """The stops and the room where devices hold some shares: bytes that add up."""
+    size = stops.size_bytes.copy()
+    np.add.at(size, stops.shares.argmax(axis=0), np.where(held, 0, stops.shared_bytes).T)
+    less = np.where(room < NO_LIMIT, held @ stops.shared_bytes, 0)
+    return stops._replace(time_ns=time, size_bytes=size), room - less
 
 
-def _halves(stops: Stops, part: _Part, at: Ints, room: Ints) -> tuple[_Part, ...]:
-    """Both parts of a part whose best placement overfills a device; none if it fits."""
+def _halves(
+    stops: Stops, time: Ints, held: Flags, at: Ints, room: Ints
+) -> list[tuple[Ints, Flags]]:
+    """Both halves of a part whose best placement overfills a device; none if it fits."""
     for k in np.unique(at).tolist():
         on = at == k
         here = stops.shares[on].any(axis=0)
-        held = int(stops.size_bytes[on, k].sum()) + int(stops.shared_bytes[here].sum())
-        without, live, shares = part.time_ns.copy(), part.live_bytes.copy(), part.shares.copy()
-        if held + int(stops.live_bytes[on].max()) <= room[k]:
-            continue
-        missed = np.flatnonzero(here & ~part.shares[k] & ~on[stops.shares.argmax(axis=0)])
-        if len(missed):
-            z = int(missed[stops.shared_bytes[missed].argmax()])
-            without[stops.shares[:, z], k], shares[k, z] = NEVER, True
-        else:
-            beyond = stops.live_bytes[on]
-            live[k] = beyond[held + beyond > room[k]].min()
-            without[stops.live_bytes >= live[k], k] = NEVER
-        return part._replace(time_ns=without), _Part(part.time_ns, live, shares)
-    return ()
+        if int(stops.size_bytes[on, k].sum()) + int(stops.shared_bytes[here].sum()) > room[k]:
+            missed = here & ~held[k] & ~on[stops.shares.argmax(axis=0)]
+            z = int(np.where(missed, stops.shared_bytes, -1).argmax())
+            without, there = time.copy(), held.copy()
+            without[stops.shares[:, z], k], there[k, z] = NEVER, True
+            return [(without, held), (time, there)]
+    return []
 
 
 def _least(stops: Stops, room: Ints) -> LeastChain | None:
