@@ -118,9 +118,11 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
                 yield by_work
                 least = max(known.ns, by_work.ns)
                 if not relaxed.arrays.memory_is_slack:
-                    for found in _in_memory(
-                        task.instance, relaxed, task.semantics, windows, least, clock
-                    ):
+                    at_peak = None if relaxed is task.instance else task.instance
+                    in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
+                    yield Bound(in_layers, CHAIN)
+                    least = max(least, in_layers)
+                    for found in _in_memory(relaxed, task.semantics, windows, least, clock):
                         yield found
                         least = max(least, found.ns)
                 layers = search_layers(relaxed, task.semantics, windows, least, clock.is_over)
@@ -131,19 +133,11 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 
 
 def _in_memory(
-    instance: Instance,
-    relaxed: Instance,
-    semantics: Makespan,
-    windows: WorkWindows,
-    least_ns: int,
-    clock: Clock,
+    relaxed: Instance, semantics: Makespan, windows: WorkWindows, least_ns: int, clock: Clock
 ) -> Iterator[Bound]:
-    at_peak = None if relaxed is instance else instance
-    in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
     in_runs = memory_bound(relaxed, windows)
-    yield Bound(in_layers, CHAIN)
     yield Bound(in_runs, INTERVALS)
-    least_ns = max(least_ns, in_layers, in_runs)
+    least_ns = max(least_ns, in_runs)
     first = frontier_bound(relaxed, semantics, least_ns, clock.is_over)
     yield Bound(first, FRONTIER)
     if first > least_ns:  # where the frontier proves something, more labels may prove more

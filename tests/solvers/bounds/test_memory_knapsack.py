@@ -155,6 +155,30 @@ def test_no_bound_at_the_peak_is_above_the_optimum_of_thousands(seed: int) -> No
     compare_layers(range(seed, seed + 1000))
 
 
+def test_both_copies_of_a_tied_state_and_what_is_live_count_at_the_peak() -> None:
+    # All on the GPU holds 40 (tied) + 40 (layers) + 31 (in a layer, its input of 1 and 30 between
+    # its ops) = 111 bytes of 95; the layers and one end as well. So both ends are on the host:
+    # 5 + 1 + 40 + 1 + 20 ns. The floor counts the tied state at the embedding alone: 51 ns.
+    def half(i: int, layer: str) -> Op:
+        return draw.op(i, {"gpu": 10, "cpu": 100}, group=layer, state_bytes=10)
+
+    tied = {"shared_state": {"tied": 40}}
+    ops = [
+        draw.op(0, {"gpu": 5, "cpu": 5}, **tied),
+        *(half(1, "a"), half(2, "a"), half(3, "b"), half(4, "b")),
+        draw.op(5, {"gpu": 5, "cpu": 20}, **tied),
+    ]
+    devices = draw.devices(["gpu", "cpu"], (95, None).__getitem__)
+    sizes = draw.edges([(i, i + 1) for i in range(5)], (1, 30, 1, 30, 1), [True] * 5, int)
+    net = draw.instance_of("tied", ops, sizes, devices, draw.fast_links(devices))
+    semantics = Makespan(memory="peak")
+    floor, _ = relax_memory(net, semantics)
+    assert (chain_bound(floor), chain_bound(floor, net)) == (51, 67)
+    assert chain_bound(floor, net, lambda: True) == 51  # stopped before it divides
+    result = run_method(net, semantics, "memory-knapsack")
+    assert (result.status, result.value_ns, result.rests_on) == ("optimal", 67, PROOF)
+
+
 def test_no_bound_is_above_an_optimum_where_ops_side_by_side_are_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
