@@ -22,9 +22,9 @@ one class, with one start. As each op of a class has as many edges to each other
 of a solution over the classes satisfies their rows; no bound of the LP is lost (Grohe, Kersting,
 Mladenov, Selman, "Dimension reduction via colour refinement", ESA 2014).
 
-Where groups run one after another, `layer_chain` finds the least sum in integers, and no model is
-solved. Else the plan is the better one of the LP's solution, rounded, and of the MIP's, unless
-that is too large to have a plan in time.
+Where groups run one after another, `layer_chain` finds the least sum in integers, at the peak of
+memory under that rule, and no model is solved. Else the plan is the better one of the LP's
+solution, rounded, and of the MIP's, unless that is too large to have a plan in time.
 """
 
 from __future__ import annotations
