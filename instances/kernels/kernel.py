@@ -30,9 +30,16 @@ from placegap.instances.kernels.loading import loading
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+Steps = Callable[..., float]
+"""How many steps a kernel takes at most, from its arguments; infinite where plain Python would
+compute something else."""
+
 SMALL_ENTRIES = 20_000
 """Arrays of a kernel's arguments, together, up to which it may run as plain Python. A graph of 200
 ops on 8 devices has about 5,000; HEFT's schedule of it takes 0.1 s uncompiled."""
+
+SMALL_STEPS = 250_000
+"""Where `Steps` counts them: 0.1 to 1 us each, uncompiled."""
 
 PLAIN_S = 0.5
 """CPU seconds of a kernel as plain Python before it is compiled: about what compiling takes."""
@@ -43,10 +50,13 @@ class Kernel:
 
     numba takes it for its own dispatcher wherever it looks for one: in a kernel that calls it
     (`_numba_type_`), and in one that takes its code in (`targetoptions`, `py_func`). `options` are
-    those of `numba.njit`. A bounded kernel may run uncompiled: its arrays' lengths bound its work.
+    those of `numba.njit`. A bounded kernel may run uncompiled: its arrays' lengths bound its work,
+    or what `bounded` counts.
     """
 
-    def __init__(self, function: FunctionType, options: dict[str, Any], bounded: bool) -> None:
+    def __init__(
+        self, function: FunctionType, options: dict[str, Any], bounded: bool | Steps
+    ) -> None:
         update_wrapper(self, function)
         self.py_func, self.targetoptions, self.bounded = function, options, bounded
         self._dispatcher: Any = None
@@ -83,7 +93,8 @@ class Kernel:
             if may_be and self._is_little(args):
                 _thread.is_plain = True
                 try:
-                    return _plain(self.py_func(*args))
+                    with np.errstate(over="ignore"):  # as compiled code does
+                        return _plain(self.py_func(*args))
                 finally:
                     _thread.is_plain = False
                     self._plain_s += time.thread_time() - began
@@ -92,7 +103,11 @@ class Kernel:
 
     def _is_little(self, args: tuple[Any, ...]) -> bool:
         """Whether compiling takes longer than running it as it stands."""
-        if _entries(args) > SMALL_ENTRIES:
+        if callable(self.bounded):
+            is_little = self.bounded(*args) <= SMALL_STEPS
+        else:
+            is_little = _entries(args) <= SMALL_ENTRIES
+        if not is_little:
             return False
         if not self._is_sought and "numba" in sys.modules:
             # once numba is loaded, compiled code that is kept costs next to nothing
@@ -148,10 +163,14 @@ def _entries(value: object) -> int:
 def kernel(function: F) -> F: ...
 @overload
 def kernel(
-    *, allocates: bool = True, bounded: bool = False, **options: bool | str
+    *, allocates: bool = True, bounded: bool | Steps = False, **options: bool | str
 ) -> Callable[[F], F]: ...
 def kernel(
-    function: Any = None, *, allocates: bool = True, bounded: bool = False, **options: bool | str
+    function: Any = None,
+    *,
+    allocates: bool = True,
+    bounded: bool | Steps = False,
+    **options: bool | str,
 ) -> Any:
     """Compile a function of numbers and arrays where it is first called, and keep the result.
 
@@ -159,8 +178,9 @@ def kernel(
     gets are not counted. Counting was up to three quarters of the time of small functions. With
     `bounded`, a low power of its arrays' lengths bounds its work, and plain Python computes the
     same (no bits of unsigned numbers, no sums beyond 64 bits): on small arrays it then runs
-    uncompiled, with all that it calls. More options of njit: ``nogil``, ``inline``,
-    ``boundscheck``, ``fastmath``.
+    uncompiled, with all that it calls. Where the lengths say too little, `bounded` is a function
+    that counts the steps. More options of njit: ``nogil``, ``inline``, ``boundscheck``,
+    ``fastmath``.
     """
     # there is no C code that holds a kernel's address, and without the entry for it kernels compile
     # in a tenth less time; _nrt left out would be what the caller of the kernel has

@@ -8,15 +8,17 @@ cannot help are skipped by an implicit 8-ary tree over them (`Sources`).
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.kernels.kernel import kernel
+from placegap.instances.kernels.kernel import SMALL_STEPS, kernel
 from placegap.instances.problem import Instance
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import WORD, Indices
+from placegap.solvers.chains.windows import set_sums
 
 DE_BRUIJN = 0x03F79D71B4CB0A89
 """Any window of 6 bits occurs once: (bit * DE_BRUIJN) >> 58 tells the bits apart."""
@@ -310,7 +312,16 @@ class States(NamedTuple):
     last: Indices
 
 
-@kernel(allocates=False)
+def _steps(x: Extension, targets: Indices, *_: object) -> float:
+    """Of `relax`: about ten for each pair, and the pins of the nets that its target cuts."""
+    pairs, cuts = len(targets) * len(x.sources.ideal), x.device.cuts
+    if pairs > SMALL_STEPS or x.sharing.replicas > 1 or len(x.peak.workspace) > 0:
+        return inf
+    pins = set_sums(cuts.cut_nets[targets], np.diff(cuts.net_ptr))
+    return 10 * pairs + len(x.sources.ideal) * int(pins.sum())
+
+
+@kernel(allocates=False, bounded=_steps)
 def relax(
     x: Extension, targets: Indices, states: States, enough: int, begin: int, budget: int
 ) -> int:
