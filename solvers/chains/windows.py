@@ -91,9 +91,7 @@ class PriceBook:
         key = among.tobytes()
         if key not in self._known:
             problem = self.problem
-            rows = list(self.of_all) if among.all() else []
-            if among.any() and not among.all():
-                rows = find_prices(problem, among)
+            rows = list(self.of_all) if among.all() else find_prices(problem, among)
             no_net = np.zeros(problem.num_nets, np.int64)
             nothing = np.zeros(problem.num_kinds, np.int64)
             unable = np.asarray(~problem.fits[among].any(axis=0), np.int64)
@@ -108,6 +106,8 @@ class PriceBook:
 
 def find_prices(problem: KindsProblem, among: Flags) -> list[WindowRow]:
     """Prices of these kinds: for the devices there are, and with each kind scarce."""
+    if not among.any():
+        return []
     counts = np.where(among, problem.counts, 0).astype(np.float64)
     time = np.where(problem.fits & among[:, None], problem.time, -1)
     time = np.where(time < 0, np.inf, time)

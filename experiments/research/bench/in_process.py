@@ -97,6 +97,13 @@ STARTS = {
     "start: place, defaults": COMMAND.format(
         ["place", "inception_v1", "--cluster", "celeritas-4xV100-pcie"]
     ),
+    **{
+        f"start: prove {model}, {objective}": COMMAND.format(
+            ["place", model, "--cluster", "celeritas-4xV100-pcie", "--objective", objective]
+        )
+        for model in ("bvlc_alexnet", "squeezenet")
+        for objective in ("max_load", "makespan")
+    },
 }
 """Names of the rows, and what a fresh Python runs."""
 
