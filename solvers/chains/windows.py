@@ -254,7 +254,7 @@ def _steps(w: WindowTests, amounts: Amounts, now: CurrentSet, path: IdealPath, *
     """Of `walk_in_windows`: each ideal is tested, and a block joins for it and leaves."""
     nets, succs = (int(np.diff(p).max(initial=0)) for p in (amounts.nets.block_ptr, path.succ_ptr))
     of_block = succs + nets * (1 + amounts.width)
-    return (to[-1] - int(path.done[0])) * (w.most_held.size + 2 * of_block)
+    return int(to[-1] - path.done[0]) * (w.most_held.size + 2 * of_block)
 
 
 @kernel(bounded=_steps)
