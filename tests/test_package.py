@@ -212,7 +212,7 @@ def test_an_old_name_warns_and_does_what_the_new_one_does(tmp_path: Path) -> Non
         with pytest.warns(DeprecationWarning, match=r"is now load_"), pytest.raises(error):
             old(tmp_path / "none.json")
     with pytest.warns(DeprecationWarning, match="is now run_method"):
-        found = solvers.solve(instances.example(), instances.MaxLoad(), "brute-force")
+        found = solvers.solve(instances.example(), instances.MaxLoad(plans="any"), "brute-force")
     assert found.status == "optimal"
 
 

@@ -25,7 +25,7 @@ BELOW: dict[str, set[str]] = {
     "instances/costing": {"kernels", "reading", "problem"},
     "instances/files": {"reading", "problem", "referee", "costing"},
     "instances/importers": {"kernels", "reading", "problem", "costing", "files"},
-    "instances/exporters": {"kernels", "reading", "problem", "referee", "costing"},
+    "instances/exporters": {"kernels", "reading", "problem", "referee", "costing", "files"},
     "instances/certificates": {"reading", "problem", "referee", "oracle", "files"},
     "instances/torch_models": {"reading", "problem", "costing", "files"},
     "instances/transforms": {"kernels", "reading", "problem", "referee", "costing", "files"},

@@ -13,6 +13,7 @@ import io
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -108,7 +109,8 @@ def _run(args: list[str]) -> int:
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     command = typer.main.get_command(load_app(next(iter(args), "")))
     try:
-        with command.make_context("placegap", list(args)) as context:
+        with warnings.catch_warnings(), command.make_context("placegap", list(args)) as context:
+            warnings.showwarning = lambda said, *where, **more: warn(str(said))
             command.invoke(context)
     except typer.Exit as stop:
         return stop.exit_code

@@ -183,10 +183,7 @@ RULES: Mapping[str, object] = {
         show_default="the model's; else max_load if traced, makespan if not",
     ),
     "plans": _may(
-        objective_option,
-        PlanClass,
-        "max_load, max_context: class of plans that are allowed",
-        show_default="chain with auto, else the method's own",
+        objective_option, PlanClass, "max_load, max_context: class of plans that are allowed"
     ),
     "channels": _may(objective_option, Channels, "makespan: what a transfer occupies"),
     "transfers": _may(

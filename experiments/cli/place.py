@@ -49,6 +49,7 @@ from placegap.instances.problem import Instance, MaxContext, Plan, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import is_traced
+from placegap.solvers.core.clock import USUAL_S
 from placegap.solvers.core.registry import find_method, parse_params
 from placegap.solvers.core.result import Bound, fault_words, relative_gap
 from placegap.solvers.solving.known_bounds import (
@@ -95,7 +96,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
     param: ParamOption = None
     time_limit: Annotated[
         float, search_option("--time-limit", metavar="S", help="Seconds for the method.")
-    ] = 60.0
+    ] = USUAL_S
     gap: Annotated[float, search_option("--gap", help="Stop at this relative gap.")] = 0.0
     seed: Annotated[int, search_option("--seed", help="Random seed.")] = 0
     at_most: Annotated[

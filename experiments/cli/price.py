@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -49,7 +50,7 @@ def price_command(asked: PriceOptions) -> None:
     heaviest load (max_load). The exit status is 1 if the options violate a constraint, such as
     memory.
     """
-    from placegap.experiments.running.exporting import line_class
+    from placegap.experiments.running.exporting import line_class, unusual_order
     from placegap.experiments.running.placing import choose_semantics
     from placegap.experiments.show.anatomy import anatomy_object, take_apart
     from placegap.experiments.show.words import print_anatomy
@@ -71,7 +72,10 @@ def price_command(asked: PriceOptions) -> None:
         found = take_apart(instance, plan, semantics, bound, kind, whole=whole)
     if found is None:
         raise InputError("the line cannot be executed: a device cannot run an op", asked.line)
-    said = None if best is None else export_plan(kind, instance, best.plan, semantics).strip()
+    said = None
+    if best is not None:
+        with suppress(InputError):  # groups that reach over layers, which some formats cannot say
+            said = export_plan(kind, instance, best.plan, semantics).strip()
     least = None if best is None or best.bound is None else best.bound.ns
     gap = relative_gap(found.value_ns, least) if found.verdict.feasible else None
     if asked.as_json:
@@ -86,7 +90,11 @@ def price_command(asked: PriceOptions) -> None:
             words += ", optimal for this format" if best.value_ns == least else ""
             words += f"; the options above have a gap of {format_gap(gap)} to it" if gap else ""
             words += "; the options above are as good" if gap == 0 else ""
+            notes = unusual_order(kind, said or "", instance, best.plan, semantics)
+            words += "".join(f"; {note}" for note in notes)
             output().print()
-            output().print(f"best    {kind} {said}: {words}", markup=False, soft_wrap=True)
+            output().print(
+                f"best    {kind} {said or 'cannot say it'}: {words}", markup=False, soft_wrap=True
+            )
     if not found.verdict.feasible:
         raise typer.Exit(BROKEN_RULES)

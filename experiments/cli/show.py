@@ -25,7 +25,8 @@ from placegap.experiments.show.figures import format_ns, format_value
 from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
 from placegap.instances.files.output_files import attempt, reserve_outputs, write_text
 from placegap.instances.problem.integers import format_bytes
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.clock import USUAL_S
 
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Proof
@@ -74,7 +75,7 @@ class ShowOptions(TimedOptions):
     ] = None
     method: MethodOption = None
     param: ParamOption = None
-    time_limit: LimitOption = 60.0
+    time_limit: LimitOption = USUAL_S
     as_json: JsonOption = False
 
 
@@ -248,9 +249,7 @@ def compare_command(asked: CompareOptions) -> None:
 
 def load_plan_file(file: str) -> PlanFile | None:
     """The plan in a file; None: it is none, and is read as a model."""
-    from pydantic import ValidationError
-
-    from placegap.instances.files.document import read_json
+    from placegap.instances.files.document import of_version, read_json
     from placegap.instances.files.plan_file import PlanFile, is_plan
 
     if not file.endswith(".json") and not file.endswith(".json.gz"):
@@ -259,12 +258,7 @@ def load_plan_file(file: str) -> PlanFile | None:
         raw: Any = read_json(file)
     except InputError:
         return None  # reading it as a model gives the better message
-    if not is_plan(raw):
-        return None
-    try:
-        return PlanFile.model_validate(raw)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, file) from None
+    return of_version(PlanFile, raw, file) if is_plan(raw) else None
 
 
 def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | None:

@@ -32,6 +32,7 @@ from placegap.experiments.show.rendering import output, print_json, print_line, 
 from placegap.instances.files.plan_file import load_stated_plan
 from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.clock import USUAL_S
 from placegap.solvers.core.result import Bound, describe_basis, gap_to
 from placegap.solvers.solving.known_bounds import (
     Claim,
@@ -75,7 +76,7 @@ class VerifyOptions(ModelOptions):
     param: ParamOption = None
     time_limit: Annotated[
         float, typer.Option("--time-limit", metavar="S", help="Seconds for --method.")
-    ] = 60.0
+    ] = USUAL_S
     as_json: JsonOption = False
 
 

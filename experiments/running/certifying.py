@@ -17,7 +17,7 @@ from placegap.instances.certificates.certificate_file import (
     save_certificate,
 )
 from placegap.instances.files.document import read_json
-from placegap.instances.problem import Instance, Plan, Semantics, parse_semantics, plan_class
+from placegap.instances.problem import Instance, Plan, Semantics, plan_class, stored_semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import refuse_other
 from placegap.solvers.core.result import PROOF, Bound, Result, fault_words
@@ -69,7 +69,7 @@ def check_certificate(instance: Instance, path: str | Path) -> Verdict:
     refuse_other(raw, "a certificate", path)
     try:
         check_content(plain_document(instance), raw)
-        rules = parse_semantics(raw["semantics"])
+        rules = stored_semantics(raw["semantics"])
         return Verdict(raw["bound_ns"], rules, kind=raw["proof"]["kind"])
     except (Rejected, ValueError) as error:  # of semantics: the checker looks at few of its rules
         return Verdict(reason=str(error).splitlines()[0])

@@ -223,8 +223,8 @@ def write_exports(
                 if theirs is not None:
                     shown = texts[kind].strip().replace("\n", "; ")
                     said.append(replace(theirs, text=shown if len(shown) < LONGEST else str(path)))
-                if kind in IN_ORDER and plan is not None and VISIBLE not in texts[kind]:
-                    notes += _unusual_order(instance, plan, result.semantics)
+                if plan is not None:
+                    notes += unusual_order(kind, texts[kind], instance, plan, result.semantics)
                 continue
             data, outside = _annotated(kind, instance, result, Path(model))
             write_bytes(data, path)
@@ -277,7 +277,7 @@ def _text(
             return text, None, Said(kind, text, theirs_ns, None)
         if line is None and of is not None and not of.has_host:
             raise InputError(
-                "no split of the layers over GPUs alone fits", f"export {kind}"
+                "no split of the layers over GPUs alone was found that fits", f"export {kind}"
             ) from None
         if line is None:
             raise
@@ -371,8 +371,14 @@ def _annotated(
         raise InputError(f"the copy cannot be made: {error}", model) from None
 
 
-def _unusual_order(instance: Instance, plan: Plan, semantics: Semantics) -> list[str]:
-    """A sentence where the stages do not run on the first devices in their order."""
+def unusual_order(
+    kind: str, text: str, instance: Instance, plan: Plan, semantics: Semantics
+) -> list[str]:
+    """A sentence where the stages do not run on the first devices in their order, and the text does
+    not say so.
+    """
+    if kind not in IN_ORDER or VISIBLE in text:
+        return []
     if isinstance(semantics, HybridPipeline):
         stages = dict(zip(plan.stage or (), plan.placement, strict=True))
         used = [k for _, on in sorted(stages.items()) for k in on]

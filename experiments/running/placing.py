@@ -12,13 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from placegap.experiments.running.pool import Ending, run_here, run_pool, send_news
 from placegap.experiments.running.rules import Rules, as_options, nearest, option
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line
-from placegap.instances.files.document import read_json
+from placegap.instances.files.document import of_version, read_json
 from placegap.instances.files.plan_file import PlanFile, is_plan
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import (
@@ -30,7 +28,6 @@ from placegap.instances.problem import (
     MaxContext,
     Plan,
     Semantics,
-    parse_semantics,
 )
 from placegap.instances.problem.integers import times_written
 from placegap.instances.reading.errors import InputError
@@ -38,7 +35,7 @@ from placegap.instances.referee.hybrid import why_no_degrees
 from placegap.instances.referee.rules import check_semantics
 from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, run_method
-from placegap.solvers.core.clock import while_compiling
+from placegap.solvers.core.clock import USUAL_S, while_compiling
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Listener, Progress, ProgressLog, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -56,10 +53,7 @@ from placegap.solvers.solving.run_method import DEFAULT_METHOD
 if TYPE_CHECKING:
     from placegap.solvers.solving.second_opinion import Opinion, Verdict
 
-DEFAULT_TIME_LIMIT_S = 60.0
 COMPILING = "compiling kernels (once per machine)"
-DEFAULT_RULES = {"plans": "chain"}
-"""Rules for where no method is named and no option says others."""
 
 MOST_TIMES = 1000.0
 """Larger factors of the least load are no limit."""
@@ -76,7 +70,7 @@ class Attempt:
     semantics: Semantics
     method: str
     params: Mapping[str, object] = field(default_factory=dict)
-    time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    time_limit_s: float = USUAL_S
     gap: float = 0.0
     seed: int = 0
     incumbent: Plan | None = None
@@ -125,49 +119,39 @@ def choose_semantics(
     stated: Semantics | None = None,
     is_final: bool = True,
 ) -> Chosen:
-    """What the value will mean, from the options, the file and the method, in this order.
+    """What the value will mean, from the options and the file, in this order.
 
-    A rule that neither states is the one that the method, with its parameters, is for. A method
-    that cannot do what is usual for a model gets the nearest that it can. What options state
-    stands. `stated` is of a plan to start from, and comes before the file; `is_final` is False
-    where the method gets a coarser instance.
+    A rule that neither states has its default. A method that cannot do that gets the nearest that
+    it can; what options state stands. `stated` is of a plan to start from, and comes before the
+    file; `is_final` is False where the method gets a coarser instance.
     """
-    own, params = instance.semantics, params or {}
-    if stated is not None:
-        own = parse_semantics(stated.model_dump())  # which states every rule
+    own, params = stated or instance.semantics, params or {}
     found = find_method(method or DEFAULT_METHOD)
-    does_all = found.name == DEFAULT_METHOD
-    of_method = DEFAULT_RULES if does_all else found.usual_rules(params)
     usually = "makespan" if own is None else own.objective
     able = [one for one in (usually, "makespan", *found.objectives) if one in found.objectives]
-
-    def ask(asked: Rules, default: str) -> Semantics:
-        return asked.override(own, default, of_method)
 
     def suits(semantics: Semantics) -> bool:
         return why_refused(instance, semantics, found.name, params) is None
 
     def nearest_to(asked: Rules) -> Semantics | None:
-        wished = ask(asked, able[0]).objective
+        wished = asked.override(own, able[0]).objective
         for one in [wished] if wished in able or asked.objective is not None else able:
             if one in able and asked.given.keys() <= {"objective", *FIELDS[one]}:
                 kept = {"memory", *asked.given}  # `run_at_peak` keeps that rule for any method
-                near = nearest(ask(replace(asked, objective=one), one), suits, kept)
+                near = nearest(replace(asked, objective=one).override(own), suits, kept)
                 if near is not None:
                     return near
         return None
 
-    wished, near = ask(rules, able[0]), nearest_to(rules)
+    wished, near = rules.override(own, able[0]), nearest_to(rules)
     if isinstance(wished, HybridPipeline):
         why = why_no_degrees(instance, wished)
         if why is not None:
             raise InputError(why, instance.name)
     if near is not None:
-        plain = wished
-        if own is not None:
-            plain = rules.override(instance.semantics, usual=DEFAULT_RULES)
-        if near == plain:
-            is_usual = rules.objective is None and near.objective == usually
+        plain = wished if own is None else rules.override(instance.semantics)
+        if suits(plain):  # near differs from it where a start has other rules
+            is_usual = near == plain and rules.objective is None and near.objective == usually
             return Chosen(near, _why_objective(instance, near) if is_usual else "")
         options = as_options(near, plain)
         return Chosen(
@@ -393,8 +377,8 @@ def plan_file_at(path: str) -> PlanFile | None:
     """What a plan file states; None where it is none, which `given_plan` reports."""
     try:
         raw = read_json(path)
-        return PlanFile.model_validate(raw) if is_plan(raw) else None
-    except (InputError, ValidationError, RecursionError):
+        return of_version(PlanFile, raw, path) if is_plan(raw) else None
+    except InputError:
         return None
 
 

@@ -50,27 +50,20 @@ class Rules:
         own = {"degrees", "recompute", "sharding", "bubble"}.intersection(self.given)
         return (self.objective or ("hybrid_pipeline" if own else "")) == "hybrid_pipeline"
 
-    def override(
-        self,
-        own: Semantics | None,
-        default: str | None = None,
-        usual: Mapping[str, str] | None = None,
-    ) -> Semantics:
+    def override(self, own: Semantics | None, default: str | None = None) -> Semantics:
         """The semantics to use: the file's own, with single fields replaced.
 
         Where no option names the objective, the options must belong to that of `default`, else the
         file's, else makespan, or they choose the first that all of them belong to. Another
         objective than the file's resets all other fields but the memory rule, which is the model's.
-        A rule of `usual` holds where neither the file nor an option states one.
         """
         objective = self.objective or self._objective(
             default or ("makespan" if own is None else own.objective)
         )
         has = next((FIELDS[one] for one in OBJECTIVES if one == objective), ())
         stated: dict[str, object] = {"objective": objective}
-        stated |= {name: rule for name, rule in (usual or {}).items() if name in has}
         if own is not None and objective == own.objective:
-            stated |= own.model_dump(exclude_unset=True)
+            stated |= own.model_dump()
         elif own is not None and "memory" in has:
             stated["memory"] = own.memory_rule
         stated |= self.given

@@ -393,7 +393,8 @@ def placed_object(instance: Instance, result: Result) -> dict[str, Any]:
 
 def result_object(instance: Instance, result: Result, whole: Granularity = "op") -> dict[str, Any]:
     """What ``--json`` prints (docs/command-line.md): times in ns, the placement by name."""
-    devices = None if result.evaluation is None else device_objects(instance, result.evaluation)
+    verdict = result.evaluation  # without uses where the plan's shape is wrong
+    devices = device_objects(instance, verdict) if verdict is not None and verdict.uses else None
     if devices is not None and whole == "layer" and result.plan is not None:
         for own, layers in zip(devices, layers_per_device(instance, result.plan), strict=True):
             own["layers"] = layers

@@ -15,11 +15,14 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from placegap.instances.problem import Name, StatedSemantics
+from placegap.instances.files.document import AnyVersion, warn_of_plans
+from placegap.instances.problem import Name
+from placegap.instances.problem.semantics import OLD_PLANS, TaggedSemantics, leaves_out_plans
 from placegap.instances.reading.errors import InputError, as_input_error, instead_of, near_names
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.reading.yaml_file import read_yaml
+from placegap.solvers.core.clock import USUAL_S
 
 Scalar = bool | int | float | str
 ParamValue = Scalar | None
@@ -47,7 +50,7 @@ class Entry(BaseModel):
 class RunLimits(Entry):
     """When a run stops: seconds, and relative gap at which the method may stop."""
 
-    time_limit_s: Seconds = 60.0
+    time_limit_s: Seconds = USUAL_S
     gap: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
@@ -116,7 +119,7 @@ class TableEntry(Entry):
     """One table: every method in it is judged under one semantics."""
 
     name: Name
-    semantics: StatedSemantics
+    semantics: TaggedSemantics
     instances: Annotated[tuple[InstanceEntry, ...], Field(min_length=1)]
     clusters: tuple[Name, ...] = ()
     methods: Annotated[tuple[MethodEntry, ...], Field(min_length=1)]
@@ -147,6 +150,7 @@ class Study(Entry):
     the study's own runs prove.
     """
 
+    version: AnyVersion = 1
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
     tables: Annotated[tuple[TableEntry, ...], Field(min_length=1)]
     smoke: SmokeEntry | None = None
@@ -218,8 +222,20 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         _validated(whole, file)
         base = {key: whole[key] for key in INHERITED if key in whole}
     if isinstance(raw.get("tables"), list):
+        if raw.get("version") != 2:
+            _state_old_plans(raw["tables"], path)
         raw["tables"] = list(_extended(raw["tables"], base.get("tables", []), path))
     return {**base, **raw}
+
+
+def _state_old_plans(tables: list[Any], path: Path) -> None:
+    """Let the tables of an old file state the plans that they mean by stating none."""
+    found = [t for t in tables if isinstance(t, dict) and isinstance(t.get("semantics"), dict)]
+    swept = [t for t in found if "semantics.plans" in str(t.get("sweep"))]
+    if any(leaves_out_plans(table["semantics"]) for table in found if table not in swept):
+        warn_of_plans(path)
+    for table in found:
+        table["semantics"].setdefault("plans", OLD_PLANS)
 
 
 def _extended(tables: list[Any], base: list[Any], path: Path) -> Iterator[Any]:
@@ -248,6 +264,7 @@ def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
         raise InputError("sweep: state parameters and their values, as limits.gap: [0, 0.1]", place)
     with as_input_error(table, place):
         whole = TableEntry.model_validate(table).model_dump(mode="json", exclude_unset=True)
+        whole["semantics"] = dict(table["semantics"])  # also old plans, which another one may have
     tables, place = [], f"{place}.sweep"
     listed = [each if isinstance(each, list) else [each] for each in sweep.values()]
     for values in product(*listed):

@@ -25,8 +25,8 @@ from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import (
     PLAN_CLASSES,
     Semantics,
-    parse_semantics,
     plan_class,
+    stored_semantics,
     with_plans,
 )
 from placegap.instances.reading.errors import InputError
@@ -108,7 +108,7 @@ class RunRow:
     memory_share: Annotated[Real, "memory of a device as a share of all bytes, if stated"] = None
     memory_pressure: Annotated[Real, "bytes of all ops over the memory of all accelerators"] = None
     semantics: Annotated[str, "the semantics, as a short label"] = ""
-    rules: Annotated[str, "the semantics as JSON, without defaults"] = ""
+    rules: Annotated[str, "the semantics as JSON: plans, and what is not the default"] = ""
     method: Annotated[str, "name of the method"] = ""
     label: Annotated[str, "the method with the parameters that the study states"] = ""
     params: Annotated[str, "all its parameters as JSON"] = ""
@@ -204,7 +204,7 @@ DERIVED = ("best_value_ns", "gap", "lost", "open")
 @cache
 def stated(rules: str) -> Semantics:
     """The semantics of a row's rules."""
-    return parse_semantics(json.loads(rules))
+    return stored_semantics(json.loads(rules))
 
 
 @cache

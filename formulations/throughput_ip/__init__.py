@@ -156,7 +156,7 @@ def build(
     Examples
     --------
     >>> from placegap.instances import MaxLoad, example
-    >>> model = build(example(), MaxLoad())
+    >>> model = build(example(), MaxLoad(plans="any"))
     >>> len(model.x), len(model.leaves), pyo.value(model.unit_ns)
     (8, 8, 1.0)
     """

@@ -2,19 +2,24 @@
 
 A *line* has the device of what is before the layers, of each layer, and of what is after them (its
 *slots*), and the layers whose experts are on the host. Its devices follow each other, each once.
+`LineClass` describes the lines of a tool. Reader, writer and search (`best_line`) go by it alone:
+"optimal for this format" is said of the lines that are read and written.
 
 - **llama.cpp** (``llama-model.cpp`` and ``common/arg.cpp`` of 2026): ``-ngl`` counts the last
   slots that are on GPUs, the output being the last of all; the embeddings are on the host. ``-ts``
   divides these slots between the GPUs, in the order of ``--device``. ``--n-cpu-moe N`` leaves the
   experts of the first N layers on the host, and ``-ot`` those of layers that a pattern matches.
 - **ollama**: ``num_gpu`` of a Modelfile counts as ``-ngl`` does; several GPUs it divides by itself.
-- **exllama**: ``-gs`` are GB for each GPU, filled in order; there is no host.
-- **vLLM, SGLang**: layers of each rank, embeddings on the first one and the head on the last one.
+- **exllama**: ``-gs`` are GiB for each GPU, filled in order by weights and cache; there is no host.
+- **vLLM, SGLang**: layers of each rank, embeddings on the first one and the head on the last one;
+  a rank may have no layer (``get_pp_indices``).
 """
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import count, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -27,24 +32,26 @@ from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import homes_by_layer, is_expert
 from placegap.instances.reading.errors import InputError
 
-HUNDREDTH_GIB = 2**30 // 100
-"""exllama's shares have two places."""
+GIB = 2**30
+"""Unit of exllama's shares."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES="
 """By which tools that have no option of their own get GPUs in another order."""
 
 
 class LineClass(NamedTuple):
-    """Which lines a tool can say."""
+    """Which lines a tool can express. What is before or after the layers may be alone on a device,
+    but for embeddings where a tool keeps them on a host and the cluster has none.
+    """
 
     #: Whether a host comes first, with what is before the layers and any number of layers.
     has_host: bool = False
     #: Whether experts of any layers may be on the host.
     experts_apart: bool = False
-    #: Whether a GPU may hold what is after the layers, and no layer.
-    head_alone: bool = False
     #: How many GPUs it takes at most.
     most_gpus: int | None = None
+    #: Whether GPUs are filled by bytes: a slot without bytes is where the one before it is.
+    fills: bool = False
 
 
 class LayerLine(NamedTuple):
@@ -129,20 +136,50 @@ def line_of(instance: Instance, plan: Plan) -> LayerLine:
 def why_not(instance: Instance, line: LayerLine, kind: LineClass) -> str | None:
     """Why a tool cannot say a line, or None."""
     gpus, host = gpus_and_host(instance.cluster)
-    used, layers = line.devices, line.home[1:-1]
+    used = line.devices
     if not kind.has_host and (line.away or not set(used) <= set(gpus)):
         return "it has layers on a host, but the tool uses only GPUs"
     if kind.has_host and (set(used[1:]) - set(gpus) or (host is not None and used[0] != host)):
         return "the layers on the host are not the first ones"
     if line.away and not kind.experts_apart:
         return "it has experts on other devices than their layers"
-    if not kind.head_alone and line.home[-1] != layers[-1]:
-        return "the output head is not on the device of the last layer"
-    if line.home[0] != layers[0] and (not kind.has_host or host is None):
+    if kind.has_host and host is None and line.home[0] != line.home[1]:
         return "the embedding is not on the device of the first layer"
     if kind.most_gpus is not None and len(set(used) & set(gpus)) > kind.most_gpus:
-        return "the tool itself divides layers among GPUs"
+        return (
+            "the tool itself divides layers among several GPUs, by rules that are not read; choose"
+            f" one ({VISIBLE}0)"
+        )
+    begins = [s for s in range(1, len(line.home)) if line.home[s] != line.home[s - 1]]
+    if kind.fills and not filling_bytes(instance)[begins].all():
+        return "a GPU begins with a layer without bytes, but the tool fills GPUs by bytes"
     return None
+
+
+def filling_bytes(instance: Instance) -> Ints:
+    """Bytes of each slot by which exllama fills GPUs: weights and cache, not the activations that
+    resident bytes of a prompt have; resident bytes where a file states nothing else.
+    """
+    slot, found = slots_of(instance).slot, np.zeros(len(layer_list(instance)) + 2, np.int64)
+    for op, at in zip(instance.graph.ops, slot.tolist(), strict=True):
+        own = op.parameter_bytes if op.state_bytes is None else op.state_bytes
+        is_stated = op.state_bytes is not None or own
+        found[at] += (own if is_stated else op.resident_bytes) + sum(op.shared_state.values())
+    return found
+
+
+def filled(bytes_: Ints, shares: Sequence[Fraction], gpus: Sequence[int]) -> tuple[int, ...]:
+    """The GPU of each slot: the first one, from that of the slot before it on, that has room."""
+    home, at, left = list[int](), 0, shares[0] * GIB
+    for need in bytes_.tolist():
+        while need > left:
+            at += 1
+            if at == len(shares):
+                raise InputError("the shares are less than the model takes")
+            left = shares[at] * GIB
+        left -= need
+        home.append(gpus[at])
+    return tuple(home)
 
 
 def _renamed(instance: Instance, line: LayerLine) -> LayerLine:
@@ -202,13 +239,11 @@ def _said(
     return line, gpus, used, "" if is_usual else f"{VISIBLE}{','.join(map(str, used))} "
 
 
-LLAMACPP = LineClass(has_host=True, experts_apart=True, head_alone=True)
-OLLAMA = LineClass(has_host=True, head_alone=True, most_gpus=1)
+LLAMACPP = LineClass(has_host=True, experts_apart=True)
+OLLAMA = LineClass(has_host=True, most_gpus=1)
+EXLLAMA = LineClass(fills=True)
 RANKS = LineClass()
-"""Of exllama, vLLM and SGLang."""
-
-TRAINERS = LineClass(head_alone=True)
-"""What Megatron ("Et*3|(tt|)*29,m|L" in its guide), torchtitan and pipelining can say at least."""
+"""Of vLLM, SGLang, Megatron ("Et*3|(tt|)*29,m|L" in its guide), torchtitan and pipelining."""
 
 
 def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
@@ -240,16 +275,25 @@ def write_ollama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 
 def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The GPU split of a plan: GB of each device, rounded up to a hundredth."""
-    line, gpus, used, order = _said(instance, plan, RANKS)
-    held = np.zeros(instance.num_devices, np.int64)
-    np.add.at(held, np.array(line.home)[slots_of(instance).slot], instance.arrays.resident_bytes)
-    shares = [ceil_div(int(held[gpus[at]]), HUNDREDTH_GIB) / 100 for at in used]
-    return f"{order}-gs {','.join(f'{share:.2f}' for share in shares)}\n"
+    """The GPU split of a plan: GiB of each device, with as many places as the next slot needs not
+    to fit there as well.
+    """
+    line, _, _, order = _said(instance, plan, EXLLAMA)
+    bytes_, shares, end = filling_bytes(instance).tolist(), list[str](), 0
+    for _, own in groupby(line.home):
+        begin, end = end, end + len(list(own))
+        held = sum(bytes_[begin:end])
+        for places in count(2):
+            unit = 10**places
+            share = ceil_div(held * unit, GIB)
+            if end == len(bytes_) or share * GIB < (held + bytes_[end]) * unit:
+                break
+        shares.append(f"{share // unit}.{share % unit:0{places}d}")
+    return f"{order}-gs {','.join(shares)}\n"
 
 
 def write_partition(tool: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The line that sets ``VLLM_PP_LAYER_PARTITION``, or SGLang's."""
     line, _, _, order = _said(instance, plan, RANKS)
-    counts = [len(list(own)) for _, own in groupby(line.home[1:-1])]
+    counts = [line.home[1:-1].count(k) for k in line.devices]
     return f"{order}{tool}_PP_LAYER_PARTITION={','.join(map(str, counts))}\n"

@@ -29,7 +29,7 @@ from placegap.instances.problem import (
     Plan,
     Semantics,
 )
-from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.instances.problem.integers import NS_PER_S, UNSUPPORTED, ceil_div
 from placegap.instances.problem.modules import feeders, is_expert, layer_of, numbered_layers
 from placegap.instances.problem.op_kernel import ExpertsKernel, MatrixProduct
 from placegap.instances.reading.errors import InputError
@@ -181,18 +181,38 @@ def priced_map(instance: Instance, main: int) -> Instance:
     weights are copied in every pass (``dispatch_model``: ``execution_device=main_device``). Links
     stay: what such a module reads and writes is small beside its weights.
     """
-    arrays, ops = instance.arrays, list(instance.graph.ops)
-    for k, device in enumerate(instance.cluster.devices):
-        if not is_cpu(device, instance.cluster):
+    arrays, cluster, ops = instance.arrays, instance.cluster, list(instance.graph.ops)
+    devices, kinds = list(cluster.devices), dict[str, str]()
+    of_cards = {device.kind for device in devices if not is_cpu(device, cluster)}
+    for k, device in enumerate(devices):
+        if not is_cpu(device, cluster):
             continue
-        bandwidth, _ = instance.cluster.widest_paths[k, main]
+        own = f"{device.kind} (copies)" if device.kind in of_cards else device.kind
+        devices[k] = device.model_copy(update={"kind": own})
+        if kinds.setdefault(own, device.name) != device.name:
+            continue  # times are by kind: those of its first device count
+        if (k, main) not in cluster.widest_paths:
+            raise InputError(
+                f"no link leads from {device.name!r} to {cluster.devices[main].name!r}, to which"
+                " accelerate copies its weights"
+            )
+        bandwidth, _ = cluster.widest_paths[k, main]
         for i, op in enumerate(ops):
             time = {**op.time_ns}
-            if arrays.possible[i, main]:
+            if device.kind in time:
+                time[own] = time[device.kind]
+            if arrays.time_ns[i, main] != UNSUPPORTED:
                 copied = ceil_div(op.parameter_bytes * NS_PER_S, bandwidth)
-                time[device.kind] = int(arrays.time_ns[i, main]) + copied
+                time[own] = int(arrays.time_ns[i, main]) + copied
             ops[i] = op.model_copy(update={"time_ns": time})
-    return instance.with_graph(instance.graph.model_copy(update={"ops": tuple(ops)}))
+    graph = instance.graph.model_copy(update={"ops": tuple(ops)})
+    return instance.model_copy(
+        update={
+            "graph": graph,
+            "cluster": cluster.model_copy(update={"devices": tuple(devices)}),
+            "best_known": (),
+        }
+    )
 
 
 def parted_experts(instance: Instance, on_card: int) -> Instance:
@@ -207,6 +227,9 @@ def parted_experts(instance: Instance, on_card: int) -> Instance:
     ops, names = list[Op](), dict[str, list[str]]()
     for op in graph.ops:
         parts = shares if is_expert(op) else [("", count)]
+        if parts == [("", count)]:
+            ops.append(op)
+            continue
         names[op.name] = [op.name + name for name, _ in parts]
         for name, n in parts:
             group = None if op.colocation is None else op.colocation + name
@@ -218,7 +241,10 @@ def parted_experts(instance: Instance, on_card: int) -> Instance:
             ops.append(op.model_copy(update=changes))
     edges = list[Edge]()
     for edge in graph.edges:
-        a, b = names[edge.producer], names[edge.consumer]
+        if edge.producer not in names and edge.consumer not in names:
+            edges.append(edge)
+            continue
+        a, b = (names.get(end, [end]) for end in (edge.producer, edge.consumer))
         pairs = zip(a, b, strict=True) if len(a) == len(b) else product(a, b)
         edges += [edge.model_copy(update={"producer": x, "consumer": y}) for x, y in pairs]
     return instance.with_graph(graph.model_copy(update={"ops": tuple(ops), "edges": tuple(edges)}))

@@ -1,13 +1,13 @@
 """Lines that people run, read back as plans: of llama.cpp, vLLM, SGLang, KTransformers, exllama,
 ollama, Megatron; and files of torchtitan and accelerate.
 
-Written from the tools' sources, as `lines` states them, and not from what is exported. Options that
-decide no placement are passed over.
+Written from the tools' sources, as `lines` states them, and not from what is exported. A line that
+is not of its tool's class (`LineClass`) is refused. Options that decide no placement are passed
+over.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -16,21 +16,24 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from placegap.instances.exporters.lines import (
-    HUNDREDTH_GIB,
     VISIBLE,
+    LayerLine,
     even_counts,
+    filled,
+    filling_bytes,
     gpus_and_host,
+    line_of,
     slots_of,
+    why_not,
 )
 from placegap.instances.exporters.modules import APART, layer_list, parted_experts, priced_map
 from placegap.instances.exporters.stages import TORCHTITAN
+from placegap.instances.exporters.table import EXPORTERS
+from placegap.instances.files.document import read_json
 from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.modules import feeders, layer_of
 from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_files import read_content
 
 EXPERTS = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
 REST = (
@@ -62,6 +65,10 @@ OPTIONS = {
 
 MOST_PARTS = 10_000
 """Of Megatron's layout; more are a slip."""
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d\d?)?", re.ASCII | re.IGNORECASE)
+MOST_DIGITS = 30
+"""Of a number: one of thousands, or with such an exponent, takes minutes to compute with."""
 
 TOOLS = ("vllm", "sglang", "megatron", "exllama", "ollama", "ktransformers")
 """Options that no other tool has, by the names of their tools."""
@@ -96,20 +103,33 @@ def read_line(instance: Instance, text: str) -> ReadLine:
             raise InputError("splits tensors of each layer, but lines have whole layers")
         gpus, _ = gpus_and_host(instance.cluster)
         gpus = _gpus(gpus, given["visible"]) if "visible" in given else gpus
-        if kind in ("", "ollama"):
-            return _llamacpp(instance, given, gpus, kind or "llamacpp")
-        if kind == "exllama":
-            return ReadLine(kind, _filled(instance, _numbers(given, "exllama"), gpus), instance)
         if kind == "ktransformers":
-            return _parted(instance, int(given["ktransformers"]), gpus[0])
-        counts = _counts(instance, given, kind)
-        return ReadLine(kind, _ranks(instance, counts, gpus), instance)
+            return _parted(instance, _whole(given[kind]), gpus)
+        if kind in ("", "ollama"):
+            kind = kind or "llamacpp"
+            line = _llamacpp(instance, given, gpus, kind)
+        elif kind == "exllama":
+            shares = _numbers(given, kind)
+            if len(shares) > len(gpus):
+                raise InputError(
+                    f"there are {len(shares)} shares, and {len(gpus)} GPUs in the cluster"
+                )
+            line = LayerLine(filled(filling_bytes(instance), shares, gpus))
+        else:
+            line = _ranks(instance, _counts(instance, given, kind, len(gpus)), gpus)
+        return _said(instance, kind, line)
     except InputError as error:
         raise InputError(f"--line {text!r}: {error}") from None
-    except (ValueError, ZeroDivisionError) as error:
-        value = re.search(r"'.*'", str(error))  # int() and Fraction() quote it
-        said = value[0] if value else "a value"
-        raise InputError(f"--line {text!r}: {said} is not a number") from None
+
+
+def _said(instance: Instance, kind: str, line: LayerLine) -> ReadLine:
+    """A line of a tool; one that is not of its class is refused."""
+    of, (_, host) = EXPORTERS[kind].line, gpus_and_host(instance.cluster)
+    assert of is not None
+    why = why_not(instance, line, of)
+    if why is not None:
+        raise InputError(f"{why}; what is read is what --export {kind} can write")
+    return ReadLine(kind, slots_of(instance).plan(line, host), instance)
 
 
 def _options(text: str) -> Given:
@@ -132,15 +152,28 @@ def _options(text: str) -> Given:
     return given
 
 
+def _number(text: str) -> Fraction:
+    if len(text) > MOST_DIGITS or NUMBER.fullmatch(text.strip()) is None:
+        raise InputError(f"{text!r} is not a number")
+    return Fraction(text.strip())
+
+
+def _whole(text: str) -> int:
+    number = _number(text)
+    if number.denominator > 1:
+        raise InputError(f"{text!r} is not a whole number")
+    return int(number)
+
+
 def _numbers(given: Given, name: str) -> list[Fraction]:
-    found = [Fraction(part) for part in re.split("[,/]", given[name])]
+    found = [_number(part) for part in re.split("[,/]", given[name])]
     if min(found) < 0:
         raise InputError(f"{OPTIONS[name][0]} has a share below 0")
     return found
 
 
 def _count(given: Given, name: str, usual: int) -> int:
-    number = int(given.get(name, usual))
+    number = _whole(given.get(name, str(usual)))
     if number < min(usual, 1):
         raise InputError(f"{OPTIONS[name][0]} must be {min(usual, 1)} or more")
     return number
@@ -156,13 +189,13 @@ def _gpus(gpus: Sequence[int], names: str) -> list[int]:
 
 def _gpu(gpus: Sequence[int], name: str) -> int:
     """A GPU by its number, also after the name of a backend."""
-    found = re.fullmatch(r"[A-Za-z]*(\d+)", name.strip())
+    found = re.fullmatch(r"[A-Za-z]*([0-9]{1,9})", name.strip())
     if found is None or int(found[1]) >= len(gpus):
         raise InputError(f"there is no GPU {name.strip()!r} among the {len(gpus)} of the cluster")
     return gpus[int(found[1])]
 
 
-def _llamacpp(instance: Instance, given: Given, gpus: list[int], kind: str) -> ReadLine:
+def _llamacpp(instance: Instance, given: Given, gpus: list[int], kind: str) -> LayerLine:
     """As ``load_tensors`` puts layers and the output on devices, and overrides tensors."""
     num = len(layer_list(instance)) + 1
     _, host = gpus_and_host(instance.cluster)
@@ -178,8 +211,9 @@ def _llamacpp(instance: Instance, given: Given, gpus: list[int], kind: str) -> R
     on_gpus = on_gpus if used else 0
     if on_gpus < num and host is None:
         raise InputError(f"leaves {num - on_gpus} layers on the host, and the cluster has none")
-    memory = [instance.cluster.devices[k].memory_bytes or 1 for k in used]
-    shares = _numbers(given, "ts") if "ts" in given else [Fraction(size) for size in memory]
+    memory = [instance.cluster.devices[k].memory_bytes for k in used]
+    usual = [Fraction(1 if None in memory else size or 0) for size in memory]
+    shares = _numbers(given, "ts") if "ts" in given else usual
     if len(shares) > len(used):
         raise InputError(f"-ts has {len(shares)} shares, and there are {len(used)} GPUs")
     ends = list(accumulate(shares))
@@ -189,13 +223,12 @@ def _llamacpp(instance: Instance, given: Given, gpus: list[int], kind: str) -> R
     for at in range(on_gpus):
         share = ends[-1] * Fraction(at, on_gpus)
         home.append(used[next(n for n, end in enumerate(ends) if end > share)])
-    first = home[0] if host is None else host
-    experts = dict(_overrides(instance, given, gpus))
-    return ReadLine(kind, _plan(instance, [first, *home], experts), instance)
+    home.insert(0, home[0] if host is None else host)
+    return LayerLine(tuple(home), tuple(_away(instance, given, gpus, home)))
 
 
-def _overrides(instance: Instance, given: Given, gpus: list[int]) -> Iterator[tuple[int, int]]:
-    """Layers whose experts are elsewhere, and where; the first pattern that matches counts."""
+def _away(instance: Instance, given: Given, gpus: list[int], home: Sequence[int]) -> Iterator[int]:
+    """Layers on GPUs whose experts are on the host; the first pattern that matches counts."""
     _, host = gpus_and_host(instance.cluster)
     moved, layers = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU", len(layer_list(instance))
     patterns = given["ot"].split(",") if "ot" in given else []
@@ -210,7 +243,7 @@ def _overrides(instance: Instance, given: Given, gpus: list[int]) -> Iterator[tu
                     raise InputError(f"-ot {pattern!r} is no PATTERN=DEVICE (exps=CPU)")
                 try:
                     matches = re.search(regex, f"blk.{n}.{tensor}.weight")
-                except re.error as error:
+                except (re.error, OverflowError, RecursionError) as error:
                     raise InputError(f"-ot {regex!r} is not a pattern: {error}") from None
                 if matches:
                     found.setdefault(tensor, target)
@@ -222,44 +255,49 @@ def _overrides(instance: Instance, given: Given, gpus: list[int]) -> Iterator[tu
                 " are patterns of all experts of a layer (exps=CPU)"
             )
         target = next(iter(found.values()))
-        if target.startswith("CPU") and host is None:
+        if not target.startswith("CPU"):
+            if _gpu(gpus, target) != home[n + 1]:
+                raise InputError(
+                    f"-ot puts the experts of layer {n} on {target}, and the layer is on another"
+                    " device; what is read are experts with their layer or on the CPU (exps=CPU)"
+                )
+        elif host is None:
             raise InputError("-ot names the host, and the cluster has none")
-        yield n, _gpu(gpus, target) if host is None or not target.startswith("CPU") else host
+        elif home[n + 1] != host:
+            yield n
 
 
-def _plan(instance: Instance, home: Sequence[int], experts: dict[int, int]) -> Plan:
-    slots = slots_of(instance)
-    device = np.array(home)[slots.slot]
-    for layer, k in experts.items():
-        device[slots.expert & (slots.slot == layer + 1)] = k
-    return Plan.on(device.tolist())
-
-
-def _parted(instance: Instance, on_card: int, card: int) -> ReadLine:
+def _parted(instance: Instance, on_card: int, gpus: Sequence[int]) -> ReadLine:
     """A number of experts of each layer on a card with all else, the others on the host."""
     _, host = gpus_and_host(instance.cluster)
-    if host is None:
-        raise InputError("has experts on the host, and the cluster has none")
+    if host is None or not gpus:
+        raise InputError(
+            "has experts on a card and on the host, and the cluster has no"
+            f" {'host' if host is None else 'card'}"
+        )
     parted = parted_experts(instance, on_card)
-    home = [host if op.name.endswith(APART) else card for op in parted.graph.ops]
+    home = [host if op.name.endswith(APART) else gpus[0] for op in parted.graph.ops]
     return ReadLine("ktransformers", Plan.on(home), parted)
 
 
-def _counts(instance: Instance, given: Given, kind: str) -> list[int]:
+def _counts(instance: Instance, given: Given, kind: str, num_gpus: int) -> list[int]:
     """Layers of each rank."""
     if kind == "megatron":
         return _layout(given["megatron"])
     if kind in given:
-        return [int(part) for part in given[kind].split(",")]
-    return even_counts(len(layer_list(instance)), _count(given, "pp", 1), kind)
+        return [_whole(part) for part in given[kind].split(",")]
+    ranks = _count(given, "pp", 1)
+    if ranks > num_gpus:
+        raise InputError(f"there are {ranks} stages, and {num_gpus} GPUs in the cluster")
+    return even_counts(len(layer_list(instance)), ranks, kind)
 
 
 def _layout(text: str) -> list[int]:
     """Decoder layers of each stage of Megatron's layout."""
     text = text.replace(" ", "").replace(",", "")
-    while group := re.search(r"\(([^()]*)\)\*(\d+)|([Etm L|])\*(\d+)", text):
+    while group := re.search(r"\(([^()]*)\)\*([0-9]{1,20})|([Etm L|])\*([0-9]{1,20})", text):
         part, times = (group[1], group[2]) if group[2] else (group[3], group[4])
-        if len(part) * int(times) > MOST_PARTS:
+        if len(text) + len(part) * int(times) > MOST_PARTS:
             raise InputError(f"the layout repeats {part!r} {times} times")
         text = text[: group.start()] + part * int(times) + text[group.end() :]
     if not re.fullmatch(r"E[t|]*m*L", text):
@@ -269,7 +307,7 @@ def _layout(text: str) -> list[int]:
     return [stage.count("t") for stage in text.split("|")]
 
 
-def _ranks(instance: Instance, counts: list[int], gpus: list[int]) -> Plan:
+def _ranks(instance: Instance, counts: list[int], gpus: list[int]) -> LayerLine:
     """Layers in their order on ranks; the first has what is before them, the last what is after."""
     num = len(layer_list(instance))
     if sum(counts) != num or min(counts) < 0:
@@ -278,43 +316,25 @@ def _ranks(instance: Instance, counts: list[int], gpus: list[int]) -> Plan:
     if len(counts) > len(gpus):
         raise InputError(f"there are {len(counts)} stages, and {len(gpus)} GPUs in the cluster")
     inner = [k for k, count in zip(gpus, counts, strict=False) for _ in range(count)]
-    return _plan(instance, [gpus[0], *inner, gpus[len(counts) - 1]], {})
-
-
-def _filled(instance: Instance, shares: list[Fraction], gpus: list[int]) -> Plan:
-    """Layers in their order, each on the first GPU from the last one on that has room."""
-    if len(shares) > len(gpus):
-        raise InputError(f"there are {len(shares)} shares, and {len(gpus)} GPUs in the cluster")
-    slot, size = slots_of(instance).slot, instance.arrays.resident_bytes
-    num = len(layer_list(instance)) + 2
-    held = np.bincount(slot, weights=size, minlength=num)
-    home, at, left = list[int](), 0, shares[0] * 100 * HUNDREDTH_GIB
-    for need in held.astype(np.int64).tolist():
-        while need > left:
-            at += 1
-            if at == len(shares):
-                raise InputError("the shares are less than the model takes")
-            left = shares[at] * 100 * HUNDREDTH_GIB
-        left -= need
-        home.append(gpus[at])
-    return _plan(instance, home, {})
+    return LayerLine((gpus[0], *inner, gpus[len(counts) - 1]))
 
 
 def _file(instance: Instance, path: Path) -> ReadLine:
     """A map of accelerate, or the parts of torchtitan."""
-    try:
-        content = json.loads(read_content(path))
-    except ValueError as error:
-        raise InputError(f"is not valid JSON: {error}") from None
+    content = read_json(path)
     gpus, host = gpus_and_host(instance.cluster)
     layers = layer_of(instance.graph)
     if isinstance(content, list) and all(isinstance(part, list) for part in content):
-        stage_of = {str(name): s for s, part in enumerate(content) for name in part}
         if len(content) > len(gpus):
             raise InputError(f"there are {len(content)} parts, and {len(gpus)} GPUs in the cluster")
         own = {name: layer for layer, names in TORCHTITAN.items() for name in names}
-        place = {own.get(name, name): gpus[s] for name, s in stage_of.items()}
-        return ReadLine("torchtitan", _by_prefix(instance, layers, place), instance)
+        parts = dict[str, int]()
+        for k, part in zip(gpus, content, strict=False):
+            for name in map(str, part):
+                if parts.setdefault(own.get(name, name), k) != k:
+                    raise InputError(f"two parts name {name!r}")
+        plan = _by_prefix(instance, layers, parts)
+        return _said(instance, "torchtitan", line_of(instance, plan))
     if not isinstance(content, dict):
         raise InputError(
             "is neither a map of modules (device_map) nor a list of parts (torchtitan)"
@@ -332,6 +352,8 @@ def _file(instance: Instance, path: Path) -> ReadLine:
 
 def _by_prefix(instance: Instance, layers: Sequence[str | None], place: dict[str, int]) -> Plan:
     """Each op where the innermost module that a file names is; others where what feeds them is."""
+    if not place:
+        raise InputError("the file places no module")
     fed_by, home = feeders(instance, layers), dict[int, int]()
     for i in instance.arrays.index.topological_order.tolist():
         path = (instance.graph.ops[i].module or "").split(".")

@@ -10,11 +10,12 @@ from typing import Any
 from placegap.instances.costing.costing import is_cpu
 from placegap.instances.exporters.hybrid import SETTINGS, read_layers, write_hybrid
 from placegap.instances.exporters.lines import (
+    EXLLAMA,
     LLAMACPP,
     OLLAMA,
     RANKS,
-    TRAINERS,
     LineClass,
+    gpus_and_host,
     write_exllama,
     write_llamacpp,
     write_ollama,
@@ -57,13 +58,13 @@ class Exporter:
 
 EXPORTERS: Mapping[str, Exporter] = {
     "device_map": Exporter(write_device_map, whole_layers=True),
-    "torchtitan": Exporter(write_torchtitan, whole_layers=True, gpus_alone=True, line=TRAINERS),
-    "megatron": Exporter(write_megatron, True, join_ends=True, gpus_alone=True, line=TRAINERS),
-    "vllm": Exporter(partial(write_partition, "VLLM"), True, join_ends=True, line=RANKS),
-    "sglang": Exporter(partial(write_partition, "SGLANG"), True, join_ends=True, line=RANKS),
-    "pipelining": Exporter(write_pipelining, whole_layers=True, line=TRAINERS),
+    "torchtitan": Exporter(write_torchtitan, whole_layers=True, gpus_alone=True, line=RANKS),
+    "megatron": Exporter(write_megatron, True, join_ends=True, gpus_alone=True, line=RANKS),
+    "vllm": Exporter(partial(write_partition, "VLLM"), True, True, gpus_alone=True, line=RANKS),
+    "sglang": Exporter(partial(write_partition, "SGLANG"), True, True, gpus_alone=True, line=RANKS),
+    "pipelining": Exporter(write_pipelining, whole_layers=True, line=RANKS),
     "llamacpp": Exporter(write_llamacpp, whole_layers=True, line=LLAMACPP),
-    "exllama": Exporter(write_exllama, whole_layers=True, line=RANKS),
+    "exllama": Exporter(write_exllama, whole_layers=True, gpus_alone=True, line=EXLLAMA),
     "ktransformers": Exporter(None),  # `experts_line` writes the number of experts on a card
     "ollama": Exporter(write_ollama, whole_layers=True, line=OLLAMA),
     "onnx": Exporter(None, annotate=annotate),
@@ -112,6 +113,8 @@ def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
             )
         if exporter.join_ends:
             layer_list(instance)
+        if exporter.gpus_alone and not gpus_and_host(instance.cluster)[0]:
+            raise InputError("the ranks of this tool are GPUs, and the cluster has none")
         if kind in ("vllm", "sglang"):
             refuse_several_stages(semantics, kind)
     except InputError as error:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError
 
@@ -38,6 +39,7 @@ from placegap.instances.reading.printable import json_text
 if TYPE_CHECKING:
     import networkx as nx
 
+Part = TypeVar("Part", bound=InstancePart)
 FORMAT = "placegap"
 VERSION = 1
 
@@ -54,6 +56,9 @@ def _integer(value: Any) -> Any:
 Version = Annotated[Literal[1], BeforeValidator(_integer)]
 """The version of a format; there is one so far."""
 
+AnyVersion = Annotated[Literal[1, 2], BeforeValidator(_integer)]
+"""Of a format with rules: in version 2 they mean chains where they state no plans (`OLD_PLANS`)."""
+
 
 class Document(InstancePart):
     """Content of a model file: a graph, and optionally a cluster, semantics and best values.
@@ -67,7 +72,7 @@ class Document(InstancePart):
     """
 
     format: Literal["placegap"] = "placegap"
-    version: Version = 1
+    version: AnyVersion = 1
     name: Name
     graph: Graph
     cluster: Cluster | None = None
@@ -155,8 +160,26 @@ def load_document(path: str | Path) -> Document:
 
 def parse_document(raw: Any, source: str | Path) -> Document:
     """Validate parsed JSON as a document that comes from `source`."""
+    return of_version(Document, raw, source).read_from(source)
+
+
+def of_version(kind: type[Part], raw: Any, source: str | Path) -> Part:
+    """Validate parsed JSON with what its version means by rules that state no plans."""
+    context = {"version": raw.get("version") if isinstance(raw, dict) else None}
     with as_input_error(raw, source), paused_collector():
-        return Document.model_validate(raw).read_from(source)
+        found = kind.model_validate(raw, context=context)
+    if "is_old" in context:
+        warn_of_plans(source)
+    return found
+
+
+def warn_of_plans(source: str | Path) -> None:
+    """Warn of a file whose rules state no class of plans (`OLD_PLANS`)."""
+    said = (
+        "its semantics states no plans, which means any plans before version 2 and chains from"
+        " then on; state plans: any or plans: chain, or version: 2"
+    )
+    warnings.warn(str(InputError(said, source)), stacklevel=1)
 
 
 def save_document(document: Document, path: str | Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from placegap.instances.files.document import Version, read_json, write_json
+from placegap.instances.files.document import AnyVersion, of_version, read_json, write_json
 from placegap.instances.problem import (
     MOST_TOKENS,
     Count,
@@ -25,7 +25,7 @@ from placegap.instances.problem import (
     Transfer,
 )
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.reading.errors import InputError, as_input_error, instead_of
+from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.referee.channels import channel_name, num_channels
 
@@ -97,7 +97,7 @@ class PlanFile(InstancePart):
     """The JSON form of a plan."""
 
     format: Literal["placegap-plan"] = "placegap-plan"
-    version: Version = 1
+    version: AnyVersion = 1
     instance: str
     instance_hash: str = ""
     semantics: StatedSemantics
@@ -310,8 +310,7 @@ def load_stated_plan(instance: Instance, path: str | Path) -> StatedPlan:
     if not is_plan(raw):
         refuse_other(raw, "a plan", path)
         raise InputError("is not a plan (its format is not 'placegap-plan')", path)
-    with as_input_error(raw, path):
-        content = PlanFile.model_validate(raw)
+    content = of_version(PlanFile, raw, path)
     try:
         plan, times = _resolve(instance, content), _resolve_times(instance, content)
         return StatedPlan(

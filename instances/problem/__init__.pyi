@@ -63,6 +63,7 @@ from .semantics import (
     includes,
     parse_semantics,
     plan_class,
+    stored_semantics,
     told,
     with_plans,
 )
@@ -139,6 +140,7 @@ __all__ = [
     "includes",
     "parse_semantics",
     "plan_class",
+    "stored_semantics",
     "told",
     "with_plans",
 ]

@@ -20,7 +20,7 @@ from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.links import Group
 from placegap.instances.problem.part import Count, InstancePart, Name
 from placegap.instances.problem.semantics import StatedSemantics
-from placegap.instances.reading.errors import ClusterError
+from placegap.instances.reading.errors import ClusterError, as_input_error
 from placegap.instances.reading.printable import printable
 
 
@@ -82,7 +82,8 @@ class Instance(InstancePart):
     def with_graph(self, graph: Graph, name: str | None = None) -> Instance:
         """The instance with another graph on the same cluster, without best-known values."""
         update = {"graph": graph, "best_known": (), "name": name or self.name}
-        return self.model_copy(update=update)
+        with as_input_error(source=self.name):  # of groups whose ops no device runs together
+            return self.model_copy(update=update)
 
     @property
     def num_ops(self) -> int:

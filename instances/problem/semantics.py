@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeGuard
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     TypeAdapter,
+    ValidationInfo,
     model_serializer,
     model_validator,
 )
@@ -50,6 +52,8 @@ MAX_BATCH = 2**20
 PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""
 
+OLD_PLANS: PlanClass = "any"
+"""What rules mean that state no plans in a file before version 2, in a run or in a record."""
 
 _PEAK: Mapping[MemoryRule, str] = {"sum": "", "peak": " peak"}
 
@@ -71,7 +75,7 @@ class _Rules(BaseModel):
             return raw
         foreign = [name for name in raw if name in DEFAULTS and name not in cls.model_fields]
         for name in foreign:
-            if raw[name] != DEFAULTS[name]:
+            if raw[name] != {**DEFAULTS, "plans": OLD_PLANS}[name]:
                 objective = cls.model_fields["objective"].default
                 raise ValueError(f"{name} does not apply to the objective {objective}")
         return {name: value for name, value in raw.items() if name not in foreign}
@@ -84,7 +88,9 @@ class _Rules(BaseModel):
 
     @model_serializer(mode="wrap")
     def _with_tag(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {"objective": self.objective, **write(self)}  # also where defaults are left out
+        """The tag and the class of plans also where defaults are left out: see `OLD_PLANS`."""
+        always = [n for n in ("objective", "plans") if n in type(self).model_fields]
+        return {**{name: getattr(self, name) for name in always}, **write(self)}
 
 
 class Makespan(_Rules):
@@ -116,8 +122,8 @@ class Makespan(_Rules):
 
 
 class _Load(_Rules):
-    #: Which plans compete.
-    plans: PlanClass = "any"
+    #: Which plans compete. Where a file of version 1 states none, it means any.
+    plans: PlanClass = "chain"
 
     #: Compute + communication, or the larger of the two.
     load: LoadRule = "add"
@@ -289,8 +295,8 @@ class MaxContext(_Rules):
     """
 
     objective: Literal["max_context"] = "max_context"
-    #: Which plans compete.
-    plans: PlanClass = "any"
+    #: Which plans compete. Where a file of version 1 states none, it means any.
+    plans: PlanClass = "chain"
 
     #: Compute + communication, or the larger of the two.
     load: LoadRule = "add"
@@ -330,8 +336,21 @@ Semantics = (
 AllLoads = LoadSemantics | MaxContext
 """Loads of devices are its value, or are limited: no schedule, a class of plans."""
 
-StatedSemantics = Annotated[Semantics, Field(discriminator="objective")]
-"""Semantics as a field of a file: its objective says which it is."""
+TaggedSemantics = Annotated[Semantics, Field(discriminator="objective")]
+"""Its objective says which it is."""
+
+
+def _as_stored(raw: object, info: ValidationInfo) -> object:
+    """Rules of a file, with the plans that an old one means; the context notes that it is old."""
+    context = info.context or {}
+    if not leaves_out_plans(raw) or context.get("version") == 2:
+        return raw
+    context["is_old"] = True
+    return {**raw, "plans": OLD_PLANS}
+
+
+StatedSemantics = Annotated[TaggedSemantics, BeforeValidator(_as_stored)]
+"""Semantics as a field of a file."""
 
 BY_OBJECTIVE: Mapping[Objective, type[Semantics]] = {
     "makespan": Makespan,
@@ -357,12 +376,24 @@ DEFAULTS: Mapping[str, object] = {
 }
 """Every rule that some objective has."""
 
-_STATED: TypeAdapter[Semantics] = TypeAdapter(StatedSemantics)
+_RULES: TypeAdapter[Semantics] = TypeAdapter(TaggedSemantics)
+_STORED: TypeAdapter[Semantics] = TypeAdapter(StatedSemantics)
 
 
 def parse_semantics(raw: object) -> Semantics:
-    """The semantics of a mapping with the key objective, as files have it."""
-    return _STATED.validate_python(raw)
+    """The semantics of a mapping with the key objective."""
+    return _RULES.validate_python(raw)
+
+
+def stored_semantics(raw: object) -> Semantics:
+    """The same for what a run, a record or a certificate keeps: see `OLD_PLANS`."""
+    return _STORED.validate_python(raw)
+
+
+def leaves_out_plans(rules: object) -> TypeGuard[dict[str, Any]]:
+    """Whether rules of a file have a class of plans, and state none."""
+    named = isinstance(rules, dict) and "plans" not in rules and rules.get("objective")
+    return any(one == named and "plans" in FIELDS[one] for one in OBJECTIVES)
 
 
 def plan_class(semantics: Semantics) -> PlanClass:

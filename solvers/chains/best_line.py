@@ -19,8 +19,7 @@ line that does not fit at its peak is looked for again with less room.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, islice, pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from placegap.instances.exporters.lines import (
     LayerSlots,
     LineClass,
     alike_devices,
+    filling_bytes,
     gpus_and_host,
     slots_of,
 )
@@ -61,8 +61,9 @@ HALVINGS, MOST_AIMS = 8, 30
 """Aims for a load that halve what is open, and all of them. After these halvings one to six more
 prove the optimum."""
 
-MOST_ROOM_TRIES = 20
-"""Times that room is taken away for what is live at the peak."""
+MOST_ROOM_TRIES, MOST_SIMPLE = 20, 500
+"""Times that room is taken away for what is live at the peak, and lines of few devices that are
+tried if no line fits then, or none has plans of the rules' class: 2 s for a layered model."""
 
 TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
 """Columns of labels: the sum of times, or the heaviest load of devices that are done; load and
@@ -111,9 +112,16 @@ class _Step(NamedTuple):
 
 def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> BestLine | None:
     """The best line of a class; None where none was found that fits."""
-    search = _Search(instance, semantics, kind)
+    layer_list(instance)  # refused, if it has none
+    if not kind.has_host and not gpus_and_host(instance.cluster)[0]:
+        return None
+    try:
+        search = _Search(instance, semantics, kind)
+    except InputError:  # no device runs all ops of a layer
+        return None
     room, bound = search.room.copy(), None
     best: BestLine | None = None
+    line: LayerLine | None = None
     for _ in range(MOST_ROOM_TRIES):
         found = search.least(room)
         if found is None:
@@ -125,6 +133,10 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
         if best is not None or not over.any():
             break
         room -= over
+    if best is None and line is not None:
+        tried = (search.judged(other)[0] for other in islice(search.simple_lines(), MOST_SIMPLE))
+        fitting = [each for each in tried if each is not None]
+        best = min(fitting, key=lambda each: each.value_ns, default=None)
     return None if best is None else best._replace(bound=bound)
 
 
@@ -134,6 +146,7 @@ class _Search:
     def __init__(self, instance: Instance, semantics: Semantics, kind: LineClass) -> None:
         self.instance, self.semantics, self.kind = instance, semantics, kind
         self.slots = slots_of(instance)
+        floor = relax_memory(_grouped(instance, self.slots), semantics)[0]
         gpus, host = gpus_and_host(instance.cluster)
         self.host = host if kind.has_host else None
         alike = ([k for k in own if k in gpus] for own in alike_devices(instance))
@@ -149,13 +162,28 @@ class _Search:
         can_part = kind.experts_apart and self.host is not None and plan_class(semantics) == "any"
         self.parts = np.zeros(self.num, np.bool_)
         self.parts[self.slots.slot[self.slots.expert]] = can_part
-        size = relax_memory(_grouped(instance, self.slots), semantics)[0].arrays.resident_bytes
+        size = floor.arrays.resident_bytes
+        self.can = self._possible(floor)
+        self.may_begin = np.ones(self.num, np.bool_)  # a device
+        if kind.fills:
+            self.may_begin = filling_bytes(instance) > 0
+        elif kind.has_host and self.host is None:  # embeddings are with the first layer
+            self.may_begin[1] = False
         self.expert_bytes = self.sums(size, self.slots.expert)
         self.bytes = self.sums(size, ~self.slots.expert) + self.expert_bytes
         self.room = instance.arrays.memory_bytes[self.first].copy()
         self.host_binds = self.host is not None and int(size.sum()) > self.room[self.of_host]
         self.costs = (_by_clock(self) if self.is_sum else None) or _by_loads(self)
         self.is_cut = not self.all_orders
+
+    def _possible(self, floor: Instance) -> Flags:
+        """Whether a slot can be on a class of devices, with its experts and without: (S, C, 2)."""
+        able = np.where(floor.arrays.possible[:, self.first], 0, 1)
+        is_expert = self.slots.expert & self.parts[self.slots.slot]
+        rest, experts = self.sums(able, ~is_expert) == 0, self.sums(able, is_expert) == 0
+        on_host = experts[:, [self.of_host]] & self.parts[:, None]
+        on_host = on_host & (np.arange(len(self.first)) != self.of_host)
+        return np.stack([rest & experts, rest & on_host], axis=2)
 
     def sums(self, of_op: Ints, chosen: Flags) -> Ints:
         """Sums over the ops of each slot."""
@@ -238,9 +266,8 @@ class _Search:
         elif self.host is not None:
             yield (*used[:-1], 1), self.of_host
             return
-        is_end = s == self.num - 1 and not self.kind.head_alone
         gpus = sum(used) - (self.host is not None)
-        if is_end or (s == 1 and at != self.of_host) or gpus == self.kind.most_gpus:
+        if (s and not self.may_begin[s]) or gpus == self.kind.most_gpus:
             return
         for c, own in enumerate(self.classes):
             is_later = self.all_orders or at in (-1, self.of_host) or c > at
@@ -268,6 +295,29 @@ class _Search:
     def _value(self, labels: Ints) -> Ints:
         found: Ints = labels[:, [TOTAL, LOAD, HOST_LOAD]].max(axis=1)
         return found
+
+    def simple_lines(self) -> Iterator[LayerLine]:
+        """All lines, those of few devices first; experts with their layers, or all on the host."""
+        gpus = [own for c, own in enumerate(self.classes) if c != self.of_host]
+        first = [] if self.host is None else [self.host]
+        most = min(sum(map(len, gpus)), self.kind.most_gpus or self.num)
+        for count in range(1 - len(first), most + 1):
+            for chosen in product(range(len(gpus)), repeat=count):
+                if any(chosen.count(c) > len(gpus[c]) for c in chosen):
+                    continue
+                order = [gpus[c][chosen[:at].count(c)] for at, c in enumerate(chosen)]
+                for cut in combinations(range(1, self.num), len(first) + count - 1):
+                    if not self.may_begin[list(cut)].all():
+                        continue
+                    ends = pairwise([0, *cut, self.num])
+                    runs = zip([*first, *order], ends, strict=True)
+                    home = tuple(k for k, (a, b) in runs for _ in range(a, b))
+                    away = [
+                        s - 1 for s in np.flatnonzero(self.parts).tolist() if home[s] != self.host
+                    ]
+                    yield LayerLine(home)
+                    if away:
+                        yield LayerLine(home, tuple(away))
 
     def judged(self, line: LayerLine) -> tuple[BestLine | None, Ints]:
         """A line as the referee sees it, if it is feasible; what each class lacks in bytes."""
@@ -313,21 +363,10 @@ def _grouped(instance: Instance, slots: LayerSlots) -> Instance:
     return instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
 
 
-def _possible(search: _Search) -> tuple[Flags, Flags]:
-    """Whether a slot without its experts, and these alone, can be on a class of devices: (S, C)."""
-    able = np.where(search.instance.arrays.possible[:, search.first], 0, 1)
-    is_expert = search.slots.expert & search.parts[search.slots.slot]
-    return search.sums(able, ~is_expert) == 0, search.sums(able, is_expert) == 0
-
-
 def _with_limits(search: _Search, costs: _Costs) -> _Costs:
     """The costs with `NO_WAY` where a slot or its experts cannot be."""
-    rest, experts = _possible(search)
-    on_host = experts[:, [search.of_host]] & search.parts[:, None]
-    on_host = on_host & (np.arange(len(search.classes)) != search.of_host)
-    can = np.stack([rest & experts, rest & on_host], axis=2)
-    stay, enter = np.where(can, costs.stay, NO_WAY), np.where(can[:, None], costs.enter, NO_WAY)
-    return costs._replace(stay=stay, enter=enter)
+    stay, enter = np.where(search.can, costs.stay, NO_WAY), costs.enter
+    return costs._replace(stay=stay, enter=np.where(search.can[:, None], enter, NO_WAY))
 
 
 def _by_clock(search: _Search) -> _Costs | None:
@@ -344,25 +383,28 @@ def _by_clock(search: _Search) -> _Costs | None:
     experts = slots.expert & search.parts[slots.slot]
     if max(lag.max(), begins.max(initial=0)) > 1 or lag[experts].any() or begins[experts[at]].any():
         return None
-    rest, together = _possible(search)
-    able = rest & together
-    if not able.any(axis=1).all():
+    can, num, first = search.can, search.num, search.first
+    if not can.any(axis=(1, 2)).all():
         return None
-    num, first = search.num, search.first
-    of_host = together[:, search.of_host] & search.parts
     stay = np.full((num, len(first), 2), NO_WAY)
     enter = np.full((num, len(first), len(first), 2), NO_WAY)
 
     def clock(turns: list[tuple[int, int]], away: bool) -> Ints:
-        """The time of each slot where they take turns on two devices, of a class each."""
-        home = []
+        """The time of each slot where they take turns on two devices, of a class each.
+
+        A slot that cannot be there is elsewhere: its own time is then not used.
+        """
+        home, apart = list[int](), list[int]()
         for s in range(num):
             c, k = turns[s % 2]
-            home.append(k if able[s, c] else first[int(able[s].argmax())])
-        apart = (np.flatnonzero(of_host) - 1).tolist() if away else ()
-        schedule = simulate(
-            instance, slots.plan(LayerLine(tuple(home), tuple(apart)), search.host), semantics
-        )
+            if not can[s, c].any():
+                c = int(can[s].any(axis=1).argmax())
+                k = first[c]
+            home.append(k)
+            if can[s, c, 1] and (away or not can[s, c, 0]):
+                apart.append(s - 1)
+        line = LayerLine(tuple(home), tuple(apart))
+        schedule = simulate(instance, slots.plan(line, search.host), semantics)
         ends = np.concatenate([[0], schedule.end_ns[at], [schedule.makespan_ns]])
         found = np.zeros(num, np.int64)
         np.add.at(found, of_part, np.diff(ends))
@@ -423,29 +465,19 @@ def _by_loads(search: _Search) -> _Costs:
 def best_expert_count(instance: Instance, semantics: Semantics) -> tuple[str, int]:
     """KTransformers' option for the best number of experts of each layer on a card, and its value.
 
-    With each expert more there one part takes longer and the other one less, so that the longer one
-    first falls and then rises: halving finds where.
+    All numbers are tried: with all experts on the card nothing is sent to the host, so that the
+    value need not first fall and then rise.
     """
-
-    @cache
-    def tried(number: int) -> tuple[int, int, str]:
+    best, why = list[tuple[int, str]](), ""
+    for number in range(num_experts(instance) + 1):
         text = f"--kt-num-gpu-experts {number}"
         parted = read_line(instance, text)
         verdict = evaluate(parted.instance, parted.plan, semantics)
-        room = parted.instance.arrays.memory_bytes.tolist()
-        over = [
-            max(0, use.memory_bytes - size)
-            for use, size in zip(verdict.uses, room, strict=bool(verdict.uses))
-        ]
-        if not verdict.feasible and not sum(over):
-            raise InputError(f"{verdict.violations[0]}", "export ktransformers")
-        return sum(over), verdict.value_ns or 0, text
-
-    low, high = 0, num_experts(instance)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if tried(middle + 1) < tried(middle) else (low, middle)
-    over, value_ns, text = tried(low)
-    if over:
-        raise InputError("no number of experts fits", "export ktransformers")
+        if verdict.feasible and verdict.value_ns is not None:
+            best.append((verdict.value_ns, text))
+        else:
+            why = f"{verdict.violations[0]}"
+    if not best:
+        raise InputError(f"no number of experts fits: {why}", "export ktransformers")
+    value_ns, text = min(best, key=lambda each: each[0])
     return text, value_ns

@@ -47,7 +47,6 @@ def applies(task: Task[MaxLoad], params: Params) -> str | None:
     claim="exact",
     cites="Tarnawski et al. 2020, section 5.1",
     scope="max_load, chain plans; any devices, replicas, 2 levels",
-    usual_rules=lambda params: {"plans": "chain"},
     applies=applies,
     packages=("numba",),
     settle=settle,

@@ -37,6 +37,9 @@ STOP = signal.SIGUSR1
 """Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
 worker hears none of them, or a second one would hit what the first has set off."""
 
+USUAL_S = 60.0
+"""The time limit where none is given."""
+
 POLL_S = 0.2
 PATIENCE_S = 3.0
 """How long after Ctrl-C a solver may take to end; HiGHS' presolve can take far longer."""

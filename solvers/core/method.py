@@ -58,10 +58,6 @@ class ExactParams(Params):
         return True
 
 
-USUAL_S = 60.0
-"""The limit of a default method where none is given."""
-
-
 @dataclass(frozen=True)
 class Limits:
     """When a method stops: seconds, a relative gap that suffices, and its seed.
@@ -205,8 +201,6 @@ class Method(Generic[P, T]):
     #: Of an exact method that keeps the rule `sum` alone: what it can say of the rule `peak` after
     #: a run on the floor whose plan does not fit, and with the best one that does (`peak_memory`).
     settle: Callable[[Task[T], Outcome, Plan | None], Outcome | None] | None = None
-    #: Rules of the semantics that the method is for, where no option states others.
-    usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]] = lambda params: {}
     #: Keys of docs/references.bib, each perhaps with a place: ``"topcuoglu2002, section 4.1"``.
     cites: tuple[str, ...] = ()
     #: Which problems, where the objectives alone say too little: ``"max_load, chain plans"``.
@@ -264,7 +258,6 @@ class About(TypedDict, total=False):
     formulation: Callable[[Task[Any], Any], Formulation]
     memory_rules: tuple[MemoryRule, ...]
     settle: Callable[[Task[Any], Outcome, Plan | None], Outcome | None]
-    usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]]
     starts: Mapping[Objective, Cost]
     solver: str
 

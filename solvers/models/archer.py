@@ -14,7 +14,7 @@ solver's margin is therefore at least the next multiple of g, and bounds are rou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -75,18 +75,12 @@ def formulation(task: Task[MaxLoad], params: ArcherParams) -> Formulation:
     )
 
 
-def chains(params: Mapping[str, object]) -> Mapping[str, str]:
-    """Plans are chains where no option states others."""
-    return {"plans": "chain"}
-
-
 @method(
     "archer-exact",
     objectives=("max_load",),
     claim="exact",
     cites="Archer et al. 2024",
     scope="max_load, chain plans, identical accelerators",
-    usual_rules=chains,
     applies=applies,
     formulation=formulation,
     packages=MIP,
@@ -265,7 +259,6 @@ bound = partial(
     claim="bound",
     cites="Archer et al. 2024",
     scope="max_load, chain plans",
-    usual_rules=chains,
     applies=bound_applies,
 )
 

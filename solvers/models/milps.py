@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -154,7 +153,6 @@ def pesto_formulation(task: Task[Makespan], params: PestoParams) -> Formulation:
     cites="after Hafeez et al. 2021 (Pesto)",
     scope="makespan, link, per_edge",
     solver="HiGHS",
-    usual_rules=lambda params: {"channels": "link"},
     applies=pesto_applies,
     formulation=pesto_formulation,
     packages=MIP,
@@ -259,13 +257,6 @@ def throughput_formulation(task: Task[LoadSemantics], params: ThroughputParams) 
     )
 
 
-def _usual_rules(params: Mapping[str, object]) -> Mapping[str, str]:
-    """The class of plans that its parameter `contiguous` states."""
-    classes = {"no": "any", "convex": "convex", "chain": "chain"}
-    asked = classes.get(str(params.get("contiguous", "no")))
-    return {} if asked is None else {"plans": asked}
-
-
 @method(
     "throughput-ip",
     objectives=("max_load", "max_load_fwd_bwd"),
@@ -273,7 +264,6 @@ def _usual_rules(params: Mapping[str, object]) -> Mapping[str, str]:
     cites="Tarnawski et al. 2020",
     scope="max_load, max_load_fwd_bwd; all plans, replicas, 2 levels",
     solver="HiGHS",
-    usual_rules=_usual_rules,
     applies=throughput_applies,
     formulation=throughput_formulation,
     packages=MIP,

@@ -29,8 +29,8 @@ from placegap.instances.problem import OBJECTIVES, LoadSemantics, Makespan, MaxC
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.clock import Clock, stop_asked
-from placegap.solvers.core.method import USUAL_S, Params, Task
+from placegap.solvers.core.clock import USUAL_S, Clock, stop_asked
+from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import find_method, method
 from placegap.solvers.core.result import Outcome, Result, fault_of, no_plan
 from placegap.solvers.core.starts import (

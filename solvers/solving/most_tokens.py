@@ -14,8 +14,8 @@ from placegap.instances.problem import Instance, MaxContext, Plan
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import as_input_error
 from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.method import USUAL_S, Params, Task
+from placegap.solvers.core.clock import USUAL_S, Clock
+from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.progress import Incumbent, say, tell
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, Result, no_plan

@@ -220,7 +220,7 @@ def _document_cases() -> Cases:
         new_edge("first", "third", tensor="out", bytes=9),
     )
     cases = {
-        "wrong version": ("version", top(version=2)),
+        "wrong version": ("version", top(version=3)),
         "wrong format": ("format", top(format="dot")),
         "missing graph": ("graph", lambda d: d.pop("graph")),
         "missing op name": ("graph.ops[1].name", lambda d: d["graph"]["ops"][1].pop("name")),

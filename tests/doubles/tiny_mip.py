@@ -14,7 +14,7 @@ from placegap.solvers.core.method import Formulation, Params
 from placegap.solvers.core.registry import register
 from placegap.solvers.models.run_mip import MipParams, run_mip
 
-ANY = MaxLoad()
+ANY = MaxLoad(plans="any")
 NAME = "tiny-mip"
 
 

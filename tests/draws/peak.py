@@ -107,7 +107,7 @@ def _tightened(loose: Instance, semantics: Semantics, rng: random.Random) -> Ins
         device.append(home.setdefault(group, rng.choice(able)))
     rules = with_plans(semantics, "any")
     if isinstance(rules, MaxLoad):
-        rules = MaxLoad(load=rules.load)
+        rules = MaxLoad(plans="any", load=rules.load)
     uses = evaluate(loose, Plan.on(device), with_peak(rules)).uses
     less = rng.randrange(len(uses) * 3)
     room = [max(0, use.memory_bytes - (k == less)) for k, use in enumerate(uses)]

@@ -86,7 +86,7 @@ def makespan(channels: str) -> Semantics:
 
 
 def load(**fields: object) -> Semantics:
-    return parse_semantics({"objective": "max_load", **fields})
+    return parse_semantics({"objective": "max_load", "plans": "any", **fields})
 
 
 CHAIN = load(plans="chain")
@@ -111,7 +111,7 @@ MODELS: dict[str, Callable[..., pyo.ConcreteModel]] = {
             ("chain-overlap", HOST, load(plans="chain", load="overlap")),
             ("replicas", PLAIN, load(replicas=True)),
             ("servers", HOST, load(levels=2)),
-            ("fwd-bwd", HOST, MaxLoadFwdBwd()),
+            ("fwd-bwd", HOST, MaxLoadFwdBwd(plans="any")),
         )
     },
     "archer-exact": partial(archer.build_exact, PLAIN, CHAIN),
@@ -203,7 +203,7 @@ ROWS = {
     "throughput-chain-overlap": throughput_ip.count_rows(HOST, load(plans="chain", load="overlap")),
     "throughput-replicas": throughput_ip.count_rows(PLAIN, load(replicas=True)),
     "throughput-servers": throughput_ip.count_rows(HOST, load(levels=2)),
-    "throughput-fwd-bwd": throughput_ip.count_rows(HOST, MaxLoadFwdBwd()),
+    "throughput-fwd-bwd": throughput_ip.count_rows(HOST, MaxLoadFwdBwd(plans="any")),
     "archer-exact": archer.count_rows(PLAIN),
     "archer-three-blocks": archer.count_rows(HOST, "superblocks"),
     "latency-as-published": latency_ip.count_rows(HOST, LatencySubgraphs(), "as_published"),

@@ -20,7 +20,7 @@ ARCHER = "states max_load chain"
 PUBLISHED = "port per_edge as published, not makespan free"
 REFUSED: list[tuple[Callable[..., object], Semantics, str | None, str]] = [
     (moirai.build, Makespan(transfers="per_tensor"), None, "makespan port per_tensor"),
-    (moirai.build, MaxLoad(), None, "max_load any"),
+    (moirai.build, MaxLoad(plans="any"), None, "max_load any"),
     (moirai.build, Makespan(channels="free"), "as_published", PUBLISHED),
     (moirai.build, Makespan(), "published", "no form 'published'; did you mean 'as_published'"),
     (pesto.build, Makespan(channels="link"), "verbatim", "no form 'verbatim'; choose from as_publ"),
@@ -33,12 +33,17 @@ REFUSED: list[tuple[Callable[..., object], Semantics, str | None, str]] = [
     (archer.build_exact, MaxLoad(plans="chain", replicas=True), None, ARCHER),
     (archer.build_bottleneck, MaxLoad(plans="chain", levels=2), None, ARCHER),
     (archer.build_three_blocks, MaxLoadFwdBwd(plans="chain"), None, ARCHER),
-    (throughput_ip.build, MaxLoad(), "chian", "no contiguity 'chian'; did you mean 'chain'"),
+    (
+        throughput_ip.build,
+        MaxLoad(plans="any"),
+        "chian",
+        "no contiguity 'chian'; did you mean 'chain'",
+    ),
     (throughput_ip.build, Makespan(), None, "not makespan"),
     (throughput_ip.build, LatencySubgraphs(), None, "not latency_subgraphs"),
     (throughput_ip.build, MaxLoad(plans="chain"), "convex", "states plans convex, not"),
-    (throughput_ip.build, MaxLoad(), "chain", "states plans chain, not max_load any"),
-    (throughput_ip.build, MaxLoad(levels=2), None, "has none"),
+    (throughput_ip.build, MaxLoad(plans="any"), "chain", "states plans chain, not max_load any"),
+    (throughput_ip.build, MaxLoad(plans="any", levels=2), None, "has none"),
 ]
 """What is built, under which semantics, with which form or class of plans, and the message."""
 

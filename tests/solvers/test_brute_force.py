@@ -214,11 +214,11 @@ def row_of_three() -> Instance:
     [
         ({"num_ops": 9}, Makespan(), "at most 8 ops, not 9"),
         ({"num_ops": 8, "density": 1.0}, Makespan(), "at most 10 transfers"),
-        ({"num_ops": 11}, MaxLoad(), "at most 10 ops, not 11"),
-        ({"num_ops": 10, "num_devices": 5}, MaxLoad(), "placements"),
-        ({"num_ops": 8}, MaxLoad(replicas=True), "at most 7 ops"),
-        ({"num_devices": 5}, MaxLoad(replicas=True), "4 devices, not 5"),
-        ({}, MaxLoad(levels=2), "has none"),
+        ({"num_ops": 11}, MaxLoad(plans="any"), "at most 10 ops, not 11"),
+        ({"num_ops": 10, "num_devices": 5}, MaxLoad(plans="any"), "placements"),
+        ({"num_ops": 8}, MaxLoad(plans="any", replicas=True), "at most 7 ops"),
+        ({"num_devices": 5}, MaxLoad(plans="any", replicas=True), "4 devices, not 5"),
+        ({}, MaxLoad(plans="any", levels=2), "has none"),
     ],
 )
 def test_it_refuses_what_is_too_large(

@@ -22,6 +22,7 @@ from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.core.clock import USUAL_S
 from placegap.solvers.core.result import Outcome, Result, relative_gap
 from placegap.solvers.solving.run_method import run_method
 from placegap.solving import Solution
@@ -65,7 +66,7 @@ def known_optima(semantics: Semantics, max_ops: int | None = None) -> Iterator[K
 
 
 def prove_optimum(
-    instance: Instance, semantics: Semantics, method: str = "auto", time_limit_s: float = 60.0
+    instance: Instance, semantics: Semantics, method: str = "auto", time_limit_s: float = USUAL_S
 ) -> KnownOptimum:
     """The optimum of an instance of your own, proven now by an exact method.
 

@@ -72,7 +72,7 @@ def _builds(instance: Instance) -> Iterator[tuple[str, Callable[[], pyo.Concrete
         return
     yield "pesto strengthened", lambda: pesto.build(instance, LINK)
     yield "getf milp", lambda: getf.build(instance)
-    load, chain = MaxLoad(), MaxLoad(plans="chain")
+    load, chain = MaxLoad(plans="any"), MaxLoad(plans="chain")
     yield "throughput any", lambda: throughput_ip.build(instance, load, symmetry=True)
     yield "throughput chain", lambda: throughput_ip.build(instance, chain, symmetry=True)
     yield "archer three blocks", lambda: archer.build_three_blocks(instance, chain)

@@ -46,9 +46,9 @@ NEXT_SIZE_S = 20.0
 
 RULES = (
     Makespan(channels="port"),
-    MaxLoad(),
+    MaxLoad(plans="any"),
     MaxLoad(plans="chain"),
-    MaxLoad(replicas=True),
+    MaxLoad(plans="any", replicas=True),
     PipelineIteration(),
 )
 """A placer is measured under the first of these that it applies to."""

@@ -113,6 +113,6 @@ def test_plans_under_different_rules_are_not_compared(
     model: str, tmp_path: Path, capsys: Capture
 ) -> None:
     a, b = saved(tmp_path, "a.json", [0, 0, 1, 0]), tmp_path / "b.json"
-    save_plan(example(), Plan.on([0, 0, 0, 0]), MaxLoad(), b)
+    save_plan(example(), Plan.on([0, 0, 0, 0]), MaxLoad(plans="any"), b)
     assert main(["compare", a, str(b), "--model", model]) == 2
     assert "cannot be compared" in one_line(capsys)

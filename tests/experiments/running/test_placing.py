@@ -26,7 +26,7 @@ def chosen(own: Semantics | None = None, method: str | None = None, **rules: str
     return choose_semantics(Rules(**rules), instance, method).semantics.label
 
 
-def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> None:
+def test_the_semantics_comes_from_options_then_the_file_then_the_defaults() -> None:
     link = Makespan(channels="link")
     overlap = MaxLoad(plans="chain", load="overlap")
     assert chosen() == "makespan port per_edge"
@@ -35,7 +35,8 @@ def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> Non
     assert chosen(own=overlap) == "max_load chain overlap"
     assert chosen(own=overlap, objective="makespan") == "makespan port per_edge"
     assert chosen(own=overlap, method="throughput-ip") == "max_load chain overlap"
-    assert chosen(method="throughput-ip") == "max_load any add"
+    assert chosen(method="throughput-ip") == "max_load chain add"
+    assert chosen(method="pesto") == "makespan link per_edge"  # it does no ports
     assert chosen(own=overlap, plans="convex") == "max_load convex overlap"
     assert chosen(method="ideal-dp") == "max_load chain add"
     assert chosen(load="overlap") == "max_load chain overlap"
@@ -176,7 +177,8 @@ def test_a_plan_to_start_from_brings_its_rules(tmp_path: Path) -> None:
     assert asked.result.semantics.objective == "max_load"
     pair = tmp_path / "any.json"
     placegap.solve(chains, method="noncontiguous").save(pair)
-    assert placegap.solve(chains, start=pair).result.semantics == MaxLoad()  # auto keeps plans: any
+    kept = placegap.solve(chains, start=pair)
+    assert (kept.result.semantics.label, kept.warnings) == ("max_load any add", ())
 
 
 def real() -> Instance:

@@ -116,7 +116,7 @@ def test_a_pipeline_is_offered_what_its_rules_leave_open(
     placement: list[int], semantics: dict[str, object], ending: str
 ) -> None:
     instance = chain(5)
-    rules = parse_semantics({"objective": "max_load", **semantics})
+    rules = parse_semantics({"objective": "max_load", "plans": "any", **semantics})
     said = note(instance, judged(instance, placement, rules))
     assert "the value is the heaviest stage" in said
     assert "the search found no lower one" in said

@@ -19,7 +19,7 @@ from placegap.instances.problem import has_replicas
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
 
-REPLICAS = MaxLoad(replicas=True)
+REPLICAS = MaxLoad(plans="any", replicas=True)
 ALL_RULES = [*MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS, *STAGE_SEMANTICS]
 
 

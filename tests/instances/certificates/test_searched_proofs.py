@@ -82,7 +82,8 @@ def test_it_proves_best_chains_and_nothing_above(seeds: range) -> None:
 
 
 @pytest.mark.parametrize(
-    "semantics", [MaxLoad(), MaxLoad(plans="convex"), MaxLoad(plans="chain", replicas=True)]
+    "semantics",
+    [MaxLoad(plans="any"), MaxLoad(plans="convex"), MaxLoad(plans="chain", replicas=True)],
 )
 def test_other_plans_than_chains_are_refused(semantics: MaxLoad) -> None:
     with pytest.raises(Rejected, match="prove only the max_load of chains"):

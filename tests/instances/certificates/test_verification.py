@@ -35,10 +35,10 @@ PORT = Makespan()
 LINK = Makespan(channels="link")
 FREE = Makespan(channels="free")
 HALF = Makespan(channels="half_duplex")
-ANY = MaxLoad()
+ANY = MaxLoad(plans="any")
 CONVEX = MaxLoad(plans="convex")
 CHAIN = MaxLoad(plans="chain")
-SHARED = MaxLoad(replicas=True)
+SHARED = MaxLoad(plans="any", replicas=True)
 LEVELS = MaxLoad(plans="chain", levels=2)
 CONVEX_LEVELS = MaxLoad(plans="convex", levels=2)
 ONCE = LatencySubgraphs()
@@ -302,7 +302,7 @@ OPS = {f"op{i + 1}": {"start_ns": a, "end_ns": b} for i, (a, b) in enumerate(SPA
         ({"times": {"ops": OPS, "transfers": [{**ONE, "to": "gpu3"}]}}, "no device 'gpu3'"),
         ({"times": {"ops": OPS, "transfers": [{**ONE, "consumer": "op4"}]}}, "no transfer"),
         ({"semantics": {"objective": "makespan", "plans": "chain"}}, "does not apply"),
-        ({"semantics": {"objective": "max_load"}}, "times: not defined"),
+        ({"semantics": {"objective": "max_load", "plans": "any"}}, "times: not defined"),
     ],
 )
 def test_a_plan_file_that_cannot_be_read_is_one_line(

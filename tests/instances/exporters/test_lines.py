@@ -36,6 +36,13 @@ def test_tools_take_cards_in_any_order_and_none_needs_to_be_told_among_equal_one
     assert line("sglang", unlike, 2, 2, 0, 0, 0, 0) == ranks
 
 
+def test_ranks_may_hold_the_embedding_or_the_head_alone() -> None:
+    # vLLM's get_pp_indices takes ranks without a layer
+    assert line("vllm", model(gpus=3), 0, 1, 1, 1, 1, 2) == "VLLM_PP_LAYER_PARTITION=0,4,0\n"
+    assert line("megatron", model(gpus=3), 0, 1, 1, 1, 1, 2) == "E|t*4|L\n"
+    assert line("exllama", model(gpus=3), 0, 1, 1, 1, 1, 2) == "-gs 1.00,4.00,1.00\n"
+
+
 def test_llama_cpp_leaves_experts_on_the_host_by_number_or_by_pattern() -> None:
     moe = model(experts=True)
     assert line("llamacpp", moe, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0) == "-ngl 5 --n-cpu-moe 2\n"
@@ -57,7 +64,7 @@ def test_experts_behind_the_layers_are_of_no_layer() -> None:
 
 def test_exllama_takes_what_each_gpu_holds() -> None:
     # embedding and one layer; three layers and the head
-    assert line("exllama", model(gpus=2), 0, 0, 1, 1, 1, 1) == "-gs 2.01,4.01\n"
+    assert line("exllama", model(gpus=2), 0, 0, 1, 1, 1, 1) == "-gs 2.00,4.00\n"
 
 
 @pytest.mark.parametrize(
@@ -66,16 +73,14 @@ def test_exllama_takes_what_each_gpu_holds() -> None:
         ("llamacpp", model(), (1, 0, 1, 1, 0, 1), "this order of layers"),
         ("llamacpp", model(), (1, 1, 1, 0, 0, 1), "this order of layers"),
         ("llamacpp", model(), (0, 0, 0, 0, 0, 0), "the layers on the host are not the first ones"),
-        ("exllama", model(), (1, 1, 0, 0, 0, 0), "the tool uses only GPUs"),
-        ("ollama", model(gpus=2), (2, 0, 0, 1, 1, 1), "divides layers among GPUs"),
+        ("exllama", model(), (1, 1, 0, 0, 0, 0), "'host', a CPU, but the ranks of this tool are"),
+        ("ollama", model(gpus=2), (2, 0, 0, 1, 1, 1), "divides layers among several GPUs"),
         (
             "ollama",
             model(experts=True),
             (1, 0, 1, 0, 0, 0, 0, 0, 0, 0),
             "has experts on other devices",
         ),
-        ("sglang", model(gpus=2), (0, 0, 0, 0, 0, 1), "not on the device of the last layer"),
-        ("sglang", model(gpus=2), (0, 1, 1, 1, 1, 1), "not on the device of the first layer"),
     ],
 )
 def test_other_plans_are_no_lines(

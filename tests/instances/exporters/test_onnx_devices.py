@@ -77,7 +77,7 @@ def test_stages_are_in_the_order_of_the_pipeline_and_a_plan_that_goes_back_has_n
     path = net(tmp_path, nodes("r: Relu x > a; e: Exp a > b; z: Abs b > y"))
     model = annotated(path, {"r": 3, "e": 0, "z": 0}, CHAIN)
     assert [at.device_configurations[0].pipeline_stage for at in model.graph.node] == [0, 1, 1]
-    back = annotated(path, {"r": 0, "e": 1, "z": 0}, MaxLoad())
+    back = annotated(path, {"r": 0, "e": 1, "z": 0}, MaxLoad(plans="any"))
     assert [devices(at) for at in back.graph.node] == [{0}, {1}, {0}]
     notes = [at.device_configurations[0] for at in back.graph.node]
     assert not any(note.HasField("pipeline_stage") for note in notes)
@@ -126,7 +126,7 @@ def test_a_configuration_of_ours_is_replaced_and_others_stay(tmp_path: Path) -> 
 def test_a_replicated_op_is_refused(tmp_path: Path) -> None:
     path = net(tmp_path, nodes("r: Relu x > y"))
     with pytest.raises(InputError, match="op 'r' is on 2 devices; leave out --replicas"):
-        annotate(inlined_model(path), read(path), Plan(((0, 1),)), MaxLoad())
+        annotate(inlined_model(path), read(path), Plan(((0, 1),)), MaxLoad(plans="any"))
 
 
 def test_a_network_keeps_all_its_nodes_and_each_op_is_where_the_plan_says(tmp_path: Path) -> None:

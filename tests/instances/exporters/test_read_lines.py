@@ -170,6 +170,18 @@ def test_ktransformers_gets_the_best_number_that_fits(
     assert said.value_ns == min(value for value in values if value is not None)
 
 
+def test_under_max_load_all_experts_on_the_card_may_be_best_though_one_more_is_worse() -> None:
+    # each tensor to the host and back takes 1 us of a load; with all four experts none is sent
+    slow = sparse(0).graph
+    edges = tuple(edge.model_copy(update={"bytes": 1000}) for edge in slow.edges)
+    instance = sparse(0).with_graph(slow.model_copy(update={"edges": edges}))
+    rules = MaxLoad(plans="any", memory="sum")
+    tried = [read_line(instance, f"--kt-num-gpu-experts {n}") for n in range(5)]
+    values = [feasible_ns(each.instance, each.plan, rules) for each in tried]
+    assert values[4] == 10_000  # an embedding, four layers of two ops and a head, of 1 us each
+    assert experts_line(instance, rules)[2].value_ns == min(value or 0 for value in values)
+
+
 def test_ktransformers_is_refused_where_the_rest_exceeds_the_card() -> None:
     with pytest.raises(InputError, match="no number of experts fits"):
         experts_line(sparse(2 * GIB), Makespan())
@@ -178,7 +190,13 @@ def test_ktransformers_is_refused_where_the_rest_exceeds_the_card() -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{}", "has no place for 'embed'"),
+        ("{}", "places no module"),
+        ("[]", "places no module"),
+        ('[["embed"], ["embed", "layers.0"]]', "two parts name 'embed'"),
+        (
+            '[["embed", "layers.1"], ["layers.0", "layers.2", "layers.3", "head"]]',
+            "order of layers",
+        ),
         ("[3]", "neither a map of modules"),
         ('{"": 9}', "no GPU '9' among the 2"),
         ("{", "is not valid JSON"),
@@ -203,6 +221,11 @@ def test_files_that_place_no_model_are_refused(content: str, words: str, tmp_pat
         ("-ngl 5 --device CUDA7", "there is no GPU 'CUDA7' among the 2 of the cluster"),
         ("-ngl 5 -ot 'attn=CPU'", "-ot moves 6 tensors of layer 0, such as attn_k; what is read"),
         ("-ngl 5 -ot exps", "-ot 'exps' is no PATTERN=DEVICE"),
+        ("-ngl 5 -ts 5,0 -ot exps=CUDA1", "layer 0 on CUDA1, and the layer is on another"),
+        ("num_gpu 5", "divides layers among several GPUs"),
+        ("-ngl 5 -ts 1e400000000,1", "'1e400000000' is not a number"),
+        ("-ngl 1.5", "'1.5' is not a whole number"),
+        ("vllm serve x -pp 1000000000", "1000000000 stages, and 2 GPUs"),
         ("-ngl -5", "-ngl must be 0 or more"),
         ("num_gpu -5", "num_gpu must be 0 or more"),
         ("-ngl 5 -ts 1,2,3", "-ts has 3 shares, and there are 2 GPUs"),

@@ -40,7 +40,7 @@ FULL = Document(
     graph=rich_graph(),
     cluster=ALONE,
     semantics=Makespan(channels="half_duplex"),
-    best_known=(BestKnown(semantics=MaxLoad(), value_ns=5, bound_ns=0),),
+    best_known=(BestKnown(semantics=MaxLoad(plans="any"), value_ns=5, bound_ns=0),),
 )
 
 

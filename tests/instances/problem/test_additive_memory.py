@@ -20,7 +20,7 @@ from placegap.instances.problem.additive_memory import (
     with_resident,
 )
 
-LOAD = MaxLoad(memory="peak")
+LOAD = MaxLoad(plans="any", memory="peak")
 PASS = Makespan(memory="peak")
 
 
@@ -128,7 +128,7 @@ def test_shared_state_counts_once_in_the_floor_and_once_per_group_in_the_ceiling
 
 
 def test_the_sum_rule_is_left_alone() -> None:
-    plain = MaxLoad()
+    plain = MaxLoad(plans="any")
     net = next(islice(instances(3), 1))
     assert relax_memory(net, plain) == (net, plain)
     other = with_resident(net, np.arange(net.num_ops))

@@ -34,9 +34,12 @@ def read(semantics: object) -> Semantics | None:
 
 
 @pytest.mark.parametrize("semantics", EACH, ids=lambda semantics: semantics.objective)
-def test_files_say_the_objective_and_what_differs_from_the_defaults(semantics: Semantics) -> None:
+def test_files_say_the_objective_the_plans_and_what_differs_from_the_defaults(
+    semantics: Semantics,
+) -> None:
     short = semantics.model_dump(mode="json", exclude_defaults=True)
-    assert short.keys() == {"objective"} | {
+    always = {"objective", "plans"} & semantics.model_dump().keys()
+    assert short.keys() == always | {
         name for name, rule in DEFAULTS.items() if getattr(semantics, name, rule) != rule
     }
     assert read(short) == read(semantics.model_dump(mode="json")) == semantics
@@ -46,8 +49,9 @@ def test_files_say_the_objective_and_what_differs_from_the_defaults(semantics: S
 def test_rules_of_other_objectives_do_not_exist_and_are_read_only_at_their_defaults(
     semantics: Semantics,
 ) -> None:
-    # files of earlier versions have the rules of all objectives
-    assert parse_semantics({**DEFAULTS, **semantics.model_dump()}) == semantics
+    # files of earlier versions have the rules of all objectives, and any was the default of plans
+    old = {**DEFAULTS, "plans": "any"}
+    assert parse_semantics({**old, **semantics.model_dump()}) == semantics
     for name in DEFAULTS.keys() - semantics.model_dump().keys():
         assert not hasattr(semantics, name)
         with pytest.raises(ValidationError, match=f"{name} does not apply to the objective"):

@@ -24,7 +24,7 @@ from placegap.instances import (
 MAKESPAN = Makespan()
 CHAIN = MaxLoad(plans="chain")
 CONVEX = MaxLoad(plans="convex")
-ANY = MaxLoad()
+ANY = MaxLoad(plans="any")
 
 
 def instance(

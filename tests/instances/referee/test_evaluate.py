@@ -30,5 +30,5 @@ def test_a_plan_that_cannot_run_has_no_value() -> None:
 
 
 def test_idle_devices_are_named() -> None:
-    verdict = evaluate(example(), Plan.on([0] * 4), MaxLoad())
+    verdict = evaluate(example(), Plan.on([0] * 4), MaxLoad(plans="any"))
     assert verdict.idle_devices == ("gpu1",)

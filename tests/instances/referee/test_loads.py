@@ -18,7 +18,7 @@ def fan_out() -> Instance:
 
 
 def value(instance: Instance, placement: list[int], **rules: str) -> int | None:
-    semantics = MaxLoad(**rules)  # type: ignore[arg-type]
+    semantics = MaxLoad(**{"plans": "any", **rules})  # type: ignore[arg-type]
     return evaluate(instance, Plan.on(placement), semantics).value_ns
 
 
@@ -41,7 +41,7 @@ def one_pass_each(host_time_ns: int | None) -> Instance:
 
 
 def passes(instance: Instance, placement: list[int], load: str = "add") -> int | None:
-    semantics = MaxLoadFwdBwd(load=load)  # type: ignore[arg-type]
+    semantics = MaxLoadFwdBwd(plans="any", load=load)  # type: ignore[arg-type]
     return evaluate(instance, Plan.on(placement), semantics).value_ns
 
 
@@ -55,7 +55,7 @@ def test_a_tensor_of_a_forward_op_is_forward_load_also_where_a_backward_op_reads
     # forward: d0 2 + 10 out, d1 10 in; backward: d1 3. Charged to the pass that reads it, d1 would
     # have 3 + 10 and the value would be 12 + 13
     assert passes(one_pass_each(10), [0, 1]) == 12 + 3
-    uses = evaluate(one_pass_each(10), Plan.on([0, 1]), MaxLoadFwdBwd()).uses  # type: ignore[arg-type]
+    uses = evaluate(one_pass_each(10), Plan.on([0, 1]), MaxLoadFwdBwd(plans="any")).uses  # type: ignore[arg-type]
     assert [use.load_ns for use in uses] == [12, 10 + 3]
 
 

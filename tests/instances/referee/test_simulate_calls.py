@@ -147,7 +147,7 @@ def test_on_a_host_the_call_is_ignored() -> None:
 
 def test_calls_are_foreign_to_other_objectives() -> None:
     pair = instance([op("a"), op("b")], [])
-    verdict = evaluate(pair, Plan(((0,), (0,)), call=(0, 0)), MaxLoad())
+    verdict = evaluate(pair, Plan(((0,), (0,)), call=(0, 0)), MaxLoad(plans="any"))
     assert [violation.rule for violation in verdict.violations] == ["fields"]
 
 

@@ -32,7 +32,7 @@ SEMANTICS = (
     Makespan(channels="free"),
     Makespan(channels="link", transfers="per_tensor"),
     Makespan(channels="port"),
-    MaxLoad(),
+    MaxLoad(plans="any"),
     MaxLoad(plans="convex"),
     MaxLoad(plans="chain"),
     MaxLoadFwdBwd(plans="chain"),
@@ -123,7 +123,7 @@ def test_it_does_so_on_many_instances(name: str) -> None:
 
 
 def test_what_is_exact_is_so_for_a_reason() -> None:
-    chain, whole = MaxLoad(plans="chain"), MaxLoad()
+    chain, whole = MaxLoad(plans="chain"), MaxLoad(plans="any")
     ops = tuple(op.model_copy(update={"colocation": "w"}) for op in example().graph.ops[:2])
     graph = example().graph.model_copy(update={"ops": (*ops, *example().graph.ops[2:])})
     tied = example().model_copy(update={"graph": graph})
@@ -170,7 +170,8 @@ def test_bad_parameters_are_one_line(name: str, params: dict[str, object], messa
 
 
 @pytest.mark.parametrize(
-    "semantics", [LatencySubgraphs(), MaxLoad(replicas=True), MaxLoad(levels=2)]
+    "semantics",
+    [LatencySubgraphs(), MaxLoad(plans="any", replicas=True), MaxLoad(plans="any", levels=2)],
 )
 def test_zero_time_ops_stay_where_nothing_is_proved(semantics: Semantics) -> None:
     with pytest.raises(InputError, match="no merge is known to be exact"):

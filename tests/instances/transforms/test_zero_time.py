@@ -23,7 +23,7 @@ from placegap.instances.transforms.zero_time import join_zero_time
 
 FREE = Makespan(channels="free")
 PORT = Makespan(channels="port")
-LOAD = MaxLoad()
+LOAD = MaxLoad(plans="any")
 
 
 def net(text: str, *, devices: int = 2, **ops: dict[str, object]) -> Instance:

@@ -15,7 +15,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import why_not
 
 draws = [*islice(more_makespan(1), 1, 2), *islice(more_max_load(0), 3, 4)]
-rules = [Makespan(), MaxLoad(plans="chain"), MaxLoad()]
+rules = [Makespan(), MaxLoad(plans="chain"), MaxLoad(plans="any")]
 for instance in draws:
     for semantics in rules:
         for name, method in METHODS.items():

@@ -15,9 +15,9 @@ from placegap.instances.importers.reader import load_model
 from placegap.solvers import run_method
 from placegap.solvers.placers.baselines import expert as _expert  # noqa: F401 - it registers itself
 
-ANY = MaxLoad()
+ANY = MaxLoad(plans="any")
 MAKESPAN = Makespan()
-REPLICAS = MaxLoad(replicas=True)
+REPLICAS = MaxLoad(plans="any", replicas=True)
 
 
 def test_a_plan_file_is_judged_as_it_is(tmp_path: Path) -> None:

@@ -35,12 +35,14 @@ def test_no_bound_of_the_portfolio_is_above_an_optimum_of_thousands() -> None:
 def test_the_bound_is_the_last_and_best() -> None:
     # the diamond of 5, 20 and 10, 8 ns: its path takes 33 ns; one of the two in the middle waits
     # for a transfer, or for the other. 43 ns of work on two devices: 22
-    assert (bound(example(), Makespan()).ns, bound(example(), MaxLoad()).ns) == (34, 22)
+    assert (bound(example(), Makespan()).ns, bound(example(), MaxLoad(plans="any")).ns) == (34, 22)
     # a limit of no time leaves the cheapest one
     assert bound(example(), Makespan(), 0.0) == next(improving_bounds(example(), Makespan()))
 
 
-@pytest.mark.parametrize("semantics", [Makespan(memory="peak"), MaxLoad(memory="peak")])
+@pytest.mark.parametrize(
+    "semantics", [Makespan(memory="peak"), MaxLoad(plans="any", memory="peak")]
+)
 def test_at_the_peak_no_bound_counts_resident_bytes(semantics: Semantics) -> None:
     # of its 2 resident bytes the op holds one between passes, so that it fits on the fast device:
     # 1 ns. By the rule `sum` it fits on the slow one only

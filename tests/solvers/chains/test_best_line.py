@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from itertools import combinations, product
 
 import pytest
-from draws.lines import layer_model
+from draws.lines import GIB, home_model, layer_model
 
 from placegap.instances import Instance, Makespan, MaxLoad, Semantics, load_cluster, load_corpus
 from placegap.instances.exporters.lines import (
+    EXLLAMA,
     LLAMACPP,
     OLLAMA,
     RANKS,
-    TRAINERS,
     LayerLine,
     LineClass,
     gpus_and_host,
@@ -44,7 +44,7 @@ def all_lines(instance: Instance, kind: LineClass) -> Iterator[LayerLine]:
 
 
 @pytest.mark.parametrize(
-    "kind", [LLAMACPP, RANKS, OLLAMA, TRAINERS], ids=["llamacpp", "ranks", "ollama", "trainers"]
+    "kind", [LLAMACPP, RANKS, OLLAMA, EXLLAMA], ids=["llamacpp", "ranks", "ollama", "exllama"]
 )
 @pytest.mark.parametrize(
     "semantics",
@@ -52,15 +52,15 @@ def all_lines(instance: Instance, kind: LineClass) -> Iterator[LayerLine]:
         Makespan(memory="sum"),
         Makespan(memory="sum", channels="free", transfers="per_tensor"),
         Makespan(memory="peak"),
-        MaxLoad(memory="sum"),
-        MaxLoad(memory="peak"),
-        MaxLoad(memory="sum", load="overlap"),
+        MaxLoad(plans="any", memory="sum"),
+        MaxLoad(plans="any", memory="peak"),
+        MaxLoad(plans="any", memory="sum", load="overlap"),
     ],
     ids=lambda rules: rules.label.replace(" ", "-"),
 )
 def test_no_line_is_better_than_the_best_one(semantics: Semantics, kind: LineClass) -> None:
     proven = 0
-    for seed in range(20):
+    for seed in range(6):
         instance = layer_model(seed)
         slots, (_, host) = slots_of(instance), gpus_and_host(instance.cluster)
         values = [
@@ -93,7 +93,22 @@ def test_weights_that_both_ends_share_count_on_both() -> None:
     cluster = load_cluster("2xRTX3090+2xRTX3080-10GB, pcie4")
     instance, semantics = load_corpus("gpt2-train").instance(cluster), MaxLoad(plans="chain")
     best = run_method(with_granularity(instance, "layer"), semantics, "ideal-dp")
-    line = best_line(instance, semantics, TRAINERS)
+    line = best_line(instance, semantics, RANKS)
     assert line is not None
     assert (best.status, line.value_ns) == ("optimal", best.value_ns)
     assert line.line.home[-1] not in line.line.home[:-1]
+
+
+def test_layers_whose_experts_fit_no_card_run_on_it_without_them() -> None:
+    # embedding, attention and head of 1 us on the card, and experts of 3 us on the host
+    whole = home_model(experts=True, closed=True)
+    ops = tuple(
+        op.model_copy(update={"resident_bytes": 7 * GIB if "experts" in op.name else 0})
+        for op in whole.graph.ops
+    )
+    instance = whole.with_graph(whole.graph.model_copy(update={"ops": ops}))
+    found = best_line(instance, Makespan(memory="sum"), LLAMACPP)
+    assert found is not None
+    assert found.bound is not None
+    assert found.value_ns == found.bound.ns == 3000 + 4 * (1000 + 3000) + 1000
+    assert found.line.away == (0, 1, 2, 3)

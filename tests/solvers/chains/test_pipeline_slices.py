@@ -22,7 +22,7 @@ from placegap.solvers.placers import pipedream as _pipedream  # noqa: F401 - it 
 from placegap.solvers.placers import slicing as _slicing  # noqa: F401
 
 CHAIN = MaxLoad(plans="chain")
-REPLICAS = MaxLoad(replicas=True)
+REPLICAS = MaxLoad(plans="any", replicas=True)
 
 
 def recorded() -> Iterator[tuple[Instance, Mapping[str, str]]]:

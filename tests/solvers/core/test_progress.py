@@ -35,7 +35,7 @@ from placegap.solvers.core.result import Bound
 
 MAKESPAN = Makespan()
 CHAIN = MaxLoad(plans="chain")
-ANY = MaxLoad()
+ANY = MaxLoad(plans="any")
 LATENCY = LatencySubgraphs()
 ALONE = {"workers": 1}
 

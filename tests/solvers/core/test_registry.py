@@ -124,7 +124,6 @@ def test_the_decorator_derives_parameters_summary_paper_and_keys(registry: Regis
         solver="x",
         missing=found.missing,
         applies=found.applies,
-        usual_rules=found.usual_rules,
     )
 
 

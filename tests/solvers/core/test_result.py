@@ -40,7 +40,7 @@ def test_without_a_bound_there_is_no_gap() -> None:
         (Outcome(BEST, bound=Bound(36)), MAKESPAN, "bound 36"),
         (Outcome(BEST, bound=no_plan()), MAKESPAN, "infeasible"),
         (Outcome(Plan.on([0, 1, 1, 0]), claim_ns=99), CHAIN, "chain"),
-        (Outcome(BEST, bound=Bound(1, plan_class="chain")), MaxLoad(), "does not hold"),
+        (Outcome(BEST, bound=Bound(1, plan_class="chain")), MaxLoad(plans="any"), "does not hold"),
     ],
 )
 def test_what_the_referee_or_a_plan_refutes_is_a_disagreement(
@@ -102,6 +102,6 @@ def test_chains_serve_where_any_plan_does() -> None:
     instance = example()
     chain = MaxLoad(plans="chain")
     best = run_method(instance, chain, "ideal-dp").value_ns
-    start = best_start(Task(instance, MaxLoad(), Limits(time_limit_s=10)), ["ideal-dp"])
-    assert start.value_ns == best == evaluate(instance, start.plan, MaxLoad()).value_ns
+    start = best_start(Task(instance, MaxLoad(plans="any"), Limits(time_limit_s=10)), ["ideal-dp"])
+    assert start.value_ns == best == evaluate(instance, start.plan, MaxLoad(plans="any")).value_ns
     assert best_start(Task(instance, MAKESPAN), ["ideal-dp"]) is None

@@ -177,7 +177,7 @@ def test_googlenet_merged_to_60_ops_is_solved() -> None:
 # ---------------------------------------------------------------------------------- throughput-ip
 
 
-ADD, OVERLAP = (MaxLoad(load=load) for load in ("add", "overlap"))
+ADD, OVERLAP = (MaxLoad(plans="any", load=load) for load in ("add", "overlap"))
 
 
 def agree(instance: Instance, semantics: Semantics, *, start: bool = True) -> None:
@@ -192,7 +192,7 @@ def agree(instance: Instance, semantics: Semantics, *, start: bool = True) -> No
     [
         MaxLoad(plans="chain"),
         MaxLoadFwdBwd(plans="convex", load="overlap"),
-        MaxLoad(replicas=True, levels=2),
+        MaxLoad(plans="any", replicas=True, levels=2),
     ],
     ids=lambda semantics: semantics.label,
 )
@@ -201,7 +201,7 @@ def test_it_equals_brute_force_without_a_start(
 ) -> None:
     # test_agreement.py has the large samples; these devices are alike in threes and fours
     monkeypatch.setattr(milps, "STARTS", ())
-    staged = semantics == MaxLoad(replicas=True, levels=2)
+    staged = semantics == MaxLoad(plans="any", replicas=True, levels=2)
     for instance in (equal_device_draws() if staged else max_load_draws())[::30]:
         agree(instance, semantics, start=False)
 
@@ -281,7 +281,9 @@ def test_weights_too_large_to_synchronise_do_not_blunt_the_bound(
     devices, links = draw.devices(["gpu"] * 3), draw.links(3, lambda a, b: (10**6, 0))
     instance = draw.instance_of("weights", ops, draw.row(ops, devices).graph.edges, devices, links)
     # 5, 6, 7 and 8 ns on three devices: 11, 7 and 8, and replicas would take milliseconds
-    result = run_method(instance, MaxLoad(replicas=True), "throughput-ip", {"start": start})
+    result = run_method(
+        instance, MaxLoad(plans="any", replicas=True), "throughput-ip", {"start": start}
+    )
     assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 11, 11)
 
 

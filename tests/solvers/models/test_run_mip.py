@@ -22,7 +22,7 @@ CHAIN = MaxLoad(plans="chain")
     [
         ("moirai", PORT, (33, "critical path")),
         ("pesto", pesto.SEMANTICS, (33, "critical path")),
-        ("throughput-ip", MaxLoad(), (22, "work")),  # 43 ns on two devices
+        ("throughput-ip", MaxLoad(plans="any"), (22, "work")),  # 43 ns on two devices
         ("archer-exact", CHAIN, (23, "archer combinatorial")),
     ],
 )
@@ -61,7 +61,7 @@ def test_the_requested_gap_ends_the_search() -> None:
         ("pesto", PORT, "makespan port per_edge"),
         ("archer-three-blocks", MaxLoad(plans="convex"), "states max_load chain"),
         ("archer-exact", MaxLoad(plans="chain", replicas=True), "states max_load chain"),
-        ("getf-lp", MaxLoad(), "does not do max_load"),
+        ("getf-lp", MaxLoad(plans="any"), "does not do max_load"),
     ],
 )
 def test_other_semantics_are_refused(method: str, semantics: Semantics, reason: str) -> None:
@@ -78,7 +78,7 @@ def test_models_that_are_too_large_are_refused_unbuilt(monkeypatch: pytest.Monke
         run_method(example(), pesto.SEMANTICS, "pesto")
     monkeypatch.setattr(mip, "MOST_ROWS", 20)
     for method, semantics, rows in (
-        ("throughput-ip", MaxLoad(), 28),
+        ("throughput-ip", MaxLoad(plans="any"), 28),
         ("archer-exact", CHAIN, 30),
         ("archer-three-blocks", CHAIN, 45),
     ):

@@ -19,10 +19,10 @@ from placegap.solvers.core.registry import why_not
 from placegap.solvers.noncontiguous import annealing as multilevel
 from placegap.solvers.noncontiguous import noncontiguous as split_search
 
-ANY = MaxLoad()
+ANY = MaxLoad(plans="any")
 
 
-OVERLAP = MaxLoad(load="overlap")
+OVERLAP = MaxLoad(plans="any", load="overlap")
 
 
 def split(instance: Instance, semantics: Semantics = ANY, **options: float) -> Result:

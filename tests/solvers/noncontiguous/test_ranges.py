@@ -32,7 +32,7 @@ def test_whatever_the_prices_the_bound_holds(seed: int) -> None:
     """Prices are rounded to integers first; what the devices hold is compared with their sum."""
     instance = next(more_max_load(31_000 + seed))
     instance = (stretched(instance, seed) if seed % 2 else None) or instance
-    problem, best = build_split_problem(instance), oracle(instance, MaxLoad())
+    problem, best = build_split_problem(instance), oracle(instance, MaxLoad(plans="any"))
     if best is None:
         return
     rng = np.random.default_rng(seed)

@@ -23,7 +23,7 @@ from placegap.solvers.placers.m_sct import SctParams, m_sct
 # ----------------------------------------------------------------------------------------- m-TOPO
 
 
-ANY = MaxLoad()
+ANY = MaxLoad(plans="any")
 CHAIN = MaxLoad(plans="chain")
 
 

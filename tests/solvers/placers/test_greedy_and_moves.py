@@ -31,7 +31,7 @@ from placegap.solvers.placers.movable_units import keeps_chain, start
 # ----------------------------------------------------------------------------------------- greedy
 
 
-ANY = MaxLoad()
+ANY = MaxLoad(plans="any")
 CHAIN = MaxLoad(plans="chain")
 LATENCY = LatencySubgraphs()
 

@@ -18,7 +18,7 @@ from placegap.solvers.placers import partitioners
 from placegap.solvers.placers.movable_units import free_units
 from placegap.solvers.placers.partitioners import mend
 
-ANY = MaxLoad()
+ANY = MaxLoad(plans="any")
 
 
 def two_cliques(memory: tuple[int | None, int | None] = (None, None), fast: int = 1) -> Instance:

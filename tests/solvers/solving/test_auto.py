@@ -54,9 +54,9 @@ KINDS: tuple[Semantics, ...] = (
     Makespan(channels="free", memory="peak"),
     MaxLoad(plans="chain"),
     MaxLoad(plans="chain", memory="peak"),
-    MaxLoad(),
+    MaxLoad(plans="any"),
     MaxLoad(plans="convex"),
-    MaxLoadFwdBwd(),
+    MaxLoadFwdBwd(plans="any"),
     LatencySubgraphs(),
     PipelineIteration(microbatches=2),
 )
@@ -369,7 +369,7 @@ def test_a_plan_under_stricter_channels_counts_under_the_looser_ones() -> None:
 
 
 def test_bounds_on_wider_classes_count_and_on_narrower_ones_do_not() -> None:
-    chain, whole = MaxLoad(plans="chain"), MaxLoad()
+    chain, whole = MaxLoad(plans="chain"), MaxLoad(plans="any")
     known = JudgedIncumbent(task=Task(example(), chain))
     known.take(judged(whole, Outcome(bound=Bound(25, "columns"))))
     assert (known.bound_ns, known.bound.plan_class) == (25, "any")

@@ -125,7 +125,7 @@ def test_a_load_limits_the_tokens() -> None:
 
 def test_without_caches_nothing_is_asked() -> None:
     with pytest.raises(InputError, match="no op has a cache"):
-        check_semantics(example(), MaxContext())
+        check_semantics(example(), MaxContext(plans="any"))
 
 
 def test_caches_beyond_64_bits_go_where_memory_has_no_limit() -> None:
@@ -137,11 +137,11 @@ def test_caches_beyond_64_bits_go_where_memory_has_no_limit() -> None:
     devices = (card, host)
     instance = draw.instance_of("caches", ops, (), devices, draw.fast_links(devices))
     for at_most_ns, tokens in ((None, 10**9), (9, 7)):
-        semantics = MaxContext(at_most_ns=at_most_ns)
+        semantics = MaxContext(plans="any", at_most_ns=at_most_ns)
         found = run_method(instance, semantics, "most-tokens")
         assert (found.status, found.value_ns) == ("optimal", -tokens)
         assert recheck(instance, found.plan, semantics).value_ns == -tokens
-    everywhere = evaluate(instance, Plan.on([1, 1]), MaxContext())
+    everywhere = evaluate(instance, Plan.on([1, 1]), MaxContext(plans="any"))
     assert [use.memory_bytes for use in everywhere.uses] == [0, 2 * 10**24]
 
 

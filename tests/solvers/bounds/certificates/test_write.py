@@ -47,7 +47,7 @@ RULES: tuple[Semantics, ...] = (
     *MAKESPAN_SEMANTICS,
     *MAX_LOAD_SEMANTICS,
     *FWD_BWD_SEMANTICS,
-    MaxLoad(replicas=True),
+    MaxLoad(plans="any", replicas=True),
 )
 
 
@@ -106,16 +106,16 @@ def test_subgraph_latencies_have_no_certificate() -> None:
 def test_without_time_the_longest_group_is_certified_as_well() -> None:
     # 5 + 60 + 10 + 8 ns of work on two devices: that proves 42, and the op of 60 ns more
     instance = draw.with_ops(example(), time_ns=[{"gpu": time} for time in (5, 60, 10, 8)])
-    found = certify(instance, MaxLoad(), time_limit_s=0.0)
+    found = certify(instance, MaxLoad(plans="any"), time_limit_s=0.0)
     assert (found.bound_ns, found.proof.kind) == (60, "longest")
 
 
 TIMED_RULES: tuple[Semantics, ...] = (
     Makespan(),
     Makespan(channels="port", transfers="per_edge", memory="peak"),
-    MaxLoad(),
+    MaxLoad(plans="any"),
     MaxLoad(plans="chain", load="overlap"),
-    MaxLoad(replicas=True),
+    MaxLoad(plans="any", replicas=True),
 )
 
 CHAIN = MaxLoad(plans="chain")
