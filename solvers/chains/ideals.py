@@ -212,8 +212,7 @@ def enumerate_ideals(
             return ideals, met
         if met > max_ideals:
             raise LimitReached(f"there are more than {max_ideals} ideals (max_ideals)")
-        if chunk == CHUNK:
-            clock.check()
+        clock.check()
         chunk = CHUNK
         if kept == ideals.size:
             if kept == max_kept:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.kernels.kernel import SMALL_STEPS, kernel
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import WORD, Indices
@@ -313,12 +313,10 @@ class States(NamedTuple):
 
 
 def _steps(x: Extension, targets: Indices, *_: object) -> float:
-    """Of `relax`: about ten for each pair, and the pins of the nets that its target cuts."""
-    pairs, cuts = len(targets) * len(x.sources.ideal), x.device.cuts
-    if pairs > SMALL_STEPS or x.sharing.replicas > 1 or len(x.peak.workspace) > 0:
-        return inf
-    pins = set_sums(cuts.cut_nets[targets], np.diff(cuts.net_ptr))
-    return 10 * pairs + len(x.sources.ideal) * int(pins.sum())
+    """Of `relax`: ten for each pair, and the pins of the nets that its target cuts."""
+    pins = set_sums(x.device.cuts.cut_nets[targets], np.diff(x.device.cuts.net_ptr))
+    is_plain = x.sharing.replicas == 1 and len(x.peak.workspace) == 0
+    return len(x.sources.ideal) * float((10 + pins).sum()) if is_plain else inf
 
 
 @kernel(allocates=False, bounded=_steps)

@@ -106,8 +106,6 @@ class PriceBook:
 
 def find_prices(problem: KindsProblem, among: Flags) -> list[WindowRow]:
     """Prices of these kinds: for the devices there are, and with each kind scarce."""
-    if not among.any():
-        return []
     counts = np.where(among, problem.counts, 0).astype(np.float64)
     time = np.where(problem.fits & among[:, None], problem.time, -1)
     time = np.where(time < 0, np.inf, time)
@@ -145,7 +143,8 @@ def _dual(time: Floats, counts: Floats) -> Floats:
     return best
 
 
-@kernel(bounded=lambda time, counts: 2 * STEPS * time.size)
+# numpy adds up eight numbers and more in another order
+@kernel(bounded=lambda time, counts: 2 * STEPS * time.size if len(time) < 8 else math.inf)
 def _ascend(time: Floats, counts: Floats) -> Floats:
     """Give every block to its cheapest kind, raise prices of kinds with much to do, and repeat."""
     kinds, blocks = time.shape
@@ -157,10 +156,9 @@ def _ascend(time: Floats, counts: Floats) -> Floats:
                 total += time[kind, v]
         log[kind] = -math.log(total)
     for _ in range(STEPS):
-        price, load, worth, paid = np.zeros(kinds), np.zeros(kinds), 0.0, 0.0
-        for kind in range(kinds):  # in this order, and by the C library: all CPUs agree
-            price[kind] = math.exp(log[kind] - log.max())
-            paid += price[kind] * counts[kind]
+        price, load, worth = np.zeros(kinds), np.zeros(kinds), 0.0
+        for kind in range(kinds):
+            price[kind] = math.exp(log[kind] - log.max())  # `np.exp` differs from compiled code
         for v in range(blocks):
             kind, least = 0, price[0] * time[0, v]
             for other in range(1, kinds):
@@ -169,16 +167,13 @@ def _ascend(time: Floats, counts: Floats) -> Floats:
                     kind, least = other, now
             load[kind] += time[kind, v]
             worth += least
-        bound = worth / paid
+        bound = worth / (price * counts).sum()
         if bound > record:
             record, best = bound, price
         load /= counts
         if load.max() <= 0:
             break
-        total = 0.0
-        for kind in range(kinds):
-            total += load[kind]
-        log += rate * (load - total / kinds) / load.max()
+        log += rate * (load - load.mean()) / load.max()
         rate *= 0.97
     return best
 
@@ -253,8 +248,8 @@ def window_tests(book: PriceBook, limit: int) -> WindowTests:
 def _steps(w: WindowTests, amounts: Amounts, now: CurrentSet, path: IdealPath, *to: Any) -> int:
     """Of `walk_in_windows`: each ideal is tested, and a block joins for it and leaves."""
     nets, succs = (int(np.diff(p).max(initial=0)) for p in (amounts.nets.block_ptr, path.succ_ptr))
-    of_block = succs + nets * (1 + amounts.width)
-    return int(to[-1] - path.done[0]) * (w.most_held.size + 2 * of_block)
+    each = w.most_held.size + 2 * succs + 2 * nets * (1 + amounts.width)
+    return int(to[-1] - path.done[0]) * each
 
 
 @kernel(bounded=_steps)
