@@ -40,6 +40,7 @@ from placegap.formulations.shared.families import (
     place_ops,
     placement,
     set_placement,
+    solved,
 )
 from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import edge_ends, tensor_edges
@@ -235,9 +236,8 @@ def extract_groups(model: pyo.ConcreteModel, instance: Instance, groups: DeviceG
     possible, time_ns = colocated_times(instance)
     rate = np.where(possible, 1 / np.maximum(time_ns, 1), 0)
     times = group_times(instance, groups)
-    share = [
-        [model.share[b, g].value for g in range(len(groups.devices))] for b in range(len(rate))
-    ]
+    part = solved(model, "share")
+    share = [[part[b, g] for g in range(len(groups.devices))] for b in range(len(rate))]
     rounded = round_to_groups(
         np.array(share, float),
         np.where(times.possible, times.together_ns, np.inf),

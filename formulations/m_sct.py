@@ -26,7 +26,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.getf import Pairs, least_transfers
-from placegap.formulations.shared.families import Linear
+from placegap.formulations.shared.families import Linear, solved
 from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem import Instance
@@ -237,9 +237,10 @@ def extract(model: pyo.ConcreteModel, instance: Instance, threshold: float = 0.5
     index = instance.arrays.index
     child: list[int | None] = [None] * instance.num_ops
     parent: list[int | None] = [None] * instance.num_ops
+    apart = solved(model, "apart")
     for e in index.succ_edge.tolist():
         i, j = int(index.producer[e]), int(index.consumer[e])
-        if model.apart[i, j].value > threshold:
+        if apart[i, j] > threshold:
             continue
         if (former := parent[j]) is not None:
             child[former] = None

@@ -39,6 +39,7 @@ from placegap.formulations.shared.cp_families import (
     hint_derived,
     largest_spread,
     memory_capacity,
+    placed,
 )
 from placegap.formulations.shared.or_tools import cp_model
 from placegap.formulations.shared.pairs import edge_ends, tensor_edges
@@ -538,7 +539,7 @@ def _hint_transfer(
 
 def read_plan(model: MakespanModel, value: Values) -> Plan:
     """The plan, with all its orders, of a solution."""
-    device = [next(k for k, literal in row.items() if value(literal)) for row in model.x]
+    device = placed(model.x, value)
     op_times = [
         (value(start), value(end)) for start, end in zip(model.start, model.end, strict=True)
     ]

@@ -205,7 +205,7 @@ def test_a_command_in_a_sentence_has_options_that_exist(page: str) -> None:
             continue
         options = {
             name
-            for parameter in known.commands[words[1]].params
+            for parameter in known.commands.get(words[1], known).params
             for name in (*parameter.opts, *parameter.secondary_opts)
         }
         asked = {word.partition("=")[0] for word in words if word.startswith("-")}

@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.files.output_files import OutputError, release_outputs
-from placegap.instances.reading.errors import InputError, near_names
+from placegap.instances.reading.errors import InputError, question
 
 NOT_WRITTEN = 1
 BAD_INPUT = 2
@@ -107,7 +108,10 @@ def _run(args: list[str]) -> int:
 
     # typer brings its own copy of click, or uses the installed one
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
-    command = typer.main.get_command(load_app(next(iter(args), "")))
+    asked = next(iter(args or os.environ.get("COMP_WORDS", "").split()[1:]), "")
+    command = typer.main.get_command(load_app(asked))
+    if "_PLACEGAP_COMPLETE" in os.environ:  # a shell that completes a line
+        command.main([], "placegap")
     try:
         with warnings.catch_warnings(), command.make_context("placegap", list(args)) as context:
             warnings.showwarning = lambda said, *where, **more: warn(str(said))
@@ -134,9 +138,14 @@ def warn(message: str) -> None:
 def _message(error: Exception) -> str:
     text: str = getattr(error, "format_message", lambda: str(error))()
     text = text.replace("Value error, ", "").rstrip(".")
-    choice = re.search(r"'([^']*)' is not one of (.*)", text)
-    near = near_names(choice[1], re.findall("'([^']*)'", choice[2])) if choice else []
-    return f"{text}; did you mean {near[0]!r}?" if near else text
+    if choice := re.search(r"'([^']*)' is not one of (.*)", text):
+        return text + question(choice[1], re.findall("'([^']*)'", choice[2]))
+    refused: list[Any] = getattr(error.__cause__, "errors", list)()
+    if refused:  # by pydantic, which says no value
+        text = text.partition(", unable")[0].replace("Input should be", "must be")
+        means = getattr(getattr(error, "param", None), "help", None) or ""
+        text += f" (got {refused[0]['input']!r}){': ' * bool(means)}{means.rstrip('.')}"
+    return text
 
 
 def _open_streams() -> None:

@@ -40,7 +40,7 @@ def load_app(asked: str = "") -> typer.Typer:
         name="placegap",
         help="Place computation graphs on devices, and prove how far each placement is from"
         " optimal.",
-        add_completion=False,
+        add_completion=asked not in MODULES or "_PLACEGAP_COMPLETE" in os.environ,
         context_settings={"help_option_names": ["-h", "--help"]},
         no_args_is_help=True,
         pretty_exceptions_enable=False,

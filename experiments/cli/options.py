@@ -22,7 +22,7 @@ from typing import (
 import typer
 
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.rendering import spinner, warn
+from placegap.experiments.show.rendering import Told, spinner, warn
 from placegap.instances.problem import (
     DEFAULTS,
     Channels,
@@ -141,6 +141,7 @@ ModuleOption = Annotated[
         callback=_use_modules,
     ),
 ]
+QuietOption = Annotated[bool, output_option("-q", "--quiet", help="No progress on stderr.")]
 JsonOption = Annotated[bool, output_option("--json", help="Print one JSON object.")]
 
 
@@ -348,8 +349,14 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
             shown = _described(annotation, defaults.get(name))
             asked.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown))
 
+    if "quiet" not in {own.name for own in asked}:
+        asked.append(
+            Parameter("quiet", Parameter.KEYWORD_ONLY, default=False, annotation=QuietOption)
+        )
+
     @wraps(run)
     def with_options(**given: Any) -> None:
+        Told.quiet = given["quiet"] if "quiet" in types else given.pop("quiet")
         for name, group in groups.items():
             table, make, _ = GROUPS[group]
             given[name] = make(**{each: given.pop(each, None) for each in table})
@@ -423,15 +430,15 @@ def inputs_of(asked: Any) -> list[str]:
 
 def load_instance(source: Source, *, tells: bool = False) -> Instance:
     """The instance of a source; with `tells`, reading that takes long is reported (`spinner`)."""
-    from placegap.experiments.running.sources import idle_devices, load_source
+    from placegap.experiments.running.sources import idle_devices, load_source, small_figure
 
     doing = "tracing" if is_traced(source.model) else "reading"
     with spinner(f"{doing} {source.model}", tells=tells):
         instance = load_source(source)
     warn_open(instance.graph, source.model)
-    idle = idle_devices(instance)
-    if idle is not None:
-        warn(idle)
+    small = None if source.cluster is None else small_figure(instance.cluster)
+    for sentence in filter(None, (idle_devices(instance), small)):
+        warn(sentence)
     if source.times is not None:
         warn_measured(instance.graph)
     return instance

@@ -16,6 +16,7 @@ from placegap.experiments.cli.options import (
     ModelOptions,
     ModuleOption,
     ParamOption,
+    QuietOption,
     TimedOptions,
     export_option,
     inputs_of,
@@ -52,13 +53,7 @@ from placegap.instances.torch_models.options import is_traced
 from placegap.solvers.core.clock import USUAL_S
 from placegap.solvers.core.registry import find_method, parse_params
 from placegap.solvers.core.result import Bound, fault_words, relative_gap
-from placegap.solvers.solving.known_bounds import (
-    Claim,
-    bound_to_store,
-    claims_of,
-    recorded_bounds,
-    refuted_by,
-)
+from placegap.solvers.solving.known_bounds import Claim, claims_of, recorded_bounds, refuted_by
 
 if TYPE_CHECKING:
     from placegap.experiments.running.exporting import ModulePrice, Said
@@ -97,7 +92,9 @@ class PlaceOptions(ModelOptions, TimedOptions):
     time_limit: Annotated[
         float, search_option("--time-limit", metavar="S", help="Seconds for the method.")
     ] = USUAL_S
-    gap: Annotated[float, search_option("--gap", help="Stop at this relative gap.")] = 0.0
+    gap: Annotated[
+        float, search_option("--gap", help="Stop at this relative gap; 0.05 is 5 %.")
+    ] = 0.0
     seed: Annotated[int, search_option("--seed", help="Random seed.")] = 0
     at_most: Annotated[
         float | None,
@@ -201,7 +198,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
             "--plot", metavar="FILE", help="Draw value and bound over time (.png or .svg)."
         ),
     ] = None
-    quiet: Annotated[bool, output_option("-q", "--quiet", help="No progress on stderr.")] = False
+    quiet: QuietOption = False
     as_json: JsonOption = False
 
     @property
@@ -313,8 +310,10 @@ def _checked(asked: PlaceOptions) -> Wanted:
     """Refuse options that exclude each other before anything is read."""
     if not (0 < asked.time_limit <= LONGEST_S or asked.time_limit == math.inf):
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
-    if not 0 <= asked.gap < 1 or asked.seed < 0:
-        raise InputError("--gap must be in [0, 1), --seed not negative")
+    if not 0 <= asked.gap < 1:
+        raise InputError(f"--gap is a share, from 0 to below 1: 5 % is 0.05 (got {asked.gap:g})")
+    if asked.seed < 0:
+        raise InputError(f"--seed must be 0 or more (got {asked.seed})")
     exports, whole = dict[str, Path](), asked.granularity or "op"
     if asked.tensor_split:
         if asked.granularity in ("op", "module"):
@@ -572,7 +571,8 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
-        lost = _write_plan(instance, result, result.plan, out)  # first: stdout may be full, too
+        # first: stdout may be full, too
+        lost = _write_plan(instance, result, result.plan, out, certificate)
     if asked.as_json:
         from placegap.experiments.running.sources import open_questions
 
@@ -627,10 +627,14 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             warn(f"{result.instance}: no feasible plan")  # the message says why
 
 
-def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> dict[str, Any] | None:
+def _write_plan(
+    instance: Instance, result: Result, plan: Plan, out: Path, certificate: Certificate | None
+) -> dict[str, Any] | None:
     """Write the plan, and the finer instance that it is one of; what of the plan is not written."""
+    from placegap.experiments.running.certifying import bound_to_keep
+
     named = describe_plan(instance, plan, result.semantics, result.method, value_ns=result.value_ns)
-    content = plan_object(named, bound_to_store(result))
+    content = plan_object(named, bound_to_keep(instance, result, certificate))
     with attempt(out) as failed:
         write_json(content, out)
     if result.split is not None:

@@ -45,6 +45,9 @@ ModelOption = Annotated[
         " shipped cluster.",
     ),
 ]
+CHECK_S = 5.0
+"""Seconds for the check of a certificate in a plan's file; 'placegap verify' has no limit."""
+
 MethodOption = Annotated[
     str | None, typer.Option("--method", help="Prove a bound for the plan by this method.")
 ]
@@ -264,12 +267,10 @@ def load_plan_file(file: str) -> PlanFile | None:
 def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | None:
     """The instance of a plan: the one that is named, else the one that its name says.
 
-    A plan says ``MODEL@CLUSTER``. If that is a graph of the corpus on a cluster that ships, and
-    its content is that of the plan, it is the instance; else None.
+    A plan says ``MODEL@CLUSTER``, or ``MODEL`` on its own devices. If that is a graph of the corpus
+    on a cluster that ships, and its content is that of the plan, it is the instance; else None.
     """
-    from placegap.experiments.running.sources import Source, is_known_cluster, load_source
-    from placegap.instances.corpus.corpus import corpus_names
-    from placegap.instances.corpus.layer_chains import is_chain
+    from placegap.experiments.running.sources import Source, is_known_cluster, is_named, load_source
     from placegap.instances.problem import HybridPipeline
 
     layers = isinstance(plan.semantics, HybridPipeline)
@@ -282,13 +283,12 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
                 file,
             )
         return instance
-    model, at, cluster = plan.instance.rpartition("@")
-    is_named = model in corpus_names() or is_chain(model)
-    if not at or not is_named or not is_known_cluster(cluster):
+    model, _, cluster = plan.instance.partition("@")  # links of a cluster may follow an @, too
+    if not is_named(model) or (cluster and not is_known_cluster(cluster)):
         return None
     try:
         with spinner(f"reading {model}"):
-            found = load_source(Source(model, cluster, layers=layers))
+            found = load_source(Source(model, cluster or None, layers=layers))
     except InputError:  # devices of kinds that a file of the user's states
         return None
     return found if plan.instance_hash == found.content_hash else None
@@ -306,6 +306,7 @@ def judged(
 
     What one file claims stands beside the other plans, too.
     """
+    from placegap.experiments.running.certifying import kept_bounds, proven
     from placegap.experiments.show.anatomy import Anatomy, take_apart
     from placegap.instances.problem import told
     from placegap.instances.referee.evaluate import evaluate
@@ -336,8 +337,6 @@ def judged(
         )
         now, said = list[Bound](), tuple[str, ...]()
         if proof is not None:
-            from placegap.experiments.running.certifying import proven
-
             is_here = whole is not None or source is None or is_traced(source.model)
             seen = whole or instance if is_here or source is None else source
             start = files[0][1].plan if verdicts[0].feasible else None
@@ -345,6 +344,11 @@ def judged(
         if whole is not None:  # its plans are among those of the single ops
             now += recorded_bounds(instance, semantics)
         least = min((value for value in values if value is not None), default=None)
+        for file, stated in files:
+            known, _ = known_bound(whole or instance, semantics, least, now)
+            more, why = kept_bounds(whole or instance, semantics, stated.bound, known, CHECK_S)
+            now += more
+            said += tuple(f"{file}: {sentence}" for sentence in why)
         bound, wrong = known_bound(whole or instance, semantics, least, now)
         refuted = refuted_claims(claims, semantics, at_hand, bound)
         found = list[Anatomy]()

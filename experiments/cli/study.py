@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placegap.experiments.cli.options import ModuleOption, inputs_of
+from placegap.experiments.cli.options import ModuleOption, QuietOption, inputs_of
 from placegap.experiments.running.pool import PoolError, stop_status
 from placegap.experiments.show.figures import counted, format_duration, format_s
 from placegap.experiments.show.rendering import output, plain_table, warn
@@ -64,7 +64,7 @@ class StudyOptions:
         typer.Option("--shard", metavar="I/N", help="Run the I-th of N parts, for N machines."),
     ] = None
     module: ModuleOption = None
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False
+    quiet: QuietOption = False
 
 
 def study_command(asked: StudyOptions) -> None:

@@ -88,7 +88,7 @@ def verify_command(asked: VerifyOptions) -> None:
     the value and times that the file states are not compared. With --certificate the exit status is
     also 1 if the certificate does not prove its bound.
     """
-    from placegap.experiments.running.certifying import Proof, certified_bounds, proven
+    from placegap.experiments.running.certifying import Proof, certified_bounds, kept_bounds, proven
     from placegap.experiments.running.placing import plan_file_at
     from placegap.instances.certificates.verification import verify
 
@@ -128,14 +128,19 @@ def verify_command(asked: VerifyOptions) -> None:
         start, now = verdict.plan if verdict.holds else None, list[Bound]()
         if certified is not None:
             now += certified_bounds(certified, semantics)
-        said = tuple[str, ...]()
+        said = why = tuple[str, ...]()
         with spinner("looking for a bound"):
             if asked.method is not None:
                 proof = Proof(asked.method, parse_pairs(asked.param or ()), asked.time_limit)
                 more, said = proven(source, semantics, proof, start)
                 now += more
             value_ns = verdict.first.value_ns if verdict.holds else None
+            about = None if stated.bound is None else stated.bound.content_hash
+            if semantics == own and about == instance.content_hash:
+                carried, why = kept_bounds(instance, semantics, stated.bound)
+                now += carried
             bound, wrong = known_bound(instance, semantics, value_ns, now)
+            wrong += tuple(f"{name}: {sentence}" for sentence in why)
         plans = [(Path(name).name, verdict.plan)] if verdict.holds else []
         wrong += refuted_claims(claims, semantics, plans, bound)
         best_ns = recorded_value_ns(instance, semantics)

@@ -16,6 +16,13 @@ if sys.platform == "win32" or not hasattr(signal, "SIGUSR1"):
         sys.exit(2)
     raise ImportError(_words)
 
-import lazy_loader
+_is_command = (
+    sys.orig_argv[1:3] == ["-m", "placegap"] or os.path.basename(sys.argv[0]) == "placegap"
+)
+if _is_command and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # end as later, when the command line is loaded and has its own handlers
+    signal.signal(signal.SIGINT, lambda *_: (os.write(2, b"placegap: stopped\n"), os._exit(130)))
+
+import lazy_loader  # noqa: E402
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

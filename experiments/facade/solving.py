@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Unpack, cast
 
+from placegap.experiments.running.certifying import bound_to_keep
 from placegap.experiments.running.placing import (
     Attempt,
     Stopped,
@@ -36,9 +37,10 @@ from placegap.instances.problem import (
     Semantics,
 )
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.method import Limits
 from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status
-from placegap.solvers.solving.known_bounds import Claim, bound_to_store, claims_of, refuted_by
+from placegap.solvers.solving.known_bounds import Claim, claims_of, refuted_by
 from placegap.solvers.solving.run_method import DEFAULT_METHOD, LimitOptions, SolveOptions
 
 
@@ -123,7 +125,7 @@ class Solution:
             path,
             result.method,
             value_ns=result.value_ns,
-            bound=bound_to_store(result),
+            bound=bound_to_keep(self.instance, result),
         )
 
     def __str__(self) -> str:
@@ -221,6 +223,7 @@ def solve(
     named = {field.name: given.pop(field.name) for field in fields(Rules) if field.name in given}
     for name in given.keys() - LimitOptions.__annotations__:
         raise TypeError(f"solve() got an unexpected keyword argument {name!r}")
+    Limits(**given)  # refuses what is no limit
     rules = Rules(None if isinstance(objective, Semantics) else objective, **named)
     if isinstance(objective, Semantics):
         if rules != Rules():

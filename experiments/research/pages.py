@@ -200,6 +200,7 @@ def _corpus() -> dict[str, str]:
     first: Any
     first, second = (found.loc[label] for label in found.index.drop(DEFAULT)[:2])
     shares = found[["optimal", "within_10"]].div(found["rows"], axis="index")
+    ties = first["within_10"] == second["within_10"]
     return {
         "graph_rows": str(int(alone["rows"])),
         "alone_optimal": str(int(alone["optimal"])),
@@ -208,7 +209,7 @@ def _corpus() -> dict[str, str]:
         "first": str(first.name),
         "second": str(second.name),
         "first_share": percent(shares["within_10"][first.name]),
-        "second_share": percent(shares["within_10"][second.name]),
+        "second_share": "as many" if ties else percent(shares["within_10"][second.name]),
         "auto_share": percent(shares["within_10"][DEFAULT]),
         "auto_optimal": percent(shares["optimal"][DEFAULT]),
         "first_optimal": percent(shares["optimal"][first.name]),

@@ -5,26 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from placegap.experiments.running.placing import Attempt, place, why_refused
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.certificates.certificate_checker import Rejected
 from placegap.instances.certificates.certificate_file import (
     Certificate,
+    IdealsProof,
+    StagesProof,
+    certificate_content,
+    certificate_of,
     check_content,
     plain_document,
     save_certificate,
 )
 from placegap.instances.files.document import read_json
-from placegap.instances.problem import Instance, Plan, Semantics, plan_class, stored_semantics
+from placegap.instances.files.plan_file import StoredBound
+from placegap.instances.problem import (
+    HybridPipeline,
+    Instance,
+    MaxLoad,
+    Plan,
+    Semantics,
+    plan_class,
+    stored_semantics,
+)
+from placegap.instances.problem.modules import with_content
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import refuse_other
-from placegap.solvers.core.result import PROOF, Bound, Result, fault_words
-from placegap.solvers.solving.known_bounds import proven_by
+from placegap.instances.reading.printable import json_text
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.result import PROOF, RECORDED, Bound, Result, fault_words
+from placegap.solvers.solving.known_bounds import bound_to_store, proven_by
 
 SHARE, MOST_S = 0.25, 60.0
 """Of the time limit, and seconds at most, that a certificate takes after the method."""
+
+KEEPING_S = 0.3
+"""Seconds that the certificate in a plan's file may take to be checked before it is written."""
+
+MOST_MOVES, MOST_BYTES = 1_000_000, 200_000
+"""Times of edges from device to device that a plan's file may need to be checked (0.6 s), and its
+certificate's size: that of 66 ops on four cards has 99,000 bytes."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +58,8 @@ class Verdict:
     semantics: Semantics | None = None
     kind: str = ""
     reason: str = ""
+    #: Whether the check was ended before it found anything.
+    is_late: bool = False
 
     @property
     def holds(self) -> bool:
@@ -67,12 +92,61 @@ def check_certificate(instance: Instance, path: str | Path) -> Verdict:
     """Let the stand-alone checker judge the certificate of a file."""
     raw = read_json(path)
     refuse_other(raw, "a certificate", path)
+    return check_carried(instance, raw)
+
+
+def check_carried(instance: Instance, raw: Any, limit_s: float | None = None) -> Verdict:
+    """Let the stand-alone checker judge a certificate that a file carries."""
     try:
-        check_content(plain_document(instance), raw)
+        check_content(plain_document(instance), raw, Clock(limit_s).check)
         rules = stored_semantics(raw["semantics"])
         return Verdict(raw["bound_ns"], rules, kind=raw["proof"]["kind"])
+    except LimitReached:
+        return Verdict(reason=f"its check takes more than {limit_s:g} s", is_late=True)
     except (Rejected, ValueError) as error:  # of semantics: the checker looks at few of its rules
         return Verdict(reason=str(error).splitlines()[0])
+
+
+def bound_to_keep(
+    instance: Instance, result: Result, found: Certificate | None = None
+) -> StoredBound | None:
+    """What a plan file keeps of a result's bound, with a small certificate where one is at hand.
+
+    That is the one which `place --certificate` has written; for loads and hybrid plans one without
+    data. What the corpus records needs none.
+    """
+    bound, rules = bound_to_store(result), result.semantics
+    whole = with_content(instance, result.instance_hash)
+    if bound is None or whole is None or result.bound_origin.startswith(RECORDED):
+        return bound
+    seen, moves = whole[0], len(whole[0].graph.edges) * instance.num_devices**2
+    if found is None and isinstance(rules, MaxLoad | HybridPipeline) and moves <= MOST_MOVES:
+        proof = IdealsProof() if isinstance(rules, MaxLoad) else StagesProof()
+        found = certificate_of(seen, rules, bound.bound_ns, proof)
+        # the check proves all that is true of chains, in the end; of peaks it may prove less
+        is_sure = isinstance(rules, MaxLoad) and rules.memory == "sum"
+        limit_s = 0.0 if is_sure else KEEPING_S
+        verdict = check_carried(seen, certificate_content(found), limit_s)
+        found = found if verdict.holds or (is_sure and verdict.is_late) else None
+    content = None if found is None else certificate_content(found)
+    is_small = len(json_text(content)) <= MOST_BYTES
+    return bound.model_copy(update={"certificate": content if is_small else None})
+
+
+def kept_bounds(
+    instance: Instance,
+    semantics: Semantics,
+    said: StoredBound | None,
+    known: Bound | None = None,
+    limit_s: float | None = None,
+) -> tuple[list[Bound], tuple[str, ...]]:
+    """What the certificate of a plan file proves beyond what is known; or why it proves nothing."""
+    if said is None or said.certificate is None or (known and known.ns >= said.bound_ns):
+        return [], ()
+    verdict = check_carried(instance, said.certificate, limit_s)
+    found, rules = certified_bounds(verdict, semantics), verdict.semantics
+    reason = verdict.reason if rules is None else f"it is for {rules.label}"
+    return found, () if found else (f"its certificate proves nothing here: {reason}",)
 
 
 class Proof(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from placegap.experiments.running.pool import Ending, run_here, run_pool, send_news
@@ -199,7 +200,7 @@ def why_refused(
     try:
         check_semantics(instance, semantics)
     except InputError as error:
-        return str(error)
+        return str(error).removeprefix(f"{instance.name}: ")
     reason = why_not(found, Task(instance, semantics), parse_params(found, params))
     return None if reason == found.missing() else reason
 
@@ -285,7 +286,7 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
         raise InputError("--at-most limits loads under --objective max_context; add that")
     if semantics.at_most_ns is not None:
         raise InputError("--at-most and --at-most-ns both limit loads; leave out one")
-    if not 1 <= at_most <= MOST_TIMES:
+    if not (isinstance(at_most, Real) and 1 <= at_most <= MOST_TIMES):
         raise InputError(f"--at-most is a factor of the optimal load, from 1 to {MOST_TIMES:g}")
     half_s = attempt.time_limit_s / 2
     first = replace(

@@ -59,8 +59,12 @@ def handled(*, for_good: bool = False) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ends = (signal.SIG_DFL, signal.default_int_handler)
-    before = {n: signal.getsignal(n) for n in STOP_SIGNALS if signal.getsignal(n) in ends}
+    ends, found = (signal.SIG_DFL, signal.default_int_handler), map(signal.getsignal, STOP_SIGNALS)
+    before = {
+        number: handler
+        for number, handler in zip(STOP_SIGNALS, found, strict=True)
+        if handler in ends or getattr(handler, "__module__", "") == "placegap"  # while it is loaded
+    }
     try:
         for number in before:
             signal.signal(number, _interrupt)

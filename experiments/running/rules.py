@@ -10,7 +10,8 @@ from typing import get_args
 from pydantic import ValidationError
 
 from placegap.instances.problem import DEFAULTS, FIELDS, OBJECTIVES, Semantics, parse_semantics
-from placegap.instances.reading.errors import from_validation_error
+from placegap.instances.problem.semantics import belongs
+from placegap.instances.reading.errors import InputError, from_validation_error
 
 MOST_CHANGES = 2
 """Rules that `nearest` changes at once: as many as a device of several stages has."""
@@ -60,7 +61,13 @@ class Rules:
         objective = self.objective or self._objective(
             default or ("makespan" if own is None else own.objective)
         )
-        has = next((FIELDS[one] for one in OBJECTIVES if one == objective), ())
+        has = next((FIELDS[one] for one in OBJECTIVES if one == objective), (*self.given,))
+        for name, rule in self.given.items():
+            if name not in ("objective", *has):
+                raise InputError(
+                    f"{option(name, rule)} {belongs(name, objective)}; leave it out, or name"
+                    " another --objective"
+                )
         stated: dict[str, object] = {"objective": objective}
         if own is not None and objective == own.objective:
             stated |= own.model_dump()

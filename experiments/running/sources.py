@@ -49,6 +49,7 @@ from placegap.instances.torch_models.options import (
     LEFT_OUT,
     PREFIXES,
     UNCOUNTED,
+    UNFIT,
     UNREAD,
     TraceOptions,
     is_traced,
@@ -317,6 +318,8 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
             f"weights: no op reads those of {unread}: the inputs that were traced do not reach"
             f" them, and {where}"
         )
+    if unfit := texts.get(UNFIT):
+        lines.append(f"{model}: {unfit}")
     if left_out := texts.get(LEFT_OUT):
         lines.append(
             f"layers: {left_out}, but transformers builds the model without layers of multi-token"
@@ -346,6 +349,26 @@ def idle_devices(instance: Instance) -> str | None:
     what = ", ".join(dict.fromkeys(repr(device.kind) for device in found))
     kind = "kind" if len({device.kind for device in found}) == 1 else "kinds"
     return f"{names}{more}: no op has a time on the {kind} {what}, so no op can run there"
+
+
+LEAST_FIGURE = 10**6
+"""Bytes, bytes per second and FLOP/s below are figures of a larger unit: of what people write in
+GB/s, Gbit/s or MB/s, NVLink has the most, 900,000; of real ones, 10 Mbit/s has 1,250,000."""
+
+
+def small_figure(cluster: Cluster) -> str | None:
+    """One line on a figure of a cluster that seems to be in GB, GB/s or TFLOP/s; else None."""
+    figures = [
+        ("bandwidth_bytes_per_s", e.bandwidth_bytes_per_s) for e in cluster.all_links.entries
+    ]
+    for spec in cluster.kinds.values():
+        figures.append(("bandwidth_bytes_per_s", spec.bandwidth_bytes_per_s))
+        figures += [("peak_flops_per_s", rate) for rate in spec.peak_flops_per_s.values()]
+    figures += [("memory_bytes", device.memory_bytes or LEAST_FIGURE) for device in cluster.devices]
+    for name, value in figures:
+        if value < LEAST_FIGURE:
+            return f"{cluster.source}: {name} is {value}; 16 GB/s are 16e9, and 30 TFLOP/s 30e12"
+    return None
 
 
 def measured_times(graph: Graph) -> str | None:

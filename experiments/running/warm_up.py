@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from placegap.instances.kernels.kernel import all_compiled
@@ -12,7 +14,7 @@ from placegap.instances.problem import Semantics
 from placegap.instances.problem.example import example
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import run_method
-from placegap.solvers.core.registry import find_method
+from placegap.solvers.core.registry import OURS, find_method
 
 GRACE_S = 180.0
 """A run's hard limit is its time limit plus this: the method's own clock leaves out reading the
@@ -22,14 +24,19 @@ _warm: set[tuple[str, str, str]] = set()
 
 
 def one_line(error: BaseException) -> str:
-    """``KeyError: 'conv1' (etf.py:57)``: an exception and where it was raised; an InputError, which
-    is a sentence, as it is.
+    """``etf.py:57: KeyError: 'conv1'``: where an exception was raised, and what it says; below the
+    code of a user, the last line there. An InputError of ours is a sentence, and needs no place.
     """
-    if isinstance(error, InputError):
-        return " ".join(str(error).split())
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
-    return " ".join(f"{type(error).__name__}: {error}".split()) + place
+    frames = list(traceback.walk_tb(error.__traceback__))
+    tops = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in frames]
+    users = next((top for top in tops if top not in (OURS, *sys.stdlib_module_names)), None)
+    said = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+    if frames and (users or not isinstance(error, InputError)):
+        frame, line = (
+            frames[-1] if users is None else frames[len(tops) - 1 - tops[::-1].index(users)]
+        )
+        said = f"{Path(frame.f_code.co_filename).name}:{line}: {said}"
+    return " ".join(said.split())
 
 
 EXAMPLE_S = 1.0

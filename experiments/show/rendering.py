@@ -88,9 +88,20 @@ def errors() -> Console:
     return Console(file=cast("TextIO", _Errors()), highlight=False, **_styles())
 
 
+class Told:
+    """Whether a command was told to show no progress."""
+
+    quiet = False
+
+
 def shows_live() -> bool:
     """Whether stderr is a terminal on which a line can change; it is None where it was closed."""
-    return sys.stderr is not None and sys.stderr.isatty() and not errors().is_dumb_terminal
+    return (
+        not Told.quiet
+        and sys.stderr is not None
+        and sys.stderr.isatty()
+        and not errors().is_dumb_terminal
+    )
 
 
 def warn(sentence: str) -> None:

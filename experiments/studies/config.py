@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from placegap.instances.files.document import AnyVersion, warn_of_plans
 from placegap.instances.problem import Name
 from placegap.instances.problem.semantics import OLD_PLANS, TaggedSemantics, leaves_out_plans
-from placegap.instances.reading.errors import InputError, as_input_error, instead_of, near_names
+from placegap.instances.reading.errors import InputError, as_input_error, instead_of
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.reading.yaml_file import read_yaml
@@ -36,15 +36,6 @@ class Entry(BaseModel):
     """Base of all parts of a study: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _near_keys(cls, raw: Any) -> Any:
-        for key in raw if isinstance(raw, dict) else ():
-            near = [] if key in cls.model_fields else near_names(str(key), cls.model_fields)
-            if near:
-                raise ValueError(f"unknown field {key!r}; did you mean {near[0]!r}?")
-        return raw
 
 
 class RunLimits(Entry):
@@ -196,7 +187,7 @@ def _validated(raw: dict[str, Any], path: str | Path) -> Study:
     if isinstance(raw.get("tables"), list):
         tables = [_swept(table, at, path) for at, table in enumerate(raw["tables"])]
         raw = {**raw, "tables": list(chain.from_iterable(tables))}
-    with as_input_error(raw, path):
+    with as_input_error(raw, path, Study):
         return Study.model_validate(raw)
 
 
@@ -262,7 +253,7 @@ def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
     del table["sweep"]
     if not isinstance(sweep, dict) or not sweep or [] in sweep.values():
         raise InputError("sweep: state parameters and their values, as limits.gap: [0, 0.1]", place)
-    with as_input_error(table, place):
+    with as_input_error(table, place, TableEntry):
         whole = TableEntry.model_validate(table).model_dump(mode="json", exclude_unset=True)
         whole["semantics"] = dict(table["semantics"])  # also old plans, which another one may have
     tables, place = [], f"{place}.sweep"
@@ -279,7 +270,7 @@ def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
             if isinstance(given, list):
                 shown = value if isinstance(value, str) else json.dumps(value, default=str)
                 swept["name"] += f", {steps[-1]}={shown}"
-        with as_input_error(swept, place):
+        with as_input_error(swept, place, TableEntry):
             TableEntry.model_validate(swept)
         tables.append(swept)
     return tables

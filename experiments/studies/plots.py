@@ -151,6 +151,7 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
             own = style[str(table)].line
             axis.plot(range(len(ratios)), ratios, label=plain_label(label), **own)
     axis.axhline(1, color="#222222", linewidth=1)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_yscale("log")
     _plain_ticks(axis.yaxis, MaxNLocator(5))  # ratios are close together
     value = f"value of {plain_label(a)} / {plain_label(b)}"

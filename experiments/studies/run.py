@@ -37,7 +37,7 @@ from placegap.experiments.studies.progress import (
     WARMING,
     StudyProgress,
 )
-from placegap.experiments.studies.runs import Run, RunRow, frame_of, place_of, run_rows
+from placegap.experiments.studies.runs import FAILURES, Run, RunRow, frame_of, place_of, run_rows
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance
 from placegap.instances.reading.checkout import has_research, research
@@ -240,7 +240,7 @@ def run_rows_of(
     client: Client | None = None,
 ) -> list[RunRow]:
     """`run_study` of some rows of a study, with the log in a folder."""
-    told, planned = told or StudyProgress(), list[RunRow]()
+    told, planned, failed = told or StudyProgress(), list[RunRow](), set[str]()
     told.total = sum(len(row.limits_s) for row in rows)
     pool: Callable[..., Generator[Ending[Run]]]
     if client is None:
@@ -269,7 +269,12 @@ def run_rows_of(
                 else:
                     row = next(one for one in planned if one.run and one.run.key == run.key)
                     made = dict(ending.made_by) or stamp
-                    log.append({**place_of(row), **describe_ending(ending), **made})
+                    record = {**place_of(row), **describe_ending(ending), **made}
+                    log.append(record)
+                    if record["status"] in FAILURES and run.method not in failed:
+                        failed.add(run.method)
+                        why = f"{run.label} failed: {record['message']}"
+                        warn(f"{why}; the study goes on, Ctrl-C stops it and keeps what is done")
                 told.ended(run)
         return run_rows(planned, log.records)
 

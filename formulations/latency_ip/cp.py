@@ -41,6 +41,7 @@ from placegap.formulations.shared.cp_families import (
     hint_derived,
     largest_spread,
     memory_capacity,
+    placed,
 )
 from placegap.formulations.shared.or_tools import cp_model
 from placegap.formulations.shared.pairs import tensor_edges
@@ -459,7 +460,7 @@ def warm_start(model: LatencyModel, plan: Plan, semantics: LatencySubgraphs) -> 
 
 def read_plan(model: LatencyModel, value: Values) -> Plan:
     """The plan of a solution."""
-    device = [next(k for k, literal in row.items() if value(literal)) for row in model.x]
+    device = placed(model.x, value)
     call = [0] * len(device)
     for (i, k, c), literal in model.member.items():
         if device[i] == k and value(literal):

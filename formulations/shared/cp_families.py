@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placegap.formulations.shared.families import NO_SOLUTION
 from placegap.formulations.shared.or_tools import cp_model
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.reading.errors import InputError
 
 Literal = cp_model.IntVar
 """A Boolean variable."""
@@ -160,6 +162,14 @@ def by_device(x: Mapping[int, cp_model.IntVar], table: Ints) -> cp_model.LinearE
     """Sum over k of table[k] x[k], exactly one of which is 1: its least, and what is above."""
     least = min((int(table[k]) for k in x), default=0)
     return least + _sum([Term(int(table[k]) - least, literal) for k, literal in x.items()])
+
+
+def placed(x: Iterable[Mapping[int, cp_model.IntVar]], value: Values) -> list[int]:
+    """The device of each op in a solution; an InputError if the solver has none."""
+    device = [next((k for k, literal in row.items() if value(literal)), -1) for row in x]
+    if -1 in device:
+        raise InputError(NO_SOLUTION)
+    return device
 
 
 def largest_spread(table: Ints, possible: Flags) -> int:

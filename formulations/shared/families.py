@@ -15,6 +15,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Plan
+from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for Pyomo to load
     import pyomo.environ as pyo
@@ -24,6 +25,12 @@ Linear = Any
 
 LARGEST_CAPACITY = 10**6
 """Models count memory in a unit that keeps capacities at or below this number."""
+
+
+NO_SOLUTION = (
+    "the model holds no solution to extract: it was not solved, or its last solve found none (see"
+    " how that ended)"
+)
 
 
 def for_whole_groups(group: Ints, possible: Flags) -> Flags:
@@ -129,9 +136,21 @@ def set_placement(model: pyo.ConcreteModel, plan: Plan) -> None:
             variable.set_value(int(device[i] == k))
 
 
-def placement(model: pyo.ConcreteModel, num_ops: int) -> list[int]:
-    """The device of each op, read off the values of x."""
+def solved(model: pyo.ConcreteModel, name: str) -> dict[Any, float]:
+    """The values of a variable in a solution; an InputError if the model holds none."""
+    import pyomo.environ as pyo
+
+    values = {index: variable.value for index, variable in model.component(name).items()}
+    goals = model.component_data_objects(pyo.Objective, active=True)
+    # all of x may be fixed, and have values without any solve
+    if None in values.values() or None in [pyo.value(goal, exception=False) for goal in goals]:
+        raise InputError(NO_SOLUTION)
+    return values
+
+
+def placement(model: pyo.ConcreteModel, num_ops: int, of: str = "x") -> list[int]:
+    """The device of each op, read off the values of x, or what else each op has one of."""
     best = [(-1.0, 0)] * num_ops
-    for (i, k), variable in model.x.items():
-        best[i] = max(best[i], (variable.value, -k))
+    for (i, k), value in solved(model, of).items():
+        best[i] = max(best[i], (value, -k))
     return [-k for _, k in best]

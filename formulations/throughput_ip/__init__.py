@@ -345,10 +345,7 @@ def extract(
     if not has_replicas(semantics):
         return Plan.on(placement(model, instance.num_ops))
     devices = device_columns(instance, semantics, symmetry).devices
-    best = [(-1.0, 0)] * instance.num_ops
-    for (i, s), variable in model.stage.items():
-        best[i] = max(best[i], (variable.value, -s))
-    return Plan(tuple(devices[-s] for _, s in best))
+    return Plan(tuple(devices[s] for s in placement(model, instance.num_ops, of="stage")))
 
 
 def columns_of(data: ThroughputSets, plan: Plan) -> tuple[list[int], list[int]]:

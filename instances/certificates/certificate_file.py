@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ from placegap.instances.certificates import (
     certificate_ideals,
 )
 from placegap.instances.files.document import Document, Version, write_json
-from placegap.instances.problem import Count, Instance, InstancePart, StatedSemantics
+from placegap.instances.problem import Count, Instance, InstancePart, Semantics, StatedSemantics
 
 Number = Annotated[int, Field(strict=True, ge=0)]
 """An op, an edge, a device or a channel, counted from 0; or a weight."""
@@ -142,6 +143,19 @@ class Certificate(InstancePart):
     printed_rests_on: str = ""
 
 
+def certificate_of(
+    instance: Instance, semantics: Semantics, bound_ns: int, proof: Proof
+) -> Certificate:
+    """A bound of an instance, with its proof."""
+    return Certificate(
+        instance=instance.name,
+        instance_hash=instance.content_hash,
+        semantics=semantics,
+        bound_ns=bound_ns,
+        proof=proof,
+    )
+
+
 def certificate_content(certificate: Certificate) -> dict[str, Any]:
     """The JSON of a certificate: what a file holds, and the checker reads."""
     return certificate.model_dump(mode="json", exclude_none=True)
@@ -157,10 +171,12 @@ def plain_document(instance: Instance) -> dict[str, Any]:
     return Document.of(instance).model_dump(mode="json", exclude_defaults=True)
 
 
-def check_content(document: Any, certificate: Any) -> None:
-    """Let the checker of its kind judge a certificate."""
+def check_content(document: Any, certificate: Any, tick: Callable[[], None] = lambda: None) -> None:
+    """Let the checker of its kind judge a certificate; `tick` may raise to end a long check."""
     proof = certificate.get("proof") if isinstance(certificate, dict) else None
     kind = proof.get("kind") if isinstance(proof, dict) else None
     own = {"ideals": certificate_ideals.check, "stages": certificate_hybrid.check}
-    judge = own.get(str(kind), certificate_checker.check)
-    judge(document, certificate)
+    if judge := own.get(str(kind)):
+        judge(document, certificate, tick)
+    else:
+        certificate_checker.check(document, certificate)

@@ -335,7 +335,7 @@ def _row_within(stages: StagesWithin, ts: list[int], ds: list[int]) -> bool:
     return bool(states[-1])
 
 
-def check(document: Any, certificate: Any) -> None:
+def check(document: Any, certificate: Any, tick: Callable[[], None] = lambda: None) -> None:
     """Reject a claim below which there may be a plan."""
     try:
         graph, cluster = document["graph"], document["cluster"]
@@ -361,7 +361,7 @@ def check(document: Any, certificate: Any) -> None:
         for rule, values in RULES.items():
             if rules.get(rule, values[0]) not in values:
                 raise Rejected(f"{rule} {str(rules[rule])[:40]!r} is unknown")
-        if claim and plan_within(HybridLayers(parts, rules), rules, claim - 1):
+        if claim and plan_within(HybridLayers(parts, rules), rules, claim - 1, tick):
             raise Rejected(f"it claims {claim} ns, and some plan takes less")
     except Rejected:
         raise

@@ -200,7 +200,7 @@ def chain_within(
     return False
 
 
-def check(document: Any, certificate: Any) -> None:
+def check(document: Any, certificate: Any, tick: Callable[[], None] = _nothing) -> None:
     """Reject a claim below which there is a chain."""
     try:
         graph, cluster = document["graph"], document["cluster"]
@@ -223,7 +223,9 @@ def check(document: Any, certificate: Any) -> None:
         if (
             fits
             and claim
-            and chain_within(IdealBlocks(problem, parts), claim - 1, rules["load"] == "overlap")
+            and chain_within(
+                IdealBlocks(problem, parts, tick), claim - 1, rules["load"] == "overlap", tick
+            )
         ):
             raise Rejected(f"it claims {claim} ns, and some chain takes less")
     except Rejected:

@@ -212,7 +212,7 @@ def generate(family: str, params: Mapping[str, Any] | None = None, seed: int = 0
 def family_of(name: str, params: Mapping[str, Any] | None) -> tuple[Family, FamilyParams]:
     """A family with its parameters, or what is wrong with them, before a graph is made."""
     chosen = look_up("family", name, FAMILIES)
-    with as_input_error(source=f"parameters of {name}"):
+    with as_input_error(source=f"parameters of {name}", model=chosen.params):
         parsed = chosen.params.model_validate(dict(params or {}))
     if parsed.size() > LARGEST_GRAPH:
         raise InputError(f"{name}: more than {LARGEST_GRAPH} ops and edges")

@@ -25,6 +25,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, permutations
+from math import prod
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -32,7 +34,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from placegap.instances.costing.costing import StatedSpec, as_host, catalogue, load_catalogue
 from placegap.instances.costing.measured_links import MEASURED_LINKS, measured_link
-from placegap.instances.files.cluster_text import OTHER_KINDS, cluster_content, is_cluster_text
+from placegap.instances.files.cluster_text import (
+    OTHER_KINDS,
+    cluster_content,
+    is_cluster_text,
+    listed_devices,
+)
 from placegap.instances.files.document import read_json
 from placegap.instances.problem import (
     Cluster,
@@ -334,23 +341,37 @@ def cluster_names() -> tuple[str, ...]:
 def full_name(name: str, added: Mapping[str, DeviceSpec] | None = None) -> str:
     """The shipped cluster whose name alone ends so, or alone contains it; else the name itself.
 
-    Case and dashes do not count. What is the name of a device kind, of the catalogue or of those
-    that are added, is that of one device.
+    Case and dashes do not count. Devices, such as ``8xH100``, only become the one cluster of just
+    these devices whose name begins so: the link is all that it adds.
     """
     names, wanted = cluster_names(), plain_name(name)
-    if name in names or wanted in map(plain_name, (*catalogue(), *(added or {}))):
+    if name in names:
         return name
+    listed = listed_devices(name, (*catalogue(), *(added or ())))
+    if listed is not None:
+        found = _of_just(*listed, begin=wanted)
+        return found[0] if len(found) == 1 else name
     ends = [each for each in names if wanted in _parts(each, ends=True)]
     inside = [each for each in names if wanted in _parts(each, ends=False)]
     return next((found[0] for found in (ends, inside) if len(found) == 1), name)
 
 
+def _of_just(counts: str, kinds: Sequence[str], begin: str = "") -> list[str]:
+    """The shipped clusters of as many devices, all of these kinds, whose names begin so."""
+    count, found = prod(map(int, re.findall(r"\d+", counts))), list[str]()
+    for name in (each for each in cluster_names() if plain_name(each).startswith(begin)):
+        devices = load_cluster(name).devices
+        if len(devices) == count and all(device.kind in kinds for device in devices):
+            found.append(name)
+    return found
+
+
 def _parts(name: str, *, ends: bool) -> set[str]:
     """Runs of the words of a cluster's name, in plain letters; all of them, or those at its end.
 
-    A word ends at a sign, and so does a count: the words of ``8xH100-nvlink`` are 8x, H100, nvlink.
+    A word ends at a sign; no count is left out: the words of ``8xH100-nvlink`` are 8xH100, nvlink.
     """
-    words = [word for word in re.split(rf"[{SIGNS}]|(?<=\dx)(?=\D)", name) if word]
+    words = [word for word in re.split(f"[{SIGNS}]", name) if word]
     stops = [len(words)] if ends else range(1, len(words) + 1)
     return {plain_name("".join(words[start:stop])) for stop in stops for start in range(stop)}
 
@@ -381,6 +402,9 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
     ['T4-0', 'T4-1', 'P4']
     """
     added = {} if devices is None else load_catalogue(devices)
+    known = {**catalogue(), **added}
+    if not isinstance(name_or_path, str | PathLike):
+        raise InputError(f"a cluster has a name or a file, not {name_or_path!r}")
     if isinstance(name_or_path, str):
         name_or_path = full_name(name_or_path, added)
     if isinstance(name_or_path, str) and name_or_path in cluster_names():
@@ -398,13 +422,22 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
         try:
             return parse_cluster(cluster_content(text, added), f"cluster {text!r}", added)
         except InputError as error:
-            is_name = "no device kind" in str(error) and "did you mean" in hint
-            if "," in text or not is_name:
+            is_unknown = "no device kind" in str(error)
+            listed = listed_devices(text, known)
+            if listed is not None and (is_unknown or "what joins" in str(error)):
+                counts, (kind, *_) = listed
+                link = "pcie4" if known[kind].nvlink_bytes_per_s is None else "nvlink"
+                network = ", infiniband" * (len(re.findall("[xX*]", counts)) > 1)
+                names = ", or ".join([f"'{counts}{kind}, {link}{network}'", *_of_just(*listed)])
+                raise InputError(f"name its link: {names}", f"cluster {text!r}") from None
+            if re.search("[,+(:@]", text) or not is_unknown or "did you mean" not in hint:
                 raise
     card = re.sub(r"^\s*\d+\s*[xX*]\s*", "", text)
-    if kinds := near_names(card, sorted({**catalogue(), **added})):
+    if kinds := near_names(card, sorted(known)):
         end = " D" if hint.endswith("?") else "; d"
         hint += f"{end}evice kinds with similar names: {', '.join(kinds)} ({OTHER_KINDS})"
+    if link := re.fullmatch(r"([^,]*\S)\s+((pcie|nvlink|ethernet|infiniband|thunder)\S*)", text):
+        hint = f"; write a comma before the link: '{link[1]}, {link[2]}'"
     raise InputError(f"there is no cluster {text!r}, nor such a .yaml or .json file{hint}")
 
 
@@ -416,7 +449,7 @@ def parse_cluster(
     try:
         return ClusterFile.model_validate(raw).cluster(added).read_from(source)
     except ValidationError as error:
-        raise from_validation_error(error, raw, source) from None
+        raise from_validation_error(error, raw, source, ClusterFile) from None
     except ValueError as error:
         raise InputError(str(error), source) from None
     except RecursionError:

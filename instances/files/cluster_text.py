@@ -20,7 +20,7 @@ infiniband``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -187,7 +187,8 @@ def link_kind(word: str) -> LinkKind:
         return LinkKind(match[1], f"{match[1]}-{match[2]}g", int(match[2]) * 125_000_000)
     if plain == "infiniband":
         return LinkKind("infiniband", plain, 25_000_000_000)
-    raise ValueError(f"there is no kind of link {word!r}{instead_of(word, LINK_KINDS)}")
+    hint = instead_of(word, LINK_KINDS)
+    raise ValueError(f"there is no kind of link {word!r}{hint} ('+' joins devices)")
 
 
 def _terms(
@@ -256,11 +257,7 @@ def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
 
     Of several boards the one counts with which all others begin: H100-80GB before H100-80GB-PCIe.
     """
-    wanted = plain_name(name)
-    for kind in known:
-        if plain_name(kind) == wanted:
-            return kind
-    boards = [kind for kind in known if wanted in _short_names(kind)]
+    boards = _kinds_named(name, known)
     for kind in boards:
         if all(plain_name(other).startswith(plain_name(kind)) for other in boards):
             return kind
@@ -270,7 +267,21 @@ def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
     )
 
 
-OTHER_KINDS = "--devices FILE states other kinds"
+OTHER_KINDS = "--devices FILE states other kinds, and host is a CPU"
+
+
+def _kinds_named(name: str, known: Iterable[str]) -> list[str]:
+    """The kinds that a name may mean: the one that it names in full, else all whose boards fit."""
+    wanted = plain_name(name)
+    exact = [kind for kind in known if plain_name(kind) == wanted]
+    return exact[:1] or [kind for kind in known if wanted in _short_names(kind)]
+
+
+def listed_devices(text: str, known: Iterable[str]) -> tuple[str, list[str]] | None:
+    """The counts of ``4xV100`` or ``2x8xH100``, and the kinds that it may mean, or None."""
+    match = re.fullmatch(r"\s*((?:\d{1,9}\s*[xX*]\s*){0,2})([^+:@(),]+?)\s*", text)
+    kinds = [] if match is None else _kinds_named(match[2], known)
+    return None if match is None or not kinds else (match[1], kinds)
 
 
 def _short_names(kind: str) -> set[str]:

@@ -166,7 +166,7 @@ def parse_document(raw: Any, source: str | Path) -> Document:
 def of_version(kind: type[Part], raw: Any, source: str | Path) -> Part:
     """Validate parsed JSON with what its version means by rules that state no plans."""
     context = {"version": raw.get("version") if isinstance(raw, dict) else None}
-    with as_input_error(raw, source), paused_collector():
+    with as_input_error(raw, source, kind), paused_collector():
         found = kind.model_validate(raw, context=context)
     if "is_old" in context:
         warn_of_plans(source)

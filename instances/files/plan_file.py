@@ -25,7 +25,7 @@ from placegap.instances.problem import (
     Transfer,
 )
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.reading.errors import InputError, instead_of
+from placegap.instances.reading.errors import InputError, as_input_error, instead_of
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.referee.channels import channel_name, num_channels
 
@@ -80,6 +80,8 @@ class StoredBound(InstancePart):
     semantics: StatedSemantics
     #: Of the instance that it is about: the plan's, or that with whole modules or layers.
     content_hash: str
+    #: A small one that proves the bound, as ``placegap place --certificate`` writes it.
+    certificate: dict[str, Any] | None = None
 
 
 class StageFile(InstancePart):
@@ -185,7 +187,8 @@ def save_plan(
     ...     load_plan(example(), Path(folder, "plan.json"))[0].devices
     array([0, 1, 0, 0])
     """
-    content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
+    with as_input_error(source=path):
+        content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
     write_json(plan_object(content, bound), path)
 
 

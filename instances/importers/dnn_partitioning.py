@@ -32,7 +32,7 @@ from placegap.instances.problem import (
     Provenance,
 )
 from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.input_files import read_content
+from placegap.instances.reading.input_files import read_content, refuse_other
 from placegap.instances.reading.time_unit import Number, TimeReader, TimeUnit, Whole
 
 ACCELERATOR, CPU = "accelerator", "cpu"
@@ -276,6 +276,7 @@ def load_split(instance: Instance, path: str | Path) -> Plan:
     array([1, 0])
     """
     raw = parse_json(_first_value(read_content(path)), path)
+    refuse_other(raw, "a plan", path)
     try:
         return Plan.on(_devices(instance, _Split.model_validate(raw)))
     except ValidationError as error:

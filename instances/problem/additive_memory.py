@@ -24,6 +24,9 @@ for a makespan the ops of longest paths at which the most seems to be live.
 So an instance with these resident bytes, under the rule `sum`, is a relaxation: every plan that
 fits at its peak fits there. Bounds and proofs that no plan exists hold for the rule `peak`.
 
+What is live at an op's start is on the device of its group, which holds the most of this of all its
+groups beside their state. This does not add up: `layer_chain` counts it (`group_live_bytes`).
+
 **Ceiling.** An op's state and workspace, all tensors that it writes, each tensor that its group
 reads and does not write, and each shared state of its group. A device never holds more at its peak
 than the sum of these over its ops. So a plan that fits there, under the rule `sum`, fits.
@@ -31,6 +34,7 @@ than the sum of these over its ops. So a plan that fits there, under the rule `s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 from weakref import ref
 
@@ -46,7 +50,7 @@ from placegap.instances.problem.semantics import LoadSemantics, PipelineIteratio
 from placegap.instances.problem.weighted_dag import critical_paths
 
 MOST_STARTS = 16
-"""Ops of longest paths that are tried as the moment of a makespan."""
+"""Ops that are tried as the moment of a makespan: of longest paths, or of one group."""
 
 
 def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Semantics]:
@@ -174,25 +178,47 @@ def _fullest_start(instance: Instance, uses: _Uses) -> tuple[int, Flags] | None:
 
     Looked at are ops of longest paths, which most other ops come before or after.
     """
-    index, sizes, time = instance.arrays.index, instance.memory_arrays, instance.arrays.time_ns
-    takes_time = ((time > 0) | (time == UNSUPPORTED)).all(axis=1)
-    candidates = np.flatnonzero(takes_time & _on_longest_path(index))
-    if not len(candidates):
-        return None
-    place = index.topological_position
-    guess = _live_bytes(instance, uses, *_spans(uses, place), place)[place[candidates]]
-    best: tuple[int, Flags] | None = None
-    order, most = index.topological_order, -1
+    on_path = np.flatnonzero(_on_longest_path(instance.arrays.index))
+    starts = _starts(instance, uses, on_path, _guess(instance, uses))
+    return max(starts, key=lambda start: _held_bytes(instance, uses, *start), default=None)
+
+
+def group_live_bytes(instance: Instance, groups: Ints) -> Ints:
+    """What is live beside the state of each group at one moment of every schedule of a makespan."""
+    uses, group = _uses(instance), instance.arrays.group
+    found, guess = list[int](), _guess(instance, uses)
+    for g in groups.tolist():
+        starts, own = np.flatnonzero(group == g), group[uses.op] == g
+        live = (
+            _held_bytes(instance, uses, v, held & own)
+            for v, held in _starts(instance, uses, starts, guess)
+        )
+        found.append(max(live, default=0))
+    return np.array(found, np.int64)
+
+
+def _held_bytes(instance: Instance, uses: _Uses, op: int, held: Flags) -> int:
+    """Bytes of the tensors of some rows, and of the workspace of an op."""
+    sizes, tensors = instance.memory_arrays, np.unique(uses.tensor[held])
+    return int(sizes.tensor_bytes[tensors].sum()) + int(sizes.workspace_bytes[op])
+
+
+def _guess(instance: Instance, uses: _Uses) -> Ints:
+    """Bytes that are live when each op runs, if all run in topological order, (n,)."""
+    place = instance.arrays.index.topological_position
+    return _live_bytes(instance, uses, *_spans(uses, place), place)[place]
+
+
+def _starts(instance: Instance, uses: _Uses, ops: Ints, guess: Ints) -> Iterator[tuple[int, Flags]]:
+    """Ops that take time on every device, the first by a guess, and the rows live at each start."""
+    index, time = instance.arrays.index, instance.arrays.time_ns[ops]
+    order = index.topological_order
     back = order[::-1].copy()  # a row, as the order: one kernel for both
-    for v in candidates[np.argsort(-guess, kind="stable")[:MOST_STARTS]].tolist():
+    ops = ops[((time > 0) | (time == UNSUPPORTED)).all(axis=1)]
+    for v in ops[np.argsort(-guess[ops], kind="stable")[:MOST_STARTS]].tolist():
         after = _reached(order, index.succ_ptr, index.consumer[index.succ_edge], v)
         before = _reached(back, index.pred_ptr, index.producer[index.pred_edge], v)
-        held = _any(before, uses) & _any(after, uses)
-        tensors = np.unique(uses.tensor[held])
-        live = int(sizes.tensor_bytes[tensors].sum()) + int(sizes.workspace_bytes[v])
-        if live > most:
-            best, most = (v, held), live
-    return best
+        yield v, _any(before, uses) & _any(after, uses)
 
 
 def _spans(uses: _Uses, place: Ints) -> tuple[Ints, Ints]:

@@ -24,7 +24,7 @@ def example() -> Instance:
     edges = (("op1", "op2", 1), ("op1", "op3", 20), ("op2", "op4", 1), ("op3", "op4", 10))
     bytes_per_ns = 10**9
     return Instance(
-        name="fd-dps-figure-3",
+        name="diamond",
         graph=Graph(
             name="diamond",
             ops=tuple(Op(name=name, time_ns={"gpu": time}) for name, time in times.items()),

@@ -51,7 +51,7 @@ class Instance(InstancePart):
     >>> instance.arrays.time_ns[0].tolist()
     [5, 5]
     >>> print(instance)
-    fd-dps-figure-3: 4 ops, 4 edges, 2 devices
+    diamond: 4 ops, 4 edges, 2 devices
     op   gpu_ns  resident_bytes  feeds (bytes)
     op1       5               0  op2 (1), op3 (20)
     op2      20               0  op4 (1)

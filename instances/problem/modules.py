@@ -73,8 +73,8 @@ def with_granularity(
         ]
     if not any(wholes):
         raise InputError(
-            f"no op of {graph.name} names its module; use --granularity op, or trace the model"
-            " (hf:, py:)"
+            f"no op of {graph.name} names its module, so there are no layers; trace the model (hf:,"
+            " py:), or place single ops (--granularity op) and export csv or chrome-trace"
         )
     if join_ends:
         _join_ends(instance, wholes)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 
 
@@ -49,20 +51,37 @@ class Plan:
     #: hybrid_pipeline: the name of the mode that each op runs in.
     mode: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse fields that list nothing; brute force makes a plan every microsecond."""
+        is_plain = self.call is None and self.stage is None and self.device_order is None
+        if is_plain and type(self.placement) is tuple:
+            return
+        for name, value in vars(self).items():
+            if not hasattr(value, "__len__") and (value is not None or name == "placement"):
+                raise InputError(f"the {name} of a plan has an entry for each op, not {value!r}")
+
     @classmethod
     def on(
         cls, devices: Iterable[int], device_order: Iterable[Iterable[int]] | None = None
     ) -> Plan:
         """Plan with op i on ``devices[i]``, and optionally the op order of each device."""
-        placement = tuple((int(k),) for k in devices)
+        placement = tuple((_whole(k),) for k in devices)
         if device_order is None:
             return cls(placement)
-        return cls(placement, tuple(tuple(int(i) for i in ops) for ops in device_order))
+        return cls(placement, tuple(tuple(map(_whole, ops)) for ops in device_order))
 
     @property
     def devices(self) -> Ints:
         """The device of each op, the first one in replicated stages."""
         return np.array([devices[0] for devices in self.placement], np.int64)
+
+
+def _whole(number: Any) -> int:
+    """The number of a device or op, also where it is one of numpy's."""
+    with suppress(TypeError, ValueError, OverflowError):
+        if int(number) == number:
+            return int(number)
+    raise InputError(f"a plan has whole numbers of devices and ops, not {number!r}")
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class _Rules(BaseModel):
         for name in foreign:
             if raw[name] != {**DEFAULTS, "plans": OLD_PLANS}[name]:
                 objective = cls.model_fields["objective"].default
-                raise ValueError(f"{name} does not apply to the objective {objective}")
+                raise ValueError(f"{name} {belongs(name, objective)}")
         return {name: value for name, value in raw.items() if name not in foreign}
 
     @property
@@ -375,6 +375,13 @@ DEFAULTS: Mapping[str, object] = {
     for name in FIELDS[objective]
 }
 """Every rule that some objective has."""
+
+
+def belongs(rule: str, objective: str) -> str:
+    """To which objectives a rule belongs, where it was stated for another one."""
+    *others, last = (each for each in OBJECTIVES if rule in FIELDS[each])
+    return f"belongs to {', '.join(others)}{' and ' * bool(others)}{last}, not to {objective}"
+
 
 _RULES: TypeAdapter[Semantics] = TypeAdapter(TaggedSemantics)
 _STORED: TypeAdapter[Semantics] = TypeAdapter(StatedSemantics)

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from placegap.instances.reading.printable import printable
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
 
 class InputError(ValueError):
@@ -75,42 +75,82 @@ class MissingExtra(InputError):
     """A file that no installed package can read; the line says what to install."""
 
 
-def from_validation_error(
-    error: ValidationError, raw: Any = None, source: str | Path | None = None
-) -> InputError:
-    """Turn pydantic's report into one line about its first finding.
+MOST_FINDINGS = 12
+"""Of a file, that one line names."""
 
-    The parsed document `raw` gives the names of ops, edges and devices.
+
+def from_validation_error(
+    error: ValidationError,
+    raw: Any = None,
+    source: str | Path | None = None,
+    model: type[BaseModel] | None = None,
+) -> InputError:
+    """Turn pydantic's report into one line about its findings, or, of many, about the first one and
+    the places of the others.
+
+    The parsed document `raw` gives the names of ops, edges and devices. The fields of `model` are
+    listed where there is none of a name.
     """
-    first = _as_literal(error.errors(include_url=False)[0])
-    message = _message(first)
-    value = first.get("input")
-    if isinstance(value, str | int | float | bool | None) and first["type"] not in (
+    found = dict[str, str]()  # the first of each place: each type that may stand there has its own
+    for each in map(_as_literal, error.errors(include_url=False)[:MOST_FINDINGS]):
+        place = _place(each["loc"], raw, each["type"] == "missing")
+        said = _finding(each, model, lists=raw is None)
+        found.setdefault(place, f"{place}: {said}" if place else said)
+    inner = [place for place in found if not any(other.startswith(f"{place}[") for other in found)]
+    more = ["more"] * (error.error_count() > MOST_FINDINGS)
+    for whole in range(len(inner), 0, -1):
+        line, rest = "; ".join(found[place] for place in inner[:whole]), [*inner[whole:], *more]
+        line += f"; also wrong: {', '.join(rest)}" if rest else ""
+        if len(line) + min(len(f"{source}: "), LONGEST_PLACE) <= LONGEST_LINE:
+            break
+    return InputError(line, source)
+
+
+def _finding(finding: Mapping[str, Any], model: type[BaseModel] | None, *, lists: bool) -> str:
+    """What is wrong, the value, and what may stand there: the nearest, or with `lists` all."""
+    message, value = _message(finding), finding.get("input")
+    if isinstance(value, str | int | float | bool | None) and finding["type"] not in (
         "value_error",
         "missing",
         "json_invalid",
     ):
         message += f" (got {_short(value)})"
-    if first["type"] == "literal_error" and isinstance(value, str):
-        near = near_names(value, re.findall("'([^']*)'", first["ctx"]["expected"]))
-        message += f"; did you mean {near[0]!r}?" if near else ""
-    more = error.error_count() - 1
-    if more:
-        message += f" (and {more} more)"
-    is_missing = first["type"] == "missing"
-    place = _place(first["loc"], raw, is_missing)
-    return InputError(f"{place}: {message}" if place else message, source)
+    if finding["type"] == "literal_error" and isinstance(value, str):
+        message += question(value, re.findall(CHOICE, finding["ctx"]["expected"]))
+    if finding["type"] == "extra_forbidden" and model is not None:
+        takes = {name: str(field.annotation) for name, field in model.model_fields.items()}
+        texts = [
+            f"{name} ({', '.join(re.findall(CHOICE, it)) or it})" for name, it in takes.items()
+        ]
+        message += f"; fields: {', '.join(texts) or 'none'}" if lists else ""
+        *steps, name = finding["loc"]
+        fields = _fields_in(model)
+        for step in steps:
+            fields = _fields_in(fields[step].annotation) if step in fields else fields
+        message += question(str(name), list(fields))
+    return message
+
+
+CHOICE = "'([^']*)'"
+
+
+def _fields_in(kind: Any) -> dict[Any, Any]:
+    """The fields of the models that a type names."""
+    own: dict[Any, Any] = getattr(kind, "model_fields", {})
+    return own or {name: it for part in get_args(kind) for name, it in _fields_in(part).items()}
 
 
 @contextmanager
-def as_input_error(raw: Any = None, source: str | Path | None = None) -> Iterator[None]:
+def as_input_error(
+    raw: Any = None, source: str | Path | None = None, model: type[BaseModel] | None = None
+) -> Iterator[None]:
     """Within it, what pydantic refuses is an `InputError` (`from_validation_error`)."""
     from pydantic import ValidationError  # loaded where anything is validated
 
     try:
         yield
     except ValidationError as error:
-        raise from_validation_error(error, raw, source) from None
+        raise from_validation_error(error, raw, source, model) from None
     except RecursionError:
         raise InputError("nested too deeply", source) from None
 
@@ -143,13 +183,17 @@ def _message(finding: Mapping[str, Any]) -> str:
         case "too_short" | "string_too_short":
             least = finding["ctx"]["min_length"]
             return "must not be empty" if least == 1 else f"must have {least} items or more"
+        case "int_type" if "bytes" in str(finding["loc"][-1]):
+            return "must be a whole number: 24 GB are 24e9"
         case "tuple_type" | "list_type":
             return "must be a list"
         case "model_type" | "dict_type" | "model_attributes_type":
             return "must be an object"
         case _:
             text = str(finding["msg"]).removeprefix("Value error, ")
-            return text.replace("Input should be", "must be")
+            text = text.replace("Input should be", "must be").partition(", unable")[0]
+            text = text.replace("greater than or equal to", "at least")
+            return text.replace("less than or equal to", "at most")
 
 
 def _short(value: object) -> str:
@@ -219,6 +263,7 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 
     Of names that are equally like it, those of more like length come first.
     """
+    name = str(name)  # of a call in Python it may be anything
     wanted, compared = plain_name(name), islice(known, MOST_COMPARED)
     ranked = sorted(
         (-_likeness(wanted, each), abs(len(each) - len(name)), at, each)
@@ -236,6 +281,24 @@ def _likeness(wanted: str, name: str) -> float:
     head = plain_name(re.split(f"[{SIGNS}]", name)[0])
     whole = SequenceMatcher(None, wanted, plain).ratio()
     return max(whole, 0.9 * SequenceMatcher(None, wanted, head).ratio())
+
+
+OTHER_WORDS: Mapping[str, tuple[str, str]] = {
+    "makespan": ("the latency of one request", "latency runtime delay response_time ttft tpot"),
+    "max_load": ("the time per sample of a full pipeline", "throughput bottleneck period rate"),
+    "pipeline_iteration": ("the time of one training step", "iteration step_time training_time"),
+    "max_context": ("the number of tokens that fit", "context context_length tokens kv_cache"),
+}
+"""Our name -> what it is, and words of the field for it."""
+
+
+def question(name: str, known: Sequence[str]) -> str:
+    """The end of a sentence that refuses a name: whether the nearest known one was meant."""
+    for ours, (meaning, words) in OTHER_WORDS.items():
+        if ours in known and plain_name(name) in map(plain_name, words.split()):
+            return f"; did you mean {ours!r}, {meaning}?"
+    near = near_names(name, known)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def instead_of(name: str, known: Iterable[str], listed_by: str = "") -> str:

@@ -125,6 +125,8 @@ def read_content(path: str | Path, limit: Limit = MAX_INPUT_BYTES) -> bytes:
 
 def check_regular(path: str | Path, limit: Limit | None = None) -> None:
     """Refuse what is missing, no regular file, or too large already as it lies there."""
+    if not isinstance(path, str | os.PathLike):  # a number is a file that is open
+        raise InputError(f"a file has a name, not {path!r}")
     try:
         found = os.stat(path)
     except OSError as error:

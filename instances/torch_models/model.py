@@ -49,6 +49,7 @@ from placegap.instances.torch_models.options import (
     GGUF,
     LEFT_OUT,
     UNCOUNTED,
+    UNFIT,
     UNREAD,
     Dtype,
     TraceOptions,
@@ -73,6 +74,7 @@ from placegap.instances.torch_models.tracing import (
     parameter_count,
     stored_bits,
     traced,
+    unfit_in_words,
     unread_bytes,
     unread_in_words,
     weights_in_words,
@@ -112,6 +114,7 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
         ASSUMED: weights_in_words(model),
         UNREAD: unread_in_words(unread),
         LEFT_OUT: model.left_out,
+        UNFIT: unfit_in_words(model.module, options),
     }
     parameters = parameter_count(model.module)
     return as_document(name, options, program, parameters, without_ops=idle, said=said)

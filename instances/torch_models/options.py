@@ -22,6 +22,9 @@ LEFT_OUT = "layers_left_out"
 """Parameter of the provenance: layers that a configuration states and the traced model does not
 have, as "num_nextn_predict_layers=1"."""
 
+UNFIT = "options_that_do_not_fit"
+"""Parameter of the provenance: chosen options that the model is too small for."""
+
 PREFIXES = ("hf:", "py:")
 
 GGUF = ".gguf"

@@ -16,6 +16,7 @@ from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.reading.input_files import MAX_TORCH_MODULES
 from placegap.instances.torch_models.fx_reader import Held, HeldKind
+from placegap.instances.torch_models.options import TraceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -236,6 +237,19 @@ def weights_in_words(model: Traceable) -> str:
     if model.weights is not None:
         weights += f" as {getattr(model.weights, 'name', 'stored')}"
     return ", ".join(filter(None, (model.sizes, *types, weights)))
+
+
+def unfit_in_words(module: Any, options: TraceOptions) -> str:
+    """What is chosen that the model has not: more tokens than positions, or a format of experts."""
+    tokens = max(options.seq or 0, options.cached_tokens)
+    is_text = getattr(module, "main_input_name", "") == "input_ids"
+    text = module.config.get_text_config() if is_text else None
+    most = getattr(text, "max_position_embeddings", None) or tokens
+    found = [f"{tokens} tokens are more than its {most} positions"] * (tokens > most)
+    if "experts=" in (options.weights or ""):
+        has = any("experts" in path.split(".") for path, _ in module.named_modules())
+        found += ["it has no experts, whose format --weights states"] * (not has)
+    return "; ".join(found)
 
 
 def unread_bytes(model: Traceable, read: Iterable[str]) -> dict[str, int]:

@@ -196,7 +196,7 @@ def find_transform(
 ) -> tuple[Transform, TransformParams]:
     """The transform of that name and its validated parameters, or an InputError."""
     chosen = look_up("transform", name, TRANSFORMS)
-    with as_input_error(source=f"parameters of {name}"):
+    with as_input_error(source=f"parameters of {name}", model=chosen.params):
         return chosen, chosen.params.model_validate(dict(params or {}))
 
 

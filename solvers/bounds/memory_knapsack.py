@@ -22,9 +22,9 @@ one class, with one start. As each op of a class has as many edges to each other
 of a solution over the classes satisfies their rows; no bound of the LP is lost (Grohe, Kersting,
 Mladenov, Selman, "Dimension reduction via colour refinement", ESA 2014).
 
-Where groups run one after another, `layer_chain` finds the least sum in integers, and no model is
-solved. Else the plan is the better one of the LP's solution, rounded, and of the MIP's, unless
-that is too large to have a plan in time.
+Where groups run one after another, `layer_chain` finds the least sum in integers, at the peak of
+memory under that rule, and no model is solved. Else the plan is the better one of the LP's
+solution, rounded, and of the MIP's, unless that is too large to have a plan in time.
 """
 
 from __future__ import annotations
@@ -648,7 +648,7 @@ def plan_of_stops(instance: Instance, stops: Stops, at: Ints) -> Plan:
     home = np.full(arrays.num_groups, -1)
     home[stops.group] = at
     free = arrays.memory_bytes.copy()
-    np.subtract.at(free, at, stops.size_bytes)
+    np.subtract.at(free, at, stops.size_bytes[np.arange(len(at)), at])
     allowed = arrays.group_runs & (arrays.group_bytes[:, None] <= free)
     return _plan(instance, home, allowed.astype(float), np.arange(arrays.num_groups))
 
@@ -692,12 +692,13 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     instance, clock = task.instance, task.limits.clock()
     if not instance.arrays.possible.any(axis=1).all():
         return Outcome(message="memory: an op fits no device")
-    stops = stops_of(instance)
-    chain = None if stops is None else least_chain(instance, stops)
-    if stops is not None and chain is not None:
-        row = plan_of_stops(instance, stops, chain.at)
-        if feasible_ns(instance, row, task.semantics) == chain.ns:
-            return Outcome(row, chain.ns, Bound(chain.ns, CHAIN))
+    for at_peak in (task.at_peak, None) if task.at_peak is not None else (None,):
+        stops = stops_of(instance, at_peak)
+        chain = stops and least_chain(instance, stops, clock.part(0.5).is_over)
+        if stops is not None and chain is not None:
+            row = plan_of_stops(instance, stops, chain.at)
+            if feasible_ns(instance, row, task.semantics) == chain.ns:
+                return Outcome(row, chain.ns, Bound(chain.ns, CHAIN))
     model = knapsack(instance, task.semantics)
     if model is None:
         return Outcome(message="its model is too large")

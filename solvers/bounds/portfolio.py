@@ -117,6 +117,10 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
                 yield by_work
                 least = max(known.ns, by_work.ns)
                 if not relaxed.arrays.memory_is_slack:
+                    at_peak = None if relaxed is task.instance else task.instance
+                    in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
+                    yield Bound(in_layers, CHAIN)
+                    least = max(least, in_layers)
                     for found in _in_memory(relaxed, task.semantics, windows, least, clock):
                         yield found
                         least = max(least, found.ns)
@@ -130,10 +134,9 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 def _in_memory(
     relaxed: Instance, semantics: Makespan, windows: WorkWindows, least_ns: int, clock: Clock
 ) -> Iterator[Bound]:
-    in_layers, in_runs = chain_bound(relaxed), memory_bound(relaxed, windows)
-    yield Bound(in_layers, CHAIN)
+    in_runs = memory_bound(relaxed, windows)
     yield Bound(in_runs, INTERVALS)
-    least_ns = max(least_ns, in_layers, in_runs)
+    least_ns = max(least_ns, in_runs)
     first = frontier_bound(relaxed, semantics, least_ns, clock.is_over)
     yield Bound(first, FRONTIER)
     if first > least_ns:  # where the frontier proves something, more labels may prove more

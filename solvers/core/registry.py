@@ -310,6 +310,7 @@ def use_module(module: str) -> tuple[str, ...]:
     InputError
         If it cannot be loaded, or registers no method, or a name that exists already.
     """
+    module = str(module)
     if _is_path(module):
         module = str(Path(module).resolve())  # other processes may have another folder
     names = METHODS.load_module(module)
@@ -375,7 +376,8 @@ def parse_params(method: AnyMethod, params: Mapping[str, object]) -> Params:
         parsed: Params = method.params.model_validate(dict(params))
         return parsed
     except ValidationError as error:
-        raise from_validation_error(error, source=f"parameters of {method.name}") from None
+        where = f"parameters of {method.name}"
+        raise from_validation_error(error, source=where, model=method.params) from None
 
 
 def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:

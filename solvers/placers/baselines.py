@@ -22,7 +22,7 @@ from placegap.instances.problem import (
     Plan,
     plan_class,
 )
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import equal_devices
@@ -57,14 +57,20 @@ def single_device(task: Task, params: Params | None = None) -> Outcome:
         total = np.where(refused, 0, arrays.time_ns).sum(axis=0)
         best = int(np.argmin(np.where(fits, total, total.max() + 1)))
         return Outcome(Plan(((best,),) * instance.num_ops))
-    reasons = []
+    devices_by = dict[str, list[str]]()  # reason -> devices
     for k, device in enumerate(instance.cluster.devices):
         if refused[:, k].any():
             op = instance.graph.ops[int(np.argmax(refused[:, k]))]
-            reasons.append(f"{device.name!r} cannot run op {op.name!r}")
+            why = f"op {op.name!r} cannot run on"
         else:
-            reasons.append(f"{device.name!r} holds {arrays.memory_bytes[k]} bytes of {needed}")
-    return Outcome(message=f"no device runs and holds all ops: {'; '.join(reasons)}")
+            lacks = format_bytes(needed - int(arrays.memory_bytes[k]))
+            why = f"{lacks} of {format_bytes(needed)} do not fit on"
+        devices_by.setdefault(why, []).append(repr(device.name))
+    found = (
+        f"{why} {names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)}"
+        for why, names in devices_by.items()
+    )
+    return Outcome(message=f"no device runs and holds all ops: {'; '.join(found)}")
 
 
 DEALT_OBJECTIVES: tuple[Objective, ...] = ("makespan", "max_load", "max_load_fwd_bwd")

@@ -10,10 +10,10 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import shrink_plan
 from placegap.instances.transforms.table import Coarsening, coarsen, expand
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Task
+from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.result import Outcome, Result, finish
 from placegap.solvers.solving.peak_memory import run_at_peak
-from placegap.solvers.solving.run_method import LimitOptions, limits_of, run_method
+from placegap.solvers.solving.run_method import LimitOptions, run_method
 
 
 def solve_coarse(
@@ -34,7 +34,7 @@ def solve_coarse(
     transform is one of `table.TRANSFORMS`. The incumbent, a plan of `instance`, is ignored where it
     sets merged ops apart.
     """
-    limits = limits_of(options)
+    limits = Limits(**options)
     began = now_s()
     results: list[Result] = []
 

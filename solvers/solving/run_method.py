@@ -35,19 +35,6 @@ class SolveOptions(LimitOptions, total=False):
     on_bound: OnBound | None
 
 
-def limits_of(options: LimitOptions) -> Limits:
-    """The limits that options state."""
-    limits = Limits(**cast("dict[str, Any]", options))
-    # solvers read such numbers each in its own way, or not at all
-    if limits.time_limit_s is not None and not limits.time_limit_s >= 0:
-        raise InputError(f"time_limit_s must be at least 0 or None, not {limits.time_limit_s}")
-    if not 0 <= limits.gap < 1:
-        raise InputError(f"gap must be at least 0 and below 1, not {limits.gap}")
-    if limits.seed < 0:
-        raise InputError(f"seed must be at least 0, not {limits.seed}")
-    return limits
-
-
 DEFAULT_METHOD = "auto"
 """What runs where no method is named."""
 
@@ -105,7 +92,7 @@ def run_method(
     parsed = parse_params(chosen, params or {})
     progress = options.pop("progress", None)
     on_plan, on_bound = options.pop("on_plan", None), options.pop("on_bound", None)
-    limits = limits_of(options)
+    limits = Limits(**cast("dict[str, Any]", options))
     task = Task(instance, semantics, limits, incumbent)
     check_semantics(instance, semantics)
     reason = why_not(chosen, task, parsed)

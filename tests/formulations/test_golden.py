@@ -32,6 +32,7 @@ from placegap.instances import (
     Device,
     Edge,
     Graph,
+    InputError,
     Instance,
     LatencySubgraphs,
     Link,
@@ -248,6 +249,50 @@ def test_plans_go_into_a_model_with_names_and_come_out() -> None:
     assert moirai.extract(copied, PLAIN, semantics) == moirai.extract(model, PLAIN, semantics)
     assert copied.x["q", "g0"] is not model.x["q", "g0"]
     assert next(iter(model.x)) == ("p", "g0")
+
+
+EXTRACT: dict[str, Callable[[pyo.ConcreteModel], object]] = {
+    "moirai-as-published": partial(moirai.extract, instance=PLAIN, semantics=makespan("port")),
+    "moirai-free": partial(moirai.extract, instance=PLAIN, semantics=makespan("free")),
+    "pesto-as-published": partial(pesto.extract, instance=PLAIN),
+    "pesto-strengthened": partial(pesto.extract, instance=PLAIN),
+    "getf-lp": partial(getf.extract_groups, instance=PLAIN, groups=device_groups(PLAIN)),
+    "getf-milp": partial(getf.extract, instance=PLAIN),
+    "m-sct": partial(m_sct.extract, instance=PLAIN),
+    "throughput-any-add": partial(throughput_ip.extract, instance=HOST, semantics=load()),
+    "throughput-replicas": partial(
+        throughput_ip.extract, instance=PLAIN, semantics=load(replicas=True), symmetry=True
+    ),
+    "archer-exact": partial(archer.extract, instance=PLAIN),
+    "latency-as-published": partial(latency_ip.extract, instance=HOST),
+    "latency-strengthened": partial(latency_ip.extract, instance=HOST),
+}
+
+
+@pytest.mark.parametrize("name", EXTRACT)
+@pytest.mark.parametrize("names", [False, True])
+def test_no_plan_comes_out_of_a_model_that_holds_no_solution(name: str, names: bool) -> None:
+    model, extract = MODELS[name](names=names), EXTRACT[name]
+    nothing = partial(pytest.raises, InputError, match="the model holds no solution to extract")
+    with nothing():
+        extract(model)
+    assert solve_model(model, Limits()).ending == "optimal"
+    found = extract(model)
+    goal = next(iter(model.component_data_objects(pyo.Objective)))
+    model.never = pyo.Constraint(expr=goal.expr <= -1)  # no time is below 0
+    assert solve_model(model, Limits()).ending == "infeasible"
+    with nothing():
+        extract(model)
+    model.never.deactivate()
+    assert solve_model(model, Limits()).ending == "optimal"
+    assert extract(model) == found
+    model.never.activate()
+    for placed in model.component_objects(pyo.Var):
+        if placed.name in ("x", "stage"):
+            placed.fix(0)  # these have values now, without a solution
+    assert solve_model(model, Limits()).ending == "infeasible"
+    with nothing():
+        extract(model)
 
 
 def test_tensors_and_edges_without_names_of_their_own_are_told_apart() -> None:

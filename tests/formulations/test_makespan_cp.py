@@ -9,7 +9,15 @@ from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
 from placegap.formulations.shared.cp_families import MOST_UNITS
-from placegap.instances import Instance, Makespan, Semantics, evaluate, example, simulate
+from placegap.instances import (
+    InputError,
+    Instance,
+    Makespan,
+    Semantics,
+    evaluate,
+    example,
+    simulate,
+)
 from placegap.solvers import run_method
 
 PORT = Makespan()
@@ -56,6 +64,13 @@ def test_a_horizon_at_the_optimum_keeps_it_and_one_below_excludes_it(semantics: 
         assert optimum(build(instance, semantics, best)) == best
         if best > 0:
             assert optimum(build(instance, semantics, best - 1)) is None
+
+
+def test_no_plan_is_read_where_the_solver_has_none() -> None:
+    model, running = build(example(), PORT, 33), solver()  # the optimum is 34
+    assert running.solve(model.cp) == cp_model.INFEASIBLE
+    with pytest.raises(InputError, match="the model holds no solution to extract"):
+        read_plan(model, running.value)
 
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))

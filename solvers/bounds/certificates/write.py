@@ -31,6 +31,7 @@ from placegap.instances.certificates.certificate_file import (
     StagesProof,
     TreeProof,
     WorkProof,
+    certificate_of,
     plain_document,
 )
 from placegap.instances.certificates.certificate_hybrid import HybridLayers, plan_within
@@ -112,7 +113,7 @@ def certify(
         return _certify_stages(instance, semantics, clock, target_ns)
     cheapest = _cheapest(instance, semantics)
     if not fits(instance, clock):
-        return _certificate(instance, semantics, *cheapest)
+        return certificate_of(instance, semantics, *cheapest)
     parts = checked_parts(instance)
     problem = TimedTerms(parts, semantics.model_dump(mode="json"), clock)
     if not all(problem.able.values()):
@@ -125,7 +126,7 @@ def certify(
                 best = bound, proof
             if best[0] >= target_ns:
                 break
-    return _certificate(instance, semantics, *best)
+    return certificate_of(instance, semantics, *best)
 
 
 def checked_parts(instance: Instance) -> dict[str, Any]:
@@ -138,18 +139,6 @@ def checked_parts(instance: Instance) -> dict[str, Any]:
         "edges": graph.get("edges", []),
         "ops": graph["ops"],
     }
-
-
-def _certificate(
-    instance: Instance, semantics: Semantics, bound_ns: int, proof: Proof
-) -> Certificate:
-    return Certificate(
-        instance=instance.name,
-        instance_hash=instance.content_hash,
-        semantics=semantics,
-        bound_ns=bound_ns,
-        proof=proof,
-    )
 
 
 def _cheapest(instance: Instance, semantics: Semantics) -> Proved:
@@ -229,7 +218,7 @@ def _certify_stages(
         layers = HybridLayers(checked_parts(instance), rules)
         for bound in _by_halves(partial(plan_within, layers, rules), 0, target, clock):
             proven = bound
-    return _certificate(instance, semantics, proven, StagesProof()) if proven else None
+    return certificate_of(instance, semantics, proven, StagesProof()) if proven else None
 
 
 def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Clock) -> Iterator[int]:

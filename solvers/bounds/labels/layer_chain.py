@@ -9,20 +9,30 @@ and the bytes on every device. Of labels that differ in time alone the best is k
 byte (`room_prices`) the least priced way from a stop to the end bounds what a label can become, and
 one that ends above an *aim* is left out: where none is left, the aim is a bound, and the next one
 is higher. All numbers are integers, so the least sum is a bound to the nanosecond.
+
+Under the memory rule `peak` devices also hold what does not add up: a state that stops share, once;
+and the most of what is live while any stop runs, which is made of *steps* that the stops with as
+much or more share. So each share counts at its first stop, and as long as the best placement has
+one beside that, and overfills a device, all placements are divided: the device has no stop with the
+share; or it has one, and less room.
 """
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count, product
 from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
+from placegap.instances.problem.additive_memory import group_live_bytes
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
+from placegap.solvers.core.clock import never
 
 CHAIN = "layers in a row"
 """Origin of its bounds."""
@@ -36,6 +46,9 @@ MOST_INNER = 1_000
 MOST_LABELS, MOST_TIES = 100_000, 32
 """Labels after a stop, and ways to place groups that come more than once; beyond, nothing is
 said."""
+
+MOST_PARTS = 40
+"""Of all placements, that are divided."""
 
 MOST_BITS, SPARE_BITS = 57, 4
 """Of a sum of times in the prices' unit; and what priced bytes have less than they may."""
@@ -53,8 +66,11 @@ class Stops(NamedTuple):
     time_ns: Ints
     #: (S, K, K) int64: From the stop before on a to this one on b.
     move_ns: Ints
-    #: (S,) int64: 0 where a group comes again.
+    #: (S, K) int64: 0 where a group comes again.
     size_bytes: Ints
+    #: (z,) int64, (S, z) bool: What a device holds once, and the stops any of which makes it do so.
+    shared_bytes: Ints
+    shares: Flags
 
 
 class LeastChain(NamedTuple):
@@ -64,8 +80,11 @@ class LeastChain(NamedTuple):
     at: Ints
 
 
-def stops_of(instance: Instance) -> Stops | None:
-    """The row of groups; None where groups run beside each other."""
+def stops_of(instance: Instance, at_peak: Instance | None = None) -> Stops | None:
+    """The row of groups; None where groups run beside each other.
+
+    Bytes are those of `at_peak`, if it is given, of which `instance` is the floor.
+    """
     arrays, index, group = instance.arrays, instance.arrays.index, instance.arrays.group
     chain = choose_chain(instance, intervals(instance, MOST_INNER))
     if not chain or chain[0].entry is None:
@@ -88,39 +107,86 @@ def stops_of(instance: Instance) -> Stops | None:
         groups.append(g)
         times.append(work)
         moves.append(arrays.transfer_ns[index.tensor[sent]].min(axis=0)[link])
-    size = arrays.group_bytes[groups]
-    _, first = np.unique(groups, return_index=True)
-    again = np.ones(len(groups), np.bool_)
-    again[first] = False
-    size[again] = 0
-    return Stops(np.array(groups), np.array(times), np.array(moves), size)
+    row, size = np.array(groups), arrays.group_bytes
+    shared, shares = np.zeros(0, np.int64), np.zeros((len(row), 0), np.bool_)
+    if at_peak is not None:
+        sizes, live = at_peak.memory_arrays, group_live_bytes(at_peak, row)
+        size, levels = np.zeros_like(size), np.unique(live)
+        np.add.at(size, group, sizes.state_bytes)
+        holds = np.zeros((len(size), len(sizes.shared_bytes)), np.bool_)
+        holds[group[sizes.shared_op], sizes.shared_name] = True
+        shares = np.column_stack([holds[row], live[:, None] >= levels])
+        shared = np.concatenate([sizes.shared_bytes, np.diff(levels, prepend=0)])
+        shared[~shares.any(axis=0)] = 0
+    _, first = np.unique(row, return_index=True)
+    once = np.zeros((len(row), instance.num_devices), np.int64)
+    once[first] = size[row[first], None]
+    fits = once + (shares @ shared)[:, None] <= arrays.memory_bytes
+    return Stops(row, np.where(fits, times, NEVER), np.array(moves), once, shared, shares)
 
 
-def least_chain(instance: Instance, stops: Stops) -> LeastChain | None:
+def least_chain(
+    instance: Instance, stops: Stops, stop: Callable[[], bool] = never
+) -> LeastChain | None:
     """The least sum over all placements of the stops that fit; None beyond the limits.
 
-    Groups that come more than once are tried on every device.
+    Groups that come more than once are tried on every device. After `MOST_PARTS` divisions, or once
+    stopped, the sum is a bound alone.
     """
-    groups, count = np.unique(stops.group, return_counts=True)
-    tied, num_devices = groups[count > 1].tolist(), instance.num_devices
+    groups, times = np.unique(stops.group, return_counts=True)
+    tied, num_devices = groups[times > 1].tolist(), instance.num_devices
     if num_devices ** len(tied) > MOST_TIES:
         return None
-    best: LeastChain | None = None
+    room, number = instance.arrays.memory_bytes, count()
+    parts = list[tuple[Ints, Flags]]()
     for homes in product(range(num_devices), repeat=len(tied)):
         time = stops.time_ns.copy()
         for g, home in zip(tied, homes, strict=True):
             away = np.arange(num_devices) != home
             time[np.ix_(stops.group == g, away)] = NEVER
-        found = _least(stops._replace(time_ns=time), instance.arrays.memory_bytes)
-        if found is None:
-            return None
-        if best is None or found.ns < best.ns:
-            best = found
-    return None if best is None or best.ns >= NEVER else best
+        parts.append((time, np.zeros((num_devices, len(stops.shared_bytes)), np.bool_)))
+    queue: list[tuple[int, int, Ints, tuple[Ints, Flags]]] = []
+    least, at = 0, np.zeros(0, np.int64)
+    for _ in range(MOST_PARTS):
+        solved = [_least(*_counted(stops, *part, room)) for part in parts]
+        known = [found for found in solved if found is not None]
+        if len(known) < len(parts):
+            break
+        for part, found in zip(parts, known, strict=True):
+            heappush(queue, (found.ns, next(number), found.at, part))
+        least, _, at, part = heappop(queue)
+        parts = _halves(stops, *part, at, room) if least < NEVER and not stop() else []
+        if not parts:
+            break
+    return LeastChain(least, at) if len(at) and least < NEVER else None
+
+
+def _counted(stops: Stops, time: Ints, held: Flags, room: Ints) -> tuple[Stops, Ints]:
+    """The stops and the room where devices hold some shares: bytes that add up."""
+    size = stops.size_bytes.copy()
+    np.add.at(size, stops.shares.argmax(axis=0), np.where(held, 0, stops.shared_bytes).T)
+    less = np.where(room < NO_LIMIT, held @ stops.shared_bytes, 0)
+    return stops._replace(time_ns=time, size_bytes=size), room - less
+
+
+def _halves(
+    stops: Stops, time: Ints, held: Flags, at: Ints, room: Ints
+) -> list[tuple[Ints, Flags]]:
+    """Both halves of a part whose best placement overfills a device; none if it fits."""
+    for k in np.unique(at).tolist():
+        on = at == k
+        here = stops.shares[on].any(axis=0)
+        if int(stops.size_bytes[on, k].sum()) + int(stops.shared_bytes[here].sum()) > room[k]:
+            missed = here & ~held[k] & ~on[stops.shares.argmax(axis=0)]
+            z = int(np.where(missed, stops.shared_bytes, -1).argmax())
+            without, there = time.copy(), held.copy()
+            without[stops.shares[:, z], k], there[k, z] = NEVER, True
+            return [(without, held), (time, there)]
+    return []
 
 
 def _least(stops: Stops, room: Ints) -> LeastChain | None:
-    total = int(stops.size_bytes.sum())
+    total = int(stops.size_bytes.max(axis=1).sum())
 
     def trial(prices: RoomPrices) -> tuple[int, Ints]:
         tails = _tails(stops, prices)
@@ -128,11 +194,11 @@ def _least(stops: Stops, room: Ints) -> LeastChain | None:
         if tails[0][at] >= NEVER:
             return NO_WAY, np.zeros(len(room), np.int64)
         least = -((-int(tails[0][at])) >> prices.shift) - _worth_ns(prices, room)
-        used = np.zeros(len(room), np.int64)
-        for s, size in enumerate(stops.size_bytes.tolist()):
+        used, move = np.zeros(len(room), np.int64), _shifted(stops.move_ns, prices)
+        for s, size in enumerate(stops.size_bytes):
             if s:
-                at = int((_shifted(stops.move_ns[s][at], prices) + tails[s]).argmin())
-            used[at] += size
+                at = int((move[s, at] + tails[s]).argmin())
+            used[at] += size[at]
         return least, used
 
     most = int(np.where(stops.time_ns < NEVER, stops.time_ns, 0).max(axis=1).sum())
@@ -167,14 +233,12 @@ def _shifted(time_ns: Ints, prices: RoomPrices) -> Ints:
 def _tails(stops: Stops, prices: RoomPrices) -> list[Ints]:
     """The least priced sum from each stop to the end, by its device; at most `NEVER`."""
     price = np.array(prices.each or [0] * stops.time_ns.shape[1], np.int64)
-    tails = [np.zeros(0, np.int64)] * len(stops.group)
-    for s in range(len(stops.group) - 1, -1, -1):
-        own = _shifted(stops.time_ns[s], prices) + price * stops.size_bytes[s]
-        if s + 1 < len(stops.group):
-            ways = _shifted(stops.move_ns[s + 1], prices) + tails[s + 1][None, :]
-            own = own + ways.min(axis=1)
-        tails[s] = np.minimum(own, NEVER)
-    return tails
+    own = _shifted(stops.time_ns, prices) + price * stops.size_bytes
+    move = _shifted(stops.move_ns, prices)
+    tails = [np.minimum(own[-1], NEVER)]
+    for s in range(len(own) - 2, -1, -1):
+        tails.append(np.minimum(own[s] + (move[s + 1] + tails[-1]).min(axis=1), NEVER))
+    return tails[::-1]
 
 
 def _below(stops: Stops, room: Ints, prices: RoomPrices, aim: int) -> LeastChain | None:
@@ -187,14 +251,14 @@ def _below(stops: Stops, room: Ints, prices: RoomPrices, aim: int) -> LeastChain
     used = np.zeros((1, num_devices), np.int64)
     traces: list[tuple[Ints, Ints]] = []
     worth = _worth_ns(prices, room)
-    for s, size in enumerate(stops.size_bytes.tolist()):
+    for s, size in enumerate(stops.size_bytes):
         move = stops.move_ns[s][at]
         sums = value[:, None] + move + stops.time_ns[s]
         source, to = np.nonzero(sums < aim)
         held = used[source]
-        held[np.arange(len(to)), to] += size
+        held[np.arange(len(to)), to] += size[to]
         sums = sums[source, to]
-        rest = tails[s][to] - _shifted(stops.time_ns[s][to], prices) - price[to] * size
+        rest = tails[s][to] - _shifted(stops.time_ns[s][to], prices) - price[to] * size[to]
         paid = (held[:, finite] * price[finite]).sum(axis=1) + rest
         least = sums + -((-paid) >> prices.shift) - worth
         kept = (held <= room).all(axis=1) & (least < aim) & (tails[s][to] < NEVER)
@@ -218,8 +282,10 @@ def _below(stops: Stops, room: Ints, prices: RoomPrices, aim: int) -> LeastChain
     return LeastChain(least, np.array(path[::-1], np.int64))
 
 
-def chain_bound(instance: Instance) -> int:
-    """What a row of stops proves of an instance whose bytes add up; 0 if there is none."""
-    stops = stops_of(instance)
-    chain = None if stops is None else least_chain(instance, stops)
+def chain_bound(
+    instance: Instance, at_peak: Instance | None = None, stop: Callable[[], bool] = never
+) -> int:
+    """What a row of stops proves, with bytes as in `stops_of`; 0 if nothing."""
+    stops = stops_of(instance, at_peak)
+    chain = None if stops is None else least_chain(instance, stops, stop)
     return 0 if chain is None else chain.ns

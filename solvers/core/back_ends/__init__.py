@@ -27,6 +27,8 @@ def solve_model(
 ) -> MipOutcome:
     """Minimize a linear Pyomo model, and leave the best solution in its variables.
 
+    Where there is none, no variable has a value, so that nobody reads that of another solve.
+
     Every solver runs on one thread, and its bound is that of a minimization with the tolerances
     that `back_ends.outcome.BOUND_MARGIN` covers. Ctrl-C stops the solver, not the caller: the best
     solution so far is kept.
@@ -55,13 +57,24 @@ def solve_model(
     >>> found.ending, round(found.objective)
     ('optimal', 34)
     """
-    if solver == "highs":
-        from placegap.solvers.core.back_ends import highs
+    from pyomo.environ import Var
 
-        return highs.solve_model(model, limits, warm=warm, relax=relax, watch=watch)
-    from placegap.solvers.core.back_ends import scip
+    found = MipOutcome("unknown")
+    try:
+        if solver == "highs":
+            from placegap.solvers.core.back_ends import highs
 
-    return scip.solve_model(model, limits, warm=warm, relax=relax)
+            found = highs.solve_model(model, limits, warm=warm, relax=relax, watch=watch)
+        else:
+            from placegap.solvers.core.back_ends import scip
+
+            found = scip.solve_model(model, limits, warm=warm, relax=relax)
+    finally:  # Ctrl-C ends the hand-off by an exception
+        if not found.has_solution:
+            for variable in model.component_data_objects(Var):
+                if not variable.fixed:
+                    variable.set_value(None, skip_validation=True)
+    return found
 
 
 def require(solver: SolverName) -> None:

@@ -24,7 +24,7 @@ from placegap.instances import (
     Plan,
     example,
 )
-from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.document import Document, read_json, save_document, write_json
 from placegap.instances.files.plan_file import StoredBound, load_stated_plan, save_plan
 from placegap.instances.problem import LatencySubgraphs, PipelineIteration, Semantics, includes
 from placegap.solvers import Result, run_method
@@ -75,15 +75,125 @@ def with_claim(instance: Instance, **said: Any) -> Instance:
     return instance.model_copy(update={"best_known": (best,)})
 
 
-def test_the_bound_of_a_plan_file_is_shown_as_its_claim(
+def placed_chain(model: str, plan: str, capsys: Capture) -> dict[str, Any]:
+    """Write the best chain of the diamond: 39 ns (brute force agrees below); work proves 22."""
+    command = ["place", model, "--objective", "max_load", "--plans", "chain"]
+    assert main([*command, "--method", "ideal-dp", "--json", "-o", plan]) == 0
+    placed = answer(capsys)
+    assert (placed["status"], placed["value_ns"], placed["bound_ns"]) == ("optimal", 39, 39)
+    return placed
+
+
+def edit(file: str, *path: str, to: object) -> None:
+    """Another value at a place of a JSON file; None takes it out."""
+    content = inner = read_json(file)
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = to
+    if to is None:
+        del inner[path[-1]]
+    write_json(content, file)
+
+
+CERTIFICATE = ("bound", "certificate")
+
+
+def test_a_plan_file_carries_its_proof(model: str, tmp_path: Path, capsys: Capture) -> None:
+    plan, moved = str(tmp_path / "plan.json"), tmp_path / "elsewhere" / "p.json.gz"
+    placed_chain(model, plan, capsys)
+    moved.parent.mkdir()
+    write_json(read_json(plan), moved)
+    found = placegap.solve(example(), objective=CHAIN, method="ideal-dp")
+    found.save(tmp_path / "saved.json")
+    for file in (plan, str(moved), str(tmp_path / "saved.json")):
+        for command in (["show", file, "--model", model], ["verify", model, file]):
+            assert main([*command, "--json"]) == 0
+            said = answer(capsys)
+            assert (said["bound_ns"], said["gap"]) == (39, 0), command
+            assert (said["bound_origin"], said["rests_on"]) == ("certificate", "proof")
+    assert main(["compare", plan, plan, "--model", model, "--json"]) == 0
+    assert [each["gap"] for each in answer(capsys)["plans"]] == [0, 0]
+    # under other rules it proves nothing, and is no fault of the file
+    assert main(["verify", model, plan, "--plans", "any", "--json"]) == 0
+    assert answer(capsys)["bound_origin"] == "work"
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "reason"),
+    [
+        ((*CERTIFICATE, "bound_ns"), 40, "it claims 40 ns, and some chain takes less"),
+        ((*CERTIFICATE, "bound_ns"), "39", "'39' is out of its range"),
+        ((*CERTIFICATE, "instance_hash"), "0" * 64, "it is for another instance"),
+        (
+            (*CERTIFICATE, "semantics", "load"),
+            "overlap",
+            "it claims 39 ns, and some chain takes less",
+        ),
+        ((*CERTIFICATE, "semantics", "plans"), "any", "ideals prove only the max_load of chains"),
+        ((*CERTIFICATE, "proof"), {"kind": "longest"}, "it claims 39 ns, and proves 20 ns"),
+        ((*CERTIFICATE, "proof"), None, "it is malformed: KeyError"),
+        (("semantics", "load"), "overlap", "it is for max_load chain add"),
+    ],
+)
+def test_an_edited_certificate_proves_nothing(
+    path: tuple[str, ...], to: object, reason: str, model: str, tmp_path: Path, capsys: Capture
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    placed_chain(model, plan, capsys)
+    edit(plan, *path, to=to)
+    for command in (["show", plan, "--model", model], ["verify", model, plan]):
+        assert main([*command, "--json"]) == (command[0] == "verify")
+        printed = capsys.readouterr()
+        assert json.loads(printed.out)["bound_origin"] != "certificate"
+        assert f"plan.json: its certificate proves nothing here: {reason}" in printed.err
+
+
+def test_an_edited_value_is_found_beside_an_untouched_certificate(
+    model: str, tmp_path: Path, capsys: Capture
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    placed_chain(model, plan, capsys)
+    edit(plan, "value_ns", to=38)
+    edit(plan, "bound", "bound_ns", to=38)
+    assert main(["show", plan, "--model", model, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "it states a value of 38 ns, but the referee finds 39 ns" in printed.err
+    assert json.loads(printed.out)["bound_ns"] == 39
+
+
+def test_the_certificate_of_a_makespan_is_carried_where_it_is_written(
+    model: str, tmp_path: Path, capsys: Capture
+) -> None:
+    plan, file = str(tmp_path / "plan.json"), str(tmp_path / "c.json")
+    assert main(["place", model, "-o", plan, "--certificate", file, "--json"]) == 0
+    assert answer(capsys)["bound_ns"] == 34
+    assert read_json(plan)["bound"]["certificate"] == read_json(file)
+    assert main(["show", plan, "--model", model, "--json"]) == 0
+    said = answer(capsys)
+    assert (said["bound_ns"], said["gap"], said["bound_origin"]) == (34, 0, "certificate")
+    # a heuristic proves nothing, so there is nothing to carry
+    assert main(["place", model, "-o", plan, "--method", "heft", "--json"]) == 0
+    assert "certificate" not in read_json(plan).get("bound", {})
+
+
+def test_a_certificate_that_takes_long_to_check_leaves_a_claim(
+    model: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    placed_chain(model, plan, capsys)
+    monkeypatch.setattr("placegap.experiments.cli.show.CHECK_S", 0.0)
+    assert main(["show", plan, "--model", model]) == 0
+    printed = capsys.readouterr()
+    assert "its check takes more than 0 s" in printed.err
+    assert "claimed 39 ns by plan.json (ideal-dp): a gap of 0 %, once" in printed.out
+
+
+def test_the_bound_of_a_plan_file_without_a_certificate_is_shown_as_its_claim(
     model: str, tmp_path: Path, capsys: Capture
 ) -> None:
     plan, html = str(tmp_path / "plan.json"), tmp_path / "plan.html"
-    # the best chain of the diamond is 39 ns (brute force agrees below), and work proves 22
-    command = ["place", model, "--objective", "max_load", "--method", "ideal-dp", "--json"]
-    assert main([*command, "-o", plan]) == 0
-    placed = answer(capsys)
-    assert (placed["status"], placed["value_ns"], placed["bound_ns"]) == ("optimal", 39, 39)
+    placed = placed_chain(model, plan, capsys)
+    edit(plan, *CERTIFICATE, to=None)
     claim = {"file": "plan.json", "bound_ns": 39, "origin": placed["bound_origin"], "plans": ""}
     for command in (["show", plan, "--model", model], ["verify", model, plan]):
         assert main([*command, "--json"]) == 0
@@ -336,6 +446,10 @@ def test_show_proves_a_plan_of_whole_layers_among_such_plans(
     command = ["place", model, *chains, "--method", "ideal-dp"]
     assert main([*command, "--granularity", "layer", "--json", "-o", plan]) == 0
     assert answer(capsys)["gap"] == 0
+    assert main(["show", plan, "--model", model]) == 0
+    said = capsys.readouterr().out
+    assert "bound   8 ns (certificate; proved by placegap; among plans of whole layers)" in said
+    edit(plan, *CERTIFICATE, to=None)
     assert main(["show", plan, "--model", model]) == 0
     said = capsys.readouterr().out
     assert "gap     unknown; at most 25.0 % (work only)" in said

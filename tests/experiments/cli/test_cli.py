@@ -12,6 +12,8 @@ import pytest
 from doubles.bad_files import good_document, write_bad_files
 
 from placegap.experiments.cli import main
+from placegap.experiments.show import rendering
+from placegap.experiments.show.rendering import Told
 from placegap.instances.corpus import corpus
 from placegap.instances.costing.costing import catalogue
 
@@ -35,6 +37,49 @@ def test_h_is_help(capsys: Capture) -> None:
     assert main(["place", "--help"]) == 0
     assert capsys.readouterr() == short
     assert short.out.strip().startswith("Usage: placegap place")
+
+
+def test_every_command_on_a_model_can_be_quiet(capsys: Capture) -> None:
+    assert main(["show", "zfnet512"]) == 0
+    shown = capsys.readouterr()
+    assert main(["show", "zfnet512", "--quiet"]) == 0
+    assert capsys.readouterr() == shown
+    assert not rendering.shows_live()
+    Told.quiet = False
+
+
+@pytest.mark.parametrize(
+    ("line", "found"), [("placegap sh", "show\n"), ("placegap show --qu", "--quiet\n")]
+)
+def test_a_shell_completes_commands_and_their_options(
+    line: str, found: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = str(len(line.split()) - 1)
+    asked = {"_PLACEGAP_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": last}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out == found
+
+
+def test_a_figure_in_a_larger_unit_is_questioned(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    devices = "[{name: a, kind: V100-16GB}, {name: b, kind: V100-16GB}]"
+    for rate, said in (
+        ("16", "16.yaml: bandwidth_bytes_per_s is 16; 16 GB/s are 16e9, and 30 TFLOP/s 30e12"),
+        ("900_000", "bandwidth_bytes_per_s is 900000;"),  # NVLink in MB/s
+        ("1.25e6", ""),  # 10 Mbit/s
+    ):
+        links = f"[{{all_to_all: all, bandwidth_bytes_per_s: {rate}}}]"
+        Path(f"{rate}.yaml").write_text(f"name: c\ndevices: {devices}\nlinks: {links}\n")
+        command = ["place", "zfnet512", "--cluster", f"{rate}.yaml", "--method", "heft", "-q"]
+        assert main(command) == 0
+        err = capsys.readouterr().err
+        assert said in err
+        assert bool(said) == bool(err)
 
 
 def test_every_malformed_file_is_one_line_and_exit_status_2(

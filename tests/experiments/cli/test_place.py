@@ -70,7 +70,7 @@ def test_json_is_one_object_with_the_promised_fields(
     content = json.loads(out)
     # all on one device: 5 + 20 + 10 + 8 = 43 ns
     assert {name: content[name] for name in ("instance", "method", "status", "value_ns")} == {
-        "instance": "fd-dps-figure-3",
+        "instance": "diamond",
         "method": "fake",
         "status": "feasible",
         "value_ns": 43,
@@ -144,7 +144,7 @@ def test_a_start_that_does_not_fit_is_one_line(
     command = ["place", str(model), "--start", str(start)]
     for options, words in (
         # gpu0 -> gpu1 -> gpu0 is no chain
-        (["--objective", "max_load"], "cannot be the start for fd-dps-figure-3: its plan is inf"),
+        (["--objective", "max_load"], "cannot be the start for diamond: its plan is inf"),
         (["--method", "fake", "--channels", "free"], "the fake does not do free"),
     ):
         assert main([*command, *options, "-q"]) == 2
@@ -222,7 +222,7 @@ def test_a_method_that_raises_is_one_line(model: Path, capsys: Capture) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(
-        r"placegap: no plan: fake: RuntimeError: two lines \(fake_methods.py:\d+\)\n", err
+        r"placegap: no plan: fake: fake_methods.py:\d+: RuntimeError: two lines\n", err
     )
 
 

@@ -52,11 +52,29 @@ def test_a_plan_is_explained(model: str, tmp_path: Path, capsys: Capture) -> Non
         assert text in out
 
 
-def test_a_plan_of_the_corpus_finds_its_model(tmp_path: Path, capsys: Capture) -> None:
-    instance = load_corpus("zfnet512").instance(load_cluster("moirai-inter-server"))
-    plan = saved(tmp_path, "plan.json", [0] * instance.num_ops, instance)
-    assert main(["show", plan, "--json"]) == 0
+@pytest.mark.parametrize(
+    ("model", "cluster"),
+    [
+        ("zfnet512", "moirai-inter-server"),
+        ("zfnet512", "2xT4, pcie3"),
+        ("zfnet512", "RTX3090@pcie4x8+RTX3090@pcie4x4"),
+        ("bert-24-layers-train", None),  # a shipped network on its own cluster
+        ("bert24_training", None),  # its own devices, which are no shipped cluster
+        ("bert-24-layers-train", "8xH200-nvlink"),
+    ],
+)
+def test_a_plan_of_the_corpus_finds_its_model(
+    model: str, cluster: str | None, tmp_path: Path, capsys: Capture
+) -> None:
+    document = load_corpus(model)
+    instance = document.instance(None if cluster is None else load_cluster(cluster))
+    fast = [int(d) for d in instance.arrays.time_ns[0] >= 0].index(1)
+    plan = saved(tmp_path, "plan.json", [fast] * instance.num_ops, instance)
+    html = tmp_path / "plan.html"
+    assert main(["show", plan, "--json", "--html", str(html)]) in (0, 1)  # 1: it does not fit
     assert json.loads(capsys.readouterr().out)["value_ns"] > 0
+    assert instance.name in html.read_text()
+    assert main(["compare", plan, plan]) in (0, 1)
 
 
 def test_a_plan_that_breaks_a_rule_is_shown_with_status_1(

@@ -41,7 +41,7 @@ def test_sizes_and_the_claim_are_printed_and_the_coarse_instance_and_its_map_wri
     assert content["after"] == {"ops": 3, "edges": 3, "ccr": 0.279}
     assert content["claim"] == "restriction"
     instance = load_document(out).instance()
-    assert (instance.num_ops, instance.name) == (3, "fd-dps-figure-3-pesto-merge")
+    assert (instance.num_ops, instance.name) == (3, "diamond-pesto-merge")
     merged = {"op1": "op1", "op2": "op2", "op3": "op1", "op4": "op4"}
     assert json.loads(where.read_text()) == merged
 

@@ -12,7 +12,7 @@ from placegap.experiments.running import placing
 from placegap.experiments.running.placing import Attempt, Rules, choose_semantics, place
 from placegap.instances import InputError, Instance, Makespan, MaxLoad, Plan, Semantics, example
 from placegap.instances.files.document import parse_document
-from placegap.instances.problem import PlanClass
+from placegap.instances.problem import DEFAULTS, FIELDS, OBJECTIVES, Objective, PlanClass
 from placegap.instances.torch_models.fx_reader import FxProgram
 from placegap.instances.torch_models.model import as_document
 from placegap.instances.torch_models.options import ASSUMED, TraceOptions
@@ -160,6 +160,19 @@ def test_what_a_user_asks_for_stands_and_the_message_names_the_option(
 ) -> None:
     with pytest.raises(InputError, match=f"{mend}$"):
         choose_semantics(Rules(**rules), example(), method)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_rule_of_another_objective_is_refused_and_the_objectives_that_have_it_are_named(
+    objective: Objective,
+) -> None:
+    for name, default in DEFAULTS.items():
+        if name not in FIELDS[objective]:
+            given: dict[str, Any] = {"objective": objective, name: default or 1}
+            with pytest.raises(InputError, match=f"not to {objective}; leave it out") as refused:
+                choose_semantics(Rules(**given), example(), None)
+            has = [one for one in OBJECTIVES if name in FIELDS[one]]
+            assert all(one in str(refused.value) for one in has)
 
 
 def test_a_plan_to_start_from_brings_its_rules(tmp_path: Path) -> None:

@@ -105,6 +105,16 @@ def test_a_signal_that_comes_while_modules_are_loaded_is_one_line() -> None:
     assert process.returncode == 143
 
 
+@pytest.mark.parametrize("module", ["lazy_loader", "concurrent", "placegap.instances.problem"])
+def test_ctrl_c_before_the_command_line_is_loaded_is_one_line(module: str) -> None:
+    code = LOADING.replace("SIGTERM", "SIGINT").replace(
+        "class", "sys.argv[0] = 'placegap'\nclass", 1
+    )
+    process = processes.begin(code, module)
+    assert finish(process) == ("", "placegap: stopped\n")
+    assert process.returncode == 130
+
+
 def test_a_signal_in_the_second_opinion_keeps_the_first_and_says_so(tmp_path: Path) -> None:
     code = PLACE.replace(
         "import doubles.fake_methods\n",

@@ -179,6 +179,7 @@ def test_every_picture_is_axes_and_the_same_for_equal_runs() -> None:
         assert png(first.figure) == png(second.figure)
     labels = [text.get_text() for text in plot_regressions(RUNS, new).get_yticklabels()]
     assert labels[0] == "x on a, c"
+    assert all(tick.is_integer() for tick in plot_compare(RUNS, "x", "y").get_xticks())
 
 
 def test_a_notebook_shows_a_picture_that_ends_a_cell() -> None:

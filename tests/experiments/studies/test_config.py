@@ -102,18 +102,22 @@ def test_paths_are_relative_to_the_study(
     path = written(tmp_path, text)
     monkeypatch.chdir("/")
     (cell,) = plan_study(load_study(path), path)
-    assert (cell.instance, cell.cluster) == ("fd-dps-figure-3", "two-gpus")
+    assert (cell.instance, cell.cluster) == ("diamond", "two-gpus")
     assert cell.run is not None
     assert cell.run.instance_hash == example().content_hash
 
 
 BAD = [
-    ("name: small", "nam: small", r"study\.yaml: unknown field 'nam'; did you mean 'name'\?"),
+    (
+        "name: small",
+        "nam: small",
+        r"name: field is missing; nam: unknown field .*; did you mean 'name'\?",
+    ),
     ("name: small\n", "", r"study\.yaml: name: field is missing"),
-    ("limits: {", "limit: {", r"tables\[0\] 'one': unknown field 'limit'; did you mean 'limits'\?"),
+    ("limits: {", "limit: {", r"tables\[0\] 'one'\.limit: unknown field; did you mean 'limits'\?"),
     ("clusters: [", "xyz: [", r"tables\[0\] 'one'\.xyz: unknown field"),
     ("gap: 0.01", "gap: 1.5", r"tables\[0\] 'one'\.limits\.gap"),
-    ("channels: link", "plans: chain", r"plans does not apply to the objective makespan"),
+    ("channels: link", "plans: chain", r"plans belongs to max_load"),
     ("seeds: [0, 5]", "seeds: []", r"tables\[0\] 'one'\.seeds"),
     ("      - zfnet512", "      - {model: zfnet512, params: {}}", "params does not go with model"),
     ("name: one", "name: one\n    name: two", "'name' appears twice"),

@@ -124,12 +124,12 @@ BAD = [
     ("extends: study.yaml", r"study\.yaml: extends: study\.yaml extends this file itself"),
     ("extends: wrong.yaml", r"wrong\.yaml: tables: field is missing"),
     ("tables: [{extends: prots}]", r"study\.yaml: tables\[0\]\.extends: no table 'prots'; did you"),
-    ("tables: [{extends: free, limit: 1}]", r"tables\[0\] 'free': unknown field 'limit'"),
+    ("tables: [{extends: free, limit: 1}]", r"tables\[0\] 'free'\.limit: unknown field"),
     ("tables: [{extends: free, sweep: {}}]", r"tables\[0\] 'free': sweep: state parameters and"),
     ("tables: [{extends: free, sweep: {seeds: []}}]", r"'free': sweep: state parameters and"),
     (
         "tables: [{extends: ports}, {extends: free, sweep: {instances.slower_link: [2]}}]",
-        r"study\.yaml: tables\[1\] 'free'\.sweep: instances\[0\]: unknown field 'slower_link'",
+        r"study\.yaml: tables\[1\] 'free'\.sweep: instances\[0\]\.slower_link: unknown field",
     ),
     (
         "tables: [{extends: free, sweep: {limits.gap.most: [2]}}]",

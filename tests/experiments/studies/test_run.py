@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -20,14 +21,17 @@ from placegap.instances import InputError
 from placegap.instances.files.document import save_document
 
 
-def test_every_ending_is_a_line_of_the_log(tmp_path: Path, fakes: list[str]) -> None:
+def test_every_ending_is_a_line_of_the_log(
+    tmp_path: Path, fakes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     kinds = "{kind: crash}, {kind: error}, {kind: none}, {kind: infeasible}, {}"
     path = study_file(tmp_path, kinds + ", {bound: 1}, {bound: 9000000000}")
     cells = rows_of(run_study(path, tmp_path / "out", workers=2, modules=fakes))
     ended = ["crashed", "error", "no_plan", "infeasible", "feasible", "feasible", "disagreement"]
     assert [cell.status for cell in cells] == ended
     assert "SIGKILL" in cells[0].message
-    assert cells[1].message.startswith("RuntimeError: two lines (fake_methods.py:")
+    assert re.fullmatch(r"fake_methods.py:\d+: RuntimeError: two lines", cells[1].message)
+    assert capsys.readouterr().err.count("fake on zfnet512 failed: ") == 1  # its first, at once
     assert "9000000000 is above the value" in cells[6].message
     lines = log_lines(tmp_path / "out")
     assert sorted(str(line["status"]) for line in lines) == sorted(cell.status for cell in cells)

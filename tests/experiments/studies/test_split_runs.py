@@ -96,7 +96,7 @@ def test_the_command_line_writes_the_finer_instance_beside_the_plan(
     assert main([*words, *params, "--json"]) == 0
     printed = capsys.readouterr()
     answer = json.loads(printed.out)
-    assert (answer["instance"], answer["value_ns"]) == ("fd-dps-figure-3-split", 30)
+    assert (answer["instance"], answer["value_ns"]) == ("diamond-split", 30)
     parts = {f"op2/{part}" for part in ("1of3", "2of3", "3of3", "gather")}
     assert set(answer["placement"]) == {"op1", "op3", "op4", *parts}
     assert "the plan is for the split instance, which is written to" in printed.err

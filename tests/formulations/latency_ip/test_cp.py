@@ -8,7 +8,7 @@ from draws.latency.tiny import LATENCY_SEMANTICS, best_plan, latency_draws, opti
 from ortools.sat.python import cp_model
 
 from placegap.formulations.latency_ip.cp import LatencyModel, build, read_plan, warm_start
-from placegap.instances import Edge, Instance, Op, Semantics, evaluate
+from placegap.instances import Edge, InputError, Instance, Op, Semantics, evaluate
 
 every_q = pytest.mark.parametrize("semantics", LATENCY_SEMANTICS, ids=["once", "twice"])
 
@@ -31,7 +31,10 @@ def test_a_hinted_plan_is_found_within_its_own_latency_and_none_below(semantics:
             assert solver.value(model.latency) * model.unit_ns == best[0]
             if best[0] > 0:
                 model = build(instance, semantics, horizon_ns=best[0] - 1)
-                assert search(model)[1] == cp_model.INFEASIBLE, instance.name
+                solver, status = search(model)
+                assert status == cp_model.INFEASIBLE, instance.name
+                with pytest.raises(InputError, match="the model holds no solution to extract"):
+                    read_plan(model, solver.value)
 
 
 def test_where_times_are_rounded_the_bound_is_just_below_the_optimum() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from placegap.instances import Cluster, Graph, InputError, Op, cost_graph
 from placegap.instances.costing.costing import kernel_ns, specs_of
-from placegap.instances.files.cluster_file import cluster_names, load_cluster
+from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 
 TWO = """\
 name: two
@@ -101,6 +101,20 @@ def test_a_link_entry_joins_what_it_names(tmp_path: Path, entry: str, expected: 
     assert {(link.bandwidth_bytes_per_s, link.latency_ns) for link in links} == {(7, 3)}
 
 
+def test_all_that_is_wrong_with_a_file_stands_in_its_line(tmp_path: Path) -> None:
+    text = TWO.replace("kind: T4", "kind: T4, memory: 9, reserved_bytes: -1")
+    text = text.replace("bandwidth_bytes_per_s: 1000, latency_ns: 5", "latency_ns: x, width: 2")
+    with pytest.raises(InputError) as refused:
+        load_cluster(write(tmp_path, text))
+    for said in (
+        "devices[0] 'd'.reserved_bytes: must be at least 0 (got -1)",
+        "devices[0] 'd'.memory: unknown field (got 9); did you mean 'memory_bytes'?",
+        "links[0].latency_ns",
+        "links[0].width",
+    ):
+        assert said in str(refused.value)
+
+
 def test_a_matrix_is_read_as_sender_then_receiver(tmp_path: Path) -> None:
     matrix = "{matrix_bytes_per_s: {d0: {d1: 7}, d1: {d0: 9}}, latency_ns: 2}"
     text = TWO.replace("{all_to_all: all, bandwidth_bytes_per_s: 1000, latency_ns: 5}", matrix)
@@ -158,7 +172,7 @@ def test_a_bad_cluster_file_is_a_one_line_error_that_names_file_and_place(
     [
         ("4xV100-pcie", "celeritas-4xV100-pcie", ["V100-32GB-PCIe"] * 4),
         ("8xH100", "8xH100-nvlink", ["H100-80GB"] * 8),
-        ("P100", "fd-dps-8xP100", ["P100-16GB-PCIe"] * 8),
+        ("intra-server", "moirai-intra-server", ["V100-32GB"] * 2 + ["P100-16GB"] * 2),
     ],
 )
 def test_a_part_of_a_name_is_the_one_cluster_that_has_it(
@@ -166,6 +180,38 @@ def test_a_part_of_a_name_is_the_one_cluster_that_has_it(
 ) -> None:
     cluster = load_cluster(part)
     assert (cluster.name, [device.kind for device in cluster.devices]) == (name, kinds)
+
+
+def test_devices_become_a_shipped_cluster_only_where_it_has_just_these_and_begins_so() -> None:
+    texts = {text for name in cluster_names() for text in re.findall(r"\d+x[A-Z]\w+", name)}
+    completed = {text: full_name(text) for text in texts if full_name(text) != text}
+    assert {"4xV100", "2xRTX3090", "4xA100", "8xP100"} <= texts - completed.keys()
+    assert completed["8xH100"] == "8xH100-nvlink"
+    for text, name in completed.items():
+        count, _, kind = text.partition("x")
+        kinds = [device.kind for device in load_cluster(name).devices]
+        assert name.startswith(f"{text}-")
+        assert len(kinds) == int(count)
+        assert all(each.startswith(kind) for each in kinds)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("4xV100", "name its link: '4xV100-16GB, nvlink', or celeritas-4xV100-pcie"),
+        ("2xRTX3090", "name its link: '2xRTX3090, nvlink'"),  # and no two TitanRTX
+        ("8xP100", "'8xP100-16GB, nvlink', or fd-dps-2x4P100-containers, or fd-dps-8xP100"),
+        ("2x8xT4", "name its link: '2x8xT4, pcie4, infiniband'"),
+        ("4xV100:16GB", "no device kind 'V100'; did you mean 'V100-16GB'"),
+        ("2xRTX3090+host", "what joins its devices"),
+        ("0xT4", "0 devices: leave that part out"),
+        ("V100", "did you mean '2xV100-pcie'.*Device kinds with similar names: V100-16GB"),
+        ("T4-pcie", "did you mean '2xT4-pcie'"),  # a count is never left out
+    ],
+)
+def test_devices_without_a_link_are_completed_to_no_other_devices(text: str, remedy: str) -> None:
+    with pytest.raises(InputError, match=rf"^.*cluster '{re.escape(text)}'.*{remedy}.*\Z"):
+        load_cluster(text)
 
 
 @pytest.mark.parametrize("part", ["100-nvlink", "8xH10", "16GB", "xT4-pcie"])

@@ -73,10 +73,10 @@ def test_another_cluster_gives_another_instance_without_best_known_values() -> N
     known = BestKnown(semantics=Makespan(), value_ns=34)
     document = Document.of(example()).model_copy(update={"best_known": (known,)})
     instance = document.instance(ALONE)
-    assert (instance.name, instance.num_devices) == ("fd-dps-figure-3@alone", 1)
+    assert (instance.name, instance.num_devices) == ("diamond@alone", 1)
     assert instance.best_known == ()
     own = document.instance(document.cluster)
-    assert (own.name, own.best_known) == ("fd-dps-figure-3", (known,))
+    assert (own.name, own.best_known) == ("diamond", (known,))
 
 
 def test_the_file_that_a_document_came_from_is_no_part_of_its_value(tmp_path: Path) -> None:

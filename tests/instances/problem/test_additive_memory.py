@@ -16,6 +16,7 @@ from placegap.instances import Edge, Instance, Makespan, MaxLoad, Op, Plan, Sema
 from placegap.instances.problem.additive_memory import (
     ceiling_bytes,
     floor_bytes,
+    group_live_bytes,
     relax_memory,
     with_resident,
 )
@@ -107,6 +108,14 @@ def test_activations_held_for_the_backward_pass_count_at_their_layers(semantics:
     net = training(workspace_bytes=9)
     assert floor_bytes(net, semantics).tolist() == [110, 120, 112, 100, 100]
     assert evaluate(net, Plan.on([0] * 5), semantics).uses[0].memory_bytes == 542
+
+
+def test_what_is_live_in_a_group_is_that_of_its_fullest_op() -> None:
+    # b1 reads x1 and 4 bytes; b2 reads x1, x2 and 3 bytes, and writes 4; the loss as above
+    net = training(workspace_bytes=9)
+    assert group_live_bytes(net, np.arange(3)).tolist() == [10 + 4, 10 + 20 + 3 + 4, 20 + 3 + 9]
+    idle = training(workspace_bytes=9, time_ns={"x": 0})  # what takes no time holds nothing
+    assert group_live_bytes(idle, np.arange(3)).tolist() == [14, 37, 0]
 
 
 def test_a_moment_of_a_makespan_must_take_time() -> None:

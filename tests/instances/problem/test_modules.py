@@ -95,5 +95,5 @@ def test_experts_are_groups_beside_the_rest_of_their_layers() -> None:
 
 
 def test_a_graph_without_modules_is_refused_in_one_line() -> None:
-    with pytest.raises(InputError, match="no op of net names its module; use --granularity op"):
+    with pytest.raises(InputError, match="no op of net names its module, so there are no layers"):
         with_granularity(chain(None, None), "layer")

@@ -54,7 +54,7 @@ def test_rules_of_other_objectives_do_not_exist_and_are_read_only_at_their_defau
     assert parse_semantics({**old, **semantics.model_dump()}) == semantics
     for name in DEFAULTS.keys() - semantics.model_dump().keys():
         assert not hasattr(semantics, name)
-        with pytest.raises(ValidationError, match=f"{name} does not apply to the objective"):
+        with pytest.raises(ValidationError, match=f"{name} belongs to"):
             parse_semantics({**semantics.model_dump(), name: "other"})
 
 
@@ -76,9 +76,14 @@ def test_rules_of_other_objectives_do_not_exist_and_are_read_only_at_their_defau
         ),
         (
             {"objective": "makespan", "plans": "chain"},
-            "net.json: semantics: plans does not apply to the objective makespan",
+            "net.json: semantics: plans belongs to max_load, max_load_fwd_bwd and max_context, not"
+            " to makespan",
         ),
         ({"objective": "makespan", "pace": 1}, "net.json: semantics.pace: unknown field (got 1)"),
+        (
+            {"objective": "makespan", "channel": 1},
+            "net.json: semantics.channel: unknown field (got 1); did you mean 'channels'?",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_the_rule(semantics: object, line: str) -> None:

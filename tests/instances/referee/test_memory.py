@@ -186,5 +186,5 @@ def test_shared_state_has_one_size_by_each_name() -> None:
 
 
 def test_latency_has_no_peak() -> None:
-    with pytest.raises(ValueError, match="memory does not apply to the objective latency"):
+    with pytest.raises(ValueError, match="memory belongs to makespan"):
         parse_semantics({"objective": "latency_subgraphs", "memory": "peak"})

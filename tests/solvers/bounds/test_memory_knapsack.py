@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from draws import draw
@@ -20,6 +21,7 @@ from placegap.experiments.research.bench.offload import (
     decode_step,
 )
 from placegap.instances import Edge, Instance, Makespan, Op, evaluate
+from placegap.instances.problem.additive_memory import relax_memory
 from placegap.solvers import run_method
 from placegap.solvers.bounds import memory_knapsack
 from placegap.solvers.bounds.labels import layer_chain
@@ -82,6 +84,99 @@ def drawn_fan(seed: int) -> Instance:
     devices = draw.devices([device.kind for device in cluster.devices])
     ops = (ends[0], *inner, ends[1])
     return draw.instance_of(f"fan {seed}", ops, edges, devices, cluster.links)
+
+
+def drawn_layers(seed: int) -> Instance:
+    """Three to five layers of up to three ops in a row, all with activations, some with a state
+    that others share, on two or three unlike devices, some of which are full.
+    """
+    rng = random.Random(f"layers-{seed}")
+    kinds = ["fast", "slow", "fast"][: rng.choice((2, 2, 3))]
+    ops, edges, last = list[Op](), list[Edge](), -1
+    for layer in range(rng.randint(3, 5)):
+        size = 1 if len(ops) > 2 else rng.choice((1, 1, 2, 3))
+        first, names = len(ops), rng.sample(("tied", "other"), rng.choice((0, 0, 1, 1, 2)))
+        for i in range(first, first + size):
+            fast = rng.choice((0, 1, 5, 9, 20))
+            fields = {
+                "state_bytes": rng.choice((0, 3, 20, rng.randint(0, 40))),
+                "workspace_bytes": rng.choice((0, 0, 5, rng.randint(0, 30))),
+                "shared_state": {name: 25 for name in names if i == first},
+            }
+            time = {"fast": fast, "slow": rng.choice((2, 4 * fast, rng.choice((1, 5, 30))))}
+            group = f"layer{layer % 4 if seed % 5 == 0 else layer}"
+            ops.append(draw.op(i, time, group=group, **fields))
+        arcs = {(last, first)} if last >= 0 else set[tuple[int, int]]()
+        arcs |= {(first, i) for i in range(first + 1, first + size)}
+        last = first + size - 1
+        arcs |= {(i, last) for i in range(first, last)}
+        edges += draw.edges(
+            sorted(arcs),
+            [rng.choice((1, 8, 20, 40)) for _ in ops],
+            [rng.random() < 0.6 for _ in ops],
+            lambda: rng.choice((1, 4, 15, 30)),
+        )
+    total = sum(op.state_bytes for op in ops) + 60
+    room = [
+        rng.choice((None, total)) if k == 1 else rng.randint(total // 3, total) for k in range(3)
+    ]
+    devices = draw.devices(kinds, room.__getitem__)
+    links = draw.links(len(kinds), lambda a, b: (10**9 // rng.choice((1, 3)), rng.choice((0, 2))))
+    return draw.instance_of(f"layers {seed}", ops, edges, devices, links)
+
+
+def compare_layers(seeds: range) -> Counter[str]:
+    """Bounds at the peak beside brute force; how many are optimal, and above those of the floor."""
+    seen = Counter[str]()
+    for seed in seeds:
+        instance = drawn_layers(seed)
+        channels = ("free", "link", "port", "half_duplex")[seed % 4]
+        transfers = ("per_edge", "per_tensor")[seed % 2]
+        semantics = Makespan(channels=channels, transfers=transfers, memory="peak")
+        floor, _ = relax_memory(instance, semantics)
+        bound, best = chain_bound(floor, instance), oracle(instance, semantics)
+        if best is None:
+            continue
+        assert bound <= best, instance.name
+        assert bound >= chain_bound(floor), instance.name
+        seen.update(all=1, optimal=bound == best, rose=bound > chain_bound(floor))
+    return seen
+
+
+def test_no_bound_at_the_peak_is_above_an_optimum() -> None:
+    seen = compare_layers(range(30))
+    assert seen["rose"] > 3
+    assert seen["optimal"] > 0.8 * seen["all"]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(1000, 9000, 1000))
+def test_no_bound_at_the_peak_is_above_the_optimum_of_thousands(seed: int) -> None:
+    compare_layers(range(seed, seed + 1000))
+
+
+def test_both_copies_of_a_tied_state_and_what_is_live_count_at_the_peak() -> None:
+    # All on the GPU holds 40 (tied) + 40 (layers) + 31 (in a layer, its input of 1 and 30 between
+    # its ops) = 111 bytes of 95; the layers and one end as well. So both ends are on the host:
+    # 5 + 1 + 40 + 1 + 20 ns. The floor counts the tied state at the embedding alone: 51 ns.
+    def half(i: int, layer: str) -> Op:
+        return draw.op(i, {"gpu": 10, "cpu": 100}, group=layer, state_bytes=10)
+
+    tied = {"shared_state": {"tied": 40}}
+    ops = [
+        draw.op(0, {"gpu": 5, "cpu": 5}, **tied),
+        *(half(1, "a"), half(2, "a"), half(3, "b"), half(4, "b")),
+        draw.op(5, {"gpu": 5, "cpu": 20}, **tied),
+    ]
+    devices = draw.devices(["gpu", "cpu"], (95, None).__getitem__)
+    sizes = draw.edges([(i, i + 1) for i in range(5)], (1, 30, 1, 30, 1), [True] * 5, int)
+    net = draw.instance_of("tied", ops, sizes, devices, draw.fast_links(devices))
+    semantics = Makespan(memory="peak")
+    floor, _ = relax_memory(net, semantics)
+    assert (chain_bound(floor), chain_bound(floor, net)) == (51, 67)
+    assert chain_bound(floor, net, lambda: True) == 51  # stopped before it divides
+    result = run_method(net, semantics, "memory-knapsack")
+    assert (result.status, result.value_ns, result.rests_on) == ("optimal", 67, PROOF)
 
 
 def test_no_bound_is_above_an_optimum_where_ops_side_by_side_are_numbers(

@@ -35,11 +35,13 @@ def test_the_fastest_device_that_runs_and_holds_everything_is_taken() -> None:
 
 
 def test_where_no_device_will_do_each_one_says_why() -> None:
-    devices = (Device(name="npu0", kind="npu"), Device(name="gpu0", kind="gpu", memory_bytes=6))
+    gpus = (Device(name=name, kind="gpu", memory_bytes=6) for name in ("gpu0", "gpu1", "gpu2"))
+    devices = (Device(name="npu0", kind="npu"), *gpus)
     outcome = single_device(Task(draw.instance_of("single", OPS, (), devices), MAX_LOAD))
     assert outcome.plan is None
     assert outcome.message == (
-        "no device runs and holds all ops: 'npu0' cannot run op 'b'; 'gpu0' holds 6 bytes of 7"
+        "no device runs and holds all ops: op 'b' cannot run on 'npu0'; 1 B of 7 B do not fit on"
+        " 'gpu0' and 2 more"
     )
     assert not outcome.proven_infeasible  # two devices would do
 

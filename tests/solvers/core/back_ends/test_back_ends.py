@@ -141,8 +141,11 @@ def test_an_unbounded_model_is_not_called_infeasible(solver: SolverName) -> None
 
 @every_solver
 def test_a_time_limit_of_zero_leaves_nothing_that_was_not_there(solver: SolverName) -> None:
-    found = solve_model(halves(), Limits(time_limit_s=0.0), solver=solver)
+    model = halves()
+    found = solve_model(model, Limits(time_limit_s=0.0), solver=solver)
     assert (found.ending, found.has_solution, found.objective) == ("time_limit", False, None)
+    # nor does a start look like a solution
+    assert all(one.value is None for one in model.component_data_objects(pyo.Var))
 
 
 @every_solver
