@@ -30,9 +30,13 @@ from placegap.instances.kernels.loading import loading
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SMALL_ENTRIES = 20_000
-"""Arrays of a kernel's arguments, together, up to which it may run as plain Python. A graph of 200
-ops on 8 devices has about 5,000; HEFT's schedule of it takes 0.1 s uncompiled."""
+Bounded = bool | Callable[..., float]
+"""Of a function that counts steps from arguments: infinite where plain Python differs."""
+
+SMALL_ENTRIES, SMALL_STEPS = 20_000, 300_000
+"""Arrays of a kernel's arguments, together, up to which it may run as plain Python, and steps, of
+0.02 to 0.6 us, where they are counted. A graph of 200 ops on 8 devices has about 5,000 entries;
+HEFT's schedule of it takes 0.1 s uncompiled."""
 
 PLAIN_S = 0.5
 """CPU seconds of a kernel as plain Python before it is compiled: about what compiling takes."""
@@ -46,7 +50,7 @@ class Kernel:
     those of `numba.njit`. A bounded kernel may run uncompiled: its arrays' lengths bound its work.
     """
 
-    def __init__(self, function: FunctionType, options: dict[str, Any], bounded: bool) -> None:
+    def __init__(self, function: FunctionType, options: dict[str, Any], bounded: Bounded) -> None:
         update_wrapper(self, function)
         self.py_func, self.targetoptions, self.bounded = function, options, bounded
         self._dispatcher: Any = None
@@ -92,7 +96,8 @@ class Kernel:
 
     def _is_little(self, args: tuple[Any, ...]) -> bool:
         """Whether compiling takes longer than running it as it stands."""
-        if _entries(args) > SMALL_ENTRIES:
+        steps = self.bounded(*args) if callable(self.bounded) else 0
+        if steps > SMALL_STEPS or (steps == 0 and _entries(args) > SMALL_ENTRIES):
             return False
         if not self._is_sought and "numba" in sys.modules:
             # once numba is loaded, compiled code that is kept costs next to nothing
@@ -148,10 +153,10 @@ def _entries(value: object) -> int:
 def kernel(function: F) -> F: ...
 @overload
 def kernel(
-    *, allocates: bool = True, bounded: bool = False, **options: bool | str
+    *, allocates: bool = True, bounded: Bounded = False, **options: bool | str
 ) -> Callable[[F], F]: ...
 def kernel(
-    function: Any = None, *, allocates: bool = True, bounded: bool = False, **options: bool | str
+    function: Any = None, *, allocates: bool = True, bounded: Bounded = False, **options: bool | str
 ) -> Any:
     """Compile a function of numbers and arrays where it is first called, and keep the result.
 
@@ -159,8 +164,8 @@ def kernel(
     gets are not counted. Counting was up to three quarters of the time of small functions. With
     `bounded`, a low power of its arrays' lengths bounds its work, and plain Python computes the
     same (no bits of unsigned numbers, no sums beyond 64 bits): on small arrays it then runs
-    uncompiled, with all that it calls. More options of njit: ``nogil``, ``inline``,
-    ``boundscheck``, ``fastmath``.
+    uncompiled, with all that it calls. Where lengths say too little, `bounded` counts the steps.
+    More options of njit: ``nogil``, ``inline``, ``boundscheck``, ``fastmath``.
     """
     # there is no C code that holds a kernel's address, and without the entry for it kernels compile
     # in a tenth less time; _nrt left out would be what the caller of the kernel has

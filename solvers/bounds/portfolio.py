@@ -84,24 +84,23 @@ def improving_bounds(
     task = Task(instance, semantics, Limits(time_limit_s))
     best = quick_bound(instance, semantics)
     yield best
-    for found in expensive_bounds(task, best):
-        yield found
-        if best_ns is not None and found.ns >= best_ns:
-            return
+    yield from expensive_bounds(task, best, best_ns=best_ns)
 
 
-def expensive_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Bound]:
+def expensive_bounds(
+    task: Task, known: Bound, share: float = 1.0, *, best_ns: int | None = None
+) -> Iterator[Bound]:
     """Bounds beyond a known one, each higher than those before it, cheapest first.
 
     `known` is from `quick_bound`, or better. Bounds that are likely to take longer than a `share`
-    of the task's time are left out.
+    of the task's time are left out, and those after one that reaches `best_ns`.
     """
     clock, best = task.limits.clock().part(share), known
     for found in _dearer(task, known, clock):
         if found.ns > best.ns:
             best = found
             yield best
-        if clock.is_over():
+        if clock.is_over() or (best_ns is not None and best.ns >= best_ns):
             return
 
 

@@ -157,8 +157,8 @@ def blocks_of(members: Ints) -> Ints:
     return np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little"))
 
 
-CHUNK = 50_000
-"""Ideals between two looks at the clock."""
+FIRST_CHUNK, CHUNK = 256, 50_000
+"""Ideals that are met first, mostly without numba; and between two looks at the clock."""
 
 
 class MemoryFull(LimitReached):
@@ -202,9 +202,9 @@ def enumerate_ideals(
     blocks.
     """
     ideals = room_for(problem, amounts, min(max_kept, 4096))
-    now, path = empty_set(problem, amounts), start_path(problem)
+    now, path, chunk = empty_set(problem, amounts), start_path(problem), FIRST_CHUNK
     while True:
-        stop = min(int(path.done[0]) + CHUNK, max_ideals + 1)
+        stop = min(int(path.done[0]) + chunk, max_ideals + 1)
         finished = walk(amounts, now, path, ideals, stop)
         met, kept = path.done.tolist()
         if finished:
@@ -213,6 +213,7 @@ def enumerate_ideals(
         if met > max_ideals:
             raise LimitReached(f"there are more than {max_ideals} ideals (max_ideals)")
         clock.check()
+        chunk = CHUNK
         if kept == ideals.size:
             if kept == max_kept:
                 raise MemoryFull(f"{max_kept} ideals fill the memory")

@@ -152,7 +152,8 @@ class LayerSearch:
             extension = Extension(view, sources, self.sharings[mark], mark, self.peak, room)
             at = 0
             while at < len(targets):
-                at = relax(extension, targets, states, enough, at, BUDGET)
+                with np.errstate(over="ignore"):  # `cut_between` multiplies bits beyond 64
+                    at = relax(extension, targets, states, enough, at, BUDGET)
                 self.clock.check()
         new = states.origin >= 0
         return Layer(targets[new], states.value[new], states.origin[new], states.last[new])

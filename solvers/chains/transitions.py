@@ -8,6 +8,7 @@ cannot help are skipped by an implicit 8-ary tree over them (`Sources`).
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import WORD, Indices
+from placegap.solvers.chains.windows import set_sums
 
 DE_BRUIJN = 0x03F79D71B4CB0A89
 """Any window of 6 bits occurs once: (bit * DE_BRUIJN) >> 58 tells the bits apart."""
@@ -310,7 +312,14 @@ class States(NamedTuple):
     last: Indices
 
 
-@kernel(allocates=False)
+def _steps(x: Extension, targets: Indices, *_: object) -> float:
+    """Of `relax`: ten for each pair, and the pins of the nets that its target cuts."""
+    pins = set_sums(x.device.cuts.cut_nets[targets], np.diff(x.device.cuts.net_ptr))
+    is_plain = x.sharing.replicas == 1 and len(x.peak.workspace) == 0
+    return len(x.sources.ideal) * float((10 + pins).sum()) if is_plain else inf
+
+
+@kernel(allocates=False, bounded=_steps)
 def relax(
     x: Extension, targets: Indices, states: States, enough: int, begin: int, budget: int
 ) -> int:

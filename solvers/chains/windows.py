@@ -15,10 +15,11 @@ so that what they prove is exact. Replicas share a load and add to it, so it hol
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,7 +91,7 @@ class PriceBook:
         key = among.tobytes()
         if key not in self._known:
             problem = self.problem
-            rows = find_prices(problem, among) if among.any() else []
+            rows = list(self.of_all) if among.all() else find_prices(problem, among)
             no_net = np.zeros(problem.num_nets, np.int64)
             nothing = np.zeros(problem.num_kinds, np.int64)
             unable = np.asarray(~problem.fits[among].any(axis=0), np.int64)
@@ -142,20 +143,22 @@ def _dual(time: Floats, counts: Floats) -> Floats:
     return best
 
 
-@kernel
+# numpy adds up eight numbers and more in another order
+@kernel(bounded=lambda time, counts: 2 * STEPS * time.size if len(time) < 8 else math.inf)
 def _ascend(time: Floats, counts: Floats) -> Floats:
     """Give every block to its cheapest kind, raise prices of kinds with much to do, and repeat."""
     kinds, blocks = time.shape
-    log, best, record = np.zeros(kinds), np.ones(kinds), -1.0
+    log, best, record, rate = np.zeros(kinds), np.ones(kinds), -1.0, 0.6
     for kind in range(kinds):
         total = 1e-9
         for v in range(blocks):
             if time[kind, v] != np.inf:
                 total += time[kind, v]
-        log[kind] = -np.log(total)
-    for step in range(STEPS):
-        price = np.exp(log - log.max())
-        load, worth = np.zeros(kinds), 0.0
+        log[kind] = -math.log(total)
+    for _ in range(STEPS):
+        price, load, worth = np.zeros(kinds), np.zeros(kinds), 0.0
+        for kind in range(kinds):
+            price[kind] = math.exp(log[kind] - log.max())  # `np.exp` differs from compiled code
         for v in range(blocks):
             kind, least = 0, price[0] * time[0, v]
             for other in range(1, kinds):
@@ -170,7 +173,8 @@ def _ascend(time: Floats, counts: Floats) -> Floats:
         load /= counts
         if load.max() <= 0:
             break
-        log += 0.6 * 0.97**step * (load - load.mean()) / load.max()
+        log += rate * (load - load.mean()) / load.max()
+        rate *= 0.97
     return best
 
 
@@ -241,7 +245,14 @@ def window_tests(book: PriceBook, limit: int) -> WindowTests:
     return WindowTests(held, rest, most_held, most_rest, total, overlap, latest)
 
 
-@kernel
+def _steps(w: WindowTests, amounts: Amounts, now: CurrentSet, path: IdealPath, *to: Any) -> int:
+    """Of `walk_in_windows`: each ideal is tested, and a block joins for it and leaves."""
+    nets, succs = (int(np.diff(p).max(initial=0)) for p in (amounts.nets.block_ptr, path.succ_ptr))
+    each = w.most_held.size + 2 * succs + 2 * nets * (1 + amounts.width)
+    return int(to[-1] - path.done[0]) * each
+
+
+@kernel(bounded=_steps)
 def walk_in_windows(
     w: WindowTests, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
 ) -> bool:
@@ -321,7 +332,7 @@ class PricedWindows:
         return self._sums[key]
 
 
-@kernel
+@kernel(bounded=True)
 def _may_hold(sums: RowSums, most: Ints, overlap: bool, rest: bool) -> Flags:
     found = np.ones(len(sums.work), np.bool_)
     for i in range(len(found)):

@@ -25,7 +25,7 @@ from placegap.solvers.core.result import Bound, Outcome, fault_of
 from placegap.solvers.core.starts import best_start, placers, starts
 
 AFTERWARDS = ("ideal-dp",)
-"""Methods with quick starts of their own: placers run only if they end without a proof."""
+"""Methods with quick starts of their own: placers and bounds run only if they end unproven."""
 
 BOUND_SHARE = 0.1
 """Of the time for bounds that cost more than the quick one, before the method begins."""
@@ -42,8 +42,8 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
     if not isinstance(params, ExactParams) or not params.keeps_exact:
         return method.outcome(task, params)
     asked, clock, instance = params.start, task.limits.clock(), task.instance
-    before = asked and method.name not in AFTERWARDS
-    is_small = instance.num_parts <= SMALL
+    before = method.name not in AFTERWARDS
+    bounds_before = before and instance.num_parts > SMALL
     found, faults = list[Start](), list[str]()
     floor = Bound(0, "")
 
@@ -53,11 +53,13 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
 
     try:
         floor = quick_bound(instance, task.semantics)
-        for start in starts(task, placers(task) if before else (), faults):
+        for start in starts(task, placers(task) if asked and before else (), faults):
             found.append(start)  # one by one: those before an interrupt count
         ordered = sorted(found, key=lambda start: start.value_ns)
-        if not is_small and (not ordered or ordered[0].value_ns > floor.ns):
-            floor = max((floor, *expensive_bounds(task, floor, BOUND_SHARE)), key=Bound.rank)
+        best_ns = ordered[0].value_ns if ordered else None
+        if bounds_before and (best_ns is None or best_ns > floor.ns):
+            more = expensive_bounds(task, floor, BOUND_SHARE, best_ns=best_ns)
+            floor = max((floor, *more), key=Bound.rank)
         tell(instance, task.semantics, floor.origin, bound=floor)
         known = replace(task, starts=tuple(ordered), floor_ns=floor.ns)
         outcome = method.outcome(replace(known, limits=task.limits.left(clock)), params)
@@ -83,7 +85,7 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
         again = best_start(task, placers(task), faults)
         if again is not None and (best is None or again.value_ns < best.value_ns):
             outcome, best = replace(outcome, plan=again.plan, claim_ns=None), again
-    if is_open and is_small:
+    if is_open and not bounds_before:
         floor = method_bound(task, floor, 1.0)
     if best is not None and floor.ns > best.value_ns:
         note(f"proves {floor.ns}, and a plan of {best.value_ns} ns is known", floor.origin)

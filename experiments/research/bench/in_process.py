@@ -97,6 +97,12 @@ STARTS = {
     "start: place, defaults": COMMAND.format(
         ["place", "inception_v1", "--cluster", "celeritas-4xV100-pcie"]
     ),
+    **{
+        f"start: prove squeezenet, {objective}": COMMAND.format(
+            ["place", "squeezenet", "--cluster", "celeritas-4xV100-pcie", "--objective", objective]
+        )
+        for objective in ("max_load", "makespan")
+    },
 }
 """Names of the rows, and what a fresh Python runs."""
 

@@ -26,7 +26,7 @@ from placegap.instances.kernels import compiled_kernels
 from placegap.instances.kernels import kernel as kernels_module
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.compiled_kernels import fingerprint
-from placegap.instances.kernels.kernel import Kernel, kernel
+from placegap.instances.kernels.kernel import SMALL_STEPS, Kernel, kernel
 from placegap.instances.kernels.kernel_folder import UNCACHED, cache_folder
 from placegap.solvers import run_method
 
@@ -272,6 +272,15 @@ def test_a_kernel_of_small_arrays_is_not_compiled_and_returns_the_same_types(
     again = kernel(bounded=True)(doubled)
     assert again(np.array([1, 2]))[0] == 2
     assert len(again.dispatcher.overloads) == 1
+
+
+@pytest.mark.parametrize("steps", [SMALL_STEPS, SMALL_STEPS + 1])
+def test_a_kernel_that_counts_its_steps_is_compiled_for_many(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: tmp_path)
+    assert kernel(bounded=lambda values: steps)(doubled)(np.array([1, 2]))[0] == 2
+    assert len(entries_in(tmp_path)) == (steps > SMALL_STEPS)
 
 
 def test_what_counts_no_references_returns_numbers_and_calls_nothing_that_returns_arrays() -> None:

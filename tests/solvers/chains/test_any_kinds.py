@@ -6,10 +6,13 @@ from itertools import islice
 
 import pytest
 from draws import draw
+from draws.chains import wide_instance
 from draws.equal_devices import equal_device_draws
 from references.brute_force import max_load_draws, more_stages, oracle, stage_draws
 
 from placegap.instances import Device, Edge, InputError, Instance, MaxLoad, Op, Plan, Semantics
+from placegap.instances.kernels import kernel as kernels
+from placegap.instances.kernels.kernel import Kernel
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket as ideal_kinds_bracket
 
@@ -28,6 +31,24 @@ def dp(instance: Instance, semantics: Semantics, **limits: object) -> Result:
 def judge(result: Result, optimum: int | None) -> None:
     expected = ("infeasible", None) if optimum is None else ("optimal", optimum)
     assert (result.status, result.value_ns) == expected, result.instance
+
+
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 300), marks=pytest.mark.deep)])
+def test_it_finds_the_same_compiled_and_as_plain_python(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of unlike kinds, whose prices are floats, and of more blocks and nets than a word has."""
+    loads = max_load_draws()
+    found = []
+    monkeypatch.setattr(kernels._settings, "plain", False)
+    for _ in range(2):
+        for seed in seeds:
+            for instance in (loads[seed % len(loads)], wide_instance(seed)):
+                result = dp(instance, OVERLAP if seed % 2 else CHAIN)
+                found.append((result.plan, result.value_ns, result.bound_ns, result.status))
+        monkeypatch.setattr(Kernel, "__call__", lambda self, *args: self.py_func(*args))
+    half = len(found) // 2
+    assert found[:half] == found[half:]
 
 
 def draws(semantics: Semantics) -> list[Instance]:
