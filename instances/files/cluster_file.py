@@ -436,8 +436,8 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
     if kinds := near_names(card, sorted(known)):
         end = " D" if hint.endswith("?") else "; d"
         hint += f"{end}evice kinds with similar names: {', '.join(kinds)} ({OTHER_KINDS})"
-    if link := re.fullmatch(r"([^,]*\S)\s+((pcie|nvlink|ethernet|infiniband|thunder)\S*)", text):
-        hint = f"; write a comma before the link: '{link[1]}, {link[2]}'"
+    if joined := re.fullmatch(r"([^,]*\S)\s+((pcie|nvlink|ethernet|infiniband|thunder)\S*)", text):
+        hint = f"; write a comma before the link: '{joined[1]}, {joined[2]}'"
     raise InputError(f"there is no cluster {text!r}, nor such a .yaml or .json file{hint}")
 
 
