@@ -355,13 +355,14 @@ def _by_prefix(instance: Instance, layers: Sequence[str | None], place: dict[str
     if not place:
         raise InputError("the file places no module")
     fed_by, home = feeders(instance, layers), dict[int, int]()
-    for i in instance.arrays.index.topological_order.tolist():
+    order = instance.arrays.index.topological_order.tolist()
+    order.sort(key=lambda i: layers[i] is None)  # what nothing feeds is where the layers begin
+    for i in order:
         path = (instance.graph.ops[i].module or "").split(".")
         names = [".".join(path[begin:end]) for end in range(len(path), 0, -1) for begin in (0, 1)]
         found = next((place[name] for name in names if name in place), place.get(""))
         if layers[i] is not None and found is None:
             raise InputError(f"the file has no place for {layers[i]!r}")
-        home[i] = (
-            home.get(fed_by.get(i, -1), next(iter(place.values()))) if found is None else found
-        )
+        usual = home.get(fed_by.get(i, order[0]), next(iter(place.values())))
+        home[i] = usual if found is None else found
     return Plan.on([home[i] for i in range(instance.num_ops)])

@@ -182,29 +182,36 @@ NAMES = {"tok_embeddings": "embed_tokens", "output": "lm_head"}
 """torchtitan's, and those of transformers."""
 
 
+def _innermost(path: str, place: dict[str, int | None]) -> int | None:
+    """Where the innermost module that a file names has a path."""
+    within = [
+        name
+        for name in place
+        if not name or any(f"{p}.".startswith(f"{name}.") for p in (path, path.partition(".")[2]))
+    ]
+    return place[max(within, key=len)] if within else None
+
+
 def placed_by_file(instance: Instance, text: str, where: Slots | None = None) -> list[int] | None:
     """The device of each op by torchtitan's parts or a device map; None if one is missing."""
     where, content = where or slots(instance), json.loads(text)
     cards, host = cards_and_host(instance)
     if isinstance(content, list):
-        place = {NAMES.get(x, x): cards[s] for s, part in enumerate(content) for x in part}
+        place: dict[str, int | None] = {
+            NAMES.get(x, x): cards[s] for s, part in enumerate(content) for x in part
+        }
     else:
         place = {x: host if k == "cpu" else cards[int(k)] for x, k in content.items()}
     found = dict[int, int | None]()
+    of_layer = r"layers|embed|norm|head"
+    paths = [op.module or "" for op in instance.graph.ops]
+    # what nothing feeds is where the first of the layers is
+    first = next(i for i in where.order if re.search(of_layer, paths[i]))
     for i in where.order:
-        path, inner = instance.graph.ops[i].module or "", ""
-        for name in place:
-            is_in = (
-                any(f"{p}.".startswith(f"{name}.") for p in (path, path.partition(".")[2]))
-                or not name
-            )
-            inner = name if is_in and len(name) >= len(inner) else inner
-        if inner in place:
-            found[i] = place[inner]
+        if (here := _innermost(paths[i], place)) is not None:
+            found[i] = here
         elif i in where.fed_by:
             found[i] = found[where.fed_by[i]]
         else:
-            found[i] = (
-                None if re.search("layers|embed|norm|head", path) else next(iter(place.values()))
-            )
+            found[i] = None if re.search(of_layer, paths[i]) else _innermost(paths[first], place)
     return None if None in found.values() else [found[i] or 0 for i in range(len(found))]
