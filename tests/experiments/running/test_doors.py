@@ -142,7 +142,7 @@ def test_a_command_says_once_that_a_file_is_old(
     net, _, _ = written(tmp_path, "max_load", 1)
     assert main(["place", str(net), "--method", METHOD, "--quiet"]) == 0
     out, line = capsys.readouterr()
-    assert out.startswith("fd-dps-figure-3: max_load any add, single-device")
+    assert out.startswith("diamond: max_load any add, single-device")
     assert line.startswith(f"placegap: {net}: its semantics states no plans")
     assert line.count("\n") == 1
 

@@ -301,7 +301,7 @@ OPS = {f"op{i + 1}": {"start_ns": a, "end_ns": b} for i, (a, b) in enumerate(SPA
         ({"times": {"ops": OPS, "transfers": [ONE, ONE]}}, "comes twice"),
         ({"times": {"ops": OPS, "transfers": [{**ONE, "to": "gpu3"}]}}, "no device 'gpu3'"),
         ({"times": {"ops": OPS, "transfers": [{**ONE, "consumer": "op4"}]}}, "no transfer"),
-        ({"semantics": {"objective": "makespan", "plans": "chain"}}, "does not apply"),
+        ({"semantics": {"objective": "makespan", "plans": "chain"}}, "not to makespan"),
         ({"semantics": {"objective": "max_load", "plans": "any"}}, "times: not defined"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_rate_that_no_document_states_is_marked_as_a_choice() -> None:
         ("  memory_bytes: 30\n", "", r"X\.memory_bytes: field is missing"),
         ("s: 10", "s: 1.5e0", r"X\.peak_flops_per_s\.float32: .*integer \(got '1\.5e0'\)"),
         ("s: 10", "s: {float16: 0}", r"X\.peak_flops_per_s\.float16: .*greater than 0"),
-        ("memory_bytes: 30", "memory_bytes: 1.5", r"X\.memory_bytes: .*integer \(got 1\.5\)"),
+        ("memory_bytes: 30", "memory_bytes: 1.5", r"X\.memory_bytes: .*whole number.*\(got 1\.5\)"),
         ("source", "sauce", r"X\.sauce: unknown field"),
         ("  source", "  memory_bytes: 1\n  source", r"line 6, column 3: key 'memory_bytes' appea"),
         (GOOD, "X: [", r"line 1, column 5: "),
