@@ -151,7 +151,7 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
             line = told.loc[table]
             label = f"{table}: {line.ratio:.3f} ({line.low:.3f} to {line.high:.3f})"
             own = style[str(table)].line
-            axis.plot(range(len(over)), over, label=plain_label(label), **own)
+            axis.plot(range(1, len(over) + 1), over, label=plain_label(label), **own)
     axis.axhline(1, color="#222222", linewidth=1)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_yscale("log")

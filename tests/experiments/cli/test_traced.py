@@ -99,7 +99,10 @@ def test_what_was_assumed_is_printed(tmp_path: Path, capsys: Capture) -> None:
     said = capsys.readouterr().err
     # 11 x 8 tokens, 1024 x 8 positions, 872 of a layer and 16 of a norm, of 2 bytes each
     assert f"{name}: batch 2, 512 tokens, bfloat16, 18.34 kB of weights; --batch, --seq and" in said
-    assert main(["place", name, "--cluster", "4xV100", "--method", "m-topo", "--json"]) == 0
+    assert (
+        main(["place", name, "--cluster", "celeritas-4xV100-pcie", "--method", "m-topo", "--json"])
+        == 0
+    )
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert any("batch 1, 512 tokens, bfloat16, 18.34 kB of weights" in note for note in notes)
     # a file is what it is
@@ -123,7 +126,14 @@ def test_weights_that_the_inputs_do_not_reach_are_named(
         "    return Net(), (torch.zeros(3, 4),)\n"
     )
     monkeypatch.chdir(tmp_path)
-    command = ["place", "py:two_towers:build", "--cluster", "4xV100", "--method", "single-device"]
+    command = [
+        "place",
+        "py:two_towers:build",
+        "--cluster",
+        "celeritas-4xV100-pcie",
+        "--method",
+        "single-device",
+    ]
     assert main([*command, "--export", "device_map=map.json"]) == 0
     err = capsys.readouterr().err
     # 72 numbers of 4 bytes
