@@ -212,7 +212,7 @@ def _llamacpp(instance: Instance, given: Given, gpus: list[int], kind: str) -> L
     if on_gpus < num and host is None:
         raise InputError(f"leaves {num - on_gpus} layers on the host, and the cluster has none")
     memory = [instance.cluster.devices[k].memory_bytes for k in used]
-    usual = [Fraction(1 if None in memory else size or 0) for size in memory]
+    usual = [Fraction(1 if None in memory else size or 1) for size in memory]
     shares = _numbers(given, "ts") if "ts" in given else usual
     if len(shares) > len(used):
         raise InputError(f"-ts has {len(shares)} shares, and there are {len(used)} GPUs")

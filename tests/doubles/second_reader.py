@@ -119,7 +119,7 @@ def placed(instance: Instance, text: str, where: Slots | None = None) -> list[in
     if ngl <= num and host is None:
         return None
     memory = [instance.cluster.devices[k].memory_bytes for k in used]
-    sizes = [1 if None in memory else size or 0 for size in memory]
+    sizes = [1 if None in memory else size or 1 for size in memory]
     parts = [Fraction(x) for x in given["-ts"].split(",")] if "-ts" in given else sizes
     ends = list(accumulate(parts))
     home = [host] * (num + 2 - ngl)
