@@ -135,7 +135,7 @@ class Instance(InstancePart):
                 if not together:
                     raise ValueError(
                         f"ops[{number}] {op.name!r}: no device kind runs all ops of its"
-                        f" colocation group {op.colocation!r}"
+                        f" colocation group {op.colocation!r}; add times of one kind to all of them"
                     )
                 groups[op.colocation] = together
         _ = self.arrays  # unreachable pairs, matrices of the wrong shape, sums that overflow
