@@ -159,11 +159,19 @@ def device_map(instance: Instance, plan: Plan) -> dict[str, int | str]:
     Modules that hold weights and that no op names (their ops were folded, or never run) are with
     the first layer that shares most of their path.
     """
-    number: dict[int, int | str] = {}
-    for k, spec in enumerate(instance.cluster.devices):
-        on_gpus = sum(isinstance(at, int) for at in number.values())
-        number[k] = "cpu" if is_cpu(spec, instance.cluster) else on_gpus
-    found = {layer: number[k] for layer, k in layer_devices(instance, plan).items()}
+    cluster, number, cpus = instance.cluster, dict[int, int | str](), list[int]()
+    for k, spec in enumerate(cluster.devices):
+        if is_cpu(spec, cluster):
+            cpus.append(k)
+        number[k] = "cpu" if is_cpu(spec, cluster) else k - len(cpus)
+    home = layer_devices(instance, plan)
+    for k in home.values():
+        if k in cpus[1:]:
+            raise InputError(
+                f"layers are on {cluster.devices[k].name!r}, but accelerate has one CPU, the first"
+                f" one, {cluster.devices[cpus[0]].name!r}; leave the others out of the cluster"
+            )
+    found = {layer: number[k] for layer, k in home.items()}
     complete = dict(found)
     for module in modules_without_ops(instance):
         if not any(module == layer or module.startswith(f"{layer}.") for layer in complete):
