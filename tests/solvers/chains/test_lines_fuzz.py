@@ -327,12 +327,14 @@ class Judge:
             self.fault("export", text.strip(), "takes", again, "and not", self.value(plan))
 
     def has_free_ops(self, plan: Plan) -> bool:
-        """Whether an op of no module that nothing feeds is elsewhere than a map can say."""
+        """Whether an op of no layer that nothing feeds is elsewhere than a map can say."""
         device, where = plan.devices, self.where
-        return any(
-            op.module is None and i not in where.fed_by and device[i] != device[where.order[0]]
-            for i, op in enumerate(self.instance.graph.ops)
-        )
+        of_layer = [
+            re.search("layers|embed|norm|head", op.module or "") for op in self.instance.graph.ops
+        ]
+        begin = next(i for i in where.order if of_layer[i])
+        free = (i for i in where.order if not of_layer[i] and i not in where.fed_by)
+        return any(device[i] != device[begin] for i in free)
 
     def claim_of_none(self) -> str:
         """What a command says of a plan that no line has, where no line was found."""
