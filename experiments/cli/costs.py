@@ -22,7 +22,7 @@ from placegap.instances.costing.costing import (
     specs_of,
     with_costs,
 )
-from placegap.instances.problem import Cluster, Graph
+from placegap.instances.problem import Cluster
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
 
@@ -51,7 +51,9 @@ def costs_command(asked: CostsOptions) -> None:
         cluster = cluster or document.cluster
         if cluster is None:
             raise InputError("costs are those of cards: name some (--cluster)", asked.model)
-        graph = with_costs(_without_times(document.graph), asked.costs or "measured")
+        ops = tuple(op.model_copy(update={"time_ns": {}}) for op in document.graph.ops)
+        graph = document.graph.model_copy(update={"ops": ops})  # all are to be costed
+        graph = with_costs(graph, asked.costs or "measured")
         found = cost_kernels(graph, specs_of(cluster))
     warn_open(graph, asked.model)
     rows = cost_rows(found, cluster)
@@ -75,12 +77,6 @@ def costs_command(asked: CostsOptions) -> None:
         output().print(plain_table(kind, head, texts))
     if found.tables:
         print(found.shares)
-
-
-def _without_times(graph: Graph) -> Graph:
-    """The graph whose ops are all to be costed."""
-    ops = tuple(op.model_copy(update={"time_ns": {}}) for op in graph.ops)
-    return graph.model_copy(update={"ops": ops})
 
 
 def cost_rows(found: CostedKernels, cluster: Cluster) -> list[dict[str, Any]]:

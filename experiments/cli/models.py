@@ -103,8 +103,7 @@ def convert_command(asked: ConvertOptions) -> None:
         save_document(document, asked.out)
     warn_open(document.graph, asked.model)
     if asked.weight_gradients and not any(op.weight_gradient for op in document.graph.ops):
-        none = "has no backward ops to mark"
-        warn(f"{asked.model}: {none}; --train makes a training step")
+        warn(f"{asked.model}: has no backward ops to mark; --train makes a training step")
     if asked.times is not None:
         warn_measured(document.graph)
 
@@ -248,8 +247,7 @@ def print_sizes(
     sizes = {"before": size_of(before), "after": size_of(after)}
     if as_json:
         named = {when: dict(zip(SIZE, size, strict=True)) for when, size in sizes.items()}
-        whole = {"instance": before.name, **content, **named}
-        print_json(whole)
+        print_json({"instance": before.name, **content, **named})
         return
     rows = [(when, *map(str, size)) for when, size in sizes.items()]
     _print_table(f"{before.name}: {what}", ("", *HEAD[1:4]), rows)

@@ -122,6 +122,14 @@ ParamOption = Annotated[
 ]
 
 
+MethodOption = Annotated[
+    str | None, typer.Option("--method", help="Prove a bound for the plan by this method.")
+]
+LimitOption = Annotated[
+    float, typer.Option("--time-limit", metavar="S", help="Seconds for --method.")
+]
+
+
 def _use_modules(modules: list[str] | None) -> list[str] | None:
     """Load the methods of ``--module`` before the command reads anything."""
     if modules:
@@ -153,6 +161,7 @@ class SourceOptions:
     dim: DimOption = None
     cluster: ClusterOption = None
     devices: DevicesOption = None
+    quiet: QuietOption = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,111 +185,64 @@ def _may(option: Any, kind: Any, text: str, *names: str, **more: Any) -> object:
     return Annotated[kind | None, option(*names, help=text, **more)]
 
 
+_rule, _traced = partial(_may, objective_option), partial(_may, traced_option)
+_held = partial(_may, memory_option)
+
 RULES: Mapping[str, object] = {
-    "objective": _may(
-        objective_option,
+    "objective": _rule(
         Objective,
         "What is minimized (max_context: tokens are maximized)",
         show_default="the model's; else max_load if traced, makespan if not",
     ),
-    "plans": _may(
-        objective_option, PlanClass, "max_load, max_context: class of plans that are allowed"
-    ),
-    "channels": _may(objective_option, Channels, "makespan: what a transfer occupies"),
-    "transfers": _may(
-        objective_option, Transfers, "makespan: one per edge, or one per tensor and device"
-    ),
-    "load": _may(
-        objective_option, LoadRule, "max_load: compute + communication, or the larger one"
-    ),
-    "replicas": _may(objective_option, bool, "max_load: equal devices may share a stage"),
-    "levels": _may(
-        objective_option, int, "max_load: 2 also charges what leaves a server", min=1, max=2
-    ),
-    "subgraphs": _may(objective_option, int, "latency_subgraphs: calls per accelerator", min=1),
-    "schedule": _may(
-        objective_option, PipelineSchedule, "pipeline_iteration: order of microbatches on a device"
-    ),
-    "stages_per_device": _may(
-        objective_option, int, "pipeline_iteration: 2 or more if interleaved", min=1
-    ),
-    "microbatches": _may(
-        objective_option, int, "pipeline_iteration, hybrid_pipeline: microbatches", min=1
-    ),
-    "sending": _may(
-        objective_option, Sending, "pipeline_iteration: whether devices compute while they send"
-    ),
-    "degrees": _may(
-        objective_option, Degrees, "hybrid_pipeline: which replica and tensor degrees stages have"
-    ),
-    "recompute": _may(
-        objective_option, Recompute, "hybrid_pipeline: where recomputation is chosen"
-    ),
-    "sharding": _may(objective_option, Sharding, "hybrid_pipeline: what is sharded over replicas"),
-    "bubble": _may(
-        objective_option,
-        bool,
-        "hybrid_pipeline: count filling and draining; only with --degrees one",
-    ),
-    "at_most_ns": _may(objective_option, int, "max_context: limit on the load of a device", min=0),
-    "memory": _may(
-        memory_option,
-        MemoryRule,
-        "Count the sum of a device's bytes, or the peak under the schedule",
+    "plans": _rule(PlanClass, "max_load, max_context: class of plans that are allowed"),
+    "channels": _rule(Channels, "makespan: what a transfer occupies"),
+    "transfers": _rule(Transfers, "makespan: one per edge, or one per tensor and device"),
+    "load": _rule(LoadRule, "max_load: compute + communication, or the larger one"),
+    "replicas": _rule(bool, "max_load: equal devices may share a stage"),
+    "levels": _rule(int, "max_load: 2 also charges what leaves a server", min=1, max=2),
+    "subgraphs": _rule(int, "latency_subgraphs: calls per accelerator", min=1),
+    "schedule": _rule(PipelineSchedule, "pipeline_iteration: order of microbatches on a device"),
+    "stages_per_device": _rule(int, "pipeline_iteration: 2 or more if interleaved", min=1),
+    "microbatches": _rule(int, "pipeline_iteration, hybrid_pipeline: microbatches", min=1),
+    "sending": _rule(Sending, "pipeline_iteration: whether devices compute while they send"),
+    "degrees": _rule(Degrees, "hybrid_pipeline: which replica and tensor degrees stages have"),
+    "recompute": _rule(Recompute, "hybrid_pipeline: where recomputation is chosen"),
+    "sharding": _rule(Sharding, "hybrid_pipeline: what is sharded over replicas"),
+    "bubble": _rule(bool, "hybrid_pipeline: count filling and draining; only with --degrees one"),
+    "at_most_ns": _rule(int, "max_context: limit on the load of a device", min=0),
+    "memory": _held(
+        MemoryRule, "Count the sum of a device's bytes, or the peak under the schedule"
     ),
 }
 """The semantics options, by the names of `Rules`."""
 
 TRACING: Mapping[str, object] = {
-    "batch": _may(traced_option, int, "hf: only: examples in a batch"),
-    "seq": _may(traced_option, int, "hf: only: tokens of an example", show_default="the model's"),
-    "dtype": _may(
-        traced_option,
-        Dtype,
-        "hf: only: number type",
-        show_default="the configuration's, else float32",
+    "batch": _traced(int, "hf: only: examples in a batch"),
+    "seq": _traced(int, "hf: only: tokens of an example", show_default="the model's"),
+    "dtype": _traced(
+        Dtype, "hf: only: number type", show_default="the configuration's, else float32"
     ),
-    "tied": _may(
-        traced_option, Tied, "Ops that share a weight: one copy per device, or all on one device"
-    ),
-    "keep_modules": _may(
-        traced_option, bool, "Keep each block of the model on one device", "--keep-modules"
-    ),
-    "weights": _may(
-        memory_option,
+    "tied": _traced(Tied, "Ops that share a weight: one copy per device, or all on one device"),
+    "keep_modules": _traced(bool, "Keep each block of the model on one device", "--keep-modules"),
+    "weights": _held(
         str,
         "hf:, py:, ONNX: how weights are stored: int8, int4, q4_k_m and others, by parts"
         " (experts=q4_k_m,rest=q8_0), or bits per weight (4.5)",
         show_default="as the configuration says",
         metavar="FORMAT",
     ),
-    "kv_tokens": _may(
-        memory_option,
-        int,
-        "hf: and py: only: tokens in the key-value cache",
-        "--context",
-        "--kv-tokens",
+    "kv_tokens": _held(
+        int, "hf: and py: only: tokens in the key-value cache", "--context", "--kv-tokens"
     ),
-    "kv_dtype": _may(
-        memory_option,
-        str,
-        "How keys and values are stored: f16, fp8, q8_0 and others",
-        metavar="TYPE",
+    "kv_dtype": _held(
+        str, "How keys and values are stored: f16, fp8, q8_0 and others", metavar="TYPE"
     ),
-    "decode": _may(
-        traced_option, bool, "One token of each sequence, from the cache of --context", "--decode"
-    ),
-    "prefill": _may(traced_option, int, "hf: only: a prompt of N tokens, which fills the cache"),
-    "train": _may(traced_option, bool, "A training step with its weight updates", "--train"),
-    "optimizer": _may(
-        traced_option, Optimizer, "With --train: what updates the weights", show_default="adam"
-    ),
+    "decode": _traced(bool, "One token of each sequence, from the cache of --context", "--decode"),
+    "prefill": _traced(int, "hf: only: a prompt of N tokens, which fills the cache"),
+    "train": _traced(bool, "A training step with its weight updates", "--train"),
+    "optimizer": _traced(Optimizer, "With --train: what updates the weights", show_default="adam"),
 }
 """The options of traced models, by the names of `TraceOptions`."""
-
-
-def _trace_options(**given: Any) -> TraceOptions:
-    return TraceOptions(**{name: value for name, value in given.items() if value is not None})
 
 
 class _Group(NamedTuple):
@@ -294,7 +256,9 @@ class _Group(NamedTuple):
 GROUPS: Mapping[type, _Group] = {
     Rules: _Group(RULES, Rules, DEFAULTS),
     TraceOptions: _Group(
-        TRACING, _trace_options, {field.name: field.default for field in fields(TraceOptions)}
+        TRACING,
+        lambda **given: TraceOptions(**{k: v for k, v in given.items() if v is not None}),
+        {field.name: field.default for field in fields(TraceOptions)},
     ),
 }
 """Types of fields that stand for several options."""
@@ -349,14 +313,9 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
             shown = _described(annotation, defaults.get(name))
             asked.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown))
 
-    if "quiet" not in {own.name for own in asked}:
-        asked.append(
-            Parameter("quiet", Parameter.KEYWORD_ONLY, default=False, annotation=QuietOption)
-        )
-
     @wraps(run)
     def with_options(**given: Any) -> None:
-        Told.quiet = given["quiet"] if "quiet" in types else given.pop("quiet")
+        Told.quiet = given.get("quiet", False)
         for name, group in groups.items():
             table, make, _ = GROUPS[group]
             given[name] = make(**{each: given.pop(each, None) for each in table})
@@ -446,11 +405,10 @@ def load_instance(source: Source, *, tells: bool = False) -> Instance:
 
 def warn_measured(graph: Graph) -> None:
     """Print on stderr how many ops have measured times, and which names match none."""
-    from placegap.experiments.running.sources import measured_times
+    from placegap.instances.importers.measured_times import MEASURED
 
-    sentence = measured_times(graph)
-    if sentence is not None:
-        warn(sentence)
+    if MEASURED in graph.provenance.parameters:
+        warn(str(graph.provenance.parameters[MEASURED]))
 
 
 def warn_open(graph: Graph, model: str) -> None:

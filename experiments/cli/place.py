@@ -16,7 +16,6 @@ from placegap.experiments.cli.options import (
     ModelOptions,
     ModuleOption,
     ParamOption,
-    QuietOption,
     TimedOptions,
     export_option,
     inputs_of,
@@ -95,7 +94,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
     gap: Annotated[
         float, search_option("--gap", help="Stop at this relative gap; 0.05 is 5 %.")
     ] = 0.0
-    seed: Annotated[int, search_option("--seed", help="Random seed.")] = 0
+    seed: Annotated[int, search_option("--seed", min=0, help="Random seed.")] = 0
     at_most: Annotated[
         float | None,
         objective_option(
@@ -198,7 +197,6 @@ class PlaceOptions(ModelOptions, TimedOptions):
             "--plot", metavar="FILE", help="Draw value and bound over time (.png or .svg)."
         ),
     ] = None
-    quiet: QuietOption = False
     as_json: JsonOption = False
 
     @property
@@ -312,8 +310,6 @@ def _checked(asked: PlaceOptions) -> Wanted:
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
     if not 0 <= asked.gap < 1:
         raise InputError(f"--gap is a share, from 0 to below 1: 5 % is 0.05 (got {asked.gap:g})")
-    if asked.seed < 0:
-        raise InputError(f"--seed must be 0 or more (got {asked.seed})")
     exports, whole = dict[str, Path](), asked.granularity or "op"
     if asked.tensor_split:
         if asked.granularity in ("op", "module"):
@@ -333,18 +329,14 @@ def _checked(asked: PlaceOptions) -> Wanted:
     given = "-o" if asked.out is not None else "--export" if exports else ""
     if given and asked.method is not None and find_method(asked.method).claim == "bound":
         raise InputError(f"{asked.method} computes only bounds, so there is no plan for {given}")
-    if asked.write is not None and given:
-        raise InputError(
-            "--write only writes the model, so there is no plan for"
-            f" {'--export' if exports else '-o'}"
-        )
     if asked.certificate is not None and whole != "op":
         raise InputError(
             f"--certificate is about single ops, and the plan is made of {whole}s; add"
             " --granularity op, or leave out --certificate"
         )
-    if asked.write is not None and asked.certificate is not None:
-        raise InputError("--write only writes the model, so there is no bound for --certificate")
+    if asked.write is not None and (given or asked.certificate is not None):
+        lacks = f"plan for {given}" if given else "bound for --certificate"
+        raise InputError(f"--write only writes the model, so there is no {lacks}")
     params = parse_pairs(asked.param or ())
     coarsen_params = parse_pairs(asked.coarsen_param or (), "--coarsen-param")
     if asked.coarsen is None and coarsen_params:

@@ -13,6 +13,8 @@ import typer
 from placegap.experiments.cli.options import (
     BROKEN_RULES,
     JsonOption,
+    LimitOption,
+    MethodOption,
     ParamOption,
     TimedOptions,
     inputs_of,
@@ -45,15 +47,12 @@ ModelOption = Annotated[
         " shipped cluster.",
     ),
 ]
+NO_MODEL = (
+    "the plan is for {!r}, which the corpus does not have with this content: name its model"
+    " (--model) and cluster (--cluster)"
+)
 CHECK_S = 5.0
 """Seconds for the check of a certificate in a plan's file; 'placegap verify' has no limit."""
-
-MethodOption = Annotated[
-    str | None, typer.Option("--method", help="Prove a bound for the plan by this method.")
-]
-LimitOption = Annotated[
-    float, typer.Option("--time-limit", metavar="S", help="Seconds for --method.")
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,14 +94,8 @@ def show_command(asked: ShowOptions) -> None:
     plan = load_plan_file(asked.file)
     if plan is None:
         given_model = source_of(asked, asked.file)
-        only = {
-            "--gantt": asked.gantt,
-            "--html": asked.html,
-            "--model": asked.model,
-            "--method": asked.method,
-            "--times": asked.times,
-        }
-        given = [option for option, value in only.items() if value is not None]
+        only = ("gantt", "html", "model", "method", "times")
+        given = [f"--{name}" for name in only if getattr(asked, name) is not None]
         _show_model(given_model, asked.as_json, given)
         return
     source = None if asked.model is None else source_of(asked)
@@ -165,10 +158,7 @@ def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
 
 def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) -> None:
     """What is printed of a plan without its model."""
-    need = (
-        f"the plan is for {plan.instance!r}, which the corpus does not have with this content: name"
-        " its model (--model) and cluster (--cluster) for its timeline"
-    )
+    need = f"{NO_MODEL.format(plan.instance)} for its timeline"
     if picture is not None:
         raise InputError(need, file)
     summary = plan_summary(plan)
@@ -234,11 +224,7 @@ def compare_command(asked: CompareOptions) -> None:
         )
     instance = instance_of(one, asked.first, source)
     if instance is None:
-        raise InputError(
-            f"the plan is for {one.instance!r}, which the corpus does not have with this content:"
-            " name its model (--model) and cluster (--cluster)",
-            asked.first,
-        )
+        raise InputError(NO_MODEL.format(one.instance), asked.first)
     before, after = judged(
         instance, [(asked.first, one), (asked.second, other)], source, num_moves=0
     )

@@ -13,6 +13,8 @@ from placegap.experiments.cli.options import (
     BROKEN_RULES,
     CostsOption,
     JsonOption,
+    LimitOption,
+    MethodOption,
     ModelOptions,
     ParamOption,
     load_instance,
@@ -69,14 +71,9 @@ class VerifyOptions(ModelOptions):
             " out.",
         ),
     ] = None
-    method: Annotated[
-        str | None,
-        typer.Option("--method", help="Prove a bound by this method, started from the plan."),
-    ] = None
+    method: MethodOption = None
     param: ParamOption = None
-    time_limit: Annotated[
-        float, typer.Option("--time-limit", metavar="S", help="Seconds for --method.")
-    ] = USUAL_S
+    time_limit: LimitOption = USUAL_S
     as_json: JsonOption = False
 
 
@@ -106,8 +103,7 @@ def verify_command(asked: VerifyOptions) -> None:
     if asked.plan_file is None:
         assert certified is not None
         if asked.as_json:
-            content = {"instance": instance.name, "certificate": _certificate_json(certified)}
-            print_json(content)
+            print_json({"instance": instance.name, "certificate": _certificate_json(certified)})
         else:
             print_line(f"{instance.name}: {_certificate_line(certified)}")
         raise typer.Exit(0 if certified.holds else BROKEN_RULES)
@@ -135,8 +131,7 @@ def verify_command(asked: VerifyOptions) -> None:
                 more, said = proven(source, semantics, proof, start)
                 now += more
             value_ns = verdict.first.value_ns if verdict.holds else None
-            about = None if stated.bound is None else stated.bound.content_hash
-            if semantics == own and about == instance.content_hash:
+            if semantics == own:
                 carried, why = kept_bounds(instance, semantics, stated.bound)
                 now += carried
             bound, wrong = known_bound(instance, semantics, value_ns, now)
@@ -185,13 +180,7 @@ def _certificate_line(verdict: Verdict) -> str:
 
 def _certificate_json(verdict: Verdict) -> dict[str, Any]:
     semantics = None if verdict.semantics is None else verdict.semantics.model_dump(mode="json")
-    return {
-        "holds": verdict.holds,
-        "bound_ns": verdict.bound_ns,
-        "semantics": semantics,
-        "kind": verdict.kind,
-        "reason": verdict.reason,
-    }
+    return {"holds": verdict.holds, **vars(verdict), "semantics": semantics}
 
 
 def _json(

@@ -50,6 +50,9 @@ MOST_MOVES, MOST_BYTES = 1_000_000, 200_000
 certificate's size: that of 66 ops on four cards has 99,000 bytes."""
 
 
+LATE = "its check takes too long here; 'placegap verify' has no limit"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What the checker finds: bound and semantics where the certificate holds, and else why not."""
@@ -58,8 +61,6 @@ class Verdict:
     semantics: Semantics | None = None
     kind: str = ""
     reason: str = ""
-    #: Whether the check was ended before it found anything.
-    is_late: bool = False
 
     @property
     def holds(self) -> bool:
@@ -102,7 +103,7 @@ def check_carried(instance: Instance, raw: Any, limit_s: float | None = None) ->
         rules = stored_semantics(raw["semantics"])
         return Verdict(raw["bound_ns"], rules, kind=raw["proof"]["kind"])
     except LimitReached:
-        return Verdict(reason=f"its check takes more than {limit_s:g} s", is_late=True)
+        return Verdict(reason=LATE)
     except (Rejected, ValueError) as error:  # of semantics: the checker looks at few of its rules
         return Verdict(reason=str(error).splitlines()[0])
 
@@ -110,15 +111,11 @@ def check_carried(instance: Instance, raw: Any, limit_s: float | None = None) ->
 def bound_to_keep(
     instance: Instance, result: Result, found: Certificate | None = None
 ) -> StoredBound | None:
-    """What a plan file keeps of a result's bound, with a small certificate where one is at hand.
-
-    That is the one which `place --certificate` has written; for loads and hybrid plans one without
-    data. What the corpus records needs none.
-    """
+    """What a plan file keeps of a bound, with a small certificate: `found`, or one without data."""
     bound, rules = bound_to_store(result), result.semantics
     whole = with_content(instance, result.instance_hash)
     if bound is None or whole is None or result.bound_origin.startswith(RECORDED):
-        return bound
+        return bound  # what the corpus records needs no certificate
     seen, moves = whole[0], len(whole[0].graph.edges) * instance.num_devices**2
     if found is None and isinstance(rules, MaxLoad | HybridPipeline) and moves <= MOST_MOVES:
         proof = IdealsProof() if isinstance(rules, MaxLoad) else StagesProof()
@@ -127,7 +124,7 @@ def bound_to_keep(
         is_sure = isinstance(rules, MaxLoad) and rules.memory == "sum"
         limit_s = 0.0 if is_sure else KEEPING_S
         verdict = check_carried(seen, certificate_content(found), limit_s)
-        found = found if verdict.holds or (is_sure and verdict.is_late) else None
+        found = found if verdict.holds or (is_sure and verdict.reason == LATE) else None
     content = None if found is None else certificate_content(found)
     is_small = len(json_text(content)) <= MOST_BYTES
     return bound.model_copy(update={"certificate": content if is_small else None})
@@ -141,7 +138,9 @@ def kept_bounds(
     limit_s: float | None = None,
 ) -> tuple[list[Bound], tuple[str, ...]]:
     """What the certificate of a plan file proves beyond what is known; or why it proves nothing."""
-    if said is None or said.certificate is None or (known and known.ns >= said.bound_ns):
+    if said is None or said.certificate is None or said.content_hash != instance.content_hash:
+        return [], ()
+    if known is not None and known.ns >= said.bound_ns:
         return [], ()
     verdict = check_carried(instance, said.certificate, limit_s)
     found, rules = certified_bounds(verdict, semantics), verdict.semantics

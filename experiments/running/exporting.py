@@ -374,9 +374,7 @@ def _annotated(
 def unusual_order(
     kind: str, text: str, instance: Instance, plan: Plan, semantics: Semantics
 ) -> list[str]:
-    """A sentence where the stages do not run on the first devices in their order, and the text does
-    not say so.
-    """
+    """A sentence where stages do not run on the first devices in order, if the text hides that."""
     if kind not in IN_ORDER or VISIBLE in text:
         return []
     if isinstance(semantics, HybridPipeline):

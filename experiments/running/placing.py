@@ -120,11 +120,10 @@ def choose_semantics(
     stated: Semantics | None = None,
     is_final: bool = True,
 ) -> Chosen:
-    """What the value will mean, from the options and the file, in this order.
+    """What the value will mean: by options, the plan to start from (`stated`), file and defaults.
 
-    A rule that neither states has its default. A method that cannot do that gets the nearest that
-    it can; what options state stands. `stated` is of a plan to start from, and comes before the
-    file; `is_final` is False where the method gets a coarser instance.
+    A method that cannot do that gets the nearest that it can, but for what options state.
+    `is_final` is False where the method gets a coarser instance.
     """
     own, params = stated or instance.semantics, params or {}
     found = find_method(method or DEFAULT_METHOD)

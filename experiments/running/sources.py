@@ -358,25 +358,17 @@ GB/s, Gbit/s or MB/s, NVLink has the most, 900,000; of real ones, 10 Mbit/s has 
 
 def small_figure(cluster: Cluster) -> str | None:
     """One line on a figure of a cluster that seems to be in GB, GB/s or TFLOP/s; else None."""
-    figures = [
-        ("bandwidth_bytes_per_s", e.bandwidth_bytes_per_s) for e in cluster.all_links.entries
-    ]
-    for spec in cluster.kinds.values():
-        figures.append(("bandwidth_bytes_per_s", spec.bandwidth_bytes_per_s))
-        figures += [("peak_flops_per_s", rate) for rate in spec.peak_flops_per_s.values()]
-    figures += [("memory_bytes", device.memory_bytes or LEAST_FIGURE) for device in cluster.devices]
-    for name, value in figures:
-        if value < LEAST_FIGURE:
+    kinds = cluster.kinds.values()
+    joined = (*cluster.all_links.entries, *kinds)
+    figures = {
+        "bandwidth_bytes_per_s": [each.bandwidth_bytes_per_s for each in joined],
+        "peak_flops_per_s": [rate for spec in kinds for rate in spec.peak_flops_per_s.values()],
+        "memory_bytes": [device.memory_bytes or LEAST_FIGURE for device in cluster.devices],
+    }
+    for name, values in figures.items():
+        if (value := min(values, default=LEAST_FIGURE)) < LEAST_FIGURE:
             return f"{cluster.source}: {name} is {value}; 16 GB/s are 16e9, and 30 TFLOP/s 30e12"
     return None
-
-
-def measured_times(graph: Graph) -> str | None:
-    """One line on how many ops have measured times and which names match none; else None."""
-    from placegap.instances.importers.measured_times import MEASURED
-
-    sentence = graph.provenance.parameters.get(MEASURED)
-    return sentence if isinstance(sentence, str) else None
 
 
 def cluster_of(source: Source) -> Cluster | None:

@@ -24,18 +24,16 @@ _warm: set[tuple[str, str, str]] = set()
 
 
 def one_line(error: BaseException) -> str:
-    """``etf.py:57: KeyError: 'conv1'``: where an exception was raised, and what it says; below the
-    code of a user, the last line there. An InputError of ours is a sentence, and needs no place.
-    """
-    frames = list(traceback.walk_tb(error.__traceback__))
-    tops = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in frames]
-    users = next((top for top in tops if top not in (OURS, *sys.stdlib_module_names)), None)
+    """``etf.py:57: KeyError: 'conv1'``: the last line of a user's code, or where it was raised."""
+    places = [
+        (str(frame.f_globals.get("__name__")).partition(".")[0], frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    users = next((top for top, *_ in places if top not in (OURS, *sys.stdlib_module_names)), None)
     said = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-    if frames and (users or not isinstance(error, InputError)):
-        frame, line = (
-            frames[-1] if users is None else frames[len(tops) - 1 - tops[::-1].index(users)]
-        )
-        said = f"{Path(frame.f_code.co_filename).name}:{line}: {said}"
+    if users is not None or not isinstance(error, InputError):  # one of ours is a sentence
+        for _, file, line in [each for each in places if users in (None, each[0])][-1:]:
+            said = f"{Path(file).name}:{line}: {said}"
     return " ".join(said.split())
 
 

@@ -96,12 +96,9 @@ class Told:
 
 def shows_live() -> bool:
     """Whether stderr is a terminal on which a line can change; it is None where it was closed."""
-    return (
-        not Told.quiet
-        and sys.stderr is not None
-        and sys.stderr.isatty()
-        and not errors().is_dumb_terminal
-    )
+    if Told.quiet or sys.stderr is None:
+        return False
+    return sys.stderr.isatty() and not errors().is_dumb_terminal
 
 
 def warn(sentence: str) -> None:

@@ -26,11 +26,7 @@ Linear = Any
 LARGEST_CAPACITY = 10**6
 """Models count memory in a unit that keeps capacities at or below this number."""
 
-
-NO_SOLUTION = (
-    "the model holds no solution to extract: it was not solved, or its last solve found none (see"
-    " how that ended)"
-)
+NO_SOLUTION = "the model holds no solution to extract: none was found, or it was not solved yet"
 
 
 def for_whole_groups(group: Ints, possible: Flags) -> Flags:

@@ -315,7 +315,11 @@ def to_networkx(graph: Graph) -> nx.MultiDiGraph[str]:
     with paused_collector():
         network.add_nodes_from((op.name, op.model_dump(exclude={"name"})) for op in graph.ops)
         network.add_edges_from(
-            (edge.producer, edge.consumer, _attributes(edge.model_dump(), position))
+            (
+                edge.producer,
+                edge.consumer,
+                edge.model_dump(exclude={"producer", "consumer"}) | {"position": position},
+            )
             for position, edge in enumerate(graph.edges)
         )
     return network
@@ -363,8 +367,3 @@ def from_networkx(network: nx.DiGraph[Any]) -> Graph:
     }
     with as_input_error(content, "networkx"), paused_collector():
         return Graph.model_validate(content)
-
-
-def _attributes(fields: dict[str, Any], position: int) -> dict[str, Any]:
-    del fields["producer"], fields["consumer"]
-    return {**fields, "position": position}

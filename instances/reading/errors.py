@@ -85,11 +85,9 @@ def from_validation_error(
     source: str | Path | None = None,
     model: type[BaseModel] | None = None,
 ) -> InputError:
-    """Turn pydantic's report into one line about its findings, or, of many, about the first one and
-    the places of the others.
+    """Turn pydantic's report into one line: all findings, or some and the places of the others.
 
-    The parsed document `raw` gives the names of ops, edges and devices. The fields of `model` are
-    listed where there is none of a name.
+    The parsed document `raw` gives the names of ops, edges and devices, `model` those of fields.
     """
     found = dict[str, str]()  # the first of each place: each type that may stand there has its own
     for each in map(_as_literal, error.errors(include_url=False)[:MOST_FINDINGS]):
@@ -118,11 +116,10 @@ def _finding(finding: Mapping[str, Any], model: type[BaseModel] | None, *, lists
     if finding["type"] == "literal_error" and isinstance(value, str):
         message += question(value, re.findall(CHOICE, finding["ctx"]["expected"]))
     if finding["type"] == "extra_forbidden" and model is not None:
-        takes = {name: str(field.annotation) for name, field in model.model_fields.items()}
-        texts = [
-            f"{name} ({', '.join(re.findall(CHOICE, it)) or it})" for name, it in takes.items()
-        ]
-        message += f"; fields: {', '.join(texts) or 'none'}" if lists else ""
+        if lists:
+            takes = {name: str(field.annotation) for name, field in model.model_fields.items()}
+            texts = [f"{n} ({', '.join(re.findall(CHOICE, it)) or it})" for n, it in takes.items()]
+            message += f"; fields: {', '.join(texts) or 'none'}"
         *steps, name = finding["loc"]
         fields = _fields_in(model)
         for step in steps:

@@ -203,7 +203,11 @@ def count_node_flops(node: Any) -> int | None:
     rule = _registry().get(getattr(node.target, "overloadpacket", None))
     if rule is None:
         return None
-    args, kwargs = (_with_values(part) for part in (node.args, node.kwargs))
+    from torch.utils._pytree import tree_map
+
+    args, kwargs = tree_map(
+        lambda leaf: leaf.meta["val"] if hasattr(leaf, "meta") else leaf, (node.args, node.kwargs)
+    )
     return int(rule(*args, **kwargs, out_val=node.meta["val"]))
 
 
@@ -269,13 +273,6 @@ def _grouped_flops(left: tuple[int, ...], right: tuple[int, ...]) -> int:
 
 def _tensor(node: Any) -> Any:
     return tensors_in(node)[0]
-
-
-def _with_values(part: Any) -> Any:
-    """Arguments with tensors in place of nodes."""
-    from torch.utils._pytree import tree_map
-
-    return tree_map(lambda leaf: leaf.meta["val"] if hasattr(leaf, "meta") else leaf, part)
 
 
 @cache

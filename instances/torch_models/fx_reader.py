@@ -218,7 +218,8 @@ class _Reading:
         if not tensors and not hasattr(node.target, "_schema"):
             self._set(node, [])  # arithmetic on sizes
             return True
-        _check_target(node)
+        if not hasattr(node.target, "_schema"):
+            raise ValueError("control flow has no static graph; trace the model without it")
         reads = self.reads(node)
         if is_view(node) and reads:
             self._set(node, [self._view(node, at, t) for at, t in enumerate(tensors)])
@@ -306,11 +307,6 @@ def _is_quantized(held: Held, tensor: Any) -> bool:
     stored = tensor.dtype.itemsize == 1 or str(tensor.dtype) in ("torch.int16", "torch.int32")
     number = str(tensor.dtype) != "torch.bool"
     return held.kind != "constant" and len(tensor.shape) > 1 and stored and number
-
-
-def _check_target(node: Any) -> None:
-    if not hasattr(node.target, "_schema"):
-        raise ValueError("control flow has no static graph; trace the model without it")
 
 
 def _part(node: Any, at: int, tensors: Sequence[Any]) -> str:

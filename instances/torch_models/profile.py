@@ -11,7 +11,7 @@ from typing import get_args
 from placegap.instances.costing.costing import catalogue, roofline_ns
 from placegap.instances.problem import DeviceSpec
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch_models.fx_reader import FxProgram, read_fx_graph
+from placegap.instances.torch_models.fx_reader import read_fx_graph
 from placegap.instances.torch_models.model import build_model
 from placegap.instances.torch_models.options import DeviceType, Dtype, TraceOptions
 from placegap.instances.torch_models.tracing import traced
@@ -91,7 +91,9 @@ def profile_model(
     times = measure_ops(graph, held, program, device, runs or RUNS, gradients=gradients)
     filed = device_kind or device
     known = catalogue().get(filed)
-    spec = calibrate(device, _main_dtype(program)) if known is None else known
+    most = max(program.ops, key=lambda op: int(op["flops"]))["dtype"]
+    main: Dtype = next((dtype for dtype in get_args(Dtype) if dtype == most), "float32")
+    spec = calibrate(device, main) if known is None else known
     ops = tuple(
         OpTime(
             op["name"],
@@ -103,12 +105,6 @@ def profile_model(
         for op in program.ops
     )
     return Profile(name, filed, spec, known is None, ops, round(times.rest_ns))
-
-
-def _main_dtype(program: FxProgram) -> Dtype:
-    """The number type in which most is computed."""
-    name = max(program.ops, key=lambda op: int(op["flops"]))["dtype"]
-    return next((known for known in get_args(Dtype) if known == name), "float32")
 
 
 def times_csv(profile: Profile) -> str:

@@ -46,7 +46,8 @@ def cache_inputs(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
             layer.keys, layer.values, layer.is_initialized = None, None, False
             layer.cumulative_length = 0
     if hasattr(own, "update"):
-        own.update = _new_tokens
+        # what attention gets of an empty cache
+        own.update = lambda key, value, *rest, **more: (key, value)
     places = [] if cache is None else list(_places(cache))
     if not places:
         return {}
@@ -86,11 +87,6 @@ class _ByLayer:
 
     def __setitem__(self, at: tuple[slice, slice, int], state: Any) -> None:
         self.parts[at[2]] = state
-
-
-def _new_tokens(key: Any, value: Any, *rest: Any, **more: Any) -> tuple[Any, Any]:
-    """What attention gets of an empty cache."""
-    return key, value
 
 
 def _places(owner: Any) -> Iterator[tuple[Any, Any]]:

@@ -133,7 +133,11 @@ def _forward_op(
 
 def _hold(program: FxProgram, step: JointProgram, optimizer: Optimizer, tied: Tied) -> None:
     """Give forward ops the state of training, add the update ops, and take weights off the rest."""
-    weight_bytes = _weight_bytes(step)
+    weight_bytes = {  # of one weight of each parameter
+        step.parameter_of[node.name]: int(node.meta["val"].dtype.itemsize)
+        for node in step.graph_module.graph.find_nodes(op="placeholder")
+        if node.name in step.parameter_of
+    }
     num_readers: dict[str, int] = defaultdict(int)
     for op in program.ops:
         if not op["backward"]:
@@ -179,16 +183,6 @@ def _hold(program: FxProgram, step: JointProgram, optimizer: Optimizer, tied: Ti
             updates.append(_update(op, optimizer, moved))
             program.edges += _gradient_edges(program, step, [*due], op, updates[-1]["name"])
     program.ops += updates
-
-
-def _weight_bytes(step: JointProgram) -> dict[str, int]:
-    """Bytes of one weight of each parameter, by its name."""
-    nodes = step.graph_module.graph.find_nodes(op="placeholder")
-    return {
-        step.parameter_of[node.name]: int(node.meta["val"].dtype.itemsize)
-        for node in nodes
-        if node.name in step.parameter_of
-    }
 
 
 def _whole(name: str) -> str:

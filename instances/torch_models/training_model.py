@@ -79,6 +79,7 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     ops, modules = step.ops, step.modules
     named = {op.get("module") for op in ops.ops}
     idle = [each for each in modules if each not in named]
+    updates = "no update" if optimizer == "none" else f"updates by {optimizer}"
     return as_document(
         name,
         options,
@@ -87,16 +88,12 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
         changes,
         without_ops=idle,
         said={
-            ASSUMED: f"{step.weights}, {_updated(optimizer)}",
+            ASSUMED: f"{step.weights}, {updates}",
             UNREAD: step.unread,
             HEADS: step.heads,
             LEFT_OUT: step.left_out,
         },
     )
-
-
-def _updated(optimizer: str) -> str:
-    return "no update" if optimizer == "none" else f"updates by {optimizer}"
 
 
 NUMBERS_OF_HEADS = ("num_attention_heads", "num_key_value_heads")

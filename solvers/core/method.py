@@ -75,11 +75,11 @@ class Limits:
     def __post_init__(self) -> None:
         """Refuse what solvers would read each in its own way, or not at all."""
         limit_s, gap, seed = self.time_limit_s, self.gap, self.seed
-        if limit_s is not None and not (_is(Real, limit_s) and limit_s >= 0):
+        if limit_s is not None and not (isinstance(limit_s, Real) and limit_s >= 0):
             raise InputError(f"time_limit_s must be at least 0 or None, not {limit_s!r}")
-        if not (_is(Real, gap) and 0 <= gap < 1):
+        if not (isinstance(gap, Real) and 0 <= gap < 1):
             raise InputError(f"gap must be at least 0 and below 1, not {gap!r}")
-        if not (_is(Integral, seed) and seed >= 0):
+        if not (isinstance(seed, Integral) and seed >= 0):
             raise InputError(f"seed must be at least 0, not {seed!r}")
 
     def clock(self) -> Clock:
@@ -103,10 +103,6 @@ class Start(NamedTuple):
 
     plan: Plan
     value_ns: int
-
-
-def _is(kind: type, value: object) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 S_co = TypeVar("S_co", bound=Semantics, default=Semantics, covariant=True)

@@ -72,7 +72,9 @@ class WorkerProcess:
                     )
                     self._process.start()
                 else:
-                    command = [sys.executable, *_flags(), "-P", "-c", BEGIN]
+                    # the options that this interpreter runs with: warnings, -O, -I, -X
+                    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+                    command = [sys.executable, *flags, "-P", "-c", BEGIN]
                     self._process = subprocess.Popen(command, stdin=other.fileno())
         except BaseException:
             self.pipe.close()
@@ -110,12 +112,6 @@ class WorkerProcess:
         self._process.kill()
         self._process.wait()
         self.pipe.close()
-
-
-def _flags() -> list[str]:
-    """The options that this interpreter runs with (warnings, -O, -I, -X)."""
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return flags
 
 
 class _Copy(ForkProcess):

@@ -45,11 +45,6 @@ def solve_model(
     return _solve(engine, form, limits, warm=warm, began=began)
 
 
-def _has_bound(ending: Ending, *, is_mip: bool) -> bool:
-    """Whether a bound is proven; an LP has one only when it is solved."""
-    return ending not in ("infeasible", "unbounded") and (is_mip or ending == "optimal")
-
-
 def package() -> Any:
     """The package; an InputError if it is not installed."""
     try:
@@ -81,7 +76,10 @@ def _solve(
         with paused_collector():
             variables = _hand_over(solver, form)
         if warm:
-            _start_from(solver, variables, form.values())
+            start = solver.createSol()
+            for variable, value in zip(variables, form.values(), strict=True):
+                solver.setSolVal(start, variable, value)
+            solver.addSol(start)  # SCIP drops it if it breaks a row
         handed_off = now_s()
         if limits.time_limit_s is not None:
             left_s = max(0.0, limits.time_limit_s - (handed_off - began))
@@ -138,14 +136,6 @@ def _side(bound: float) -> float | None:
     return bound if math.isfinite(bound) else None
 
 
-def _start_from(solver: Any, variables: list[Any], values: list[float]) -> None:
-    """Give SCIP a solution; it drops one that breaks a row."""
-    start = solver.createSol()
-    for variable, value in zip(variables, values, strict=True):
-        solver.setSolVal(start, variable, value)
-    solver.addSol(start)
-
-
 def _stop(solver: Any) -> None:
     with suppress(Exception):  # not every stage of SCIP can be interrupted; the call is repeated
         solver.interruptSolve()
@@ -159,7 +149,8 @@ def _scip_ending(status: str, interrupted: bool, *, bounded: bool) -> Ending:
 
 
 def _scip_bound(solver: Any, ending: Ending, *, is_mip: bool) -> float | None:
-    if not _has_bound(ending, is_mip=is_mip):
+    """The proven bound; an LP has one only when it is solved."""
+    if ending in ("infeasible", "unbounded") or not (is_mip or ending == "optimal"):
         return None
     bound = float(solver.getDualbound())
     return None if solver.isInfinity(abs(bound)) else bound

@@ -27,7 +27,7 @@ CASES = [
     ("place vgg19 --time-limit 5m", "must be a valid number (got '5m'): Seconds for the method"),
     ("place vgg19 --gap 5%", "(got '5%'): Stop at this relative gap; 0.05 is 5 %"),
     ("place vgg19 --gap 5", "--gap is a share, from 0 to below 1: 5 % is 0.05 (got 5)"),
-    ("place vgg19 --seed -1", "--seed must be 0 or more (got -1)"),
+    ("place vgg19 --seed -1", "'--seed': must be greater than or equal to 0 (got '-1')"),
     ("place vgg19 --objective latency", "did you mean 'makespan', the latency of one request?"),
     ("place vgg19 --objective throughput", "did you mean 'max_load', the time per sample of a"),
     (
