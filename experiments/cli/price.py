@@ -97,6 +97,7 @@ def price_command(asked: PriceOptions) -> None:
                 f"best    {kind} {said or 'cannot say it'}: {words}", markup=False, soft_wrap=True
             )
         elif of is not None:
-            output().print(f"\nbest    no line of {kind} was found that fits", markup=False)
+            output().print()
+            output().print(f"best    no line of {kind} was found that fits", markup=False)
     if not found.verdict.feasible:
         raise typer.Exit(BROKEN_RULES)
