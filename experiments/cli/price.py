@@ -74,7 +74,7 @@ def price_command(asked: PriceOptions) -> None:
         raise InputError("the line cannot be executed: a device cannot run an op", asked.line)
     said = None
     if best is not None:
-        with suppress(InputError):  # groups that reach over layers, which some formats cannot say
+        with suppress(InputError):  # of a group in several layers
             said = export_plan(kind, instance, best.plan, semantics).strip()
     least = None if best is None or best.bound is None else best.bound.ns
     gap = relative_gap(found.value_ns, least) if found.verdict.feasible else None
@@ -94,7 +94,9 @@ def price_command(asked: PriceOptions) -> None:
             words += "".join(f"; {note}" for note in notes)
             output().print()
             output().print(
-                f"best    {kind} {said or 'cannot say it'}: {words}", markup=False, soft_wrap=True
+                f"best    {kind} {said or 'cannot express it'}: {words}",
+                markup=False,
+                soft_wrap=True,
             )
         elif of is not None:
             output().print()

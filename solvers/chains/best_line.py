@@ -63,7 +63,8 @@ prove the optimum."""
 
 MOST_ROOM_TRIES, MOST_SIMPLE = 20, 500
 """Times that room is taken away for what is live at the peak, and lines of few devices that are
-tried if no line fits then, or none has plans of the rules' class: 2 s for a layered model."""
+tried if no line fits then, or none has plans of the rules' class: on 1,258 ops 8 CPU s for a
+makespan, and 2 for a load."""
 
 TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
 """Columns of labels: the sum of times, or the heaviest load of devices that are done; load and
