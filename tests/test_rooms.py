@@ -19,9 +19,11 @@ LAYERS = ("instances", "formulations", "solvers", "experiments")
 BELOW: dict[str, set[str]] = {
     "instances/kernels": set(),
     "instances/reading": set(),
-    "instances/problem": {"kernels", "reading"},
+    "instances/rules": set(),
+    "instances/problem": {"kernels", "reading", "rules"},
     "instances/referee": {"kernels", "reading", "problem"},
     "instances/oracle": {"kernels", "reading", "problem", "referee"},
+    "instances/objectives": {"kernels", "reading", "problem", "referee", "oracle"},
     "instances/costing": {"kernels", "reading", "problem"},
     "instances/files": {"reading", "problem", "referee", "costing"},
     "instances/importers": {"kernels", "reading", "problem", "costing", "files"},
@@ -64,7 +66,15 @@ def trees() -> dict[Path, ast.Module]:
 
 
 def room(module: tuple[str, ...]) -> str:
-    """The room of a module, by its name without `placegap`: its layer and the folder in it."""
+    """The room of a module, by its name without `placegap`: its layer and the folder in it.
+
+    Rules of objectives are below the problem, and what judges plans by them is above the referee.
+    """
+    if module[:2] == ("instances", "objectives") and module[-1].removesuffix(".py") in (
+        "base",
+        "rules",
+    ):
+        return "instances/rules"
     folder = ROOT.joinpath(*module[:2])
     return "/".join(module[:2]) if folder.is_dir() else module[0]
 
@@ -127,7 +137,7 @@ def test_rooms_make_no_circle() -> None:
 
 def test_the_table_names_every_room() -> None:
     rooms = {init.parent.name for layer in LAYERS for init in (ROOT / layer).glob("*/__init__.py")}
-    assert {room.split("/")[1] for room in BELOW} == rooms
+    assert {room.split("/")[1] for room in BELOW} == rooms | {"rules"}
 
 
 def test_only_a_method_of_the_table_registers_itself() -> None:

@@ -82,15 +82,7 @@ from placegap.formulations.throughput_ip.rows import (
     tensor_enters,
     tensor_leaves,
 )
-from placegap.instances.problem import (
-    Instance,
-    LoadSemantics,
-    Plan,
-    PlanClass,
-    Semantics,
-    has_replicas,
-    has_two_levels,
-)
+from placegap.instances.problem import Instance, LoadSemantics, Plan, PlanClass, Semantics
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import look_up
 from placegap.instances.referee.evaluate import evaluate
@@ -168,7 +160,7 @@ def build(
     data = throughput_data(instance, semantics, symmetry, most_ns)
     model = pyo.ConcreteModel(name=f"throughput IP: {instance.name}")
     model.unit_ns = pyo.Param(initialize=data.unit_ns)
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         place_stages(model, data)
         crossing_variables(model, data)
         share_variables(model, data)
@@ -191,14 +183,14 @@ def build(
         load_add(model, data, inside)
     else:
         load_overlap(model, data, inside)
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         load_shared(model, data, inside)
     if len(data.servers) > 1:
         server_variables(model, data, inside)
         server_crossings(model, data)
         server_load(model, data)
     contiguity(model, data)
-    if data.columns.classes and not has_replicas(semantics):
+    if data.columns.classes and not semantics.has_replicas:
         symmetry_order(model, instance, classes=data.columns.classes)
     model.objective = pyo.Objective(
         expr=sum(model.component(f"largest{suffix}") for suffix, _ in parts_of(data)),
@@ -225,7 +217,7 @@ def contiguity(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
             convex_regions(model, instance, inside, size, prefix)
         if plans == "chain":
             stages = None
-            if has_replicas(data.semantics) and not prefix:
+            if data.semantics.has_replicas and not prefix:
                 stages = Stages(model.used, instance.num_devices, alike_pairs(columns))
             arcs = chain_arcs(instance)
             chain_regions(model, arcs, inside, instance.num_ops, size, stages, prefix)
@@ -245,11 +237,11 @@ def why_not(
             f"with contiguous={contiguous} states plans {CLASS_OF[contiguous]}, not"
             f" {semantics.label}"
         )
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         reason = why_not_two_levels(instance)
         if reason is not None:
             return f"does not apply: {reason}"
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         uneven = uneven_class(instance, semantics, symmetry)
         if uneven > MOST_UNEVEN:
             return (
@@ -266,13 +258,13 @@ def count_rows(instance: Instance, semantics: LoadSemantics, symmetry: bool = Fa
     pays = sum(not arrays.is_host[devices[0]] for devices in columns.devices)
     pins = len(np.unique(index.tensor * n + index.consumer))
     servers = 0
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         servers = len({device.server for device in instance.cluster.devices})
     parts = 2 if semantics.objective == "max_load_fwd_bwd" else 1
     rows = n + 2 * len(columns) * parts + 2 * pins * (pays + servers) + servers
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         rows += n * len(columns) + instance.num_devices + 3 * len(columns)
-    if not has_replicas(semantics):
+    if not semantics.has_replicas:
         groups = min(arrays.num_groups, MOST_EARLIER + 1)
         rows += groups * sum(len(members) - 1 for members in columns.classes)
     regions = len(columns) + servers
@@ -282,7 +274,7 @@ def count_rows(instance: Instance, semantics: LoadSemantics, symmetry: bool = Fa
     if semantics.plans == "chain":
         arcs, size = len(chain_arcs(instance)), instance.num_devices
         rows += 2 * n * regions + arcs * (2 if servers else 1) + 2 * (regions + size)
-        if has_replicas(semantics):
+        if semantics.has_replicas:
             rows += len(alike_pairs(columns)) * size
     return rows
 
@@ -310,7 +302,7 @@ def warm_start(
     data = throughput_data(instance, semantics, symmetry)
     data = replace(data, unit_ns=pyo.value(model.unit_ns))
     column, order = columns_of(data, plan)
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         set_stages(model, column)
         _set_shares(model, data, plan, column)
     else:
@@ -342,7 +334,7 @@ def extract(
     model: pyo.ConcreteModel, instance: Instance, semantics: LoadSemantics, symmetry: bool = False
 ) -> Plan:
     """The plan that the values of x describe."""
-    if not has_replicas(semantics):
+    if not semantics.has_replicas:
         return Plan.on(placement(model, instance.num_ops))
     devices = device_columns(instance, semantics, symmetry).devices
     return Plan(tuple(devices[s] for s in placement(model, instance.num_ops, of="stage")))
@@ -355,7 +347,7 @@ def columns_of(data: ThroughputSets, plan: Plan) -> tuple[list[int], list[int]]:
     replicated, those of a class take its devices from the left, larger ones first, then in order.
     """
     instance, columns, plans = data.instance, data.columns, data.semantics.plans
-    replicas = has_replicas(data.semantics)
+    replicas = data.semantics.has_replicas
     if not replicas:
         plan = canonical(instance, plan, data.semantics, columns.classes)
     stages = list(dict.fromkeys(plan.placement))

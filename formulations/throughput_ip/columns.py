@@ -25,7 +25,7 @@ from placegap.formulations.shared.families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Instance, LoadSemantics, has_replicas, has_two_levels
+from placegap.instances.problem import Instance, LoadSemantics
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.loads import (
     border_costs,
@@ -124,7 +124,7 @@ def throughput_data(
     border = np.minimum(border[:, first], load + 1)
     servers: tuple[str, ...] = ()
     server, server_ns = np.zeros(len(first), np.int64), np.zeros((len(border), 0), np.int64)
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         servers, of_device = instance.cluster.server_numbers
         server, server_ns = of_device[first], np.minimum(server_costs(instance), horizon + 1)
     return ThroughputSets(
@@ -152,7 +152,7 @@ def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool 
     """
     kind, num_devices = equal_devices(instance, semantics), instance.num_devices
     single = tuple((k,) for k in range(num_devices))
-    if not has_replicas(semantics):
+    if not semantics.has_replicas:
         return Columns(
             single, (None,) * num_devices, kind if symmetry else tuple(range(num_devices))
         )
@@ -211,19 +211,19 @@ def horizon_ns(instance: Instance, semantics: LoadSemantics) -> int:
     ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1).tolist()
     border = border_costs(instance, semantics).max(axis=1, initial=0).tolist()
     most = sum(ops) + 2 * sum(border)
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         most = max(most, sum(server_costs(instance).max(axis=1, initial=0).tolist()))
     return int(most)
 
 
 def value_step_ns(instance: Instance, semantics: LoadSemantics) -> int:
     """Greatest common divisor of all times that a value is a sum of; 1 if shares are rounded."""
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         return 1
     arrays = instance.arrays
     ops = arrays.time_ns[arrays.time_ns != UNSUPPORTED]
     paid = [border_costs(instance, semantics)[:, ~arrays.is_host]]
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         paid.append(server_costs(instance))
     return math.gcd(*(int(t) for part in (ops, *paid) for t in np.unique(part))) or 1
 

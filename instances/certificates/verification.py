@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from placegap.instances.files.plan_file import StatedPlan
 from placegap.instances.oracle.recheck import recheck
 from placegap.instances.oracle.values import recheck_times
-from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Violation, told
+from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Violation
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import check_times, evaluate
 
@@ -71,8 +71,8 @@ def _claims(stated: StatedPlan, verdict: Evaluation) -> list[Violation]:
     if stated.value_ns is None or stated.value_ns == verdict.value_ns:
         return []
     rules = stated.semantics
-    worth = "nothing" if verdict.value_ns is None else told(rules, verdict.value_ns)
-    said = f"it states a value of {told(rules, stated.value_ns)}, and the referee finds {worth}"
+    worth = "nothing" if verdict.value_ns is None else rules.text(verdict.value_ns)
+    said = f"it states a value of {rules.text(stated.value_ns)}, and the referee finds {worth}"
     return [Violation("claim", said)]
 
 

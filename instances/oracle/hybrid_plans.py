@@ -30,7 +30,6 @@ from placegap.instances.problem import (
     PipelineIteration,
     Plan,
     Semantics,
-    has_replicas,
 )
 
 MOST_STAGED_OPS = 7
@@ -62,7 +61,7 @@ def _stagings(instance: Instance, semantics: LoadSemantics) -> Iterator[Plan]:
     """Every op in a stage, groups together, stages the same or disjoint."""
     group = instance.arrays.group.tolist()
     count = instance.num_devices
-    sizes = range(1, count + 1 if has_replicas(semantics) else 2)
+    sizes = range(1, count + 1 if semantics.has_replicas else 2)
     stages = [stage for size in sizes for stage in combinations(range(count), size)]
     chosen: list[tuple[int, ...]] = []
 

@@ -37,9 +37,6 @@ from placegap.instances.problem import (
     Plan,
     Semantics,
     Violation,
-    has_replicas,
-    has_two_levels,
-    plan_class,
 )
 from placegap.instances.reading.errors import InputError
 
@@ -109,7 +106,7 @@ def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
 
 
 def _require_servers(instance: Instance, semantics: Semantics) -> None:
-    if not has_two_levels(semantics):
+    if not semantics.has_two_levels:
         return
     servers = {device.server for device in instance.cluster.devices}
     if None in servers:
@@ -125,7 +122,7 @@ def wrong_shape(facts: Facts, plan: Plan, semantics: Semantics) -> Violation | N
     if len(plan.placement) != len(facts.ops):
         return Violation("shape", f"{len(plan.placement)} of {len(facts.ops)} ops are placed")
     for op, on in zip(facts.ops, plan.placement, strict=True):
-        if not on or (len(on) > 1 and not has_replicas(semantics)):
+        if not on or (len(on) > 1 and not semantics.has_replicas):
             return Violation("shape", f"op {op.name!r} is on {len(on)} devices", op=op.name)
         if any(k < 0 or k >= len(facts.devices) for k in on):
             return Violation("shape", f"op {op.name!r} is on no known device", op=op.name)
@@ -156,7 +153,7 @@ def foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
         "device_order": plan.device_order is not None and semantics.objective != "makespan",
         "channel_order": (
             plan.channel_order is not None
-            if semantics.objective != "makespan"
+            if not isinstance(semantics, Makespan)
             else bool(plan.channel_order) and semantics.channels == "free"
         ),
     }
@@ -185,7 +182,7 @@ def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Vio
     if iteration:
         return  # its stages have rules of their own
     yield from class_rules(facts, semantics, home, "device")
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         yield from class_rules(facts, semantics, [facts.server[k] for k in home], "server")
 
 
@@ -229,11 +226,11 @@ def class_rules(
     facts: Facts, semantics: Semantics, region: Sequence[int], noun: str
 ) -> Iterator[Violation]:
     """Whether regions are convex, or form a chain."""
-    if plan_class(semantics) == "convex":
+    if semantics.plan_class == "convex":
         for r in sorted(set(region)):
             if _comes_back(facts, region, r):
                 yield Violation("convex", f"a path leaves {noun} {r} and comes back")
-    elif plan_class(semantics) == "chain" and not cycle_free(
+    elif semantics.plan_class == "chain" and not cycle_free(
         max(region) + 1,
         {(region[a], region[b]) for a, b in _chain_arcs(facts) if region[a] != region[b]},
     ):

@@ -24,7 +24,6 @@ from placegap.instances.problem import (
     Times,
     Transfer,
     Violation,
-    has_two_levels,
 )
 
 
@@ -319,7 +318,7 @@ def _load(
 def _border_time(facts: Facts, semantics: LoadSemantics, u: int, k: int) -> int:
     """What a tensor costs at a device's border; with two levels, within its server."""
     stated = facts.tensors[u][1].host_time_ns
-    if not has_two_levels(semantics) or stated is not None:
+    if not semantics.has_two_levels or stated is not None:
         return facts.host_time(u, k)
     beside = [j for j, server in enumerate(facts.server) if j != k and server == facts.server[k]]
     return facts.least_time(u, [k], beside)

@@ -22,7 +22,6 @@ from placegap.instances.problem import (
     Times,
     TransferTimes,
     Violation,
-    has_replicas,
 )
 from placegap.instances.referee.channels import channel_name, channels_of
 from placegap.instances.referee.hybrid import evaluate_hybrid
@@ -85,7 +84,7 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
     if isinstance(semantics, HybridPipeline):
         return Evaluation(None, foreign) if foreign else evaluate_hybrid(instance, plan, semantics)
     try:
-        check_shape(instance, plan, replicas=has_replicas(semantics))
+        check_shape(instance, plan, replicas=semantics.has_replicas)
     except PlanError as error:
         return Evaluation(None, (Violation("shape", str(error)),))
     placed = check_placement(instance, plan, semantics)

@@ -35,7 +35,6 @@ from placegap.instances.problem import (
     Semantics,
     ServerUse,
     Violation,
-    has_two_levels,
 )
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
@@ -111,7 +110,7 @@ def border_costs(instance: Instance, semantics: Semantics) -> Ints:
     is alone in its server.
     """
     arrays = instance.arrays
-    if not has_two_levels(semantics):
+    if not semantics.has_two_levels:
         return arrays.host_ns
     _, server = instance.cluster.server_numbers
     cost = np.zeros_like(arrays.host_ns)
@@ -174,7 +173,7 @@ def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:
     number: dict[object, int] = {}
     keys = []
     for k, device in enumerate(instance.cluster.devices):
-        server = device.server if has_two_levels(semantics) else None
+        server = device.server if semantics.has_two_levels else None
         columns = arrays.time_ns[:, k].tobytes(), cost[:, k].tobytes()
         keys.append((device.memory_bytes, device.is_host, server, *columns))
     return tuple(number.setdefault(key, len(number)) for key in keys)
@@ -339,7 +338,7 @@ def heaviest_load(
         )
         return forward + backward, (), int(forward.max()) + int(backward.max())
     load = share_load(instance, plan, combine(semantics.load, *parts))
-    servers = server_uses(instance, plan.devices) if semantics.levels == 2 else ()
+    servers = server_uses(instance, plan.devices) if semantics.has_two_levels else ()
     return load, servers, max([int(load.max()), *(use.load_ns for use in servers)])
 
 

@@ -12,15 +12,13 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import (
     HybridPipeline,
     Instance,
+    Makespan,
     MaxContext,
     PipelineIteration,
     Plan,
     PlanClass,
     Semantics,
     Violation,
-    has_replicas,
-    has_two_levels,
-    plan_class,
 )
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.reading.errors import InputError
@@ -39,7 +37,7 @@ def check_semantics(instance: Instance, semantics: Semantics) -> None:
     are several servers, every tensor has a time between them: links or transfer_ns, not a host time
     alone.
     """
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         reason = why_not_two_levels(instance)
         if reason is not None:
             raise InputError(reason, instance.name)
@@ -161,7 +159,7 @@ def foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
     for name, given in (("tensor", plan.tensor), ("mode", plan.mode)):
         if given is not None and not isinstance(semantics, HybridPipeline):
             yield Violation("fields", f"{name} is not defined under {semantics.label}")
-    if semantics.objective != "makespan":
+    if not isinstance(semantics, Makespan):
         if plan.device_order is not None:
             yield Violation("fields", f"device_order is not defined under {semantics.label}")
         if plan.channel_order is not None:
@@ -177,13 +175,13 @@ def check_placement(instance: Instance, plan: Plan, semantics: Semantics) -> tup
         return tuple(_colocation(instance, device, pooled=False))
     pooled = semantics.objective == "latency_subgraphs"  # hosts are one pool there
     found = [*_colocation(instance, device, pooled)]
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         found += check_replicas(instance, plan, semantics)
     names = [spec.name for spec in instance.cluster.devices]
-    found += check_class(instance, plan_class(semantics), device, names, "device")
-    if has_two_levels(semantics):
+    found += check_class(instance, semantics.plan_class, device, names, "device")
+    if semantics.has_two_levels:
         servers, server = instance.cluster.server_numbers
-        found += check_class(instance, plan_class(semantics), server[device], servers, "server")
+        found += check_class(instance, semantics.plan_class, server[device], servers, "server")
     return tuple(found)
 
 

@@ -31,7 +31,6 @@ from placegap.instances.problem import (
     HybridPipeline,
     Instance,
     MaxContext,
-    MaxLoad,
     PipelineIteration,
     Semantics,
 )
@@ -82,7 +81,7 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
         one = int(np.where(possible, together, NO_WAY).min(axis=1).sum())
         return max(Bound(one, ONE), Bound(work, WORK), key=Bound.rank)
     else:
-        found = [Bound(_longest(possible, together, semantics), LONGEST)]
+        found = [Bound(_longest(possible, together, semantics.has_replicas), LONGEST)]
     found.append(Bound(spread_bound(together, possible), WORK))
     return max(found, key=Bound.rank)
 
@@ -108,9 +107,9 @@ def most_tokens(instance: Instance) -> int:
     return max(0, bisect_left(range(MOST_TOKENS + 1), x=True, key=fails) - 1)
 
 
-def _longest(possible: Flags, together: Ints, semantics: MaxLoad) -> int:
+def _longest(possible: Flags, together: Ints, replicas: bool) -> int:
     """The longest colocation group where it is fastest; replicas may share one."""
-    if semantics.replicas:
+    if replicas:
         return 0
     return int(np.where(possible, together, NO_WAY).min(axis=1).max())
 

@@ -36,7 +36,7 @@ from placegap.instances.exporters.lines import (
 from placegap.instances.exporters.modules import layer_list, num_experts
 from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics, plan_class
+from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import cuts
@@ -160,7 +160,7 @@ class _Search:
         self.first = [own[0] for own in self.classes]
         self.num = len(layer_list(instance)) + 2
         self.is_sum = isinstance(semantics, Makespan)
-        can_part = kind.experts_apart and self.host is not None and plan_class(semantics) == "any"
+        can_part = kind.experts_apart and self.host is not None and semantics.plan_class == "any"
         self.parts = np.zeros(self.num, np.bool_)
         self.parts[self.slots.slot[self.slots.expert]] = can_part
         size = floor.arrays.resident_bytes

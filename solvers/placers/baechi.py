@@ -8,14 +8,7 @@ from typing import Literal
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem import (
-    OBJECTIVES,
-    Instance,
-    Makespan,
-    Plan,
-    has_two_levels,
-    plan_class,
-)
+from placegap.instances.problem import OBJECTIVES, Instance, Makespan, Plan
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.solvers.core.method import Cost, Params, Task
@@ -72,7 +65,7 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
     instance, arrays = task.instance, task.instance.arrays
     first_only = params is not None and params.group_bytes == "first"
     one_pass = task.semantics.objective == "latency_subgraphs"
-    one_way = plan_class(task.semantics) != "any" or one_pass
+    one_way = task.semantics.plan_class != "any" or one_pass
     if one_way:
         blocks = contract(instance, merge_idle=False, one_pass=one_pass)
         unit, unit_bytes = blocks.block, blocks.resident_bytes
@@ -88,7 +81,7 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
     cap = int(unit_bytes.sum()) // instance.num_devices + int(unit_bytes.max())
     limit = np.minimum(cap, arrays.memory_bytes)
     turn = np.arange(instance.num_devices)
-    if has_two_levels(task.semantics) and one_way:  # a server that was left is not entered again
+    if task.semantics.has_two_levels and one_way:  # a server that was left is not entered again
         turn = np.argsort(instance.cluster.server_numbers[1], kind="stable")
     device, stuck = fill(order, unit_bytes, runs[:, turn], limit[turn], one_way=one_way)
     if stuck != NOWHERE:

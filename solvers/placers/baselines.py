@@ -13,15 +13,7 @@ from pydantic import Field
 from placegap.instances.files.document import read_json
 from placegap.instances.files.plan_file import is_plan, load_plan
 from placegap.instances.importers.dnn_partitioning import load_split
-from placegap.instances.problem import (
-    OBJECTIVES,
-    Instance,
-    Makespan,
-    MaxLoad,
-    Objective,
-    Plan,
-    plan_class,
-)
+from placegap.instances.problem import OBJECTIVES, Instance, Makespan, MaxLoad, Objective, Plan
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
@@ -81,7 +73,7 @@ Choice = Callable[[Sequence[int]], int]
 
 def why_not_any(task: Task, params: Params) -> str | None:
     """Why the task is out of reach, or None: nothing is convex about these plans."""
-    plans = plan_class(task.semantics)
+    plans = task.semantics.plan_class
     return None if plans == "any" else f"its plans are not {plans}"
 
 

@@ -26,7 +26,7 @@ from itertools import accumulate
 import numpy as np
 
 from placegap.instances.exporters.lines import even_counts, gpus_and_host
-from placegap.instances.problem import Instance, Plan, plan_class
+from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.modules import homes_by_layer, layer_of, numbered_layers
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
@@ -41,8 +41,8 @@ OpRule = Callable[[Instance, int], list[int] | None]
 
 def why_no_layers(task: Task, params: Params) -> str | None:
     """Why there are no layers to split, or None."""
-    if plan_class(task.semantics) != "any":
-        return f"its plans are not {plan_class(task.semantics)}"
+    if task.semantics.plan_class != "any":
+        return f"its plans are not {task.semantics.plan_class}"
     if not numbered_layers(layer_of(task.instance.graph)):
         return "no op names a numbered layer"
     return None

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.kernels.array_types import Floats, Ints
-from placegap.instances.problem import Instance, LoadSemantics, Plan, plan_class
+from placegap.instances.problem import Instance, LoadSemantics, Plan
 from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED, to_whole
@@ -104,7 +104,7 @@ def scaled(amount: Floats | Ints) -> Ints:
 
 def why_not_parts(task: Task, params: Params) -> str | None:
     """Why a partition makes no plan for a task, or None."""
-    if plan_class(task.semantics) != "any":
+    if task.semantics.plan_class != "any":
         return f"its parts are neither convex nor chains: not {task.semantics.label}"
     return why_not_one_level(task, params)
 
