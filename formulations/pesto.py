@@ -67,9 +67,9 @@ from placegap.formulations.shared.pairs import (
 )
 from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
 from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.reading.errors import look_up
-from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]
 

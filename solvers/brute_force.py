@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from placegap.instances.oracle.hybrid_plans import (
+from placegap.instances.objectives.hybrid.checks import check as check_hybrid
+from placegap.instances.objectives.max_load.checks import why_not_two_levels
+from placegap.instances.objectives.staged_plans import (
     MOST_PLANS,
     MOST_STAGED_DEVICES,
     MOST_STAGED_OPS,
@@ -32,8 +34,6 @@ from placegap.instances.problem import (
     Plan,
     Semantics,
 )
-from placegap.instances.referee.hybrid import check_hybrid
-from placegap.instances.referee.rules import why_not_two_levels
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan

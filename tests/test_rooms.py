@@ -21,16 +21,20 @@ BELOW: dict[str, set[str]] = {
     "instances/reading": set(),
     "instances/rules": set(),
     "instances/problem": {"kernels", "reading", "rules"},
-    "instances/referee": {"kernels", "reading", "problem"},
-    "instances/oracle": {"kernels", "reading", "problem", "referee"},
-    "instances/objectives": {"kernels", "reading", "problem", "referee", "oracle"},
+    "instances/referee": {"kernels", "reading", "rules", "problem"},
+    "instances/oracle": {"kernels", "reading", "rules", "problem", "referee"},
+    "instances/objectives": {"kernels", "reading", "rules", "problem", "referee", "oracle"},
     "instances/costing": {"kernels", "reading", "problem"},
     "instances/files": {"reading", "problem", "referee", "costing"},
     "instances/importers": {"kernels", "reading", "problem", "costing", "files"},
-    "instances/exporters": {"kernels", "reading", "problem", "referee", "costing", "files"},
-    "instances/certificates": {"reading", "problem", "referee", "oracle", "files"},
+    "instances/exporters": {
+        *("kernels", "reading", "problem", "referee", "objectives", "costing", "files")
+    },
+    "instances/certificates": {"reading", "problem", "referee", "objectives", "oracle", "files"},
     "instances/torch_models": {"reading", "problem", "costing", "files"},
-    "instances/transforms": {"kernels", "reading", "problem", "referee", "costing", "files"},
+    "instances/transforms": {
+        *("kernels", "reading", "problem", "referee", "objectives", "costing", "files")
+    },
     "instances/corpus": {"reading", "problem", "costing", "files"},
     "formulations/shared": set(),
     "formulations/moirai": {"shared"},

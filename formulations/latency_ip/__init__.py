@@ -81,9 +81,9 @@ from placegap.formulations.shared.pairs import (
     op_reach,
     tensor_edges,
 )
+from placegap.instances.objectives.calls.referee import simulate_subgraphs
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, Semantics
 from placegap.instances.reading.errors import look_up
-from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
 Form = Literal["as_published", "strengthened"]
 

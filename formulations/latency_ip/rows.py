@@ -1,6 +1,6 @@
 """The latency IP of Tarnawski et al. (2020): index sets, windows, variables and rows of both forms.
 
-`latency_ip` lists the components and says what the model claims, `instances.referee.simulate_calls`
+`latency_ip` lists the components and says what the model claims, `objectives.calls.referee`
 what a call takes. In all bounds an op counts as done when its call has brought its inputs in and
 run its members up to it, in topological order: no later than the call ends.
 """

@@ -82,12 +82,12 @@ from placegap.formulations.throughput_ip.rows import (
     tensor_enters,
     tensor_leaves,
 )
+from placegap.instances.objectives.max_load.checks import why_not_two_levels
 from placegap.instances.problem import Instance, LoadSemantics, Plan, PlanClass, Semantics
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import look_up
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import combine, device_loads, sync_ns
-from placegap.instances.referee.rules import why_not_two_levels
 
 __all__ = [
     "Contiguous",

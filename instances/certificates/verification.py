@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placegap.instances.files.plan_file import StatedPlan
+from placegap.instances.objectives.makespan.oracle import recheck_times
+from placegap.instances.objectives.makespan.referee import check_times
 from placegap.instances.oracle.recheck import recheck
-from placegap.instances.oracle.values import recheck_times
 from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Violation
 from placegap.instances.referee.channels import plan_from_times
-from placegap.instances.referee.evaluate import check_times, evaluate
+from placegap.instances.referee.evaluate import evaluate
 
 NO_SHAPE = ("shape", "fields")
 """Rules without which a plan's times mean nothing."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -46,6 +48,13 @@ class Semantics(BaseModel):
     #: Fields of a plan beyond the placement that mean something.
     plan_fields: ClassVar[frozenset[str]] = frozenset()
 
+    #: Whether a plan is a row of stages, which have rules of their own.
+    has_stages: ClassVar[bool] = False
+    #: Whether some device of a cluster may be a host.
+    allows_hosts: ClassVar[bool] = True
+    #: Whether colocated ops may be on different hosts.
+    pools_hosts: ClassVar[bool] = False
+
     objective: str
 
     @classmethod
@@ -87,6 +96,11 @@ class Semantics(BaseModel):
         return rule
 
     @property
+    def memory_moment(self) -> Literal["start", "step", "op"]:
+        """When a device may be fullest: at a start of the schedule, at a step, in one op."""
+        return "start"
+
+    @property
     def has_replicas(self) -> bool:
         """Whether several equal devices may share a stage."""
         return bool(getattr(self, "replicas", False))
@@ -95,6 +109,11 @@ class Semantics(BaseModel):
     def has_two_levels(self) -> bool:
         """Whether what crosses servers is charged to the servers."""
         return getattr(self, "levels", 1) == 2
+
+    @property
+    def per_edge(self) -> bool:
+        """Whether every remote edge is a transfer of its own."""
+        return getattr(self, "transfers", "per_tensor") == "per_edge"
 
     def text(self, value: int) -> str:
         """A value or bound as messages state it, to the last digit."""
@@ -133,3 +152,13 @@ def belongs(rule: str, objective: str) -> str:
     """To which objectives a rule belongs, where it was stated for another one."""
     *others, last = (name for name, kind in BY_OBJECTIVE.items() if rule in kind.rules())
     return f"belongs to {', '.join(others)}{' and ' * bool(others)}{last}, not to {objective}"
+
+
+@cache
+def _module(name: str) -> Any:
+    return import_module(name)
+
+
+def part(semantics: Semantics, name: str) -> Any:
+    """The module of an objective's folder: `rules`, `referee`, `oracle` or `checks`."""
+    return _module(f"placegap.instances.objectives.{semantics.folder}.{name}")

@@ -46,7 +46,7 @@ from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.mean_costs import Flow
-from placegap.instances.problem.semantics import LoadSemantics, PipelineIteration, Semantics
+from placegap.instances.problem.semantics import Semantics
 from placegap.instances.problem.weighted_dag import critical_paths
 
 MOST_STARTS = 16
@@ -94,13 +94,13 @@ def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
     np.add.at(floor, sizes.shared_op[first], sizes.shared_bytes)
     uses = _uses(instance)
     found: tuple[int, Flags] | None
-    if isinstance(semantics, PipelineIteration):
-        whole = semantics.stages_per_device == 1 and semantics.schedule != "zero_bubble"
-        found = _fullest_step(instance, uses) if whole else _largest_op(instance, uses)
-    elif isinstance(semantics, LoadSemantics):
-        found = _fullest_step(instance, uses)
-    else:
-        found = _fullest_start(instance, uses)
+    match semantics.memory_moment:
+        case "step":
+            found = _fullest_step(instance, uses)
+        case "op":
+            found = _largest_op(instance, uses)
+        case "start":
+            found = _fullest_start(instance, uses)
     if found is None:
         return floor
     moment, held = found

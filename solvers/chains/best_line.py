@@ -36,13 +36,13 @@ from placegap.instances.exporters.lines import (
 from placegap.instances.exporters.modules import layer_list, num_experts
 from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import cuts
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.result import Bound
 
 ORIGIN = "lines of layers"

@@ -18,13 +18,13 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.objectives.max_load.checks import why_not_two_levels
 from placegap.instances.problem import Instance, MaxLoad
 from placegap.instances.problem.blocks import IdleRule, contract
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import border_costs, server_costs
-from placegap.instances.referee.rules import why_not_two_levels
 from placegap.solvers.chains.problem import (
     LARGEST_LOAD,
     ChainBlocks,

@@ -24,6 +24,7 @@ from pydantic import Field
 
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.sections import (
     Interval,
@@ -33,7 +34,6 @@ from placegap.instances.problem.sections import (
     intervals,
     sections_between,
 )
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS, say_rest
 from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import ExactParams, Params, Task

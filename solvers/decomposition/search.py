@@ -15,11 +15,11 @@ import numpy as np
 
 from placegap.formulations.shared.times import ways_through
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.sections import Interval, Section, SectionMaker
 from placegap.instances.referee.channels import plan_from_times
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.bounds.labels.memory_runs import MemoryRuns, memory_runs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Literal
 
 from placegap.formulations.shared import devices
 from placegap.formulations.shared.times import granularity_ns
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.reading.errors import paused_collector
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.outcome import bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Start, Task

@@ -33,10 +33,10 @@ from pydantic import Field
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
+from placegap.instances.objectives.hybrid.checks import check as check_hybrid
 from placegap.instances.problem import HybridPipeline, Instance, Plan
 from placegap.instances.problem.integers import NEVER, NO_WAY, ceil_div
 from placegap.instances.referee.evaluate import feasible_ns
-from placegap.instances.referee.hybrid import check_hybrid
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Task
 from placegap.solvers.core.progress import Incumbent, teller

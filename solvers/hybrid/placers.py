@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem import HybridPipeline, Instance, Mode, Plan
-from placegap.instances.problem.nets import stage_blocks
-from placegap.instances.referee.hybrid import (
+from placegap.instances.objectives.hybrid.checks import check as check_hybrid
+from placegap.instances.objectives.hybrid.referee import (
     HybridStage,
     bubble_ns,
-    check_hybrid,
     least_bandwidth,
     stage_cost,
 )
+from placegap.instances.problem import HybridPipeline, Instance, Mode, Plan
+from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome

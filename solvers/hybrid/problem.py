@@ -22,10 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.objectives.hybrid.referee import least_bandwidth
 from placegap.instances.problem import HybridPipeline, Instance, Mode
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, NS_PER_S, ceil_div
 from placegap.instances.problem.nets import stage_arcs, stage_blocks
-from placegap.instances.referee.hybrid import least_bandwidth
 from placegap.solvers.chains.ideals import bit_set, ideals_as_bits
 
 LARGEST, LARGEST_COST = 2**62, NO_WAY

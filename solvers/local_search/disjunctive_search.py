@@ -14,11 +14,11 @@ from itertools import repeat
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate, feasible_ns
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
 from placegap.solvers.core.progress import Incumbent, tell, teller

@@ -1,6 +1,6 @@
 """Times of iterations: events and their clock, cheapest chains of cuts, better ones by moves.
 
-Messages lead from step to step alone here; the referee's clock (`referee.iteration`) has
+Messages lead from step to step alone here; the referee's clock (`iteration.referee`) has
 those that skip a step, too. So this clock's value is a bound on the referee's, and the same where
 no tensor skips a stage and each device has one. It is a longest path, and every path bounds the
 time by a sum over the steps.
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import copy_to, kernel
+from placegap.instances.objectives.iteration.stages import device_orders
 from placegap.instances.problem import PipelineIteration
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.referee.stages import device_orders
 from placegap.solvers.pipeline.cuts import CutProblem
 
 Times = NDArray[Any]

@@ -17,13 +17,13 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.objectives.iteration.checks import check as check_iteration
+from placegap.instances.objectives.iteration.stages import device_orders, held_beside
 from placegap.instances.problem import PipelineIteration, Plan
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import gradient_tie, stage_blocks
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.rules import check_iteration
-from placegap.instances.referee.stages import device_orders, held_beside
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Task
 from placegap.solvers.core.progress import teller

@@ -13,10 +13,11 @@ MAX_SUBGRAPHS = 1024
 
 
 class LatencySubgraphs(Semantics):
-    """End of one pass whose accelerators run whole subgraphs (`simulate_calls`)."""
+    """End of one pass whose accelerators run whole subgraphs (`calls.referee`)."""
 
     folder: ClassVar[str] = "calls"
     plan_fields: ClassVar[frozenset[str]] = frozenset({"call"})
+    pools_hosts: ClassVar[bool] = True
 
     objective: Literal["latency_subgraphs"] = "latency_subgraphs"
     #: How many calls an accelerator makes at most.

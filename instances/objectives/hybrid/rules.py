@@ -19,7 +19,7 @@ MAX_BATCH = 2**20
 class HybridPipeline(Semantics):
     """Time of a batch in a full pipeline whose stages have replicas, tensor parallelism and modes.
 
-    The time of the slowest stage; `bubble` adds filling and draining (`referee.hybrid`).
+    The time of the slowest stage; `bubble` adds filling and draining (`hybrid.referee`).
 
     Examples
     --------
@@ -32,6 +32,8 @@ class HybridPipeline(Semantics):
     """
 
     folder: ClassVar[str] = "hybrid"
+    has_stages: ClassVar[bool] = True
+    allows_hosts: ClassVar[bool] = False
     plan_fields: ClassVar[frozenset[str]] = frozenset({"stage", "tensor", "mode"})
 
     objective: Literal["hybrid_pipeline"] = "hybrid_pipeline"

@@ -17,7 +17,7 @@ MAX_STAGES_PER_DEVICE = 64
 
 
 class PipelineIteration(Semantics):
-    """Time of one training iteration of a pipeline of stages (`referee.iteration`).
+    """Time of one training iteration of a pipeline of stages (`iteration.referee`).
 
     Without backward ops: the time of all microbatches.
 
@@ -30,6 +30,7 @@ class PipelineIteration(Semantics):
     """
 
     folder: ClassVar[str] = "iteration"
+    has_stages: ClassVar[bool] = True
     plan_fields: ClassVar[frozenset[str]] = frozenset({"stage"})
 
     objective: Literal["pipeline_iteration"] = "pipeline_iteration"
@@ -50,7 +51,7 @@ class PipelineIteration(Semantics):
 
     #: What a device holds of the microbatch that it works on: the resident bytes of its ops; or
     #: their state, and what is live at the fullest moment, as for max_load. And what is kept of
-    #: further ones (`referee.iteration`).
+    #: further ones (`iteration.referee`).
     memory: MemoryRule = "sum"
 
     @model_validator(mode="after")
@@ -68,6 +69,12 @@ class PipelineIteration(Semantics):
     def plan_class(self) -> PlanClass:
         """Chains of stages."""
         return "chain"
+
+    @property
+    def memory_moment(self) -> Literal["step", "op"]:
+        """Where all of a device's ops pass at a stretch, a step; else nothing beside one op."""
+        whole = self.stages_per_device == 1 and self.schedule != "zero_bubble"
+        return "step" if whole else "op"
 
     @property
     def label(self) -> str:

@@ -21,6 +21,11 @@ class Loads(Semantics):
     #: As for makespan; at the fullest step of a pipeline.
     memory: MemoryRule = "sum"
 
+    @property
+    def memory_moment(self) -> Literal["step"]:
+        """Ops run one after another."""
+        return "step"
+
 
 class MaxLoad(Loads):
     """Load of the heaviest device: the time per sample of a full pipeline (`loads`).

@@ -22,7 +22,7 @@ from placegap.instances.corpus.measured_chains import (
 )
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
-from placegap.instances.oracle.hybrid_plans import best_chain, best_hybrid
+from placegap.instances.objectives.staged_plans import best_chain, best_hybrid
 from placegap.instances.problem import Degrees, PipelineSchedule
 from placegap.instances.reading.input_files import data_path
 from placegap.solvers import run_method

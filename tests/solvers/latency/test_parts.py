@@ -9,9 +9,9 @@ from draws.latency.tiny import ONCE, TWICE, by_hand, optimum
 from draws.tiny import tiny_instance
 
 from placegap.instances import Instance, LatencySubgraphs, Op, Semantics, evaluate, example
+from placegap.instances.objectives.calls.referee import simulate_subgraphs
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.rules import PlanError
-from placegap.instances.referee.simulate_calls import simulate_subgraphs
 from placegap.solvers.latency.call_rows import Row, best_row, passing_ns, row_places
 from placegap.solvers.latency.calls import build_call_problem
 from placegap.solvers.latency.spine import build_nodes, build_spine

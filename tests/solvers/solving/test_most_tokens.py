@@ -20,7 +20,7 @@ from placegap.instances import (
     example,
     recheck,
 )
-from placegap.instances.referee.rules import check_semantics
+from placegap.instances.referee.evaluate import check_semantics
 from placegap.solvers import run_method
 
 

@@ -16,9 +16,9 @@ from placegap.instances import (
     example,
     recheck,
 )
-from placegap.instances.referee.iteration import simulate_iteration
-from placegap.instances.referee.rules import check_iteration
-from placegap.instances.referee.stages import device_orders
+from placegap.instances.objectives.iteration.checks import check as check_iteration
+from placegap.instances.objectives.iteration.referee import simulate_iteration
+from placegap.instances.objectives.iteration.stages import device_orders
 
 RULES = PipelineIteration(schedule="zero_bubble", microbatches=8)
 FIGURE_3 = (

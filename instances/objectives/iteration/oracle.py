@@ -6,31 +6,17 @@ event k + w (or the last), and its forward event k + w for its backward event k 
 all backward events wait for all forward events. Under zero_bubble device q has numbered weight
 events, too: the k-th waits for the backward event k + q (or the last), and what comes right after
 backward event k + q for the weight event k. The updates of a device wait for all of these.
-
-Memory under the rule `peak` is a walk over each device's events. The rule (the same as the
-referee's, told again): a device always holds the state of its ops, shared state once by each name;
-a tensor is there from the first event on the device that writes, moves or reads it until the last
-such event has ended; workspace is there while its op runs. At one moment ends free before starts
-take. Events are ops and transfers at their times or, where there is no schedule, ops alone in the
-order of steps.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from itertools import pairwise
 
 from placegap.instances.oracle.facts import Facts
-from placegap.instances.oracle.values import OrderError
-from placegap.instances.problem import (
-    Makespan,
-    PipelineIteration,
-    Plan,
-    Semantics,
-    Times,
-    Violation,
-)
+from placegap.instances.oracle.memory import most_at_once, state_held, steps
+from placegap.instances.oracle.rules import OrderError, judged, placed_rules
+from placegap.instances.problem import Evaluation, PipelineIteration, Plan, Violation
 
 Node = tuple[int, ...]
 """(step, microbatch), or (step, microbatch, later step): an event, or what it sends there.
@@ -254,6 +240,18 @@ def _longest(duration: dict[Node, int], waits: list[tuple[Node, Node]]) -> int:
     return max(ends)
 
 
+def recheck(facts: Facts, plan: Plan, rules: PipelineIteration) -> Evaluation:
+    """The end of an iteration, and every rule that the plan breaks."""
+    found = placed_rules(facts, plan, rules)
+
+    def value() -> int:
+        end_ns = iteration_ns(facts, plan, rules)
+        found.extend(in_flight_rule(facts, plan, rules))
+        return end_ns
+
+    return judged(found, value)
+
+
 def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> Iterator[Violation]:
     """Devices that hold more than they can: resident bytes, and the stash of microbatches beyond
     the first that are in flight; at the peak, state and what one passage needs for the former.
@@ -361,88 +359,3 @@ def _stash(pipe: StageChain, s: int) -> int:
         if any(not ops[i].backward for i in mine) and any(ops[i].backward for i in readers):
             total += edge.bytes
     return total
-
-
-Span = tuple[int, int]
-
-
-def peak_rule(
-    facts: Facts, plan: Plan, semantics: Semantics, times: Times | None
-) -> Iterator[Violation]:
-    """Devices that hold more than they can at some moment."""
-    held = peak_bytes(facts, plan, semantics, times)
-    for device, most in zip(facts.devices, held, strict=True):
-        if device.memory_bytes is not None and most > device.memory_bytes:
-            yield Violation(
-                "memory",
-                f"{device.name!r} holds {most} bytes of {device.memory_bytes}",
-                device=device.name,
-            )
-
-
-def peak_bytes(facts: Facts, plan: Plan, semantics: Semantics, times: Times | None) -> list[int]:
-    """What each device holds at its fullest moment, in bytes.
-
-    Times are those of a makespan plan; None counts steps.
-    """
-    when = steps(facts) if times is None else list(times.ops)
-    live: list[dict[int, Span]] = [{} for _ in facts.devices]
-
-    def touch(k: int, u: int, span: Span) -> None:
-        known = live[k].get(u, span)
-        live[k][u] = min(known[0], span[0]), max(known[1], span[1])
-
-    for a, b, u in facts.ends:
-        for i in (a, b):
-            for k in plan.placement[i]:
-                touch(k, u, when[i])
-    per_edge = isinstance(semantics, Makespan) and semantics.transfers == "per_edge"
-    for move, span in ({} if times is None else times.transfers).items():
-        u = facts.ends[move.item][2] if per_edge else move.item
-        touch(plan.placement[facts.tensors[u][0]][0], u, span)
-        touch(move.destination, u, span)
-    held = []
-    for k in range(len(facts.devices)):
-        here = [i for i, on in enumerate(plan.placement) if k in on]
-        rows = [(*span, facts.tensors[u][1].bytes) for u, span in live[k].items()]
-        rows += [(*when[i], facts.ops[i].workspace_bytes) for i in here]
-        held.append(state_held(facts, here) + most_at_once(rows))
-    return held
-
-
-def state_held(facts: Facts, here: list[int]) -> int:
-    """State of some ops that are on one device."""
-    total, shared = 0, dict[str, int]()
-    for i in here:
-        op = facts.ops[i]
-        total += op.state_bytes if op.state_bytes is not None else op.parameter_bytes
-        shared |= op.shared_state
-    return total + sum(shared.values())
-
-
-def most_at_once(rows: list[tuple[int, int, int]]) -> int:
-    """Largest sum of the sizes of (begin, end, size) that hold at one moment."""
-    now = most = 0
-    open_: list[Span] = []
-    for begin, end, size in sorted(row for row in rows if row[0] < row[1]):
-        while open_ and open_[0][0] <= begin:
-            now -= heapq.heappop(open_)[1]
-        heapq.heappush(open_, (end, size))
-        now += size
-        most = max(most, now)
-    return most
-
-
-def steps(facts: Facts) -> list[Span]:
-    """A step of its own for each op: by changes of the pass on the way to it, then by position."""
-    before: list[list[int]] = [[] for _ in facts.ops]
-    for a, b, _ in facts.ends:
-        before[b].append(a)
-    changes: dict[int, int] = {}
-    for i in sorted(range(len(facts.ops)), key=lambda i: facts.position[i]):
-        own = facts.ops[i].backward
-        ways = (changes[a] + (facts.ops[a].backward is not own) for a in before[i])
-        changes[i] = max(ways, default=1 if own else 0)
-    order = sorted(changes, key=lambda i: (changes[i], facts.position[i]))
-    step = {i: at for at, i in enumerate(order)}
-    return [(step[i], step[i] + 1) for i in range(len(facts.ops))]

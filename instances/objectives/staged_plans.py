@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations, product
 
-from placegap.instances.oracle.facts import Facts
-from placegap.instances.oracle.hybrid import (
+from placegap.instances.objectives.hybrid.oracle import (
     batch_ns,
     flights,
     narrowest,
     stage_memory_bytes,
     stage_time_ns,
 )
-from placegap.instances.oracle.iteration import is_exchange
+from placegap.instances.objectives.iteration.oracle import is_exchange
+from placegap.instances.oracle.facts import Facts
 from placegap.instances.oracle.recheck import recheck
 from placegap.instances.problem import (
     HybridPipeline,

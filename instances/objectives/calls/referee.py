@@ -17,7 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, TransferTimes
+from placegap.instances.problem import (
+    Evaluation,
+    Instance,
+    LatencySubgraphs,
+    Plan,
+    Schedule,
+    TransferTimes,
+)
+from placegap.instances.referee.one_pass import evaluate_pass
 from placegap.instances.referee.rules import PlanError
 
 
@@ -30,6 +38,11 @@ class Call(NamedTuple):
     device: int
     number: int
     first: int
+
+
+def evaluate(instance: Instance, plan: Plan, rules: LatencySubgraphs) -> Evaluation:
+    """The end of the last call or op."""
+    return evaluate_pass(instance, plan, rules, simulate_subgraphs)
 
 
 def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> Schedule:
