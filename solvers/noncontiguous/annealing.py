@@ -202,7 +202,7 @@ def _choose(
     stamp: int,
     doublings: int,
 ) -> int:
-    """Choose the blocks of a move: v and its neighbours, a swap, or v alone; returns their number."""
+    """Choose the blocks of a move: v with neighbours, a swap, or v alone; returns their number."""
     # Half of all moves take a group, breadth first over nets on v's device, one in eight a swap
     # (if the block drawn is on the other device), and the rest v alone. Sizes of groups are drawn
     # on a logarithmic scale, so that small ones are as frequent as large ones.

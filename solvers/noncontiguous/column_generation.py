@@ -131,7 +131,7 @@ class ColumnGeneration:
         self._refute(self._staircase(held), price)
 
     def _by_kind(self, priced: Callable[[Grid], T]) -> list[T]:
-        """The result for each kind, in threads if two or more take long (kernels release the GIL)."""
+        """The result for each kind, in threads if several take long (kernels release the GIL)."""
         heavy = sum(len(grid.shift) * grid.num_cells > HEAVY for grid in self.grids)
         threads = min(heavy, self.pricer.threads)
         if threads < 2:
