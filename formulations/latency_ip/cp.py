@@ -10,7 +10,7 @@ clocks wait under literals. For ops i, devices k, calls (k, c) and tensors u:
 - ``rank`` of ops and ``rank_call``: where calls without any time could wait in a cycle.
 
 Where times are no multiples of the unit they are rounded down: the times of a plan, rounded down,
-then satisfy every constraint, so that bounds hold for all plans; the referee tells a plan's value.
+then satisfy every constraint, so bounds hold for all plans; the referee computes a plan's value.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def solved(model: pyo.ConcreteModel, name: str) -> dict[Any, float]:
 
     values = {index: variable.value for index, variable in model.component(name).items()}
     goals = model.component_data_objects(pyo.Objective, active=True)
-    # If all of x is fixed, it has values without any solve: the objective tells.
+    # If all of x is fixed, it has values without any solve: so objectives are checked, too.
     if None in values.values() or None in [pyo.value(goal, exception=False) for goal in goals]:
         raise InputError(NO_SOLUTION)
     return values

@@ -29,7 +29,7 @@ def tensor_edges(instance: Instance) -> list[tuple[int, int, int]]:
 
 
 def consumers_of_tensors(instance: Instance) -> list[list[int]]:
-    """Of each tensor, the ops that read it, every op once."""
+    """The ops that read each tensor, every op once."""
     index = instance.arrays.index
     return [
         sorted(set(index.consumer[index.tensor_edge[a:b]].tolist()))

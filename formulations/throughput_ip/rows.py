@@ -432,7 +432,7 @@ def chain_order(arcs: Arcs, region: Sequence[int]) -> list[int]:
 
 
 def alike_pairs(columns: Columns) -> tuple[tuple[int, int], ...]:
-    """Pairs of columns that may be swapped: alike, and without a device in common."""
+    """Pairs of equal columns without a device in common, which may be swapped."""
     devices = columns.devices
     return tuple(
         (a, b)

@@ -221,6 +221,7 @@ def _extend(
                     continue
                 if d.need[target] - d.need[source] > d.room:
                     continue
+                # The potentials of `transitions`: a bound on the load without looking at nets.
                 helps = True
                 for q in range(d.potential.shape[1]):
                     if d.potential[target, q] - d.potential[source, q] > most:

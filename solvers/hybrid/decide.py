@@ -180,6 +180,7 @@ def _quick_answer(
         fast_size += f_size
         small_cost += s_cost
         small_size += s_size
+        # The workspace of a stage is the largest of its layers', as one layer runs at a time.
         fast_scratch = max(fast_scratch, f_scratch)
         small_scratch = max(small_scratch, s_scratch)
     if fast_cost > budget or -(-int(small_size) // replicas) > memory:

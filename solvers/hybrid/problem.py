@@ -259,7 +259,7 @@ class _Rows(NamedTuple):
         return sum(max((row.worst(replicas) for row in own), default=0) for own in self.most)
 
     def terms(self, replicas: int) -> int:
-        """How many numbers `worst` adds."""
+        """Number of terms that `worst` adds."""
         return sum(max((replicas + len(row.extra) for row in own), default=0) for own in self.most)
 
     def rounded(self, part: Callable[[int], int]) -> _Rows:

@@ -4,7 +4,7 @@ Relaxation: calls are convex, so those that hold bottlenecks form a row. Each ho
 t, all sections between them, an end part of section s, and a first part of section t + 1. The next
 call, or a host with the next bottleneck, waits for it and for the rest of the section between them.
 So the latency is at least the sum of the calls and of the gaps, minimized over all rows of few
-enough calls, each within the largest memory. Accelerators are not told apart: every time is the
+enough calls, each within the largest memory. Accelerators are not distinguished: every time is the
 least one, and calls are counted over all accelerators.
 
 State: a label before section t has the number of calls begun, the first bottleneck of the open

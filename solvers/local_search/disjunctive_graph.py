@@ -200,6 +200,7 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
         for slot in range(2):
             r = item[x, MACHINE + slot]
             if r >= 0:
+                # The sequence is in topological order, so each item is appended to its machines.
                 p = ends[r, 1]
                 item[x, PREV + slot] = p
                 if p >= 0:

@@ -194,6 +194,8 @@ def choose(
 ) -> int:
     """Choose an op, alone or with others around it on its device, breadth first; their number."""
     item, device = orders.item, orders.device
+    # Ops around v share tensors with it: moved alone, v would often pay transfers for both ends.
+    # Consumers are always followed, producers mostly.
     chosen[0] = v
     if rng.random() < 0.5:
         return 1

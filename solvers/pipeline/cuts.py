@@ -101,7 +101,7 @@ class CutProblem:
 
     @property
     def stride(self) -> int:
-        """How many cuts have the same blocks, one after another."""
+        """Number of consecutive cuts of the same blocks (more than one with kinds of devices)."""
         return max(1, (self.num_cuts - 1) // max(1, len(np.unique(self.members[:-1], axis=0))))
 
     @property

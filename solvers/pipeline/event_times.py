@@ -121,7 +121,7 @@ def iteration_time(table: EventTable, times: Ints) -> int:
 
 @kernel(bounded=True)
 def longest_path(table: EventTable, times: Times) -> Ints:
-    """How often a longest path goes through each step and each message, as long as the times.
+    """Number of times that a longest path goes through each step and each message.
 
     The sum of its counts times any times is a bound on the iteration with those times.
     """
