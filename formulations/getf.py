@@ -324,7 +324,7 @@ def makespan_covers(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def horizon_ns(instance: Instance) -> int:
-    """All ops one after the other, each where it takes longest."""
+    """The time of all ops one after the other, each on its slowest device."""
     return sum(instance.arrays.time_ns.max(axis=1, initial=0).tolist())
 
 
@@ -406,15 +406,15 @@ def count_rows(instance: Instance) -> int:
 
 
 def milp_horizon_ns(instance: Instance) -> int:
-    """No optimum of the MILP is longer: all ops where they take longest, and all transfers."""
+    """An upper bound on the MILP's optimum: all ops on their slowest devices, all transfers."""
     return horizon_ns(instance) + sum(least_transfers(instance).values())
 
 
 def least_transfers(instance: Instance) -> Pairs:
-    """Least ns between the two ops of each edge on different devices; 0 if they never are.
+    """Least ns between the two ops of each edge on different devices; 0 if they are never apart.
 
-    The least over the pairs of different devices that the two ops can be on, of the tensors that
-    the pair has in common the largest. O(m K^2).
+    The least over the pairs of different devices possible for the two ops; if several tensors join
+    the ops, the largest of these times. O(m K^2).
     """
     arrays, possible = instance.arrays, instance.arrays.possible
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)

@@ -128,9 +128,9 @@ def build(
         Which plans the model admits; it must be the class of the semantics, as it is by default.
     symmetry : bool
         Fix the roles of equal devices. It makes proofs shorter, and is wrong beside constraints of
-        your own that name devices. `warm_start` and `extract` must be told the same.
+        your own that name devices. Pass the same value to `warm_start` and `extract`.
     most_ns : int, optional
-        The value of a plan that is known: the model need not have worse ones.
+        The value of a known plan: worse plans may be missing in the model.
     names : bool
         Index the components by the names of ops and devices, not by their numbers.
         A column of devices that replicate a stage is "gpu0+gpu1".
@@ -160,6 +160,8 @@ def build(
     data = throughput_data(instance, semantics, symmetry, most_ns)
     model = pyo.ConcreteModel(name=f"throughput IP: {instance.name}")
     model.unit_ns = pyo.Param(initialize=data.unit_ns)
+    # With replicas an op chooses a column of devices, not a device: x is an expression of these
+    # choices, so that rows on single devices (memory) are the same in both cases.
     if semantics.has_replicas:
         place_stages(model, data)
         crossing_variables(model, data)
@@ -175,6 +177,7 @@ def build(
         assign_once(model, instance)
         colocate_ops(model, instance)
     inside = _inside(model)
+    # Before the rows: they leave out variables that are fixed here.
     exclude_too_long(data, inside)
     memory_capacity(model, instance)
     tensor_leaves(model, data, inside)
@@ -190,6 +193,7 @@ def build(
         server_crossings(model, data)
         server_load(model, data)
     contiguity(model, data)
+    # Replicated columns have their own order of equal devices (`stage_packed`, `position_order`).
     if data.columns.classes and not semantics.has_replicas:
         symmetry_order(model, instance, classes=data.columns.classes)
     model.objective = pyo.Objective(
@@ -204,10 +208,9 @@ def build(
 
 
 def contiguity(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """The rows of the class of plans, for the columns of devices and for the servers.
-
-    A chain is convex, too, and it is those rows that the bound of a chain comes from.
-    """
+    """The rows of the class of plans, for the columns of devices and for the servers."""
+    # Every chain is convex. Its own rows have big-M and bound little: the LP bound of a chain comes
+    # from the rows of convex regions.
     instance, columns, plans = data.instance, data.columns, data.semantics.plans
     regions = [(_inside(model), len(columns), "")]
     if len(data.servers) > 1:
@@ -297,7 +300,7 @@ def warm_start(
 ) -> None:
     """Set the values of all variables to those of a feasible plan.
 
-    Where the model fixes the roles of equal devices, as `symmetry` says, they swap them.
+    With `symmetry`, equal devices are swapped as the model demands.
     """
     data = throughput_data(instance, semantics, symmetry)
     data = replace(data, unit_ns=pyo.value(model.unit_ns))
@@ -343,8 +346,8 @@ def extract(
 def columns_of(data: ThroughputSets, plan: Plan) -> tuple[list[int], list[int]]:
     """The column of each op, and the columns in the order of the chain, unused devices last.
 
-    Equal devices are swapped as the model demands: by `devices.canonical`, or, where stages are
-    replicated, those of a class take its devices from the left, larger ones first, then in order.
+    Equal devices are swapped as the model demands: by `devices.canonical`, or, with replicas, the
+    stages of a class take its devices from the left, larger stages first, then in order.
     """
     instance, columns, plans = data.instance, data.columns, data.semantics.plans
     replicas = data.semantics.has_replicas

@@ -16,8 +16,8 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.core.clock import now_s
 
 CHUNK_S, FIRST_CHUNK = 0.2, 16
-"""Seconds that a kernel runs between two looks at the clock, which Ctrl-C waits for; and the moves
-that are made before anything is known of their time."""
+"""Seconds that a kernel runs between two checks of the clock and of Ctrl-C; number of moves of the
+first chunk, before their time is known."""
 
 
 class CoolingSteps(NamedTuple):
@@ -38,14 +38,14 @@ def limit_of(value: float, steps: CoolingSteps, step: int, rng: np.random.Genera
 
 
 class Pace:
-    """A deadline by `clock.now_s`, and how fast moves were made so far."""
+    """A deadline by `clock.now_s`, and the rate of moves so far."""
 
     def __init__(self, deadline: float | None = None) -> None:
         self.deadline, self.moves, self.spent_s = deadline, 0, 0.0
 
     @property
     def is_over(self) -> bool:
-        """Whether the deadline is there."""
+        """Whether the deadline has passed."""
         return self.deadline is not None and now_s() >= self.deadline
 
     @property
@@ -64,9 +64,9 @@ class Pace:
         *,
         fits: bool,
     ) -> Iterator[int]:
-        """Walk for `most` moves; how many were made is yielded after each chunk.
+        """Walk for `most` moves; yields the number of moves of each chunk.
 
-        Where it `fits`, the cooling ends with the time: fewer moves, all of them sooner cold.
+        If it `fits`, the cooling ends with the time: with fewer moves it cools faster.
         """
         done, chunk, total = 0, FIRST_CHUNK, most
         while done < total and not self.is_over:
@@ -78,4 +78,6 @@ class Pace:
             took_s = max(now_s() - began, 1e-6)
             done, self.moves, self.spent_s = done + chunk, self.moves + chunk, self.spent_s + took_s
             yield chunk
+            # Chunks grow to `CHUNK_S`, at most fourfold at a time: the rate of few moves is
+            # uncertain.
             chunk = max(1, min(4 * chunk, int(chunk * CHUNK_S / took_s)))

@@ -96,6 +96,8 @@ class StageChain:
         m, v, p = self.rules.microbatches, self.rules.stages_per_device, self.p
         events: list[Node] = []
         for n in range(m * v):
+            # Without chunks the n-th event is that of microbatch n; with them p microbatches go
+            # through each.
             if v == 1:
                 chunk, microbatch = 0, n
             else:
@@ -117,6 +119,8 @@ class StageChain:
 
     def device_waits(self, q: int) -> Iterator[tuple[Node, Node]]:
         """Which event of device q comes right before or some time before which other one."""
+        # Waits between events of one device by number, as in the module's text, instead of a list
+        # of events in order: so that an error in the referee's order is not repeated here.
         forward = self.numbered(q, backward=False)
         yield from pairwise(forward)
         if not self.trains:
@@ -175,6 +179,8 @@ def iteration_ns(facts: Facts, plan: Plan, semantics: PipelineIteration) -> int:
         for (e, later), time in sends.items():
             duration[e, j, later] = time
             waits += [((e, j), (e, j, later)), ((e, j, later), (later, j))]
+    # Messages of one pair of devices go in the order in which their sender's events run: the n-th
+    # backward event runs after forward event n + w, so forward events are shifted by w.
     rank: dict[Node, tuple[int, int]] = {}  # place of each event in its device's order
     for q in range(pipe.p):
         waits += pipe.device_waits(q)
@@ -206,6 +212,7 @@ def _lengths(pipe: StageChain) -> tuple[list[int], dict[tuple[int, int], int]]:
         at = 3 * pipe.count + s if op.update else at
         length[at] += op.time_ns[facts.devices[k].kind]
     for u, (a, _) in enumerate(facts.tensors):
+        # A tensor goes once to each other device that reads it, for the first step that does.
         readers = [b for _, b, of in pipe.ends if of == u and pipe.home[b] != pipe.home[a]]
         for k in sorted({pipe.home[b] for b in readers}):
             first = min(pipe.step[b] for b in readers if pipe.home[b] == k)
@@ -285,6 +292,8 @@ def _one_passage(pipe: StageChain, k: int) -> int:
     fullest step of its ops, pass by pass, and each other one keeps a stash.
     """
     facts, ops = pipe.facts, pipe.facts.ops
+    # Places of ops in a passage: forward before backward before weight gradients, else by their
+    # steps.
     begin = {i: span[0] for i, span in enumerate(steps(facts))}
     late = len(ops) * 2 if pipe.splits else 0
 
@@ -301,6 +310,7 @@ def _one_passage(pipe: StageChain, k: int) -> int:
             uses += [moment(a)] * (pipe.stage[a] == s)
             if uses:
                 rows.append((min(uses), max(uses) + 1, edge.bytes))
+        # While one stage of a device is at work, its other stages keep a stash of the microbatch.
         others = sum(_stash(pipe, other) for other in stages if other != s)
         most = max(most, most_at_once(rows) + others)
     return state_held(facts, [i for i, on in enumerate(pipe.home) if on == k]) + most
