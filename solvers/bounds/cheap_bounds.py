@@ -244,7 +244,7 @@ def least_starts(graph: Direction, time: Ints) -> Ints:
 def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
     """The best of a bound and of the registry's cheap methods, those that fit into some seconds."""
     best = known
-    relaxed, plain = relax_memory(task.instance, task.semantics)  # methods know the rule `sum`
+    relaxed, plain = relax_memory(task.instance, task.semantics)  # methods take the rule `sum`
     task = replace(task, instance=relaxed, semantics=plain)
     parts = task.instance.num_parts
     for name, us_per_part, most_parts in METHODS_OF.get(task.semantics.objective, ()):
@@ -264,7 +264,7 @@ MOST_CUTS, ENOUGH = 50, 1e-6
 """Cutting planes at most, and the share of the bound that the search for weights may miss."""
 
 MOST_BITS = 40
-"""Of an integer weight."""
+"""Bits of an integer weight at most."""
 
 
 def spread_bound(time_ns: Ints, possible: Flags) -> int:

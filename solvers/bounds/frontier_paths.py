@@ -205,7 +205,7 @@ def extended(
             load = known[was.held + a] + size
             if not graph.able[here, a] or load > graph.room_bytes[a]:
                 continue
-            # what a pool holds is known for good, whichever of its devices are tracked
+            # bytes of a pool are never forgotten, whichever of its devices are tracked
             q = graph.pool[a]
             if pools and known[was.pools + q] > graph.pool_room_bytes[q] - size:
                 continue

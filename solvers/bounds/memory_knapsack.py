@@ -2,7 +2,7 @@
 
 Where a model does not fit the fast devices, what goes to the slow ones is a knapsack: each group of
 colocated ops is on one device, groups fill up the devices' memory, and along a path the times of
-its ops add up. One mixed-integer model says so for the whole graph:
+its ops add up. This is one mixed-integer model of the whole graph:
 
 - N[G, k] groups of class G on device k, all of them somewhere, their bytes within the memory;
 - starts s[v]: an edge (u, v) leaves s[v] >= s[u] + time of u + transfer. The transfers between two
@@ -17,7 +17,7 @@ duals are checked (`back_ends.standard_form`), and for the MIP on HiGHS, not che
 that no two devices share the MIP is exact. Waiting for channels and devices in other places is what
 it leaves out.
 
-**Classes.** Ops that colour refinement of the graph does not tell apart (equal experts, say) are
+**Classes.** Ops that colour refinement of the graph cannot distinguish (such as equal experts) are
 one class, with one start. As each op of a class has as many edges to each other class, the average
 of a solution over the classes satisfies their rows; no bound of the LP is lost (Grohe, Kersting,
 Mladenov, Selman, "Dimension reduction via colour refinement", ESA 2014).
@@ -659,9 +659,9 @@ def rounded_plan(instance: Instance, model: Knapsack, values: Floats) -> Plan | 
 
 
 def plan_of(instance: Instance, model: Knapsack, values: Floats) -> Plan:
-    """The groups of each class on as many devices as a solution says.
+    """The plan of a solution in whole numbers.
 
-    A group goes where most of what feeds it is, among the devices that its class has left.
+    A group goes where most of what feeds it is, among the devices that its class still has.
     """
     left: Floats = np.where(model.column >= 0, np.rint(values[model.column]), 0.0).astype(float)
     return _plan(instance, np.full(instance.arrays.num_groups, -1), left, model.classes.of_group)

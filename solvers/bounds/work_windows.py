@@ -59,7 +59,7 @@ MOST_STEPS = 300_000_000
 """Edges of all intervals times devices cubed, about a second."""
 
 MOST_CELLS = 20_000_000
-"""Of all tables together."""
+"""Cells of all tables together."""
 
 
 class SectionEdges(NamedTuple):

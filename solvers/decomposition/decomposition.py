@@ -127,7 +127,7 @@ def applies(task: Task[Makespan], params: Params) -> str | None:
 def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
     """Shortest path over bottlenecks and devices; sections by LP and CP-SAT, lazily.
 
-    An interrupt (Ctrl-C) ends the search and returns what is known by then.
+    An interrupt (Ctrl-C) ends the search and returns the plan and the bound found so far.
     """
     clock = task.limits.clock()
     with SectionWorkers(params.workers) as workers:

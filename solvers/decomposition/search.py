@@ -349,7 +349,7 @@ def expected_table(uses: list[list[Use]]) -> Ints:
     A placer's plan is assumed to be longer than the optimum by as much as on the section's arcs
     that are solved.
     """
-    # Bounds alone would lead the dive over arcs that nobody has looked at, as they are low; here
+    # Bounds alone would lead the dive over arcs without jobs, whose bounds are low; here
     # arcs without a plan count at their bound, are planned by placers, and then count fairly.
     arcs = [use.arc for row in uses for use in row]
     proven = [arc for arc in arcs if arc.placed_ns and arc.lower_ns == arc.upper_ns]

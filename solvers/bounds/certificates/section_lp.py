@@ -267,7 +267,7 @@ class SectionLp:
         return None
 
     def proven(self, leaf: Leaf, able: Able) -> Any:
-        """What the checker finds that a leaf proves of some cases, in ns; infinite: no plan."""
+        """The bound of a leaf on some cases by the checker, in ns; infinite: no plan."""
         content = leaf.model_dump(mode="json", exclude_none=True)
         return self.problem.leaf(content, able, -1 if self.first is None else self.first)
 

@@ -230,9 +230,8 @@ def _certify_stages(
 
 def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Clock) -> Iterator[int]:
     """Bounds that a check proves: the target, or ever higher ones half-way to an unproven one."""
-    # A check has no bound of its own: it says whether a plan is below a limit. Low limits are
-    # quickly refuted, as few partial plans stay below them, so a check that takes too long is
-    # repeated with a lower one.
+    # A check only decides whether some plan is below a limit. Low limits are refuted sooner, as few
+    # partial plans stay below them: a check that takes too long is repeated with a lower limit.
     trial = most = target
     for _ in range(MOST_HALVES):
         try:

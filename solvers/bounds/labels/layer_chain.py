@@ -114,8 +114,8 @@ def stops_of(instance: Instance, at_peak: Instance | None = None) -> Stops | Non
         if g == groups[-1]:
             times[-1] = np.minimum(times[-1] + work, NEVER)
             continue
-        # The first op of the group that runs reads from the entry, as it has no other producer in
-        # the interval: at least the shortest of these transfers is between the two stops.
+        # The group has no other producers here, so that its first op reads from the entry: at least
+        # the shortest of these transfers is between the two stops.
         sent = [e for e in part.edges if index.producer[e] == part.entry]
         groups.append(g)
         times.append(work)
@@ -255,6 +255,7 @@ def _least(stops: Stops, room: Ints) -> LeastChain | None:
 
 
 def _worth_ns(prices: RoomPrices, room: Ints) -> int:
+    """The price of all room, in ns."""
     return prices.worth_ns(room) if prices.each else 0
 
 

@@ -395,7 +395,7 @@ def _grown_labels(
                         continue
                     if count == most_rows:
                         return rows, tried
-                    if count == len(rows):  # twice as many: nobody knows how many there will be
+                    if count == len(rows):  # their number is not known before
                         wider = np.empty((2 * count, width), np.int64)
                         wider[:count] = rows
                         rows = wider
@@ -570,9 +570,9 @@ def search_layers(
         found = least_within(trimmed, rest, aim, trial, stop, num_paths)
         spent = given - trial.left
         effort.left -= spent
-        if found is None:  # undecided: nearer
+        if found is None:  # too many labels to decide it: a nearer threshold has fewer
             stride = STRIDE if stride > STRIDE else stride / 2
-            if last > effort.left:  # what is nearer takes more than the last threshold did
+            if last > effort.left:  # a nearer one takes at least what the last proven one did
                 break
         elif found.ns < NO_WAY:
             return NestedSearch(max(best, found.ns), nested, trimmed, found.paths)

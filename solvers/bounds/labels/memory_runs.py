@@ -386,7 +386,7 @@ class MemoryRuns:
     size_bytes: Ints
     #: (K,) int64
     room_bytes: Ints
-    #: Each device is its own where they say nothing.
+    #: Each device is a pool of its own where links are alike.
     pools: DevicePools
     #: first, last: Stops of the chain's first and last node.
     first: int
@@ -557,7 +557,7 @@ def memory_runs(
             groups = []
         elif groups:
             ways = [through(s) for s, _ in passed]
-        if any(way is None for way in ways):  # without ways no group can be said to be there
+        if any(way is None for way in ways):  # nothing is proven of where they are
             groups = []
         seen.update(groups)
         if not fold and names[c + 1] in seen:

@@ -385,6 +385,7 @@ def layer_table(
         _kinds(instance),
         nowhere,
     )
+    # groups of all layers first: how many of them are placed depends on how many layers differ
     facts = [
         _facts(instance, layer, nested.last_gate, times, ops_of, after, table)
         for layer in nested.layers
@@ -419,6 +420,7 @@ def layer_table(
         table.left_ns.append(left)
         table.gate_ns.append(time[gates[inner]])
         table.head_ns.append(_heads(windows, gates[layer.forward.stop]))
+    # one row more for the gates of the core, which close the labels (`least_within`)
     table.unready_ns.append(_unready(outside, nested.last_gate, nested.core.stop, time))
     table.gate_ns.append(time[gates[nested.core.start]])
     return table
