@@ -14,7 +14,6 @@ from itertools import pairwise
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.devices import identical_devices
 from placegap.formulations.shared.families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors, edge_ends, tensor_edges
 from placegap.formulations.shared.times import (
@@ -25,6 +24,7 @@ from placegap.formulations.shared.times import (
 )
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, LatencySubgraphs
+from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.problem.integers import UNSUPPORTED
 
 Pair = tuple[int, int]

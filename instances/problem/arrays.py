@@ -10,7 +10,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem.cluster import Cluster
 from placegap.instances.problem.graph import Graph
-from placegap.instances.problem.graph_index import GraphIndex, freeze
+from placegap.instances.problem.graph_index import GraphIndex, freeze, numbered
 from placegap.instances.problem.integers import NO_LIMIT, NS_PER_S, UNSUPPORTED, ceil_div
 from placegap.instances.problem.links import Group, Paths, all_joined
 from placegap.instances.reading.errors import ClusterError, InputError
@@ -222,14 +222,8 @@ def _check_total(arrays: Arrays, busy_ns: int) -> None:
 
 
 def _groups(graph: Graph) -> Ints:
-    number: dict[object, int] = {}
-    return np.array(
-        [
-            number.setdefault(i if op.colocation is None else op.colocation, len(number))
-            for i, op in enumerate(graph.ops)
-        ],
-        np.int64,
-    )
+    groups = (i if op.colocation is None else op.colocation for i, op in enumerate(graph.ops))
+    return np.array(numbered(groups), np.int64)
 
 
 @dataclass(frozen=True, eq=False)

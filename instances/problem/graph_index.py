@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +80,12 @@ def group_by(key: Ints, num_groups: int) -> tuple[Ints, Ints]:
     pointer = np.zeros(num_groups + 1, np.int64)
     np.cumsum(np.bincount(key, minlength=num_groups), out=pointer[1:])
     return pointer, np.argsort(key, kind="stable").astype(np.int64)
+
+
+def numbered(keys: Iterable[object]) -> list[int]:
+    """The number of each key, by first appearance."""
+    number: dict[object, int] = {}
+    return [number.setdefault(key, len(number)) for key in keys]
 
 
 class DisjointSets:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from placegap.formulations.shared import devices
 from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.simulate import simulate
@@ -154,7 +155,7 @@ def _cp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
 def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:
     """Of placements that differ in the names of identical devices, keep one; the plan likewise."""
     instance, x, possible = model.instance, model.x, model.window.possible
-    classes = devices.identical_devices(instance)
+    classes = identical_devices(instance)
     if not classes:
         return plan
     kept = devices.representative_devices(instance, possible, classes)

@@ -15,7 +15,8 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.graph_index import freeze, group_by
+from placegap.instances.problem.device_classes import Classes, classes_of, equal_columns
+from placegap.instances.problem.graph_index import freeze, group_by, numbered
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import Nets, build_nets
 from placegap.solvers.core.clock import Clock
@@ -49,11 +50,9 @@ class SplitProblem:
         """Number of devices."""
         return len(self.kind)
 
-    def members(self) -> tuple[tuple[int, ...], ...]:
+    def members(self) -> Classes:
         """Devices of each kind, ascending."""
-        return tuple(
-            tuple(np.flatnonzero(self.kind == kind).tolist()) for kind in range(self.kind.max() + 1)
-        )
+        return classes_of(self.kind)
 
     def loads(self, device: Ints) -> Ints:
         """Load of every device, (K,), for the device of each block, as the referee counts it."""
@@ -133,15 +132,7 @@ def assemble(
     overlap: bool = False,
 ) -> SplitProblem:
     """A problem of these arrays; which devices are alike is found here."""
-    number: dict[tuple[bytes, bytes, int], int] = {}
-    kind = [
-        number.setdefault(
-            (time_ns[:, k].tobytes(), nets.weight_ns[:, k].tobytes(), int(memory_bytes[k])),
-            len(number),
-        )
-        for k in range(len(memory_bytes))
-    ]
-    kinds = np.array(kind, np.int64)
+    kinds = equal_columns(time_ns, nets.weight_ns, memory_bytes)
     problem = SplitProblem(block, time_ns, size_bytes, nets, memory_bytes, kinds, overlap)
     freeze(problem)
     return problem
@@ -171,14 +162,11 @@ def contract(problem: SplitProblem, home: Ints) -> SplitProblem:
 def _join_equal(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
     """Nets of these pins, ascending by owner and pin; those with the same pins add up."""
     own, start, sizes = np.unique(owner, return_index=True, return_counts=True)
-    number: dict[bytes, int] = {}
-    of_net = [
-        number.setdefault(pin[at : at + size].tobytes(), len(number))
-        for at, size in zip(start.tolist(), sizes.tolist(), strict=True)
-    ]
-    weights = np.zeros((len(number), weight_ns.shape[1]), np.int64)
-    np.add.at(weights, np.array(of_net, np.int64), weight_ns[own])
-    first = np.unique(np.array(of_net, np.int64), return_index=True)[1]
+    spans = zip(start.tolist(), sizes.tolist(), strict=True)
+    of_net = np.array(numbered(pin[at : at + size].tobytes() for at, size in spans), np.int64)
+    weights = np.zeros((of_net.max(initial=-1) + 1, weight_ns.shape[1]), np.int64)
+    np.add.at(weights, of_net, weight_ns[own])
+    first = np.unique(of_net, return_index=True)[1]
     is_first = np.zeros(len(own), np.bool_)
     is_first[first] = True
     return index_nets(sizes[is_first], pin[np.repeat(is_first, sizes)], weights, num_blocks)

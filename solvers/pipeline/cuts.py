@@ -21,6 +21,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, PipelineIteration
+from placegap.instances.problem.device_classes import classes_of, device_kinds, links_alike
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import ideals_as_bits
 
@@ -191,16 +192,10 @@ def build_cuts(
     )
 
 
-def links_alike(instance: Instance) -> bool:
-    """Whether all transfers take the same time from any device to any other."""
-    between = instance.arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
-    return len(np.unique(between)) <= 1
-
-
 def links_of_kinds(instance: Instance) -> bool:
     """Whether transfers take the same time between any two devices of the same two kinds."""
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
-    kinds = device_kinds(instance)
+    kinds = classes_of(device_kinds(instance))
     blocks = (np.ix_(a, b) for a in kinds for b in kinds)
     classes = instance.arrays.link_class
     return all(len(np.unique(classes[block][apart[block]])) <= 1 for block in blocks)
@@ -208,9 +203,7 @@ def links_of_kinds(instance: Instance) -> bool:
 
 def devices_alike(instance: Instance) -> bool:
     """Whether devices and the links between them make no difference."""
-    arrays = instance.arrays
-    columns = (arrays.time_ns, arrays.host_ns, arrays.memory_bytes[None], arrays.is_host[None])
-    return links_alike(instance) and all((c == c[:, :1]).all() for c in columns)
+    return links_alike(instance) and not device_kinds(instance).any()
 
 
 def _before(instance: Instance, block: Ints, count: int) -> list[int]:
@@ -399,21 +392,6 @@ def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, bac
                     break
 
 
-def device_kinds(instance: Instance) -> list[list[int]]:
-    """Devices that are alike, links aside, by their first ones."""
-    arrays = instance.arrays
-    kinds: dict[bytes, list[int]] = {}
-    for k in range(instance.num_devices):
-        parts = (
-            arrays.time_ns[:, k],
-            arrays.host_ns[:, k],
-            arrays.memory_bytes[k : k + 1],
-            arrays.is_host[k : k + 1].astype(np.int64),
-        )
-        kinds.setdefault(np.concatenate(parts).tobytes(), []).append(k)
-    return list(kinds.values())
-
-
 def with_kinds(
     instance: Instance, semantics: PipelineIteration, base: CutProblem
 ) -> CutProblem | None:
@@ -422,7 +400,7 @@ def with_kinds(
     None where devices are of one kind, where stages share devices, or where there are too many
     pairs.
     """
-    kinds = device_kinds(instance)
+    kinds = classes_of(device_kinds(instance))
     if len(kinds) == 1 or semantics.stages_per_device > 1:
         return None
     vectors = list(product(*(range(len(devices) + 1) for devices in kinds)))
