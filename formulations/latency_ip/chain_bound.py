@@ -24,7 +24,7 @@ from placegap.formulations.shared.pairs import op_reach
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, LatencySubgraphs
-from placegap.instances.problem.graph_index import GraphIndex
+from placegap.instances.problem.graph_index import GraphIndex, sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 
 MOST_OPS = 2500
@@ -69,8 +69,8 @@ def _weights(instance: Instance) -> list[Ints]:
     """What paths are long in: (n,) each."""
     arrays, index = instance.arrays, instance.arrays.index
     times = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns).min(axis=1)
-    moves = np.zeros(instance.num_ops, np.int64)
-    np.add.at(moves, index.tensor_producer, arrays.host_ns.min(axis=1, initial=NEVER))
+    least = arrays.host_ns.min(axis=1, initial=NEVER)
+    moves = sum_by(index.tensor_producer, least, instance.num_ops)
     one = np.ones_like(times)
     return [times, times + moves, arrays.resident_bytes, one]
 

@@ -32,6 +32,7 @@ from placegap.instances.problem.device_classes import (
     equal_columns,
     identical_devices,
 )
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
@@ -283,8 +284,7 @@ def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
     possible = instance.arrays.possible
     fits = arrays.group_bytes[:, None] <= arrays.memory_bytes
     possible_together: Flags = arrays.group_runs & fits
-    total = np.zeros(possible_together.shape, np.int64)
-    np.add.at(total, arrays.group, np.where(possible, arrays.time_ns, 0))
+    total = sum_by(arrays.group, np.where(possible, arrays.time_ns, 0), arrays.num_groups)
     return possible_together, total
 
 
@@ -318,7 +318,6 @@ def device_pools(arrays: Arrays) -> DevicePools:
 
         pool = connected_components(time <= times[ratio.argmax()], directed=False)[1]
     all_bytes = int(arrays.group_bytes.sum())
-    room = np.zeros(pool.max() + 1, np.int64)
-    np.add.at(room, pool, np.minimum(arrays.memory_bytes, all_bytes))
+    room = sum_by(pool, np.minimum(arrays.memory_bytes, all_bytes), pool.max() + 1)
     binding = len(room) > 1 and (room < all_bytes).any()
     return DevicePools(pool.astype(np.int64), room if binding else room[:0])

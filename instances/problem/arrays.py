@@ -10,7 +10,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem.cluster import Cluster
 from placegap.instances.problem.graph import Graph
-from placegap.instances.problem.graph_index import GraphIndex, freeze, numbered
+from placegap.instances.problem.graph_index import GraphIndex, all_by, freeze, numbered, sum_by
 from placegap.instances.problem.integers import NO_LIMIT, NS_PER_S, UNSUPPORTED, ceil_div
 from placegap.instances.problem.links import Group, Paths, all_joined
 from placegap.instances.reading.errors import ClusterError, InputError
@@ -80,16 +80,12 @@ class Arrays:
     @property
     def group_bytes(self) -> Ints:
         """Resident bytes of each colocation group, (g,)."""
-        size = np.zeros(self.num_groups, np.int64)
-        np.add.at(size, self.group, self.resident_bytes)
-        return size
+        return sum_by(self.group, self.resident_bytes, self.num_groups)
 
     @property
     def group_runs(self) -> Flags:
         """Whether a device runs all ops of a colocation group, (g, K)."""
-        runs = np.ones((self.num_groups, self.time_ns.shape[1]), np.bool_)
-        np.logical_and.at(runs, self.group, self.time_ns != UNSUPPORTED)
-        return runs
+        return all_by(self.group, self.time_ns != UNSUPPORTED, self.num_groups)
 
     @cached_property
     def able(self) -> Flags:

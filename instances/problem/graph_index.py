@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.op import Edge
 
 
@@ -80,6 +82,26 @@ def group_by(key: Ints, num_groups: int) -> tuple[Ints, Ints]:
     pointer = np.zeros(num_groups + 1, np.int64)
     np.cumsum(np.bincount(key, minlength=num_groups), out=pointer[1:])
     return pointer, np.argsort(key, kind="stable").astype(np.int64)
+
+
+def sum_by(key: Any, values: Any, num_groups: int) -> Ints:
+    """Sums of the values of each key, (num_groups, ...)."""
+    total = np.zeros((num_groups, *np.shape(values)[1:]), np.int64)
+    np.add.at(total, key, values)
+    return total
+
+
+def all_by(key: Ints, flags: Flags, num_groups: int) -> Flags:
+    """What holds for all of each key, (num_groups, ...)."""
+    every = np.ones((num_groups, *flags.shape[1:]), np.bool_)
+    np.logical_and.at(every, key, flags)
+    return every
+
+
+def times_by(key: Ints, time_ns: Ints, num_groups: int, never: int = UNSUPPORTED) -> Ints:
+    """Times of groups of ops, (num_groups, K): `never` where a device does not run one."""
+    total = sum_by(key, np.where(time_ns == never, 0, time_ns), num_groups)
+    return np.where(all_by(key, time_ns != never, num_groups), total, never)
 
 
 def numbered(keys: Iterable[object]) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.blocks import contract
-from placegap.instances.problem.graph_index import DisjointSets
+from placegap.instances.problem.graph_index import DisjointSets, all_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.merge import Merge, merge_groups
 
@@ -63,9 +63,7 @@ def _fused(instance: Instance) -> Ints:
     has_forward[arrays.group[~arrays.backward]] = True
     apart = np.zeros(int(block.max()) + 1, np.bool_)
     apart[block[~has_forward[arrays.group]]] = True
-    runs = np.ones((len(apart), instance.num_devices), np.bool_)
-    np.logical_and.at(runs, block, arrays.time_ns != UNSUPPORTED)
-    apart |= ~runs.any(axis=1)
+    apart |= ~all_by(block, arrays.time_ns != UNSUPPORTED, len(apart)).any(axis=1)
     return np.where(apart[block], len(apart) + arrays.group, block)
 
 

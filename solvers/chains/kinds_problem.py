@@ -21,7 +21,7 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, MaxLoad
 from placegap.instances.problem.blocks import IdleRule, contract
 from placegap.instances.problem.device_classes import equal_columns
-from placegap.instances.problem.graph_index import freeze, numbered
+from placegap.instances.problem.graph_index import freeze, numbered, sum_by
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import border_costs, server_costs
@@ -78,9 +78,7 @@ class Pool:
 
     def of_kinds(self, used: Sequence[int], num_kinds: int) -> Ints:
         """Devices of each kind, from those of each class; (kinds,)."""
-        found = np.zeros(num_kinds, np.int64)
-        np.add.at(found, list(self.kinds), list(used))
-        return found
+        return sum_by(list(self.kinds), list(used), num_kinds)
 
 
 Width = Callable[[int, int], int | None]

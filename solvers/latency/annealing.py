@@ -13,6 +13,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.calls import CallProblem, Scratch, call_latency, new_scratch
 
@@ -50,8 +51,7 @@ def anneal_calls(
     """
     if len(problem.device) < 2 or moves == 0:
         return start.copy()
-    held = np.zeros(len(problem.memory_bytes), np.int64)
-    np.add.at(held, problem.device[start], problem.size_bytes)
+    held = sum_by(problem.device[start], problem.size_bytes, len(problem.memory_bytes))
     rng = np.random.default_rng(seed)
     best: Ints = _anneal(problem, new_scratch(problem), start.copy(), held, rng, moves, hot)
     return best

@@ -13,6 +13,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Plan
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 
 
@@ -58,8 +59,7 @@ class CallProblem(NamedTuple):
     def fits(self, place: Ints) -> bool:
         """Whether all ops run where they are, groups are together, and memory suffices."""
         device = self.device[place]
-        held = np.zeros(len(self.memory_bytes), np.int64)
-        np.add.at(held, device, self.size_bytes)
+        held = sum_by(device, self.size_bytes, len(self.memory_bytes))
         of_host = place >= self.num_calls
         same = np.where(of_host, -1, device)
         together = same == same[self.member[self.group_ptr[self.group]]]

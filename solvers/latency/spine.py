@@ -23,6 +23,7 @@ import numpy as np
 from placegap.formulations.shared.pairs import op_reach
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
+from placegap.instances.problem.graph_index import all_by, sum_by, times_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.masks import count_ideals, masks
 
@@ -103,16 +104,15 @@ def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> N
     number[heads] = np.arange(len(heads))
     node = number[merged]
     times = _times_of_groups(instance)
-    own_ns = _summed(times[:, ~arrays.is_host], node, len(heads)).min(axis=1, initial=NEVER)
+    own_ns = times_by(node, times[:, ~arrays.is_host], len(heads), NEVER).min(1, initial=NEVER)
     host_ns = times[:, arrays.is_host].min(axis=1, initial=NEVER)[heads]
-    size, speaks = np.zeros(len(heads), np.int64), np.zeros(len(heads), np.bool_)
-    np.add.at(size, node, arrays.resident_bytes)
+    speaks = np.zeros(len(heads), np.bool_)
     np.logical_or.at(speaks, node, speaker == np.arange(instance.num_ops))
     return Nodes(
         node,
         own_ns,
         host_ns,
-        size,
+        sum_by(node, arrays.resident_bytes, len(heads)),
         arrays.group[heads],
         speaks,
         num_calls == 1,
@@ -130,17 +130,8 @@ def _times_of_groups(instance: Instance) -> Ints:
     able = arrays.time_ns != UNSUPPORTED
     able[:, arrays.is_host] &= able[:, arrays.is_host].any(axis=1, keepdims=True)
     pooled = np.where(arrays.is_host, able[:, arrays.is_host].any(axis=1, keepdims=True), able)
-    together = np.ones((arrays.num_groups, len(arrays.is_host)), np.bool_)
-    np.logical_and.at(together, arrays.group, pooled)
+    together = all_by(arrays.group, pooled, arrays.num_groups)
     return np.where(able & together[arrays.group], arrays.time_ns, NEVER)
-
-
-def _summed(times: Ints, node: Ints, count: int) -> Ints:
-    """Sums over the ops of each node, `NEVER` where one of them is."""
-    total, never = np.zeros((count, times.shape[1]), np.int64), np.zeros_like(times[:count], bool)
-    np.add.at(total, node, np.where(times == NEVER, 0, times))
-    np.logical_or.at(never, node, times == NEVER)
-    return np.where(never, NEVER, total)
 
 
 def _speakers(group: Ints, after: Flags, order: Ints) -> Ints:

@@ -19,6 +19,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import NetLists
 from placegap.solvers.core.clock import Clock
@@ -97,8 +98,7 @@ def anneal(
     nets, device, b = problem.nets, start.copy(), problem.num_blocks
     sizes = problem.size_bytes, problem.memory_bytes
     data = _Data(problem.overlap, problem.time_ns, *sizes, nets.lists)
-    held = np.zeros(problem.num_devices, np.int64)
-    np.add.at(held, device, problem.size_bytes)
+    held = sum_by(device, problem.size_bytes, problem.num_devices)
     state = _State(
         device,
         problem.loads(device),

@@ -16,7 +16,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.device_classes import Classes, classes_of, equal_columns
-from placegap.instances.problem.graph_index import freeze, group_by, numbered
+from placegap.instances.problem.graph_index import freeze, group_by, numbered, sum_by, times_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import Nets, build_nets
 from placegap.solvers.core.clock import Clock
@@ -61,8 +61,7 @@ class SplitProblem:
 
     def parts(self, device: Ints) -> tuple[Ints, Ints]:
         """Time of the blocks and weight of the cut nets of every device, (K,) each."""
-        time = np.zeros(self.num_devices, np.int64)
-        np.add.at(time, device, self.time_ns[np.arange(self.num_blocks), device])
+        time = sum_by(device, self.time_ns[np.arange(self.num_blocks), device], self.num_devices)
         return time, self.paid_ns(self.pins_on(device))
 
     def paid_ns(self, pins: Ints) -> Ints:
@@ -92,8 +91,7 @@ class SplitProblem:
         """Whether every block runs where it is, and all memory suffices."""
         if (self.time_ns[np.arange(self.num_blocks), device] == UNSUPPORTED).any():
             return False
-        held = np.zeros(self.num_devices, np.int64)
-        np.add.at(held, device, self.size_bytes)
+        held = sum_by(device, self.size_bytes, self.num_devices)
         return bool((held <= self.memory_bytes).all())
 
 
@@ -104,22 +102,11 @@ def build_split_problem(instance: Instance, *, overlap: bool = False) -> SplitPr
     """
     arrays = instance.arrays
     block = arrays.group
-    time_ns, size_bytes = _sums(block, arrays.time_ns, arrays.resident_bytes)
+    time_ns = times_by(block, arrays.time_ns, arrays.num_groups)
+    size_bytes = arrays.group_bytes
     memory_bytes = np.minimum(arrays.memory_bytes, size_bytes.sum())
     nets = build_nets(instance, block)
     return assemble(block, time_ns, size_bytes, nets, memory_bytes, overlap=overlap)
-
-
-def _sums(home: Ints, time_ns: Ints, size_bytes: Ints) -> tuple[Ints, Ints]:
-    """Times and bytes of the groups of a numbering; a group runs where all that is in it runs."""
-    count = int(home.max()) + 1
-    time, size = np.zeros((count, time_ns.shape[1]), np.int64), np.zeros(count, np.int64)
-    refused = np.zeros(time.shape, np.bool_)
-    np.add.at(time, home, np.maximum(time_ns, 0))
-    np.logical_or.at(refused, home, time_ns == UNSUPPORTED)
-    time[refused] = UNSUPPORTED
-    np.add.at(size, home, size_bytes)
-    return time, size
 
 
 def assemble(
@@ -150,7 +137,7 @@ def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets
 def contract(problem: SplitProblem, home: Ints) -> SplitProblem:
     """The problem whose blocks are the groups of a numbering, (b,)."""
     b, nets = int(home.max()) + 1, problem.nets
-    time_ns, size_bytes = _sums(home, problem.time_ns, problem.size_bytes)
+    time_ns, size_bytes = times_by(home, problem.time_ns, b), sum_by(home, problem.size_bytes, b)
     owner = np.repeat(np.arange(nets.num_nets), np.diff(nets.net_ptr))
     owner, pin = np.divmod(np.unique(owner * b + home[nets.pin]), b)
     kept = np.bincount(owner, minlength=nets.num_nets) > 1
@@ -164,8 +151,7 @@ def _join_equal(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Net
     own, start, sizes = np.unique(owner, return_index=True, return_counts=True)
     spans = zip(start.tolist(), sizes.tolist(), strict=True)
     of_net = np.array(numbered(pin[at : at + size].tobytes() for at, size in spans), np.int64)
-    weights = np.zeros((of_net.max(initial=-1) + 1, weight_ns.shape[1]), np.int64)
-    np.add.at(weights, of_net, weight_ns[own])
+    weights = sum_by(of_net, weight_ns[own], int(of_net.max(initial=-1)) + 1)
     first = np.unique(of_net, return_index=True)[1]
     is_first = np.zeros(len(own), np.bool_)
     is_first[first] = True

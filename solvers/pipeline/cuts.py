@@ -22,6 +22,7 @@ from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, PipelineIteration
 from placegap.instances.problem.device_classes import classes_of, device_kinds, links_alike
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import ideals_as_bits
 
@@ -220,8 +221,7 @@ def _before(instance: Instance, block: Ints, count: int) -> list[int]:
 
 def _places(instance: Instance, block: Ints) -> list[int]:
     """Numbers of blocks of an order that stages may end behind: about equal work between them."""
-    work = np.zeros(int(block.max()) + 1, np.int64)
-    np.add.at(work, block, np.maximum(instance.arrays.time_ns, 0).max(axis=1))
+    work = sum_by(block, np.maximum(instance.arrays.time_ns, 0).max(axis=1), int(block.max()) + 1)
     done = np.cumsum(work + 1)
     bucket = done // (int(done[-1]) // MOST_PLACES + 1)
     last = np.flatnonzero(np.diff(bucket)) + 1
@@ -246,8 +246,7 @@ def _sizes(instance: Instance, block: Ints, members: Flags, tail: Ints, head: In
 
     Each block is rounded by itself, so that equal layers count as whole ones.
     """
-    work = np.zeros(members.shape[1], np.int64)
-    np.add.at(work, block, np.maximum(instance.arrays.time_ns, 0).max(axis=1))
+    work = sum_by(block, np.maximum(instance.arrays.time_ns, 0).max(axis=1), members.shape[1])
     order = np.argsort(work, kind="stable")
     done = np.cumsum(work[order])
     layer = max(1, int(work[order[int(np.searchsorted(done, done[-1] - done[-1] // 2))]]))
@@ -257,8 +256,7 @@ def _sizes(instance: Instance, block: Ints, members: Flags, tail: Ints, head: In
 
 def _sums(of_op: Ints, block: Ints, members: Flags) -> Ints:
     """Sum over the ops of each cut."""
-    total = np.zeros(members.shape[1], np.int64)
-    np.add.at(total, block, of_op)
+    total = sum_by(block, of_op, members.shape[1])
     return np.asarray(members.astype(np.int64) @ total, np.int64)
 
 
