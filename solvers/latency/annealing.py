@@ -16,6 +16,7 @@ from placegap.instances.kernels.kernel import copy_to, draw, kernel
 from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.calls import CallProblem, Scratch, call_latency, new_scratch
+from placegap.solvers.local_search.cooling import heat_at
 
 COLD = 1e-5
 """Temperature at the end, relative to the start's latency."""
@@ -75,7 +76,7 @@ def _anneal(
     unit, temperature = max(1.0, float(latency)), 0.0
     for step in range(moves):
         if step % 256 == 0:
-            temperature = unit * hot * (COLD / hot) ** (step / moves)
+            temperature = heat_at(unit * hot, COLD / hot, step / moves)
         leaders = _choose(problem, place, rng, chosen, step + 1)
         count = leaders
         for at in range(leaders):  # whole colocation groups move

@@ -23,6 +23,7 @@ from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import NetLists
 from placegap.solvers.core.clock import Clock
+from placegap.solvers.local_search.cooling import heat_at
 from placegap.solvers.noncontiguous.problem import SplitProblem, contract
 
 COLD = 1e-5
@@ -139,7 +140,7 @@ def _anneal(
         if (step - done) % STAGE == 0:
             done_part = min(1.0, part + (step - done) / cooling.moves)
             p = cooling.power * GROWTH**done_part
-            temperature = cooling.hot * (COLD / cooling.hot) ** done_part
+            temperature = heat_at(cooling.hot, COLD / cooling.hot, done_part)
             energy = _energy(state.load, p)
         v = draw(rng, len(state.device))
         a, pins = int(state.device[v]), data.pins
