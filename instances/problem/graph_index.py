@@ -91,7 +91,7 @@ def sum_by(key: Any, values: Any, num_groups: int) -> Ints:
     return total
 
 
-def all_by(key: Ints, flags: Flags, num_groups: int) -> Flags:
+def all_by(key: Ints, flags: Any, num_groups: int) -> Flags:
     """What holds for all of each key, (num_groups, ...)."""
     every = np.ones((num_groups, *flags.shape[1:]), np.bool_)
     np.logical_and.at(every, key, flags)

@@ -59,17 +59,17 @@ def mean_costs(arrays: Arrays, *, rounded: bool = False) -> MeanCosts:
 
 
 def mean_time_ns(arrays: Arrays) -> Floats:
-    """Mean time of each op over the devices that run it, (n,), up to the rounding of floats."""
+    """Mean time of each op over the devices that run it, (n,), as floats: no tie depends on it."""
     runs = arrays.time_ns != UNSUPPORTED
-    total: Floats = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float)
-    return total / runs.sum(axis=1)
+    mean: Floats = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
+    return mean
 
 
 def mean_transfer_ns(arrays: Arrays) -> Floats:
     """Mean transfer time of each tensor over all device pairs, (t,), likewise."""
     in_class = pairs_in_class(arrays)
-    total: Floats = arrays.transfer_ns @ in_class.astype(np.float64)
-    return total / max(1, in_class.sum())
+    mean: Floats = arrays.transfer_ns @ in_class.astype(np.float64) / max(1, in_class.sum())
+    return mean
 
 
 def pairs_in_class(arrays: Arrays) -> Ints:
