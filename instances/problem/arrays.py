@@ -10,7 +10,14 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem.cluster import Cluster
 from placegap.instances.problem.graph import Graph
-from placegap.instances.problem.graph_index import GraphIndex, all_by, freeze, numbered, sum_by
+from placegap.instances.problem.graph_index import (
+    GraphIndex,
+    all_by,
+    freeze,
+    inverse,
+    numbered,
+    sum_by,
+)
 from placegap.instances.problem.integers import NO_LIMIT, NS_PER_S, UNSUPPORTED, ceil_div
 from placegap.instances.problem.links import Group, Paths, all_joined
 from placegap.instances.reading.errors import ClusterError, InputError
@@ -119,9 +126,7 @@ class Arrays:
 
     def place_of_ops(self, order: Ints) -> Ints:
         """Place of each op's colocation group in an order of the groups, (n,)."""
-        place = np.empty(self.num_groups, np.int64)
-        place[order] = np.arange(self.num_groups)
-        return place[self.group]
+        return inverse(order)[self.group]
 
     @cached_property
     def exchanged(self) -> Flags:
@@ -261,8 +266,6 @@ def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:
             shared.append((i, number))
     pairs = np.array(shared, np.int64).reshape(-1, 2)
     order = np.lexsort((index.topological_position, _changes(graph, backward)))
-    step = np.empty(len(ops), np.int64)
-    step[order] = np.arange(len(ops))
     arrays = MemoryArrays(
         state_bytes=np.array(
             [op.parameter_bytes if op.state_bytes is None else op.state_bytes for op in ops],
@@ -275,7 +278,7 @@ def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:
         shared_op=np.ascontiguousarray(pairs[:, 0]),
         shared_name=np.ascontiguousarray(pairs[:, 1]),
         shared_bytes=np.array(size, np.int64),
-        step=step,
+        step=inverse(order),
     )
     freeze(arrays)
     return arrays

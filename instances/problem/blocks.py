@@ -36,7 +36,7 @@ from typing import Literal
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem.graph_index import freeze, group_by, sum_by, times_by
+from placegap.instances.problem.graph_index import freeze, group_by, inverse, sum_by, times_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 
@@ -104,8 +104,7 @@ def contract(
     member[arrays.group] = np.arange(instance.num_ops)
     num_blocks = int(block.max()) + 1
     tail, head = distinct(block[member[tail]], block[member[head]], num_blocks)
-    rank = np.empty(num_blocks, np.int64)
-    rank[_depth_first_order(tail, head, num_blocks)] = np.arange(num_blocks)
+    rank = inverse(_depth_first_order(tail, head, num_blocks))
     block = rank[block]
     tail, head = distinct(rank[tail], rank[head], num_blocks)
     blocks = Blocks(block, *block_sums(instance, block, held), tail, head, held, roomy, exact)

@@ -56,8 +56,6 @@ def index_graph(op_index: Mapping[str, int], edges: Sequence[Edge]) -> GraphInde
     if len(kahn) < n:
         raise ValueError(f"edges: they form a cycle: {_name_cycle(op_index, edges, kahn)}")
     order = np.array(kahn, np.int64)
-    position = np.empty(n, np.int64)
-    position[order] = np.arange(n)
     index = GraphIndex(
         producer,
         consumer,
@@ -71,7 +69,7 @@ def index_graph(op_index: Mapping[str, int], edges: Sequence[Edge]) -> GraphInde
         producer[first],
         first,
         order,
-        position,
+        inverse(order),
     )
     freeze(index)
     return index
@@ -82,6 +80,13 @@ def group_by(key: Ints, num_groups: int) -> tuple[Ints, Ints]:
     pointer = np.zeros(num_groups + 1, np.int64)
     np.cumsum(np.bincount(key, minlength=num_groups), out=pointer[1:])
     return pointer, np.argsort(key, kind="stable").astype(np.int64)
+
+
+def inverse(order: Any) -> Ints:
+    """The place of each number in an order of all."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
 
 
 def sum_by(key: Any, values: Any, num_groups: int) -> Ints:

@@ -13,7 +13,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Plan
-from placegap.instances.problem.graph_index import sum_by
+from placegap.instances.problem.graph_index import group_by, sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 
 
@@ -98,7 +98,6 @@ def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
         if not any((arrays.time_ns[:, h] == arrays.time_ns[:, k]).all() for h in roomy):
             hosts.append(k)
     device = np.concatenate([np.repeat(accelerators, subgraphs), np.array(hosts, np.int64)])
-    count = np.bincount(arrays.group, minlength=arrays.num_groups)
     return CallProblem(
         device,
         len(accelerators) * subgraphs,
@@ -115,8 +114,7 @@ def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
         index.pred_ptr,
         index.producer[index.pred_edge],
         arrays.group,
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(count)]),
-        np.argsort(arrays.group, kind="stable"),
+        *group_by(arrays.group, arrays.num_groups),
     )
 
 

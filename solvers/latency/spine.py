@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.formulations.shared.pairs import op_reach
+from placegap.formulations.shared.pairs import reach_matrix
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.graph_index import all_by, sum_by, times_by
@@ -79,16 +79,6 @@ class Spine:
     nets: tuple[SpineNet, ...]
 
 
-def reach_matrix(instance: Instance) -> Flags:
-    """Whether op j comes after op i, (n, n)."""
-    n = instance.num_ops
-    size = (n + 7) // 8
-    rows = [bits.to_bytes(size, "little") for bits in op_reach(instance.arrays.index)[1]]
-    packed = np.frombuffer(b"".join(rows), np.uint8).reshape(n, size)
-    reach: Flags = np.unpackbits(packed, axis=1, bitorder="little")[:, :n].astype(np.bool_)
-    return reach
-
-
 def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> Nodes:
     """The nodes of an instance whose accelerators make up to `num_calls` calls each; O(n^2).
 
@@ -96,7 +86,7 @@ def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> N
     a group may be `apart`, each a node of its own.
     """
     arrays = instance.arrays
-    after, order = reach_matrix(instance), arrays.index.topological_order
+    after, order = reach_matrix(instance.arrays.index), arrays.index.topological_order
     speaker = _speakers(arrays.group, after, order)
     merged = speaker if num_calls == 1 and not apart else absorbed(instance)
     heads = order[merged[order] == order]

@@ -14,6 +14,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.graph_index import inverse
 from placegap.instances.problem.mean_costs import mean_time_ns, mean_transfer_ns
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
@@ -55,9 +56,8 @@ def by_levels(instance: Instance) -> Ints:
     edge_ns = (mean_transfer_ns(arrays) / 2)[index.tensor[index.succ_edge]]
     ways = index.succ_ptr, index.consumer[index.succ_edge], edge_ns
     level = longest_ways(index.topological_order[::-1], *ways, mean_time_ns(arrays))
-    position = np.empty(instance.num_ops, np.int64)
     order = np.lexsort((index.topological_position, -level)).astype(np.int64)
-    position[order] = np.arange(len(order))
+    position = inverse(order)
     if not (position[index.producer] < position[index.consumer]).all():
         return index.topological_order  # levels of ops without times are equal
     return order

@@ -16,9 +16,9 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.device_classes import Classes, classes_of, equal_columns
-from placegap.instances.problem.graph_index import freeze, group_by, numbered, sum_by, times_by
+from placegap.instances.problem.graph_index import freeze, sum_by, times_by
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.nets import Nets, build_nets
+from placegap.instances.problem.nets import Nets, build_nets, index_nets, join_nets
 from placegap.solvers.core.clock import Clock
 
 
@@ -125,37 +125,15 @@ def assemble(
     return problem
 
 
-def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """Nets with these numbers of pins, one after the other, (e,) and (p,)."""
-    net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    block_ptr, at = group_by(pin, num_blocks)
-    nets = Nets(net_ptr, pin, block_ptr, np.repeat(np.arange(len(sizes)), sizes)[at], weight_ns)
-    freeze(nets)
-    return nets
-
-
 def contract(problem: SplitProblem, home: Ints) -> SplitProblem:
     """The problem whose blocks are the groups of a numbering, (b,)."""
     b, nets = int(home.max()) + 1, problem.nets
     time_ns, size_bytes = times_by(home, problem.time_ns, b), sum_by(home, problem.size_bytes, b)
     owner = np.repeat(np.arange(nets.num_nets), np.diff(nets.net_ptr))
     owner, pin = np.divmod(np.unique(owner * b + home[nets.pin]), b)
-    kept = np.bincount(owner, minlength=nets.num_nets) > 1
-    merged = _join_equal(owner[kept[owner]], pin[kept[owner]], nets.weight_ns, b)
+    merged = join_nets(owner, pin, nets.weight_ns, b)
     block, memory_bytes = home[problem.block], problem.memory_bytes
     return assemble(block, time_ns, size_bytes, merged, memory_bytes, overlap=problem.overlap)
-
-
-def _join_equal(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """Nets of these pins, ascending by owner and pin; those with the same pins add up."""
-    own, start, sizes = np.unique(owner, return_index=True, return_counts=True)
-    spans = zip(start.tolist(), sizes.tolist(), strict=True)
-    of_net = np.array(numbered(pin[at : at + size].tobytes() for at, size in spans), np.int64)
-    weights = sum_by(of_net, weight_ns[own], int(of_net.max(initial=-1)) + 1)
-    first = np.unique(of_net, return_index=True)[1]
-    is_first = np.zeros(len(own), np.bool_)
-    is_first[first] = True
-    return index_nets(sizes[is_first], pin[np.repeat(is_first, sizes)], weights, num_blocks)
 
 
 class Merged(NamedTuple):
