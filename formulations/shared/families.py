@@ -15,7 +15,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Plan
-from placegap.instances.problem.graph_index import all_by
+from placegap.instances.problem.graph_index import all_by, first_of
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for Pyomo to load
@@ -37,8 +37,7 @@ def for_whole_groups(group: Ints, possible: Flags) -> Flags:
 
 def first_of_group(instance: Instance) -> list[int]:
     """The first op of each op's colocation group."""
-    first: dict[int, int] = {}
-    return [first.setdefault(g, i) for i, g in enumerate(instance.arrays.group.tolist())]
+    return first_of(instance.arrays.group).tolist()
 
 
 def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:

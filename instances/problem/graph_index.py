@@ -109,6 +109,12 @@ def times_by(key: Ints, time_ns: Ints, num_groups: int, never: int = UNSUPPORTED
     return np.where(all_by(key, time_ns != never, num_groups), total, never)
 
 
+def first_of(key: Ints) -> Ints:
+    """The first place of the same key, for each."""
+    _, first, number = np.unique(key, return_index=True, return_inverse=True)
+    return np.asarray(first[number], np.int64)
+
+
 def numbered(keys: Iterable[object]) -> list[int]:
     """The number of each key, by first appearance."""
     number: dict[object, int] = {}
