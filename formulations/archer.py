@@ -281,8 +281,7 @@ def build_units(instance: Instance, *, alike: bool = False) -> Units:
     arrays = instance.arrays
     blocks = contract(instance, merge_idle=False)
     nets = build_nets(instance, blocks.block)
-    first = np.full(blocks.num_blocks, instance.num_ops, np.int64)
-    np.minimum.at(first, blocks.block, np.arange(instance.num_ops))
+    first = np.unique(blocks.block, return_index=True)[1]
     accelerators, hosts = (np.flatnonzero(arrays.is_host == host) for host in (False, True))
     if alike or len(accelerators) == 0:
         accelerators, hosts = np.arange(instance.num_devices), np.zeros(0, np.int64)

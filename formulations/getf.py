@@ -47,6 +47,7 @@ from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, Plan
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NO_LIMIT
 
 Pairs = dict[tuple[int, int], int]
@@ -493,8 +494,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
         for j in followers.get(i, ()):
             wait = transfers_ns[i, j] if device[i] != device[j] else 0
             ready_ns[j] = max(ready_ns[j], ready_ns[i] + time[i] + wait)
-    work = np.zeros(instance.num_devices, np.int64)
-    np.add.at(work, device, time)
+    work = sum_by(device, time, instance.num_devices)
     model.makespan.set_value(int(max(work.max(), (ready_ns + time).max())) / unit_ns)
 
 

@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from ortools.graph.python import max_flow
 
-from placegap.formulations.shared.pairs import op_reach
+from placegap.formulations.shared.pairs import reach_matrix
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, LatencySubgraphs
-from placegap.instances.problem.graph_index import GraphIndex
+from placegap.instances.problem.graph_index import GraphIndex, sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 
 MOST_OPS = 2500
@@ -59,7 +59,7 @@ def chain_bound_ns(
     index, n = instance.arrays.index, instance.num_ops
     if n > MOST_OPS:
         return 0
-    after = _matrix(op_reach(index)[1])
+    after = reach_matrix(index)
     chains = dict.fromkeys(tuple(_longest_path(index, w)) for w in _weights(instance))
     until = None if time_limit_s is None else time.perf_counter() + time_limit_s
     best = 0
@@ -74,8 +74,8 @@ def _weights(instance: Instance) -> list[Ints]:
     """The weights by which long paths are chosen, (n,) each."""
     arrays, index = instance.arrays, instance.arrays.index
     times = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns).min(axis=1)
-    moves = np.zeros(instance.num_ops, np.int64)
-    np.add.at(moves, index.tensor_producer, arrays.host_ns.min(axis=1, initial=NEVER))
+    least = arrays.host_ns.min(axis=1, initial=NEVER)
+    moves = sum_by(index.tensor_producer, least, instance.num_ops)
     one = np.ones_like(times)
     return [times, times + moves, arrays.resident_bytes, one]
 
@@ -98,16 +98,6 @@ def _longest_path(index: GraphIndex, weight: Ints) -> list[int]:
         path.append(at)
         at = before[at]
     return path[::-1]
-
-
-def _matrix(after: list[int]) -> Flags:
-    """Whether op j comes after op i, (n, n)."""
-    n = len(after)
-    size = (n + 7) // 8
-    rows = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in after), np.uint8)
-    bits = np.unpackbits(rows.reshape(n, size), axis=1, bitorder="little")
-    reach: Flags = np.ascontiguousarray(bits[:, :n].astype(np.bool_))
-    return reach
 
 
 class ChainOps(NamedTuple):

@@ -14,7 +14,6 @@ from itertools import pairwise
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.devices import identical_devices
 from placegap.formulations.shared.families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors, edge_ends, tensor_edges
 from placegap.formulations.shared.times import (
@@ -25,6 +24,8 @@ from placegap.formulations.shared.times import (
 )
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, LatencySubgraphs
+from placegap.instances.problem.device_classes import identical_devices
+from placegap.instances.problem.graph_index import all_by
 from placegap.instances.problem.integers import UNSUPPORTED
 
 Pair = tuple[int, int]
@@ -524,10 +525,9 @@ def where_needed(instance: Instance) -> Flags:
 def _for_pooled_groups(instance: Instance, possible: Flags) -> Flags:
     """Devices possible for whole groups: one accelerator for all ops, or a host for each op."""
     group, is_host = instance.arrays.group, instance.arrays.is_host
-    together = np.ones((int(group.max()) + 1, len(is_host)), np.bool_)
-    np.logical_and.at(together, group, np.where(is_host, True, possible))
-    pooled = np.ones(len(together), np.bool_)
-    np.logical_and.at(pooled, group, possible[:, is_host].any(axis=1))
+    num_groups = instance.arrays.num_groups
+    together = all_by(group, np.where(is_host, True, possible), num_groups)
+    pooled = all_by(group, possible[:, is_host].any(axis=1), num_groups)
     together[~pooled] &= ~is_host
     return possible & together[group]
 

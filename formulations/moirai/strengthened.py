@@ -39,7 +39,6 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.devices import (
     count_symmetry_rows,
-    identical_devices,
     representative_devices,
     symmetry_order,
 )
@@ -64,6 +63,7 @@ from placegap.formulations.shared.times import (
     windows,
 )
 from placegap.instances.problem import Channels, Instance
+from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 Pair = tuple[int, int]

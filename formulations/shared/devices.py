@@ -17,7 +17,6 @@ between them: what has no room in one crosses slow links.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -27,15 +26,18 @@ from placegap.formulations.shared.families import Linear
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics, Transfer
 from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.device_classes import (
+    Classes,
+    classes_of,
+    equal_columns,
+    identical_devices,
+)
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 if TYPE_CHECKING:
     import pyomo.environ as pyo
-
-
-Classes = tuple[tuple[int, ...], ...]
-"""Classes of two or more identical devices, each in ascending order."""
 
 
 MOST_EARLIER = 200
@@ -50,42 +52,6 @@ Grouping = Literal["auto", "columns", "speeds"]
 
 
 # -------------------------------------------------------------------------------- identical devices
-
-
-def identical_devices(instance: Instance, labels: Sequence[object] | None = None) -> Classes:
-    """Classes of devices, two or more each, any two of which may be swapped.
-
-    Devices are identical if all ops take the same time on them, if they have the same memory and
-    host times and are both hosts or both not, and if all tensors take the same time from and to
-    every other device and both ways between the two. Kinds and names decide nothing. `labels` tell
-    devices apart as well, such as the servers that they are in. Swaps that are automorphisms
-    generate each other, (a c) = (a b)(b c)(a b), so a device is compared with the first one of each
-    class: O(K^2 c) for c classes, after sorting (t, L) times.
-    """
-    arrays, num_devices = instance.arrays, instance.num_devices
-    own = np.vstack([arrays.time_ns, arrays.host_ns, arrays.memory_bytes, arrays.is_host])
-    traits = np.unique(own, axis=1, return_inverse=True)[1].ravel().tolist()
-    alike = np.unique(arrays.transfer_ns, axis=1, return_inverse=True)[1].ravel()
-    move = alike[arrays.link_class]  # equal where all tensors take equally long
-    found: dict[tuple[object, ...], list[list[int]]] = {}
-    for b in range(num_devices):
-        key = (traits[b], None if labels is None else labels[b])
-        classes = found.setdefault(key, [])
-        for members in classes:
-            if _may_be_swapped(move, members[0], b):
-                members.append(b)
-                break
-        else:
-            classes.append([b])
-    classes = sorted(members for group in found.values() for members in group)
-    return tuple(tuple(members) for members in classes if len(members) > 1)
-
-
-def _may_be_swapped(move: Ints, a: int, b: int) -> bool:
-    """Whether exchanging two devices changes no transfer time."""
-    swap = np.arange(len(move))
-    swap[[a, b]] = b, a
-    return bool((move[a] == move[b][swap]).all() and (move[:, a] == move[swap, b]).all())
 
 
 class FirstUse(NamedTuple):
@@ -266,11 +232,8 @@ def device_groups(instance: Instance, by: Grouping = "auto") -> DeviceGroups:
     if speeds is None:
         if by == "speeds":
             raise ValueError(f"{instance.name}: its times are not those of devices with speeds")
-        columns: dict[bytes, list[int]] = {}
-        for k, column in enumerate(instance.arrays.time_ns.T):
-            columns.setdefault(column.tobytes(), []).append(k)
-        equal = np.ones(instance.num_devices)
-        return DeviceGroups(tuple(map(tuple, columns.values())), equal, related=False)
+        equal = classes_of(equal_columns(instance.arrays.time_ns))
+        return DeviceGroups(equal, np.ones(instance.num_devices), related=False)
     factor = speed_factor(len(speeds))
     levels: dict[int, list[int]] = {}
     for k, speed in enumerate(speeds.tolist()):
@@ -320,8 +283,7 @@ def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
     possible = instance.arrays.possible
     fits = arrays.group_bytes[:, None] <= arrays.memory_bytes
     possible_together: Flags = arrays.group_runs & fits
-    total = np.zeros(possible_together.shape, np.int64)
-    np.add.at(total, arrays.group, np.where(possible, arrays.time_ns, 0))
+    total = sum_by(arrays.group, np.where(possible, arrays.time_ns, 0), arrays.num_groups)
     return possible_together, total
 
 
@@ -355,7 +317,6 @@ def device_pools(arrays: Arrays) -> DevicePools:
 
         pool = connected_components(time <= times[ratio.argmax()], directed=False)[1]
     all_bytes = int(arrays.group_bytes.sum())
-    room = np.zeros(pool.max() + 1, np.int64)
-    np.add.at(room, pool, np.minimum(arrays.memory_bytes, all_bytes))
+    room = sum_by(pool, np.minimum(arrays.memory_bytes, all_bytes), pool.max() + 1)
     binding = len(room) > 1 and (room < all_bytes).any()
     return DevicePools(pool.astype(np.int64), room if binding else room[:0])

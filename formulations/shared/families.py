@@ -15,6 +15,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Plan
+from placegap.instances.problem.graph_index import all_by, first_of
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for Pyomo to load
@@ -30,16 +31,13 @@ NO_SOLUTION = "the model holds no solution to extract: none was found, or it was
 
 
 def for_whole_groups(group: Ints, possible: Flags) -> Flags:
-    """Devices possible for all ops of each op's group, (n, K)."""
-    together = np.ones((int(group.max()) + 1, possible.shape[1]), np.bool_)
-    np.logical_and.at(together, group, possible)
-    return together[group]
+    """What is possible for all ops of each op's group, (n, K)."""
+    return all_by(group, possible, int(group.max()) + 1)[group]
 
 
 def first_of_group(instance: Instance) -> list[int]:
     """The first op of each op's colocation group."""
-    first: dict[int, int] = {}
-    return [first.setdefault(g, i) for i, g in enumerate(instance.arrays.group.tolist())]
+    return first_of(instance.arrays.group).tolist()
 
 
 def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:

@@ -7,6 +7,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Transfer
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.referee.channels import plan_from_times
@@ -41,6 +44,14 @@ def op_reach(index: GraphIndex) -> tuple[list[int], list[int]]:
     """Ancestors and descendants of every op; bit j of an integer stands for op j. O(n m / 64)."""
     producer, consumer = index.producer.tolist(), index.consumer.tolist()
     return _sweep_down(index, producer), _sweep_up(index, consumer)
+
+
+def reach_matrix(index: GraphIndex) -> Flags:
+    """Whether op j comes after op i, (n, n)."""
+    after = op_reach(index)[1]
+    n, size = len(after), (len(after) + 7) // 8
+    rows = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in after), np.uint8)
+    return np.unpackbits(rows.reshape(n, size), axis=1, bitorder="little")[:, :n].astype(np.bool_)
 
 
 def flow_reach(index: GraphIndex) -> tuple[list[int], list[int]]:

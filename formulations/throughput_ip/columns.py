@@ -26,6 +26,8 @@ from placegap.formulations.shared.pairs import consumers_of_tensors
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, LoadSemantics
+from placegap.instances.problem.device_classes import classes_of
+from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.loads import (
     border_costs,
@@ -160,8 +162,7 @@ def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool 
     devices: list[tuple[int, ...]] = list(single)
     alike = [(0, 1, kind[k]) for k in range(num_devices)]
     packed: list[tuple[int, tuple[int, ...]]] = []
-    for number in range(max(kind) + 1):
-        members = tuple(k for k in range(num_devices) if kind[k] == number)
+    for number, members in enumerate(classes_of(kind)):
         widths = {narrowest_bandwidth(paths, pair) for pair in combinations(members, 2)}
         if len(widths) > 1 or not symmetry:
             for k in members:
@@ -183,11 +184,10 @@ def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool 
                 packed.append(
                     (s, tuple(o for (b, q), o in starts.items() if b + q == a and q >= r))
                 )
-    number_of = {key: n for n, key in enumerate(dict.fromkeys(alike))}
     return Columns(
         tuple(devices),
         tuple(narrowest_bandwidth(paths, chosen) for chosen in devices),
-        tuple(number_of[key] for key in alike),
+        tuple(numbered(alike)),
         tuple(packed),
     )
 
@@ -195,8 +195,7 @@ def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool 
 def uneven_class(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> int:
     """Size of the largest class of equal devices whose subsets are all columns, or 0."""
     kind, paths, largest = equal_devices(instance, semantics), instance.cluster.widest_paths, 0
-    for number in range(max(kind) + 1):
-        members = [k for k in range(len(kind)) if kind[k] == number]
+    for members in classes_of(kind):
         widths = {narrowest_bandwidth(paths, pair) for pair in combinations(members, 2)}
         if len(widths) > 1 or not symmetry:
             largest = max(largest, len(members))

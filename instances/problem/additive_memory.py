@@ -42,7 +42,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
-from placegap.instances.problem.graph_index import GraphIndex
+from placegap.instances.problem.graph_index import GraphIndex, sum_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.mean_costs import Flow
@@ -246,8 +246,7 @@ def _live_bytes(instance: Instance, uses: _Uses, first: Ints, last: Ints, place:
     begin = np.maximum(offset + first[order], np.concatenate([[0], end])[: len(end)])
     kept = begin < end
     bytes_ = sizes.tensor_bytes[tensor[kept]]
-    change = np.zeros(width, np.int64)
-    np.add.at(change, (begin - offset)[kept], bytes_)
+    change = sum_by((begin - offset)[kept], bytes_, width)
     np.subtract.at(change, (end - offset)[kept], bytes_)
     live = np.cumsum(change)[:-1]
     live[place] += sizes.workspace_bytes

@@ -30,6 +30,7 @@ from placegap.instances.problem import (
     ServerUse,
     Violation,
 )
+from placegap.instances.problem.device_classes import equal_columns
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
 
@@ -164,13 +165,9 @@ def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:
     """
     arrays = instance.arrays
     cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
-    number: dict[object, int] = {}
-    keys = []
-    for k, device in enumerate(instance.cluster.devices):
-        server = device.server if semantics.has_two_levels else None
-        columns = arrays.time_ns[:, k].tobytes(), cost[:, k].tobytes()
-        keys.append((device.memory_bytes, device.is_host, server, *columns))
-    return tuple(number.setdefault(key, len(number)) for key in keys)
+    server = instance.cluster.server_numbers[1] * semantics.has_two_levels
+    own = arrays.time_ns, cost, arrays.memory_bytes, arrays.is_host, server
+    return tuple(equal_columns(*own).tolist())
 
 
 def narrowest_bandwidth(paths: Paths, devices: tuple[int, ...]) -> int | None:

@@ -35,10 +35,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import device_pools, identical_devices
+from placegap.formulations.shared.devices import device_pools
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel, stable_order
 from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.device_classes import first_identical
 from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.cheap_bounds import directions, least_starts, quick_bound
@@ -655,10 +656,9 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
         part[np.argsort(index.topological_position[part], kind="stable")]
         for part in np.split(member, member_ptr[1:-1])
     ]
-    pools, peers = device_pools(arrays), np.arange(instance.num_devices)
+    pools = device_pools(arrays)
     # identical devices of different pools are no peers: a swap would change what the pools hold
-    for alike in identical_devices(instance, pools.pool.tolist()):
-        peers[list(alike)] = alike[0]
+    peers = first_identical(instance, pools.pool.tolist())
     mode = _modes(index, place)
     narrow, section = _sections(index, mode, place)
     graph = PlacedGraph(

@@ -43,6 +43,7 @@ from placegap.formulations.shared.devices import colocated_times
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.sections import Interval, intervals
 from placegap.instances.referee.evaluate import feasible_ns
@@ -113,16 +114,16 @@ def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpC
         into[v].append((u, m))
         out[u].append((v, m))
     order = index.topological_order.tolist()
-    alone = _numbered(trait)
+    alone = numbered(trait)
     ahead = _along(order, into, alone)
-    colour = _numbered(list(zip(ahead, _along(order[::-1], out, alone), strict=True)))
+    colour = numbered(list(zip(ahead, _along(order[::-1], out, alone), strict=True)))
     count = len(set(colour))
     while True:
         held: list[list[int]] = [[] for _ in range(instance.arrays.num_groups)]
         for v, g in enumerate(group):
             held[g].append(colour[v])
-        of_group = _numbered([tuple(sorted(each)) for each in held])
-        colour = _numbered(
+        of_group = numbered([tuple(sorted(each)) for each in held])
+        colour = numbered(
             [
                 (
                     colour[v],
@@ -141,11 +142,6 @@ def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpC
     _, op, op_count = np.unique(of_op, return_index=True, return_counts=True)
     _, first, group_count = np.unique(groups, return_index=True, return_counts=True)
     return OpClasses(of_op, groups, op, first, op_count, group_count)
-
-
-def _numbered(keys: Sequence[Hashable]) -> list[int]:
-    number: dict[Hashable, int] = {}
-    return [number.setdefault(key, len(number)) for key in keys]
 
 
 def _along(order: list[int], into: list[list[tuple[int, int]]], alone: list[int]) -> list[int]:

@@ -46,6 +46,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import copy_to, kernel, pop, push, stable_order
 from placegap.instances.problem import Instance, Makespan
+from placegap.instances.problem.device_classes import equal_columns, links_alike
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
 from placegap.instances.problem.sections import Interval, Section, intervals
@@ -384,10 +385,10 @@ def interval_arcs(
     """
     arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
     link, classes, multiple = arrays.link_class, num_devices, np.ones(num_devices, np.int64)
-    # where devices are alike, all but those of u and v are one, with the weight of all of them: K^3
-    # becomes 27
-    alike = num_devices > 3 and _alike(instance, time, weights)
-    if alike:
+    alike = (  # no device can be told from another, nor any link
+        num_devices > 3 and links_alike(instance) and not equal_columns(time, weights).any()
+    )
+    if alike:  # the device of u, that of v, and all others
         classes, multiple = 3, np.array([1, 1, num_devices - 2], np.int64)
         link = link[:3, :3]
     degree, steps, chosen = np.diff(index.pred_ptr), 0, list[Interval]()
@@ -415,14 +416,6 @@ def interval_arcs(
         stay = np.eye(num_devices, dtype=np.bool_)
         gap = np.where(stay, gap[:, 0, 0, None, None], gap[:, 0, 1, None, None])
     return IntervalArcs(parts_of.entry, parts_of.exit, gap, head, tail)
-
-
-def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
-    """Whether all devices and all links are equal."""
-    link = instance.arrays.link_class
-    away = link[~np.eye(len(link), dtype=np.bool_)]
-    same = bool((away == away[0]).all()) and bool((weights == weights[0]).all())
-    return same and bool((time == time[:, :1]).all())
 
 
 class IntervalOps(NamedTuple):

@@ -41,6 +41,7 @@ from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import cuts
 from placegap.instances.reading.errors import InputError
@@ -192,9 +193,7 @@ class _Search:
 
     def sums(self, of_op: Ints, chosen: Flags) -> Ints:
         """Sums over the ops of each slot."""
-        found = np.zeros((self.num, *of_op.shape[1:]), np.int64)
-        np.add.at(found, self.slots.slot[chosen], of_op[chosen])
-        return found
+        return sum_by(self.slots.slot[chosen], of_op[chosen], self.num)
 
     def least(self, room: Ints) -> tuple[int, LayerLine] | None:
         """A bound on all lines by these costs, and a line of least value (of the bound's, if
@@ -426,9 +425,7 @@ def _by_clock(search: _Search) -> _Costs | None:
         line = LayerLine(tuple(home), tuple(apart))
         schedule = simulate(instance, slots.plan(line, search.host), semantics)
         ends = np.concatenate([[0], schedule.end_ns[at], [schedule.makespan_ns]])
-        found = np.zeros(num, np.int64)
-        np.add.at(found, of_part, np.diff(ends))
-        return found
+        return sum_by(of_part, np.diff(ends), num)
 
     for away in (False, True) if search.parts.any() else (False,):
         for c, d in combinations_with_replacement(range(len(first)), 2):

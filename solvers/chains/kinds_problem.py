@@ -21,7 +21,8 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.objectives.max_load.checks import why_not_two_levels
 from placegap.instances.problem import Instance, MaxLoad
 from placegap.instances.problem.blocks import IdleRule, contract
-from placegap.instances.problem.graph_index import freeze
+from placegap.instances.problem.device_classes import equal_columns
+from placegap.instances.problem.graph_index import freeze, numbered, sum_by
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import border_costs, server_costs
@@ -77,9 +78,7 @@ class Pool:
 
     def of_kinds(self, used: Sequence[int], num_kinds: int) -> Ints:
         """Devices of each kind, from those of each class; (kinds,)."""
-        found = np.zeros(num_kinds, np.int64)
-        np.add.at(found, list(self.kinds), list(used))
-        return found
+        return sum_by(list(self.kinds), list(used), num_kinds)
 
 
 Width = Callable[[int, int], int | None]
@@ -299,19 +298,10 @@ def _kinds(
     With replicas, devices that may not share a stage are of different kinds
     (`loads.equal_devices`, without servers).
     """
-    arrays = instance.arrays
-    number: dict[object, int] = {}
-    kind: list[int] = []
-    first: list[int] = []
-    for k in range(instance.num_devices):
-        time, need, room = costs[k]
-        key: tuple[object, ...] = time.tobytes(), need.tobytes(), room, weight[:, k].tobytes()
-        if semantics.replicas:
-            key += int(arrays.memory_bytes[k]), bool(arrays.is_host[k])
-            key += arrays.time_ns[:, k].tobytes(), cost[:, k].tobytes()
-        if labels is not None:
-            key += (labels[k],)
-        kind.append(number.setdefault(key, len(number)))
-        if kind[k] == len(first):
-            first.append(k)
-    return kind, first
+    arrays, devices = instance.arrays, instance.num_devices
+    time, need, room = (np.array([part[at] for part in costs], np.int64).T for at in range(3))
+    own = [time, need, room, weight[:, :devices], numbered(labels or [None] * devices)]
+    if semantics.replicas:
+        own += [arrays.memory_bytes, arrays.is_host, arrays.time_ns, cost]
+    kind = equal_columns(*own)
+    return kind.tolist(), np.unique(kind, return_index=True)[1].tolist()

@@ -8,6 +8,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, pop, push
+from placegap.instances.problem.graph_index import inverse, sum_by
 from placegap.solvers.chains.problem import ChainBlocks, CutNets, put_in
 
 DEPTH_FIRST, BREADTH_FIRST, LEAST_CUT = 0, 1, 2
@@ -136,14 +137,11 @@ def places_to_cut(order: Ints, work: Ints, nets: CutNets, most: int = MOST_CUTS)
 
 def prefix_cuts(order: Ints, nets: CutNets) -> Ints:
     """Cut of the first i + 1 blocks of an order, for each i. O(pins)."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    at = np.repeat(place, np.diff(nets.block_ptr))
+    at = np.repeat(inverse(order), np.diff(nets.block_ptr))
     first, last = np.full(len(nets.size), len(order)), np.full(len(nets.size), len(order))
     np.minimum.at(first, nets.net, at)
     last[nets.net] = -1
     np.maximum.at(last, nets.net, at)
-    change = np.zeros(len(order) + 1, np.int64)
-    np.add.at(change, first, nets.weight)
+    change = sum_by(first, nets.weight, len(order) + 1)
     np.subtract.at(change, last, nets.weight)
     return np.cumsum(change[:-1])

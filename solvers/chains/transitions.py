@@ -22,6 +22,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance
+from placegap.instances.problem.graph_index import sum_by
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import WORD, Indices
 from placegap.solvers.chains.windows import set_sums
@@ -180,8 +181,7 @@ def stage_peak(instance: Instance, block: Ints, counted: Flags) -> StagePeak:
     order = np.lexsort((sizes.step[op], tensor))
     tensor, op = tensor[order], op[order]
     used, start = np.unique(tensor, return_index=True)
-    state = np.zeros(int(block.max()) + 1, np.int64)
-    np.add.at(state, block[counted], sizes.state_bytes[counted])
+    state = sum_by(block[counted], sizes.state_bytes[counted], int(block.max()) + 1)
     holds = counted[sizes.shared_op]
     holder, name = block[sizes.shared_op[holds]], sizes.shared_name[holds]
     by_name = np.argsort(name, kind="stable")

@@ -12,10 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from placegap.formulations.shared.devices import Classes, identical_devices
 from placegap.formulations.shared.times import bare_lengths, path_bounds, windows
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.device_classes import Classes, identical_devices
+from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Section
 
@@ -147,17 +148,12 @@ def _key(instance: Instance, section: Section, possible: Flags) -> Hashable:
         arrays.time_ns[ops].tobytes(),
         possible[ops].tobytes(),
         arrays.resident_bytes[ops].tobytes(),
-        _numbered(arrays.group[ops]),
+        tuple(numbered(arrays.group[ops].tolist())),
         tuple(local[i] for i in index.producer[edges].tolist()),
         tuple(local[i] for i in index.consumer[edges].tolist()),
-        _numbered(index.tensor[edges]),
+        tuple(numbered(index.tensor[edges].tolist())),
         arrays.transfer_ns[index.tensor[edges]].tobytes(),
     )
-
-
-def _numbered(values: Ints) -> tuple[int, ...]:
-    seen: dict[int, int] = {}
-    return tuple(seen.setdefault(value, len(seen)) for value in values.tolist())
 
 
 def lower_table(uses: list[list[Use]]) -> Ints:

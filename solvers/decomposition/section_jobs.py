@@ -18,6 +18,7 @@ from placegap.formulations.shared import devices
 from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.outcome import bound_ns
@@ -162,7 +163,7 @@ def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:
     """Keep one of the placements that differ in the names of identical devices; rename the plan."""
     # as in `identical_devices`: devices of a class are first used in the order of their numbers
     instance, x, possible = model.instance, model.x, model.window.possible
-    classes = devices.identical_devices(instance)
+    classes = identical_devices(instance)
     if not classes:
         return plan
     kept = devices.representative_devices(instance, possible, classes)

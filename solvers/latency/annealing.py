@@ -14,8 +14,10 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.calls import CallProblem, Scratch, call_latency, new_scratch
+from placegap.solvers.local_search.cooling import heat_at
 
 COLD = 1e-5
 """Temperature at the end, relative to the start's latency."""
@@ -53,8 +55,7 @@ def anneal_calls(
     """
     if len(problem.device) < 2 or moves == 0:
         return start.copy()
-    held = np.zeros(len(problem.memory_bytes), np.int64)
-    np.add.at(held, problem.device[start], problem.size_bytes)
+    held = sum_by(problem.device[start], problem.size_bytes, len(problem.memory_bytes))
     rng = np.random.default_rng(seed)
     best: Ints = _anneal(problem, new_scratch(problem), start.copy(), held, rng, moves, hot)
     return best
@@ -78,7 +79,7 @@ def _anneal(
     unit, temperature = max(1.0, float(latency)), 0.0
     for step in range(moves):
         if step % 256 == 0:
-            temperature = unit * hot * (COLD / hot) ** (step / moves)
+            temperature = heat_at(unit * hot, COLD / hot, step / moves)
         leaders = _choose(problem, place, rng, chosen, step + 1)
         count = leaders
         # A colocation group moves as a whole: its other ops follow after the chosen ones.

@@ -13,6 +13,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Plan
+from placegap.instances.problem.graph_index import group_by, sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 
 
@@ -58,8 +59,7 @@ class CallProblem(NamedTuple):
     def fits(self, place: Ints) -> bool:
         """Whether all ops can run at their places, groups are together, and memory suffices."""
         device = self.device[place]
-        held = np.zeros(len(self.memory_bytes), np.int64)
-        np.add.at(held, device, self.size_bytes)
+        held = sum_by(device, self.size_bytes, len(self.memory_bytes))
         of_host = place >= self.num_calls
         same = np.where(of_host, -1, device)
         together = same == same[self.member[self.group_ptr[self.group]]]
@@ -98,7 +98,6 @@ def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
         if not any((arrays.time_ns[:, h] == arrays.time_ns[:, k]).all() for h in roomy):
             hosts.append(k)
     device = np.concatenate([np.repeat(accelerators, subgraphs), np.array(hosts, np.int64)])
-    count = np.bincount(arrays.group, minlength=arrays.num_groups)
     return CallProblem(
         device,
         len(accelerators) * subgraphs,
@@ -115,8 +114,7 @@ def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
         index.pred_ptr,
         index.producer[index.pred_edge],
         arrays.group,
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(count)]),
-        np.argsort(arrays.group, kind="stable"),
+        *group_by(arrays.group, arrays.num_groups),
     )
 
 

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.formulations.shared.pairs import op_reach
+from placegap.formulations.shared.pairs import reach_matrix
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
+from placegap.instances.problem.graph_index import all_by, sum_by, times_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.masks import count_ideals, masks
 
@@ -78,16 +79,6 @@ class Spine:
     nets: tuple[SpineNet, ...]
 
 
-def reach_matrix(instance: Instance) -> Flags:
-    """Whether op j comes after op i, (n, n)."""
-    n = instance.num_ops
-    size = (n + 7) // 8
-    rows = [bits.to_bytes(size, "little") for bits in op_reach(instance.arrays.index)[1]]
-    packed = np.frombuffer(b"".join(rows), np.uint8).reshape(n, size)
-    reach: Flags = np.unpackbits(packed, axis=1, bitorder="little")[:, :n].astype(np.bool_)
-    return reach
-
-
 def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> Nodes:
     """The nodes of an instance whose accelerators make up to `num_calls` calls each; O(n^2).
 
@@ -95,7 +86,7 @@ def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> N
     group are nodes of their own also with one call.
     """
     arrays = instance.arrays
-    after, order = reach_matrix(instance), arrays.index.topological_order
+    after, order = reach_matrix(instance.arrays.index), arrays.index.topological_order
     representative = _representatives(arrays.group, after, order)
     merged = representative if num_calls == 1 and not apart else absorbed(instance)
     heads = order[merged[order] == order]
@@ -103,16 +94,15 @@ def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> N
     number[heads] = np.arange(len(heads))
     node = number[merged]
     times = _times_of_groups(instance)
-    own_ns = _summed(times[:, ~arrays.is_host], node, len(heads)).min(axis=1, initial=NEVER)
+    own_ns = times_by(node, times[:, ~arrays.is_host], len(heads), NEVER).min(1, initial=NEVER)
     host_ns = times[:, arrays.is_host].min(axis=1, initial=NEVER)[heads]
-    size, represents = np.zeros(len(heads), np.int64), np.zeros(len(heads), np.bool_)
-    np.add.at(size, node, arrays.resident_bytes)
+    represents = np.zeros(len(heads), np.bool_)
     np.logical_or.at(represents, node, representative == np.arange(instance.num_ops))
     return Nodes(
         node,
         own_ns,
         host_ns,
-        size,
+        sum_by(node, arrays.resident_bytes, len(heads)),
         arrays.group[heads],
         represents,
         num_calls == 1,
@@ -128,17 +118,8 @@ def _times_of_groups(instance: Instance) -> Ints:
     able = arrays.time_ns != UNSUPPORTED
     able[:, arrays.is_host] &= able[:, arrays.is_host].any(axis=1, keepdims=True)
     pooled = np.where(arrays.is_host, able[:, arrays.is_host].any(axis=1, keepdims=True), able)
-    together = np.ones((arrays.num_groups, len(arrays.is_host)), np.bool_)
-    np.logical_and.at(together, arrays.group, pooled)
+    together = all_by(arrays.group, pooled, arrays.num_groups)
     return np.where(able & together[arrays.group], arrays.time_ns, NEVER)
-
-
-def _summed(times: Ints, node: Ints, count: int) -> Ints:
-    """Sums over the ops of each node, `NEVER` where one of them is."""
-    total, never = np.zeros((count, times.shape[1]), np.int64), np.zeros_like(times[:count], bool)
-    np.add.at(total, node, np.where(times == NEVER, 0, times))
-    np.logical_or.at(never, node, times == NEVER)
-    return np.where(never, NEVER, total)
 
 
 def _representatives(group: Ints, after: Flags, order: Ints) -> Ints:

@@ -1,8 +1,9 @@
 """Simulated annealing's cooling: how hot a move is, and how many moves there is time for.
 
-All searches cool alike and ask the clock alike; moves are what differs, and so each has a loop of
-its own around `limit_of`. A loop that takes its moves as functions would be compiled
-anew in every process, because numba keeps no kernel that is given another one.
+All searches cool by `heat_at`; how hot they begin and end, and their moves, differ. So each has a
+loop of its own: one that takes its moves as functions would be compiled anew in every process,
+because numba keeps no kernel that is given another one. Searches of schedules also share the clock
+(`Pace`) and a limit for each move (`limit_of`).
 """
 
 from __future__ import annotations
@@ -30,10 +31,16 @@ class CoolingSteps(NamedTuple):
     factor: float
 
 
+@kernel(inline="always", allocates=False)
+def heat_at(hot: float, factor: float, part: float) -> float:
+    """The temperature after a part of all moves: it falls from `hot` to `factor` times that."""
+    return float(hot * factor**part)
+
+
 @kernel(nogil=True, allocates=False)
 def limit_of(value: float, steps: CoolingSteps, step: int, rng: np.random.Generator) -> float:
     """The largest value that a move may lead to: Metropolis's rule, solved for the value."""
-    heat = steps.hot * steps.factor ** (step / steps.total)
+    heat = heat_at(steps.hot, steps.factor, step / steps.total)
     return float(value - heat * np.log(1.0 - rng.random()))
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.graph_index import inverse
+from placegap.instances.problem.mean_costs import mean_time_ns, mean_transfer_ns
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
 
@@ -30,7 +31,7 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
     no plan. O((n + m) K) for each.
     """
     arrays, machines = instance.arrays, machines_of(instance, semantics)
-    order = by_levels(instance, machines)
+    order = by_levels(instance)
     num_machines = max(instance.num_devices, int(machines.channel.max(initial=NONE)) + 1)
     tensors = len(machines.tensor_ptr) - 1 if machines.per_tensor else 0
     for weight in LIST_WEIGHTS if instance.num_devices > 1 else LIST_WEIGHTS[:1]:
@@ -49,20 +50,14 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
             yield Plan.on(booked.home[arrays.group].tolist())
 
 
-def by_levels(instance: Instance, machines: Machines) -> Ints:
+def by_levels(instance: Instance) -> Ints:
     """The ops by their longest way to the end, with mean times and half of mean transfers."""
-    arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
-    runs = arrays.time_ns != UNSUPPORTED
-    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
-    classes = arrays.transfer_ns.shape[1]
-    pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
-    mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
-    transfer_ns = np.asarray(mean_transfer_ns, np.float64) / 2
-    consumer, edge_ns = machines.consumer[machines.succ_edge], transfer_ns[machines.tensor]
-    ways = machines.order[::-1], machines.succ_ptr, consumer, edge_ns[machines.succ_edge]
-    level, position = longest_ways(*ways, mean_ns), np.empty(instance.num_ops, np.int64)
+    arrays, index = instance.arrays, instance.arrays.index
+    edge_ns = (mean_transfer_ns(arrays) / 2)[index.tensor[index.succ_edge]]
+    ways = index.succ_ptr, index.consumer[index.succ_edge], edge_ns
+    level = longest_ways(index.topological_order[::-1], *ways, mean_time_ns(arrays))
     order = np.lexsort((index.topological_position, -level)).astype(np.int64)
-    position[order] = np.arange(len(order))
+    position = inverse(order)
     if not (position[index.producer] < position[index.consumer]).all():
         return index.topological_order  # ops without time may have equal levels
     return order

@@ -20,9 +20,11 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import NetLists
 from placegap.solvers.core.clock import Clock
+from placegap.solvers.local_search.cooling import heat_at
 from placegap.solvers.noncontiguous.problem import SplitProblem, contract
 
 COLD = 1e-5
@@ -98,8 +100,7 @@ def anneal(
     nets, device, b = problem.nets, start.copy(), problem.num_blocks
     sizes = problem.size_bytes, problem.memory_bytes
     data = _Data(problem.overlap, problem.time_ns, *sizes, nets.lists)
-    held = np.zeros(problem.num_devices, np.int64)
-    np.add.at(held, device, problem.size_bytes)
+    held = sum_by(device, problem.size_bytes, problem.num_devices)
     state = _State(
         device,
         problem.loads(device),
@@ -140,7 +141,7 @@ def _anneal(
         if (step - done) % STAGE == 0:
             done_part = min(1.0, part + (step - done) / cooling.moves)
             p = cooling.power * GROWTH**done_part
-            temperature = cooling.hot * (COLD / cooling.hot) ** done_part
+            temperature = heat_at(cooling.hot, COLD / cooling.hot, done_part)
             energy = _energy(state.load, p)
         # Most moves go to a device that shares a net with v: elsewhere all its nets would be cut.
         v = draw(rng, len(state.device))

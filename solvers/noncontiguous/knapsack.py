@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel, sizes_of
-from placegap.instances.problem.graph_index import freeze
+from placegap.instances.problem.graph_index import freeze, inverse
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.nets import NetLists, Nets
 from placegap.solvers.core.clock import Clock
@@ -158,9 +158,7 @@ class NetSteps(NamedTuple):
 
 def find_steps(nets: Nets, order: Ints) -> NetSteps:
     """The steps of blocks in an order."""
-    at = np.empty(len(order), np.int64)
-    at[order] = np.arange(len(order))
-    where, ptr = at[nets.pin], nets.net_ptr[:-1]
+    where, ptr = inverse(order)[nets.pin], nets.net_ptr[:-1]
     if nets.num_nets == 0:
         return NetSteps(order, where, where)
     return NetSteps(order, np.minimum.reduceat(where, ptr), np.maximum.reduceat(where, ptr))

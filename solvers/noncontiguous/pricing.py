@@ -23,6 +23,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.nets import index_nets
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.knapsack import (
     Frontier,
@@ -32,7 +33,7 @@ from placegap.solvers.noncontiguous.knapsack import (
     elimination_orders,
     find_steps,
 )
-from placegap.solvers.noncontiguous.problem import SplitProblem, index_nets
+from placegap.solvers.noncontiguous.problem import SplitProblem
 
 MOST_MOVES = 200_000
 """If a frontier has more moves, its lightest nets are left out; the bound stays valid."""

@@ -15,9 +15,10 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.graph_index import freeze, group_by
+from placegap.instances.problem.device_classes import Classes, classes_of, equal_columns
+from placegap.instances.problem.graph_index import freeze, sum_by, times_by
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.nets import Nets, build_nets
+from placegap.instances.problem.nets import Nets, build_nets, index_nets, join_nets
 from placegap.solvers.core.clock import Clock
 
 
@@ -49,11 +50,9 @@ class SplitProblem:
         """Number of devices."""
         return len(self.kind)
 
-    def members(self) -> tuple[tuple[int, ...], ...]:
+    def members(self) -> Classes:
         """Devices of each kind, ascending."""
-        return tuple(
-            tuple(np.flatnonzero(self.kind == kind).tolist()) for kind in range(self.kind.max() + 1)
-        )
+        return classes_of(self.kind)
 
     def loads(self, device: Ints) -> Ints:
         """Load of every device, (K,), for the device of each block, as the referee counts it."""
@@ -62,8 +61,7 @@ class SplitProblem:
 
     def parts(self, device: Ints) -> tuple[Ints, Ints]:
         """Time of the blocks and weight of the cut nets of every device, (K,) each."""
-        time = np.zeros(self.num_devices, np.int64)
-        np.add.at(time, device, self.time_ns[np.arange(self.num_blocks), device])
+        time = sum_by(device, self.time_ns[np.arange(self.num_blocks), device], self.num_devices)
         return time, self.paid_ns(self.pins_on(device))
 
     def paid_ns(self, pins: Ints) -> Ints:
@@ -93,8 +91,7 @@ class SplitProblem:
         """Whether every block can run on its device and all memory suffices."""
         if (self.time_ns[np.arange(self.num_blocks), device] == UNSUPPORTED).any():
             return False
-        held = np.zeros(self.num_devices, np.int64)
-        np.add.at(held, device, self.size_bytes)
+        held = sum_by(device, self.size_bytes, self.num_devices)
         return bool((held <= self.memory_bytes).all())
 
 
@@ -105,22 +102,11 @@ def build_split_problem(instance: Instance, *, overlap: bool = False) -> SplitPr
     """
     arrays = instance.arrays
     block = arrays.group
-    time_ns, size_bytes = _sums(block, arrays.time_ns, arrays.resident_bytes)
+    time_ns = times_by(block, arrays.time_ns, arrays.num_groups)
+    size_bytes = arrays.group_bytes
     memory_bytes = np.minimum(arrays.memory_bytes, size_bytes.sum())
     nets = build_nets(instance, block)
     return assemble(block, time_ns, size_bytes, nets, memory_bytes, overlap=overlap)
-
-
-def _sums(home: Ints, time_ns: Ints, size_bytes: Ints) -> tuple[Ints, Ints]:
-    """Times and bytes of groups of blocks; a group runs where all its blocks run."""
-    count = int(home.max()) + 1
-    time, size = np.zeros((count, time_ns.shape[1]), np.int64), np.zeros(count, np.int64)
-    refused = np.zeros(time.shape, np.bool_)
-    np.add.at(time, home, np.maximum(time_ns, 0))
-    np.logical_or.at(refused, home, time_ns == UNSUPPORTED)
-    time[refused] = UNSUPPORTED
-    np.add.at(size, home, size_bytes)
-    return time, size
 
 
 def assemble(
@@ -133,55 +119,21 @@ def assemble(
     overlap: bool = False,
 ) -> SplitProblem:
     """A problem of these arrays; which devices are alike is found here."""
-    number: dict[tuple[bytes, bytes, int], int] = {}
-    kind = [
-        number.setdefault(
-            (time_ns[:, k].tobytes(), nets.weight_ns[:, k].tobytes(), int(memory_bytes[k])),
-            len(number),
-        )
-        for k in range(len(memory_bytes))
-    ]
-    kinds = np.array(kind, np.int64)
+    kinds = equal_columns(time_ns, nets.weight_ns, memory_bytes)
     problem = SplitProblem(block, time_ns, size_bytes, nets, memory_bytes, kinds, overlap)
     freeze(problem)
     return problem
 
 
-def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """Nets with these numbers of pins, one after the other, (e,) and (p,)."""
-    net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    block_ptr, at = group_by(pin, num_blocks)
-    nets = Nets(net_ptr, pin, block_ptr, np.repeat(np.arange(len(sizes)), sizes)[at], weight_ns)
-    freeze(nets)
-    return nets
-
-
 def contract(problem: SplitProblem, home: Ints) -> SplitProblem:
     """The problem whose blocks are groups of blocks, numbered by `home`, (b,)."""
     b, nets = int(home.max()) + 1, problem.nets
-    time_ns, size_bytes = _sums(home, problem.time_ns, problem.size_bytes)
+    time_ns, size_bytes = times_by(home, problem.time_ns, b), sum_by(home, problem.size_bytes, b)
     owner = np.repeat(np.arange(nets.num_nets), np.diff(nets.net_ptr))
     owner, pin = np.divmod(np.unique(owner * b + home[nets.pin]), b)
-    kept = np.bincount(owner, minlength=nets.num_nets) > 1
-    merged = _join_equal(owner[kept[owner]], pin[kept[owner]], nets.weight_ns, b)
+    merged = join_nets(owner, pin, nets.weight_ns, b)
     block, memory_bytes = home[problem.block], problem.memory_bytes
     return assemble(block, time_ns, size_bytes, merged, memory_bytes, overlap=problem.overlap)
-
-
-def _join_equal(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """Nets of these pins, ascending by owner and pin; weights of nets with equal pins are added."""
-    own, start, sizes = np.unique(owner, return_index=True, return_counts=True)
-    number: dict[bytes, int] = {}
-    of_net = [
-        number.setdefault(pin[at : at + size].tobytes(), len(number))
-        for at, size in zip(start.tolist(), sizes.tolist(), strict=True)
-    ]
-    weights = np.zeros((len(number), weight_ns.shape[1]), np.int64)
-    np.add.at(weights, np.array(of_net, np.int64), weight_ns[own])
-    first = np.unique(np.array(of_net, np.int64), return_index=True)[1]
-    is_first = np.zeros(len(own), np.bool_)
-    is_first[first] = True
-    return index_nets(sizes[is_first], pin[np.repeat(is_first, sizes)], weights, num_blocks)
 
 
 class Merged(NamedTuple):

@@ -22,6 +22,8 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, PipelineIteration
+from placegap.instances.problem.device_classes import classes_of, device_kinds, links_alike
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import ideals_as_bits
 
@@ -203,16 +205,10 @@ def build_cuts(
     )
 
 
-def links_alike(instance: Instance) -> bool:
-    """Whether all transfers take the same time from any device to any other."""
-    between = instance.arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
-    return len(np.unique(between)) <= 1
-
-
 def links_of_kinds(instance: Instance) -> bool:
     """Whether transfers take the same time between any two devices of the same two kinds."""
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
-    kinds = device_kinds(instance)
+    kinds = classes_of(device_kinds(instance))
     blocks = (np.ix_(a, b) for a in kinds for b in kinds)
     classes = instance.arrays.link_class
     return all(len(np.unique(classes[block][apart[block]])) <= 1 for block in blocks)
@@ -220,9 +216,7 @@ def links_of_kinds(instance: Instance) -> bool:
 
 def devices_alike(instance: Instance) -> bool:
     """Whether devices and the links between them make no difference."""
-    arrays = instance.arrays
-    columns = (arrays.time_ns, arrays.host_ns, arrays.memory_bytes[None], arrays.is_host[None])
-    return links_alike(instance) and all((c == c[:, :1]).all() for c in columns)
+    return links_alike(instance) and not device_kinds(instance).any()
 
 
 def _before(instance: Instance, block: Ints, count: int) -> list[int]:
@@ -239,8 +233,7 @@ def _before(instance: Instance, block: Ints, count: int) -> list[int]:
 
 def _places(instance: Instance, block: Ints) -> list[int]:
     """Places in one order of the blocks where stages may end, at about equal work."""
-    work = np.zeros(int(block.max()) + 1, np.int64)
-    np.add.at(work, block, np.maximum(instance.arrays.time_ns, 0).max(axis=1))
+    work = sum_by(block, np.maximum(instance.arrays.time_ns, 0).max(axis=1), int(block.max()) + 1)
     # The 1 spreads the places over blocks without work as well.
     done = np.cumsum(work + 1)
     bucket = done // (int(done[-1]) // MOST_PLACES + 1)
@@ -264,8 +257,7 @@ def _sizes(instance: Instance, block: Ints, members: Flags, tail: Ints, head: In
     """Work of each pair in layers; each block is rounded by itself, so equal layers count alike."""
     # One layer is the weighted median of the blocks' work: half of all work is in blocks at least
     # as large. The unit only decides where a search is split: any other would be valid, too.
-    work = np.zeros(members.shape[1], np.int64)
-    np.add.at(work, block, np.maximum(instance.arrays.time_ns, 0).max(axis=1))
+    work = sum_by(block, np.maximum(instance.arrays.time_ns, 0).max(axis=1), members.shape[1])
     order = np.argsort(work, kind="stable")
     done = np.cumsum(work[order])
     layer = max(1, int(work[order[int(np.searchsorted(done, done[-1] - done[-1] // 2))]]))
@@ -275,8 +267,7 @@ def _sizes(instance: Instance, block: Ints, members: Flags, tail: Ints, head: In
 
 def _sums(of_op: Ints, block: Ints, members: Flags) -> Ints:
     """Sum over the ops of each cut."""
-    total = np.zeros(members.shape[1], np.int64)
-    np.add.at(total, block, of_op)
+    total = sum_by(block, of_op, members.shape[1])
     return np.asarray(members.astype(np.int64) @ total, np.int64)
 
 
@@ -421,21 +412,6 @@ def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, bac
                     break
 
 
-def device_kinds(instance: Instance) -> list[list[int]]:
-    """Groups of devices that are alike except for their links, in the order of their first ones."""
-    arrays = instance.arrays
-    kinds: dict[bytes, list[int]] = {}
-    for k in range(instance.num_devices):
-        parts = (
-            arrays.time_ns[:, k],
-            arrays.host_ns[:, k],
-            arrays.memory_bytes[k : k + 1],
-            arrays.is_host[k : k + 1].astype(np.int64),
-        )
-        kinds.setdefault(np.concatenate(parts).tobytes(), []).append(k)
-    return list(kinds.values())
-
-
 def with_kinds(
     instance: Instance, semantics: PipelineIteration, base: CutProblem
 ) -> CutProblem | None:
@@ -448,7 +424,7 @@ def with_kinds(
     # before a cut is state enough: a stage on kind d leads from (cut, vector) to (larger cut,
     # vector + 1 at d). Cut number at of vector v is at * count + v, so that cuts of equal blocks
     # stay together (`stride`).
-    kinds = device_kinds(instance)
+    kinds = classes_of(device_kinds(instance))
     if len(kinds) == 1 or semantics.stages_per_device > 1:
         return None
     vectors = list(product(*(range(len(devices) + 1) for devices in kinds)))

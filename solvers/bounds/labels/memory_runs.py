@@ -45,11 +45,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import DevicePools, device_pools, identical_devices
+from placegap.formulations.shared.devices import DevicePools, device_pools
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, stable_order
 from placegap.instances.problem import Instance
 from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, Section, choose_chain
 from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices

@@ -36,10 +36,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import identical_devices
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan
+from placegap.instances.problem.device_classes import first_identical
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, Section, choose_chain, interval
 from placegap.solvers.bounds.work_windows import (
@@ -597,11 +597,8 @@ def _tables(
 
 def _kinds(instance: Instance) -> Ints:
     """The first identical device of each; where there are many devices, each is its own."""
-    kind = np.arange(instance.num_devices)
-    if instance.num_devices <= MOST_ALIKE:
-        for alike in identical_devices(instance):
-            kind[list(alike)] = alike[0]
-    return kind
+    few = instance.num_devices <= MOST_ALIKE
+    return first_identical(instance) if few else np.arange(instance.num_devices)
 
 
 def _unready(late: list[Ints], last_gate: Ints, gate: int, time: Ints) -> Ints:
