@@ -13,7 +13,7 @@ has one.
 `makespan_cp`         every channel and transfer model, for CP-SAT             makespan
 `sections`            an LP for a part of a graph between two cuts             makespan
 `throughput_ip`       contiguous plans, chains, replicas, servers              max_load
-`archer`              chains: exact for equal devices, and two bounds          max_load chain
+`archer`              chains: exact for equal devices                          max_load chain
 `latency_ip`          uninterrupted calls of accelerators, and `cp` of it      latency_subgraphs
 ====================  =======================================================  ====================
 

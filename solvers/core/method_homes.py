@@ -99,8 +99,6 @@ HOMES = {
     "getf-lp": Home("models.lp_bounds"),
     "m-sct-lp": Home("models.lp_bounds"),
     "archer-combinatorial": Home("models.archer"),
-    "archer-three-blocks": Home("models.archer"),
-    "archer-bottleneck": Home("models.archer"),
 }
 """Name of a method, and where it is."""
 

@@ -116,8 +116,6 @@ MODELS: dict[str, Callable[..., pyo.ConcreteModel]] = {
         )
     },
     "archer-exact": partial(archer.build_exact, PLAIN, CHAIN),
-    "archer-three-blocks": partial(archer.build_three_blocks, HOST, CHAIN),
-    "archer-bottleneck": partial(archer.build_bottleneck, PLAIN, CHAIN, index=2),
     "latency-as-published": partial(latency_ip.build, HOST, LatencySubgraphs(), "as_published"),
     "latency-strengthened": partial(
         latency_ip.build, HOST, LatencySubgraphs(subgraphs=2), symmetry=True
@@ -206,7 +204,6 @@ ROWS = {
     "throughput-servers": throughput_ip.count_rows(HOST, load(levels=2)),
     "throughput-fwd-bwd": throughput_ip.count_rows(HOST, MaxLoadFwdBwd(plans="any")),
     "archer-exact": archer.count_rows(PLAIN),
-    "archer-three-blocks": archer.count_rows(HOST, "superblocks"),
     "latency-as-published": latency_ip.count_rows(HOST, LatencySubgraphs(), "as_published"),
     "latency-strengthened": latency_ip.count_rows(
         HOST, LatencySubgraphs(subgraphs=2), "strengthened"

@@ -75,7 +75,7 @@ def _builds(instance: Instance) -> Iterator[tuple[str, Callable[[], pyo.Concrete
     load, chain = MaxLoad(plans="any"), MaxLoad(plans="chain")
     yield "throughput any", lambda: throughput_ip.build(instance, load, symmetry=True)
     yield "throughput chain", lambda: throughput_ip.build(instance, chain, symmetry=True)
-    yield "archer three blocks", lambda: archer.build_three_blocks(instance, chain)
+    yield "archer exact", lambda: archer.build_exact(instance, chain)
     calls = LatencySubgraphs()
     yield "latency strengthened", lambda: latency_ip.build(instance, calls, symmetry=True)
 
