@@ -71,7 +71,6 @@ HOMES = {
     ),
     "m-sct": Home("placers.m_sct"),
     "mt-kahypar": Home("placers.partitioners"),
-    "slicegraph": Home("placers.slicing", {"max_load": Cost(15.0, 150.0, most_parts=8_000)}),
     "simulated-moves": Home(
         "placers.pipeline_stages", {"pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000)}
     ),
@@ -81,8 +80,6 @@ HOMES = {
     "disjunctive-search": Home("local_search.disjunctive_search"),
     "run-moves": Home("local_search.run_moves"),
     "fd-dps": Home("placers.dynamic_critical_path"),
-    "fastt": Home("placers.fastt"),
-    "getf-milp": Home("models.milps"),
     "memory-knapsack": Home("bounds.memory_knapsack"),
     "exo": Home("placers.layer_splits"),
     "llama-cpp": Home("placers.layer_splits"),

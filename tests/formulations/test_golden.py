@@ -101,7 +101,6 @@ MODELS: dict[str, Callable[..., pyo.ConcreteModel]] = {
     "pesto-as-published": partial(pesto.build, PLAIN, makespan("link"), "as_published"),
     "pesto-strengthened": partial(pesto.build, PLAIN, makespan("link")),
     "getf-lp": partial(getf.build_lp, PLAIN, device_groups(PLAIN)),
-    "getf-milp": partial(getf.build, PLAIN),
     "m-sct": partial(m_sct.build, PLAIN),
     "m-sct-truncated": partial(m_sct.build, PLAIN, truncated=True),
     **{
@@ -196,7 +195,6 @@ ROWS = {
     "pesto-as-published": pesto.count_rows(PLAIN, "as_published"),
     "pesto-strengthened": pesto.count_rows(PLAIN, "strengthened"),
     "getf-lp": getf.count_rows_lp(PLAIN, device_groups(PLAIN)),
-    "getf-milp": getf.count_rows(PLAIN),
     "m-sct": m_sct.count_rows(PLAIN),
     "throughput-convex-add": throughput_ip.count_rows(HOST, load(plans="convex")),
     "throughput-chain-overlap": throughput_ip.count_rows(HOST, load(plans="chain", load="overlap")),
@@ -254,7 +252,6 @@ EXTRACT: dict[str, Callable[[pyo.ConcreteModel], object]] = {
     "pesto-as-published": partial(pesto.extract, instance=PLAIN),
     "pesto-strengthened": partial(pesto.extract, instance=PLAIN),
     "getf-lp": partial(getf.extract_groups, instance=PLAIN, groups=device_groups(PLAIN)),
-    "getf-milp": partial(getf.extract, instance=PLAIN),
     "m-sct": partial(m_sct.extract, instance=PLAIN),
     "throughput-any-add": partial(throughput_ip.extract, instance=HOST, semantics=load()),
     "throughput-replicas": partial(
