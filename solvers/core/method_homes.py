@@ -62,7 +62,6 @@ HOMES = {
     "getf": Home("placers.getf"),
     "metis": Home("placers.partitioners"),
     "scotch": Home("placers.partitioners"),
-    "mp-dps": Home("placers.heft_peft_cpop", {"makespan": Cost(2.5, 40.0)}),
     "frontier-paths": Home(
         "bounds.frontier_paths", {"makespan": Cost(10.0, 400.0, most_parts=5_000)}
     ),

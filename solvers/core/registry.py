@@ -48,7 +48,7 @@ STAND_INS = f"{OURS}.experiments.research.stand_ins"
 
 GONE = {
     **dict.fromkeys(
-        ("fastt", "getf-milp", "slicegraph"),
+        ("fastt", "getf-milp", "mp-dps", "slicegraph"),
         f"its paper was not available; in a checkout, --module {STAND_INS} adds it",
     ),
     **dict.fromkeys(

@@ -1,12 +1,8 @@
-"""Placers that insert ops into idle gaps by ranks: HEFT, PEFT, CPOP, and MP-DPS on merged ops."""
+"""Placers that insert ops into idle gaps by ranks: HEFT, PEFT and CPOP."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated
-
 import numpy as np
-from pydantic import Field
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
@@ -14,8 +10,6 @@ from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.weighted_dag import longest_ways
-from placegap.instances.transforms.merge import expand_plan
-from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
@@ -210,65 +204,3 @@ def path_device(arrays: Arrays, path: list[int]) -> int:
     runs = time_ns != UNSUPPORTED
     missed, total = (~runs).sum(axis=0), np.where(runs, time_ns, 0).sum(axis=0)
     return int(np.lexsort((total, missed))[0])
-
-
-class MpDpsParams(Params):
-    """Parameters of ``mp-dps``."""
-
-    #: How much of the smallest device a merged op and its colocation group may hold.
-    memory_share: Annotated[float, Field(ge=0, le=1)] = MEMORY_SHARE
-
-
-@method(
-    "mp-dps",
-    objectives=("makespan",),
-    cites="as in Zeng et al. 2022, section 5.1",
-    starts={"makespan": Cost(2.5, 40.0)},
-)
-def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:
-    """Merges ops with "computing power awareness", then places by path costs.
-
-    MP-DPS as Zeng et al. tell it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
-    merged "with computing power awareness", and scheduled by "predicting the path cost"; its text
-    is not at hand. A heuristic for the makespan; it plans with free channels and inserts into idle
-    gaps. Ties: topological position, then device. Memory, support and colocation as in HEFT; where
-    the merged ops do not fit, the ops are placed unmerged. O(V K log V + E K) behind the merging.
-
-    Deviations: the paper was not available: what is merged, and the path cost (an op's time plus
-    PEFT's optimistic cost of what follows), are ours; where merged ops do not fit, ops are placed
-    unmerged.
-    """
-    assert params is None or isinstance(params, MpDpsParams)
-    merge = merge_by_power(task.instance, (params or MpDpsParams()).memory_share)
-    details = {"merged_ops": merge.coarse.num_ops}
-    outcome = by_path_costs(merge.coarse)
-    if outcome.plan is None:
-        return replace(by_path_costs(task.instance), details={"merged_ops": task.instance.num_ops})
-    return Outcome(expand_plan(merge, outcome.plan, task.semantics), details=details)
-
-
-def by_path_costs(instance: Instance) -> Outcome:
-    """List scheduling by predicted path costs."""
-    arrays = instance.arrays
-    problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
-    behind = optimistic_costs(problem, costs.tensor, costs.scale)
-    times = schedule_by_insertion(
-        problem,
-        admission,
-        order_by(mean_path_costs(arrays, behind, costs.scale), arrays),
-        idle_devices(instance.num_devices, instance.num_ops),
-        behind,
-        costs.scale,
-    )
-    return outcome_of(instance, times, admission)
-
-
-def mean_path_costs(arrays: Arrays, behind: Ints, scale: int) -> Ints:
-    """Mean over the devices of each op's time there plus what is `behind`, in 1 / scale ns.
-
-    The term of each device is rounded down.
-    """
-    runs = arrays.time_ns != UNSUPPORTED
-    cost = np.where(runs, arrays.time_ns * scale + behind, 0)
-    mean: Ints = (cost // runs.sum(axis=1, keepdims=True)).sum(axis=1)
-    return mean

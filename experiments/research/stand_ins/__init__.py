@@ -4,6 +4,6 @@ The papers' tables compare with them; they are no methods of the package. In a c
 placegap.experiments.research.stand_ins`` registers them.
 """
 
-from placegap.experiments.research.stand_ins import fastt, getf_milp, slicegraph
+from placegap.experiments.research.stand_ins import fastt, getf_milp, mp_dps, slicegraph
 
-__all__ = ["fastt", "getf_milp", "slicegraph"]
+__all__ = ["fastt", "getf_milp", "mp_dps", "slicegraph"]
