@@ -30,7 +30,6 @@ from placegap.solvers.placers.earliest_start import (
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
     admission_of,
-    group_needs,
     nowhere,
     order_by,
     outcome_of,
@@ -79,7 +78,7 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
         runs: Flags = blocks.time_ns != UNSUPPORTED
         order = np.arange(blocks.num_blocks)
     else:
-        unit, (unit_bytes, runs) = arrays.group, group_needs(arrays)
+        unit, unit_bytes, runs = arrays.group, arrays.group_bytes, arrays.group_runs
         met = unit[arrays.index.topological_order]
         first = np.unique(met, return_index=True)[1]
         order = met[np.sort(first)]

@@ -13,16 +13,13 @@ from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
+from placegap.solvers.placers.insertion import insert_by
 from placegap.solvers.placers.list_problem import (
     MeanCosts,
     Problem,
-    admission_of,
     levels,
     longest_path,
     mean_costs,
-    order_by,
-    outcome_of,
     problem_of,
 )
 
@@ -45,17 +42,8 @@ def heft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     that can run it, with room for it and its colocation group.
     O(V K log V + E K) time (the paper: O(E K) searches of a device's whole schedule).
     """
-    arrays = task.instance.arrays
-    problem, admission = problem_of(arrays), admission_of(arrays)
-    times = schedule_by_insertion(
-        problem,
-        admission,
-        order_by(upward_ranks(task.instance)[0], arrays),
-        idle_devices(task.instance.num_devices, task.instance.num_ops),
-        np.empty((0, 0), np.int64),
-        1,
-    )
-    return outcome_of(task.instance, times, admission)
+    problem = problem_of(task.instance.arrays)
+    return insert_by(task.instance, problem, upward_ranks(task.instance)[0])
 
 
 def upward_ranks(instance: Instance) -> tuple[Ints, int]:
@@ -81,18 +69,10 @@ def peft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     O(V K log V + E K) time.
     """
     arrays = task.instance.arrays
-    problem, admission = problem_of(arrays), admission_of(arrays)
-    costs = mean_costs(arrays)
+    problem, costs = problem_of(arrays), mean_costs(arrays)
     table = optimistic_costs(problem, costs.tensor, costs.scale)
-    times = schedule_by_insertion(
-        problem,
-        admission,
-        order_by(_mean_over_devices(table, arrays, costs), arrays),
-        idle_devices(task.instance.num_devices, task.instance.num_ops),
-        table,
-        costs.scale,
-    )
-    return outcome_of(task.instance, times, admission)
+    priority = _mean_over_devices(table, arrays, costs)
+    return insert_by(task.instance, problem, priority, table, costs.scale)
 
 
 @kernel(bounded=True)
@@ -150,7 +130,7 @@ def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
     of the path that it cannot take goes where it finishes first.
     """
     instance, arrays = task.instance, task.instance.arrays
-    problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
+    problem, costs = problem_of(arrays), mean_costs(arrays)
     upward = levels(problem, costs.op, costs.tensor)
     priority = upward + downward_ranks(problem, costs)
     path = critical_path(problem, costs, upward)
@@ -158,10 +138,7 @@ def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
     penalty = np.zeros((instance.num_ops, instance.num_devices), np.int64)
     penalty[path] = LARGEST_SUM
     penalty[path, path_device(arrays, path)] = 0
-    idle = idle_devices(instance.num_devices, instance.num_ops)
-    order = order_by(priority, arrays)
-    times = schedule_by_insertion(problem, admission, order, idle, penalty, 1)
-    return outcome_of(instance, times, admission)
+    return insert_by(instance, problem, priority, penalty)
 
 
 def downward_ranks(problem: Problem, costs: MeanCosts) -> Ints:
@@ -180,7 +157,8 @@ def critical_path(problem: Problem, costs: MeanCosts, upward: Ints) -> list[int]
 
     The edges must be on it as well: from an op of the path an edge may lead past the next one.
     """
-    sources = [op for op in problem.topological_order.tolist() if _num_inputs(problem, op) == 0]
+    num_inputs = np.diff(problem.inputs.ptr)
+    sources = [op for op in problem.topological_order.tolist() if num_inputs[op] == 0]
     path = [max(sources, key=lambda op: upward[op])]  # the first of equals
     while True:
         op = path[-1]
@@ -192,10 +170,6 @@ def critical_path(problem: Problem, costs: MeanCosts, upward: Ints) -> list[int]
                 break
         else:
             return path
-
-
-def _num_inputs(problem: Problem, op: int) -> int:
-    return int(problem.inputs.ptr[op + 1] - problem.inputs.ptr[op])
 
 
 def path_device(arrays: Arrays, path: list[int]) -> int:

@@ -92,20 +92,8 @@ def problem_of(arrays: Arrays) -> Problem:
 
 def admission_of(arrays: Arrays) -> Admission:
     """Admission to devices that are still empty."""
-    group_bytes, group_runs = group_needs(arrays)
-    home = np.full(len(group_bytes), NOWHERE)
-    return Admission(arrays.group, group_bytes, group_runs, home, arrays.memory_bytes.copy())
-
-
-def group_needs(arrays: Arrays) -> tuple[Ints, Flags]:
-    """Resident bytes of each colocation group (g,) and the devices that run all its ops (g, K)."""
-    by_group = np.argsort(arrays.group, kind="stable")
-    first = np.flatnonzero(np.diff(arrays.group[by_group], prepend=-1))
-    runs = arrays.time_ns[by_group] != UNSUPPORTED
-    return (
-        np.add.reduceat(arrays.resident_bytes[by_group], first),
-        np.logical_and.reduceat(runs, first, axis=0),
-    )
+    home, free_bytes = np.full(arrays.num_groups, NOWHERE), arrays.memory_bytes.copy()
+    return Admission(arrays.group, arrays.group_bytes, arrays.group_runs, home, free_bytes)
 
 
 @kernel(allocates=False)

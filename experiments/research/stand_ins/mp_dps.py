@@ -24,14 +24,8 @@ from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.heft_peft_cpop import optimistic_costs
-from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
-from placegap.solvers.placers.list_problem import (
-    admission_of,
-    mean_costs,
-    order_by,
-    outcome_of,
-    problem_of,
-)
+from placegap.solvers.placers.insertion import insert_by
+from placegap.solvers.placers.list_problem import mean_costs, problem_of
 
 MEMORY_SHARE = 0.1
 """Of the smallest device: the most that a merged op and its colocation group hold."""
@@ -70,17 +64,10 @@ def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:
 def by_path_costs(instance: Instance) -> Outcome:
     """List scheduling by predicted path costs."""
     arrays = instance.arrays
-    problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
+    problem, costs = problem_of(arrays), mean_costs(arrays)
     behind = optimistic_costs(problem, costs.tensor, costs.scale)
-    times = schedule_by_insertion(
-        problem,
-        admission,
-        order_by(mean_path_costs(arrays, behind, costs.scale), arrays),
-        idle_devices(instance.num_devices, instance.num_ops),
-        behind,
-        costs.scale,
-    )
-    return outcome_of(instance, times, admission)
+    priority = mean_path_costs(arrays, behind, costs.scale)
+    return insert_by(instance, problem, priority, behind, costs.scale)
 
 
 def mean_path_costs(arrays: Arrays, behind: Ints, scale: int) -> Ints:
