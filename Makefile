@@ -52,7 +52,7 @@ study: .venv/.ready
 
 # What is in a log is not run again, so this goes on where it stopped.
 studies: .venv/.ready
-	set -e; for study in $(PAPER_STUDIES) $(OUR_STUDIES); do $(BIN)/placegap study $$study $(if $(SMOKE),--smoke); done
+	set -e; for study in $(PAPER_STUDIES) $(OUR_STUDIES); do $(BIN)/placegap study $$study --module placegap.experiments.research.stand_ins $(if $(SMOKE),--smoke); done
 	set -e; for sweep in $(OUR_SWEEPS); do $(BIN)/python -m placegap.experiments.research.sweeps $$sweep $(if $(SMOKE),--smoke); done
 
 lint: .venv/.dev

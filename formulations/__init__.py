@@ -8,12 +8,12 @@ has one.
 ====================  =======================================================  ====================
 `moirai`              placements, orders of ops and of flows                   makespan, per edge
 `pesto`               the same, for links                                      makespan, link
-`getf`, `m_sct`       relaxations: an LP over groups of devices, a MILP; an    makespan
-                      LP for the favourite child of each op
+`getf`, `m_sct`       relaxations: an LP over groups of devices, an LP for     makespan
+                      the favourite child of each op
 `makespan_cp`         every channel and transfer model, for CP-SAT             makespan
 `sections`            an LP for a part of a graph between two cuts             makespan
 `throughput_ip`       contiguous plans, chains, replicas, servers              max_load
-`archer`              chains: exact for equal devices, and two bounds          max_load chain
+`archer`              chains: exact for equal devices                          max_load chain
 `latency_ip`          uninterrupted calls of accelerators, and `cp` of it      latency_subgraphs
 ====================  =======================================================  ====================
 

@@ -29,6 +29,7 @@ from placegap.experiments.show.rendering import markdown_grid, output, plain_tab
 from placegap.experiments.studies.runs import NOT_RUN, RunRow, write_rows
 from placegap.instances.files.output_files import write_text
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.registry import STAND_INS, use_module
 
 PAPERS = {
     "tarnawski": "Tarnawski et al.",
@@ -139,6 +140,7 @@ def main(arguments: Sequence[str]) -> None:
     asked = parser.parse_args(arguments)
     try:
         if asked.record:
+            use_module(STAND_INS)
             for path in asked.studies or [p for name in PAPERS for p in studies_of(FOLDER / name)]:
                 try:
                     print(record(path, smoke=asked.smoke))

@@ -133,17 +133,7 @@ BLIND_CLUSTERS = (
     "fd-dps-8xP100",
     "moirai-inter-server",
 )
-BLIND_PLACERS = (
-    "etf",
-    "m-etf",
-    "heft",
-    "peft",
-    "cpop",
-    "m-sct",
-    "order-place",
-    "celeritas",
-    "mp-dps",
-)
+BLIND_PLACERS = ("etf", "m-etf", "heft", "peft", "cpop", "m-sct", "order-place", "celeritas")
 BLIND_S = 5.0
 
 

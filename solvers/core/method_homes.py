@@ -62,7 +62,6 @@ HOMES = {
     "getf": Home("placers.getf"),
     "metis": Home("placers.partitioners"),
     "scotch": Home("placers.partitioners"),
-    "mp-dps": Home("placers.heft_peft_cpop", {"makespan": Cost(2.5, 40.0)}),
     "frontier-paths": Home(
         "bounds.frontier_paths", {"makespan": Cost(10.0, 400.0, most_parts=5_000)}
     ),
@@ -71,7 +70,6 @@ HOMES = {
     ),
     "m-sct": Home("placers.m_sct"),
     "mt-kahypar": Home("placers.partitioners"),
-    "slicegraph": Home("placers.slicing", {"max_load": Cost(15.0, 150.0, most_parts=8_000)}),
     "simulated-moves": Home(
         "placers.pipeline_stages", {"pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000)}
     ),
@@ -81,8 +79,6 @@ HOMES = {
     "disjunctive-search": Home("local_search.disjunctive_search"),
     "run-moves": Home("local_search.run_moves"),
     "fd-dps": Home("placers.dynamic_critical_path"),
-    "fastt": Home("placers.fastt"),
-    "getf-milp": Home("models.milps"),
     "memory-knapsack": Home("bounds.memory_knapsack"),
     "exo": Home("placers.layer_splits"),
     "llama-cpp": Home("placers.layer_splits"),
@@ -99,8 +95,6 @@ HOMES = {
     "getf-lp": Home("models.lp_bounds"),
     "m-sct-lp": Home("models.lp_bounds"),
     "archer-combinatorial": Home("models.archer"),
-    "archer-three-blocks": Home("models.archer"),
-    "archer-bottleneck": Home("models.archer"),
 }
 """Name of a method, and where it is."""
 

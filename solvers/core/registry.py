@@ -44,6 +44,19 @@ MODULES = "PLACEGAP_MODULES"
 
 OURS = "placegap"
 
+STAND_INS = f"{OURS}.experiments.research.stand_ins"
+
+GONE = {
+    **dict.fromkeys(
+        ("fastt", "getf-milp", "mp-dps", "slicegraph"),
+        f"its paper was not available; in a checkout, --module {STAND_INS} adds it",
+    ),
+    **dict.fromkeys(
+        ("archer-bottleneck", "archer-three-blocks"), "archer-combinatorial bounds the same plans"
+    ),
+}
+"""Names that methods had up to 0.2, and what to do instead."""
+
 Run = TypeVar("Run", bound=Callable[..., Outcome])
 
 
@@ -141,7 +154,7 @@ class Registry(MutableMapping[str, AnyMethod]):
             names = [
                 name
                 for name, method in self._loaded.items()
-                if name not in before or _module_of(method) == loaded.__name__
+                if name not in before or f"{_module_of(method)}.".startswith(f"{loaded.__name__}.")
             ]
             if not names:
                 raise InputError(f"module {module} registers no method (placegap.solvers.method)")
@@ -365,6 +378,8 @@ def find_method(name: str) -> AnyMethod:
     try:
         return METHODS[name]
     except KeyError:
+        if name in GONE:
+            raise InputError(f"there is no method {name!r} any more: {GONE[name]}") from None
         hint = instead_of(name, METHODS, "placegap methods")
         own = "--module FILE adds your own"
         raise InputError(f"there is no method {name!r}{hint} ({own})") from None

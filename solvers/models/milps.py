@@ -1,4 +1,4 @@
-"""Methods that are a paper's MIP: ``moirai``, ``pesto``, ``throughput-ip`` and ``getf-milp``."""
+"""Methods that are a paper's MIP: ``moirai``, ``pesto`` and ``throughput-ip``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from placegap.formulations import getf, moirai, pesto, throughput_ip
-from placegap.formulations.getf import critical_path_ns
+from placegap.formulations import moirai, pesto, throughput_ip
 from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem import LoadSemantics, Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
-from placegap.solvers.core.method import ExactParams, Formulation, Params, Task
+from placegap.solvers.core.method import ExactParams, Formulation, Task
 from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
-from placegap.solvers.models.lp_bounds import with_path
 from placegap.solvers.models.run_mip import (
     MIP,
     MOST_EDGES,
@@ -285,49 +283,3 @@ def _with_plain_start(task: Task[LoadSemantics]) -> Task[LoadSemantics]:
         known.offer_plan(task, found and found.plan)
         known.offer_plan(task, task.incumbent)
     return task if known.plan is None else replace(task, incumbent=known.plan)
-
-
-ORIGIN = "getf-milp (no device-dependent communication)"
-
-
-def getf_milp_applies(task: Task[Makespan], params: Params) -> str | None:
-    """Why the size is out of reach, or None; nothing is built."""
-    return why_too_long(getf.milp_horizon_ns(task.instance)) or why_too_many_rows(
-        getf.count_rows(task.instance)
-    )
-
-
-def getf_milp_formulation(task: Task[Makespan], params: Params) -> Formulation:
-    """What the runner needs."""
-    instance = task.instance
-    return Formulation(
-        name="getf-milp",
-        starts=(),
-        granularity_ns=granularity_ns(instance, transfers=True),
-        build=lambda start: getf.build(instance),
-        warm_start=lambda model, plan: getf.warm_start(model, instance, plan),
-        extract=lambda model: getf.extract(model, instance),
-    )
-
-
-@method(
-    "getf-milp",
-    objectives=("makespan",),
-    cites="after Su et al. 2020 (GETF)",
-    applies=getf_milp_applies,
-    formulation=getf_milp_formulation,
-    packages=MIP,
-)
-def run_getf_milp(task: Task[Makespan], params: MipParams) -> Outcome:
-    """A MILP relaxation: a heuristic plan and a valid bound.
-
-    The plan is the MILP's own, or the incumbent where that is better. No placer's plan is a start:
-    what is compared as GETF's should not be HEFT's. The bound is the model's, whose transfers and
-    queues are shorter than real ones, and the plan's value is the referee's: the two may stay apart
-    however long the solver runs.
-    """
-    outcome = run_mip(task, getf_milp_formulation(task, params), params.solver)
-    if outcome.proven_infeasible:
-        return outcome
-    bound = outcome.bound and outcome.bound._replace(origin=ORIGIN)
-    return with_path(replace(outcome, bound=bound), critical_path_ns(task.instance))

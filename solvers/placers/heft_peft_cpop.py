@@ -1,12 +1,8 @@
-"""Placers that insert ops into idle gaps by ranks: HEFT, PEFT, CPOP, and MP-DPS on merged ops."""
+"""Placers that insert ops into idle gaps by ranks: HEFT, PEFT and CPOP."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated
-
 import numpy as np
-from pydantic import Field
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
@@ -15,20 +11,11 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.mean_costs import MeanCosts, longest_path, mean_costs
 from placegap.instances.problem.weighted_dag import longest_ways
-from placegap.instances.transforms.merge import expand_plan
-from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
-from placegap.solvers.placers.list_problem import (
-    Problem,
-    admission_of,
-    levels,
-    order_by,
-    outcome_of,
-    problem_of,
-)
+from placegap.solvers.placers.insertion import insert_by
+from placegap.solvers.placers.list_problem import Problem, levels, problem_of
 
 
 @method(
@@ -49,17 +36,8 @@ def heft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     that can run it, with room for it and its colocation group.
     O(V K log V + E K) time (the paper: O(E K) searches of a device's whole schedule).
     """
-    arrays = task.instance.arrays
-    problem, admission = problem_of(arrays), admission_of(arrays)
-    times = schedule_by_insertion(
-        problem,
-        admission,
-        order_by(upward_ranks(task.instance)[0], arrays),
-        idle_devices(task.instance.num_devices, task.instance.num_ops),
-        np.empty((0, 0), np.int64),
-        1,
-    )
-    return outcome_of(task.instance, times, admission)
+    problem = problem_of(task.instance.arrays)
+    return insert_by(task.instance, problem, upward_ranks(task.instance)[0])
 
 
 def upward_ranks(instance: Instance) -> tuple[Ints, int]:
@@ -85,18 +63,10 @@ def peft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     O(V K log V + E K) time.
     """
     arrays = task.instance.arrays
-    problem, admission = problem_of(arrays), admission_of(arrays)
-    costs = mean_costs(arrays)
+    problem, costs = problem_of(arrays), mean_costs(arrays)
     table = optimistic_costs(problem, costs.tensor, costs.scale)
-    times = schedule_by_insertion(
-        problem,
-        admission,
-        order_by(_mean_over_devices(table, arrays, costs), arrays),
-        idle_devices(task.instance.num_devices, task.instance.num_ops),
-        table,
-        costs.scale,
-    )
-    return outcome_of(task.instance, times, admission)
+    priority = _mean_over_devices(table, arrays, costs)
+    return insert_by(task.instance, problem, priority, table, costs.scale)
 
 
 @kernel(bounded=True)
@@ -154,7 +124,7 @@ def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
     of the path that it cannot take goes where it finishes first.
     """
     instance, arrays = task.instance, task.instance.arrays
-    problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
+    problem, costs = problem_of(arrays), mean_costs(arrays)
     upward = levels(problem, costs.op, costs.tensor)
     priority = upward + downward_ranks(problem, costs)
     path = critical_path(problem, costs, upward)
@@ -162,10 +132,7 @@ def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
     penalty = np.zeros((instance.num_ops, instance.num_devices), np.int64)
     penalty[path] = LARGEST_SUM
     penalty[path, path_device(arrays, path)] = 0
-    idle = idle_devices(instance.num_devices, instance.num_ops)
-    order = order_by(priority, arrays)
-    times = schedule_by_insertion(problem, admission, order, idle, penalty, 1)
-    return outcome_of(instance, times, admission)
+    return insert_by(instance, problem, priority, penalty)
 
 
 def downward_ranks(problem: Problem, costs: MeanCosts) -> Ints:
@@ -184,7 +151,8 @@ def critical_path(problem: Problem, costs: MeanCosts, upward: Ints) -> list[int]
 
     The edges must be on it as well: from an op of the path an edge may lead past the next one.
     """
-    sources = [op for op in problem.topological_order.tolist() if _num_inputs(problem, op) == 0]
+    num_inputs = np.diff(problem.inputs.ptr)
+    sources = [op for op in problem.topological_order.tolist() if num_inputs[op] == 0]
     path = [max(sources, key=lambda op: upward[op])]  # the first of equals
     while True:
         op = path[-1]
@@ -198,75 +166,9 @@ def critical_path(problem: Problem, costs: MeanCosts, upward: Ints) -> list[int]
             return path
 
 
-def _num_inputs(problem: Problem, op: int) -> int:
-    return int(problem.inputs.ptr[op + 1] - problem.inputs.ptr[op])
-
-
 def path_device(arrays: Arrays, path: list[int]) -> int:
     """Of the devices that run most ops of the path, the one that runs them in the least time."""
     time_ns = arrays.time_ns[path]
     runs = time_ns != UNSUPPORTED
     missed, total = (~runs).sum(axis=0), np.where(runs, time_ns, 0).sum(axis=0)
     return int(np.lexsort((total, missed))[0])
-
-
-class MpDpsParams(Params):
-    """Parameters of ``mp-dps``."""
-
-    #: How much of the smallest device a merged op and its colocation group may hold.
-    memory_share: Annotated[float, Field(ge=0, le=1)] = MEMORY_SHARE
-
-
-@method(
-    "mp-dps",
-    objectives=("makespan",),
-    cites="as in Zeng et al. 2022, section 5.1",
-    starts={"makespan": Cost(2.5, 40.0)},
-)
-def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:
-    """Merges ops with "computing power awareness", then places by path costs.
-
-    MP-DPS as Zeng et al. tell it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
-    merged "with computing power awareness", and scheduled by "predicting the path cost"; its text
-    is not at hand. A heuristic for the makespan; it plans with free channels and inserts into idle
-    gaps. Ties: topological position, then device. Memory, support and colocation as in HEFT; where
-    the merged ops do not fit, the ops are placed unmerged. O(V K log V + E K) behind the merging.
-
-    Deviations: the paper was not available: what is merged, and the path cost (an op's time plus
-    PEFT's optimistic cost of what follows), are ours; where merged ops do not fit, ops are placed
-    unmerged.
-    """
-    assert params is None or isinstance(params, MpDpsParams)
-    merge = merge_by_power(task.instance, (params or MpDpsParams()).memory_share)
-    details = {"merged_ops": merge.coarse.num_ops}
-    outcome = by_path_costs(merge.coarse)
-    if outcome.plan is None:
-        return replace(by_path_costs(task.instance), details={"merged_ops": task.instance.num_ops})
-    return Outcome(expand_plan(merge, outcome.plan, task.semantics), details=details)
-
-
-def by_path_costs(instance: Instance) -> Outcome:
-    """List scheduling by predicted path costs."""
-    arrays = instance.arrays
-    problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
-    behind = optimistic_costs(problem, costs.tensor, costs.scale)
-    times = schedule_by_insertion(
-        problem,
-        admission,
-        order_by(mean_path_costs(arrays, behind, costs.scale), arrays),
-        idle_devices(instance.num_devices, instance.num_ops),
-        behind,
-        costs.scale,
-    )
-    return outcome_of(instance, times, admission)
-
-
-def mean_path_costs(arrays: Arrays, behind: Ints, scale: int) -> Ints:
-    """Mean over the devices of each op's time there plus what is `behind`, in 1 / scale ns.
-
-    The term of each device is rounded down.
-    """
-    runs = arrays.time_ns != UNSUPPORTED
-    cost = np.where(runs, arrays.time_ns * scale + behind, 0)
-    mean: Ints = (cost // runs.sum(axis=1, keepdims=True)).sum(axis=1)
-    return mean

@@ -16,18 +16,43 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, pop, push, sizes_of
+from placegap.instances.problem import Instance
+from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
     KernelTimes,
     Problem,
+    admission_of,
     admits,
+    order_by,
+    outcome_of,
     settle,
 )
 
 FOREVER = 2**63 - 1
 
 NONE = -1
+
+
+def insert_by(
+    instance: Instance,
+    problem: Problem,
+    priority: Ints,
+    lookahead: Ints | None = None,
+    scale: int = 1,
+) -> Outcome:
+    """The plan of `schedule_by_insertion` on idle devices, ops of the highest priority first."""
+    admission = admission_of(instance.arrays)
+    times = schedule_by_insertion(
+        problem,
+        admission,
+        order_by(priority, instance.arrays),
+        idle_devices(instance.num_devices, instance.num_ops),
+        np.empty((0, 0), np.int64) if lookahead is None else lookahead,
+        scale,
+    )
+    return outcome_of(instance, times, admission)
 
 
 @kernel(bounded=True)

@@ -90,9 +90,8 @@ def problem_of(arrays: Arrays) -> Problem:
 
 def admission_of(arrays: Arrays) -> Admission:
     """Admission to devices that are still empty."""
-    home = np.full(arrays.num_groups, NOWHERE)
-    needs = arrays.group_bytes, arrays.group_runs
-    return Admission(arrays.group, *needs, home, arrays.memory_bytes.copy())
+    home, free_bytes = np.full(arrays.num_groups, NOWHERE), arrays.memory_bytes.copy()
+    return Admission(arrays.group, arrays.group_bytes, arrays.group_runs, home, free_bytes)
 
 
 @kernel(allocates=False)

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -229,18 +229,13 @@ class MetisParams(Params):
     mend: bool = True
 
 
-def why_no_metis() -> str | None:
-    """How to install METIS's package, or None."""
-    return why_not_installed("pymetis", "metis")
-
-
 @method(
     "metis",
     objectives=("makespan", "max_load", "max_load_fwd_bwd"),
     cites="Karypis and Kumar 1998",
     scope="makespan, loads, any plans",
     applies=why_not_parts,
-    missing=why_no_metis,
+    missing=partial(why_not_installed, "pymetis", "metis"),
     packages=("pymetis",),
 )
 def metis(task: Task, params: MetisParams) -> Outcome:
@@ -297,11 +292,6 @@ class MtKahyparParams(Params):
     imbalance: float = Field(default=0.03, gt=0, lt=1)
 
 
-def why_no_kahypar() -> str | None:
-    """How to install Mt-KaHyPar's package, or None."""
-    return why_not_installed("mtkahypar", "kahypar")
-
-
 @method(
     "mt-kahypar",
     objectives=("makespan", "max_load", "max_load_fwd_bwd"),
@@ -309,7 +299,7 @@ def why_no_kahypar() -> str | None:
     cites="Gottesbueren et al. 2024",
     scope="makespan, loads, any plans",
     applies=why_not_parts,
-    missing=why_no_kahypar,
+    missing=partial(why_not_installed, "mtkahypar", "kahypar"),
     packages=("mtkahypar",),
 )
 def mt_kahypar(task: Task, params: MtKahyparParams) -> Outcome:

@@ -1,4 +1,4 @@
-"""The models of Archer et al.: exact for identical accelerators, and bounds below that."""
+"""The exact model of Archer et al., for identical accelerators."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ import pytest
 from draws import draw
 from draws.chains import best_chain, chain_instance
 
-from placegap.formulations.archer import (
-    build_bottleneck,
-    build_exact,
-    build_three_blocks,
-    extract,
-    warm_start,
-)
+from placegap.formulations.archer import build_exact, extract, warm_start
 from placegap.instances import Device, Edge, Instance, MaxLoad, Op, Plan, evaluate, example
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
@@ -77,55 +71,37 @@ def identical_draws() -> tuple[tuple[Instance, int | None, int | None], ...]:
 # -------------------------------------------------------------------------------------- by hand
 
 
-def test_three_superblocks_let_the_ends_share_their_devices() -> None:
-    # exact: a | b | c is 4 + 1, 1 + 4 + 1, 1 + 4; a b | c: 8 + 1; all together 12
+def test_a_row_of_three_is_cut_twice() -> None:
+    # a | b | c is 4 + 1, 1 + 4 + 1, 1 + 4; a b | c: 8 + 1; all together 12
     assert optimum(build_exact(row_of_three(), ADD)) == pytest.approx(6)
-    # bottleneck {a}: 4 + 1, and the two others share {b, c}: 1 + 8 = 9 <= 2 T. So T = 5.
-    assert optimum(build_three_blocks(row_of_three(), ADD)) == pytest.approx(5)
-    assert optimum(build_three_blocks(row_of_three(), ADD, at_least_ns=6)) == pytest.approx(6)
-
-
-@pytest.mark.parametrize(("index", "load"), [(1, 5), (2, 6), (3, 5)])
-def test_the_place_of_the_middle_block_decides(index: int, load: int) -> None:
-    # Number 1 or 3 as above. Number 2 has one device on either side: a | b | c, 6.
-    model = build_bottleneck(row_of_three(), ADD, index=index)
-    assert optimum(model) == pytest.approx(load)
 
 
 def test_overlapped_loads_count_work_and_tensors_apart() -> None:
-    # exact: 4 and at most 2. Three superblocks: 12 over three devices
+    # 4 and at most 2
     assert optimum(build_exact(row_of_three(), OVERLAP)) == pytest.approx(4)
-    assert optimum(build_three_blocks(row_of_three(), OVERLAP)) == pytest.approx(4)
 
 
-def test_hosts_take_work_and_pay_no_tensors() -> None:
-    # One gpu and a host on which an op takes 7. b on the host: the gpu does 4 + 1 and 1 + 4 = 10,
-    # which is no chain; c on the host: 8 + 1 = 9, and 7. All on the gpu: 12.
+def test_hosts_are_taken_as_accelerators_without_tensors() -> None:
+    # a gpu and a host on which an op takes 7, as two gpus without tensors: 8 and 4
     devices = (*gpus(1), Device(name="h", kind="cpu", is_host=True))
     ops = tuple(op(name, 4, host_ns=7) for name in "abc")
     instance = graph_on(devices, ops, {"ab": 1, "bc": 1})
-    assert optimum(build_three_blocks(instance, ADD)) == pytest.approx(9)
-    # all devices taken alike, as in a cluster of two gpus without tensors: 8 and 4
     assert optimum(build_exact(instance, ADD)) == pytest.approx(8)
 
 
-def test_memory_is_shared_by_the_devices_of_a_superblock() -> None:
+def test_each_block_fits_into_the_memory_of_a_device() -> None:
     # 2 bytes on each of two devices hold four ops of 1 byte, 1 byte on each does not
     ops = tuple(op(name, 1, resident_bytes=1) for name in "abcd")
     fits, full = (graph_on(gpus(2, memory), ops, {}) for memory in (2, 1))
-    for build in (build_exact, build_three_blocks, build_bottleneck):
-        assert optimum(build(fits, ADD)) == pytest.approx(2)
-        assert optimum(build(full, ADD)) == float("inf")
+    assert optimum(build_exact(fits, ADD)) == pytest.approx(2)
+    assert optimum(build_exact(full, ADD)) == float("inf")
 
 
 def test_a_group_stays_in_one_part() -> None:
-    # a and c together, and b between them too: 12; as a superblock behind number 1 that is the
-    # work of two devices
+    # a and c together, and b between them too: 12
     ops = (op("a", 4, colocation="g"), op("b", 4), op("c", 4, colocation="g"))
     instance = graph_on(gpus(3), ops, {"ab": 1, "bc": 1})
     assert optimum(build_exact(instance, ADD)) == pytest.approx(12)
-    for build in (build_three_blocks, build_bottleneck):
-        assert optimum(build(instance, ADD)) == pytest.approx(6)
 
 
 def test_a_tensor_is_paid_once_at_each_border() -> None:
@@ -134,10 +110,9 @@ def test_a_tensor_is_paid_once_at_each_border() -> None:
     edges = tuple(Edge(producer="a", consumer=x, host_time_ns=3, tensor="t") for x in "bc")
     instance = draw.instance_of("fork", ops, edges, gpus(2))
     assert optimum(build_exact(instance, ADD)) == pytest.approx(11)
-    assert optimum(build_bottleneck(instance, ADD, index=1)) == pytest.approx(11)
 
 
-def test_the_bounds_do_not_hold_for_convex_plans() -> None:
+def test_the_model_does_not_bound_convex_plans() -> None:
     # {1, 4} and {2, 3} do 8 + 2 and 5 + 5 ns, each other's inputs are free, and both edges of 1 ns
     # stay inside. As a chain: {1} | {2, 3, 4} is 8 + 1 and 12 + 1, {1, 3} | {2, 4}: 13 + 2.
     ops = tuple(op(name, time) for name, time in zip("1234", (8, 5, 5, 2), strict=True))
@@ -145,8 +120,7 @@ def test_the_bounds_do_not_hold_for_convex_plans() -> None:
     convex = MaxLoad(plans="convex")
     assert evaluate(instance, Plan.on([0, 1, 1, 0]), convex).value_ns == 10
     assert best_chain(instance) == 13
-    # bottleneck {1, 4}, then 3 before and 2 after it: 10, and 5 + 1, 1 + 5
-    assert optimum(build_three_blocks(instance, ADD)) == pytest.approx(12)
+    assert optimum(build_exact(instance, ADD)) == pytest.approx(13)
 
 
 # ------------------------------------------------------------------------------------- properties
@@ -159,22 +133,9 @@ def test_the_exact_model_equals_the_enumeration_of_chains_on_identical_accelerat
             assert optimum(build_exact(instance, semantics)) == pytest.approx(expected)
 
 
-def test_three_blocks_are_below_every_bottleneck_and_that_below_the_exact_model() -> None:
-    for instance, added, overlapped in identical_draws()[::5]:
-        for semantics, best in ((ADD, added), (OVERLAP, overlapped)):
-            for relax in (False, True):
-                three = optimum(build_three_blocks(instance, semantics), relax=relax)
-                exact = optimum(build_exact(instance, semantics), relax=relax)
-                assert best is None or exact <= best + EPSILON
-                for b in range(1, instance.num_devices + 1):
-                    middle = optimum(build_bottleneck(instance, semantics, index=b), relax=relax)
-                    assert three - EPSILON <= middle <= exact + EPSILON, instance.name
-
-
 def test_the_lp_relaxation_of_identical_accelerators_is_the_work_over_k() -> None:
     # an op in equal shares on all devices cuts nothing: 43 ns of the diamond
-    for build in (build_exact, build_three_blocks, build_bottleneck):
-        assert optimum(build(example(), ADD, 3), relax=True) == pytest.approx(43 / 3)
+    assert optimum(build_exact(example(), ADD, 3), relax=True) == pytest.approx(43 / 3)
 
 
 # -------------------------------------------------------------------------------------- the model
@@ -202,5 +163,3 @@ def test_the_exact_model_counts_a_plan_as_the_referee_does() -> None:
 def test_there_must_be_a_block() -> None:
     with pytest.raises(ValueError, match="at least one block"):
         build_exact(example(), ADD, 0)
-    with pytest.raises(ValueError, match="no block 3 of 2"):
-        build_bottleneck(example(), ADD, index=3)

@@ -101,7 +101,6 @@ MODELS: dict[str, Callable[..., pyo.ConcreteModel]] = {
     "pesto-as-published": partial(pesto.build, PLAIN, makespan("link"), "as_published"),
     "pesto-strengthened": partial(pesto.build, PLAIN, makespan("link")),
     "getf-lp": partial(getf.build_lp, PLAIN, device_groups(PLAIN)),
-    "getf-milp": partial(getf.build, PLAIN),
     "m-sct": partial(m_sct.build, PLAIN),
     "m-sct-truncated": partial(m_sct.build, PLAIN, truncated=True),
     **{
@@ -116,8 +115,6 @@ MODELS: dict[str, Callable[..., pyo.ConcreteModel]] = {
         )
     },
     "archer-exact": partial(archer.build_exact, PLAIN, CHAIN),
-    "archer-three-blocks": partial(archer.build_three_blocks, HOST, CHAIN),
-    "archer-bottleneck": partial(archer.build_bottleneck, PLAIN, CHAIN, index=2),
     "latency-as-published": partial(latency_ip.build, HOST, LatencySubgraphs(), "as_published"),
     "latency-strengthened": partial(
         latency_ip.build, HOST, LatencySubgraphs(subgraphs=2), symmetry=True
@@ -198,7 +195,6 @@ ROWS = {
     "pesto-as-published": pesto.count_rows(PLAIN, "as_published"),
     "pesto-strengthened": pesto.count_rows(PLAIN, "strengthened"),
     "getf-lp": getf.count_rows_lp(PLAIN, device_groups(PLAIN)),
-    "getf-milp": getf.count_rows(PLAIN),
     "m-sct": m_sct.count_rows(PLAIN),
     "throughput-convex-add": throughput_ip.count_rows(HOST, load(plans="convex")),
     "throughput-chain-overlap": throughput_ip.count_rows(HOST, load(plans="chain", load="overlap")),
@@ -206,7 +202,6 @@ ROWS = {
     "throughput-servers": throughput_ip.count_rows(HOST, load(levels=2)),
     "throughput-fwd-bwd": throughput_ip.count_rows(HOST, MaxLoadFwdBwd(plans="any")),
     "archer-exact": archer.count_rows(PLAIN),
-    "archer-three-blocks": archer.count_rows(HOST, "superblocks"),
     "latency-as-published": latency_ip.count_rows(HOST, LatencySubgraphs(), "as_published"),
     "latency-strengthened": latency_ip.count_rows(
         HOST, LatencySubgraphs(subgraphs=2), "strengthened"
@@ -257,7 +252,6 @@ EXTRACT: dict[str, Callable[[pyo.ConcreteModel], object]] = {
     "pesto-as-published": partial(pesto.extract, instance=PLAIN),
     "pesto-strengthened": partial(pesto.extract, instance=PLAIN),
     "getf-lp": partial(getf.extract_groups, instance=PLAIN, groups=device_groups(PLAIN)),
-    "getf-milp": partial(getf.extract, instance=PLAIN),
     "m-sct": partial(m_sct.extract, instance=PLAIN),
     "throughput-any-add": partial(throughput_ip.extract, instance=HOST, semantics=load()),
     "throughput-replicas": partial(

@@ -29,10 +29,10 @@ REFUSED: list[tuple[Callable[..., object], Semantics, str | None, str]] = [
     (pesto.build, Makespan(channels="link", transfers="per_tensor"), None, "link per_tensor"),
     (latency_ip.build, Makespan(), None, "makespan port per_edge"),
     (archer.build_exact, Makespan(), None, ARCHER),
-    (archer.build_three_blocks, MaxLoad(plans="convex"), None, ARCHER),
+    (archer.build_exact, MaxLoad(plans="convex"), None, ARCHER),
     (archer.build_exact, MaxLoad(plans="chain", replicas=True), None, ARCHER),
-    (archer.build_bottleneck, MaxLoad(plans="chain", levels=2), None, ARCHER),
-    (archer.build_three_blocks, MaxLoadFwdBwd(plans="chain"), None, ARCHER),
+    (archer.build_exact, MaxLoad(plans="chain", levels=2), None, ARCHER),
+    (archer.build_exact, MaxLoadFwdBwd(plans="chain"), None, ARCHER),
     (
         throughput_ip.build,
         MaxLoad(plans="any"),

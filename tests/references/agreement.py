@@ -19,11 +19,7 @@ from placegap.solvers.core.registry import parse_params, why_not
 Params = Mapping[str, object]
 Part = TypeVar("Part")
 
-LESS: Mapping[str, Params] = {
-    "latency": {"moves": 500},
-    "noncontiguous": {"moves": 200},
-    "slicegraph": {"population": 6, "generations": 3},
-}
+LESS: Mapping[str, Params] = {"latency": {"moves": 500}, "noncontiguous": {"moves": 200}}
 """Parameters of methods that would search for a second a graph of six ops."""
 
 STEPS = 300

@@ -19,6 +19,7 @@ import pyomo.environ as pyo
 
 from placegap.experiments.research.bench.measuring import workbooks
 from placegap.formulations import archer, getf, latency_ip, moirai, pesto, throughput_ip
+from placegap.formulations.shared.devices import device_groups
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
@@ -71,11 +72,11 @@ def _builds(instance: Instance) -> Iterator[tuple[str, Callable[[], pyo.Concrete
     if instance.graph.name.startswith("layered"):
         return
     yield "pesto strengthened", lambda: pesto.build(instance, LINK)
-    yield "getf milp", lambda: getf.build(instance)
+    yield "getf lp", lambda: getf.build_lp(instance, device_groups(instance))
     load, chain = MaxLoad(plans="any"), MaxLoad(plans="chain")
     yield "throughput any", lambda: throughput_ip.build(instance, load, symmetry=True)
     yield "throughput chain", lambda: throughput_ip.build(instance, chain, symmetry=True)
-    yield "archer three blocks", lambda: archer.build_three_blocks(instance, chain)
+    yield "archer exact", lambda: archer.build_exact(instance, chain)
     calls = LatencySubgraphs()
     yield "latency strengthened", lambda: latency_ip.build(instance, calls, symmetry=True)
 

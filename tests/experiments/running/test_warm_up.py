@@ -24,9 +24,9 @@ def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> No
     warm_up("annealing", MAKESPAN, long)
     assert asked == 2 * [("annealing", {"moves": FEW})]  # on two examples
     # what decides the kernels is kept, and one of a kind is enough
-    warm_up("fastt", MAKESPAN, {"parts": 3})
-    warm_up("fastt", MAKESPAN, {"parts": 3, "patience": 2})
-    assert asked[2:] == 2 * [("fastt", {"parts": 3})]
+    warm_up("hrl", MAKESPAN, {"samples": 3})
+    warm_up("hrl", MAKESPAN, {"samples": 3, "evaluations": 2})
+    assert asked[2:] == 2 * [("hrl", {"samples": 3, "evaluations": FEW})]
 
 
 FIRST_RUN = """

@@ -26,9 +26,8 @@ PLACER, MODEL = 10_000, 500
 searches."""
 
 SEARCHES = {
-    *("annealing", "disjunctive-search", "fastt", "getf", "getf-milp", "heaviest-stage", "m-sct"),
+    *("annealing", "disjunctive-search", "getf", "heaviest-stage", "m-sct"),
     *("layer-paths", "frontier-paths", "local-search", "memory-knapsack", "run-moves"),
-    "slicegraph",
 }
 """Heuristics that solve a model or search."""
 

@@ -1,4 +1,4 @@
-"""slicing, slicegraph and pipedream: segments of orders, and stages with replicas."""
+"""slicing and pipedream: segments of orders, and stages with replicas."""
 
 from __future__ import annotations
 
@@ -76,18 +76,8 @@ def test_keys_give_topological_orders_and_the_least_key_goes_first() -> None:
     assert order_of_keys(*arcs, np.array([3, 2, 1, 0])).tolist() == [3, 1, 0, 2]
 
 
-def test_slicegraph_is_never_worse_than_the_orders_it_starts_from() -> None:
-    for instance in max_load_draws()[:6]:
-        bred = run_method(
-            instance, CHAIN, "slicegraph", {"population": 4, "generations": 2}
-        ).value_ns
-        sliced = run_method(instance, CHAIN, "slicing", {"orders": 2}).value_ns
-        assert sliced is None or (bred is not None and bred <= sliced)
-
-
-@pytest.mark.parametrize("name", ["slicing", "slicegraph"])
-def test_a_time_limit_ends_it_with_what_it_has(name: str) -> None:
-    result = run_method(max_load_draws()[0], CHAIN, name, time_limit_s=0.0)
+def test_a_time_limit_ends_slicing_with_what_it_has() -> None:
+    result = run_method(max_load_draws()[0], CHAIN, "slicing", time_limit_s=0.0)
     assert result.status == "feasible"
     assert result.message.startswith("stopped ")
 

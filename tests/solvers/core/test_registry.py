@@ -10,7 +10,7 @@ import pytest
 from placegap.instances import InputError, Makespan
 from placegap.solvers import METHODS, Method, Outcome, Params, Task, method
 from placegap.solvers.core.method_homes import HOMES
-from placegap.solvers.core.registry import Registry, find_method, register
+from placegap.solvers.core.registry import GONE, Registry, find_method, register
 
 HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
 SOLVERS = ("pyomo", "highspy", "ortools", "pandas")
@@ -47,6 +47,13 @@ def test_an_unknown_method_is_an_input_error_that_lists_the_names() -> None:
     assert "magic" not in METHODS
     with pytest.raises(InputError, match="no method 'magic'; 'placegap methods' lists them"):
         find_method("magic")
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_method_that_is_gone_is_a_line_that_says_what_to_do(name: str) -> None:
+    with pytest.raises(InputError, match=f"there is no method '{name}' any more: ") as error:
+        find_method(name)
+    assert "\n" not in str(error.value)
 
 
 def test_a_method_of_a_user_comes_after_those_of_the_table() -> None:

@@ -59,7 +59,7 @@ def test_the_requested_gap_ends_the_search() -> None:
     [
         ("moirai", Makespan(transfers="per_tensor"), "states makespan per_edge"),
         ("pesto", PORT, "makespan port per_edge"),
-        ("archer-three-blocks", MaxLoad(plans="convex"), "states max_load chain"),
+        ("archer-combinatorial", MaxLoad(plans="convex"), "states max_load chain"),
         ("archer-exact", MaxLoad(plans="chain", replicas=True), "states max_load chain"),
         ("getf-lp", MaxLoad(plans="any"), "does not do max_load"),
     ],
@@ -80,7 +80,6 @@ def test_models_that_are_too_large_are_refused_unbuilt(monkeypatch: pytest.Monke
     for method, semantics, rows in (
         ("throughput-ip", MaxLoad(plans="any"), 28),
         ("archer-exact", CHAIN, 30),
-        ("archer-three-blocks", CHAIN, 45),
     ):
         with pytest.raises(InputError, match=f"{rows} rows"):
             run_method(example(), semantics, method)

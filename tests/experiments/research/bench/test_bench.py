@@ -36,7 +36,7 @@ def test_a_measurement_is_made_in_another_process() -> None:
 def test_every_placer_of_the_registry_is_measured() -> None:
     """All heuristics but those that solve a MIP or need more than a graph, under their rules."""
     left_out = {m.name for m in METHODS.values() if m.claim == "heuristic"}
-    assert left_out.difference(bench_placers.placers()) == bench_placers.LEFT_OUT | {"getf-milp"}
+    assert left_out.difference(bench_placers.placers()) == bench_placers.LEFT_OUT
     instance = bench_placers.layered(30, 4)
     for placer in bench_placers.placers():
         name, params = bench_placers.VARIANTS.get(placer, (placer, {}))

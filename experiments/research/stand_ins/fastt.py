@@ -28,14 +28,8 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.dynamic_critical_path import SplitParams, outcome_of_split
 from placegap.solvers.placers.heft_peft_cpop import critical_path
-from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
-from placegap.solvers.placers.list_problem import (
-    admission_of,
-    levels,
-    order_by,
-    outcome_of,
-    problem_of,
-)
+from placegap.solvers.placers.insertion import insert_by
+from placegap.solvers.placers.list_problem import levels, problem_of
 
 
 class FastTParams(SplitParams):
@@ -157,7 +151,7 @@ def dpos(instance: Instance) -> Dpos:
     O(V K log V + E K).
     """
     arrays = instance.arrays
-    problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
+    problem, costs = problem_of(arrays), mean_costs(arrays)
     rank = levels(problem, costs.op, costs.tensor)
     path = critical_path(problem, costs, rank)
     # no plan ends at or after 2**62, so that no other device is as good as the path's
@@ -165,9 +159,7 @@ def dpos(instance: Instance) -> Dpos:
     for op, device in path_devices(arrays, path).items():
         penalty[op] = LARGEST_SUM
         penalty[op, device] = 0
-    idle = idle_devices(instance.num_devices, instance.num_ops)
-    times = schedule_by_insertion(problem, admission, order_by(rank, arrays), idle, penalty, 1)
-    return Dpos(outcome_of(instance, times, admission), path)
+    return Dpos(insert_by(instance, problem, rank, penalty), path)
 
 
 def path_devices(arrays: Arrays, path: list[int]) -> dict[int, int]:

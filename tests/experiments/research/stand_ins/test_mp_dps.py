@@ -7,9 +7,8 @@ from draws import draw
 from references.placers import pressed_instance, table_instance
 
 from placegap.instances import Makespan
-from placegap.instances.transforms.power_merge import merge_by_power
 from placegap.solvers import Task, run_method
-from placegap.solvers.placers.heft_peft_cpop import by_path_costs, peft
+from placegap.solvers.placers.heft_peft_cpop import peft
 
 FREE = Makespan(channels="free")
 
@@ -36,11 +35,15 @@ FREE = Makespan(channels="free")
 def test_ops_are_merged_where_the_transfer_outweighs_power_and_delay(
     times: tuple[tuple[int, int], ...], edges: str, merged: list[int]
 ) -> None:
+    from placegap.experiments.research.stand_ins.mp_dps import merge_by_power
+
     instance = table_instance(times, edges)
     assert merge_by_power(instance).op.tolist() == merged
 
 
 def test_merged_ops_hold_no_more_than_their_share_of_a_device() -> None:
+    from placegap.experiments.research.stand_ins.mp_dps import merge_by_power
+
     drawn = table_instance(((5, 5),) * 4, "1-2 9, 2-3 9, 3-4 9")
     instance = draw.with_ops(drawn, resident_bytes=[5] * 4)
     instance = draw.with_devices(instance, memory_bytes=[100] * 2)
@@ -49,6 +52,8 @@ def test_merged_ops_hold_no_more_than_their_share_of_a_device() -> None:
 
 
 def test_where_the_merged_ops_do_not_fit_the_ops_are_placed_unmerged() -> None:
+    from placegap.experiments.research.stand_ins.mp_dps import by_path_costs, merge_by_power
+
     # of 30 drawn instances the one in which the merged ops do not fit, but the ops do
     instance = pressed_instance(28, num_ops=12, num_devices=2)
     whole, parts = by_path_costs(merge_by_power(instance, 1.0).coarse), by_path_costs(instance)
@@ -60,6 +65,8 @@ def test_where_the_merged_ops_do_not_fit_the_ops_are_placed_unmerged() -> None:
 
 
 def test_path_costs_without_merging_rank_an_op_with_its_own_time() -> None:
+    from placegap.experiments.research.stand_ins.mp_dps import by_path_costs
+
     # T1 and T2 are ready, nothing follows T1; T2's follower costs 3: PEFT takes T2 first, but
     # with their own times T1 (9) comes before T2 (2 + 3)
     instance = table_instance(((9,), (2,), (3,)), "2-3 0")

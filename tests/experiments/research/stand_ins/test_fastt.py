@@ -12,7 +12,6 @@ from placegap.instances.transforms.op_splitting import Cut
 from placegap.solvers import Task, run_method
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits
-from placegap.solvers.placers.fastt import FastTParams, improvements, path_devices, place
 
 FREE = Makespan(channels="free")
 PORT = Makespan(channels="port")
@@ -37,11 +36,15 @@ def chain(*bytes_of: int, memory: tuple[int | None, int | None]) -> Instance:
 def test_the_path_goes_to_the_device_that_runs_it_in_the_least_time_within_memory(
     memory: tuple[int | None, int | None], expected: dict[int, int]
 ) -> None:
+    from placegap.experiments.research.stand_ins.fastt import path_devices
+
     sizes = (2, 2, 1) if memory != (1, 3) else (2, 3, 1)
     assert path_devices(chain(*sizes, memory=memory).arrays, [0, 1, 2]) == expected
 
 
 def test_a_split_is_kept_only_if_the_makespan_falls() -> None:
+    from placegap.experiments.research.stand_ins.fastt import FastTParams, improvements, place
+
     task = Task(splittable_diamond(), FREE)
     first = place(task, {})
     assert first.value_ns == 43
@@ -78,10 +81,10 @@ def test_when_the_time_is_over_the_best_plan_so_far_comes_back() -> None:
 
 
 def test_ctrl_c_keeps_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    from placegap.solvers.placers import fastt as module
+    from placegap.experiments.research.stand_ins import fastt as module
 
     def interrupted(*_: object) -> object:
-        yield place(Task(splittable_diamond(), FREE), {2: Cut("batch", 2)})
+        yield module.place(Task(splittable_diamond(), FREE), {2: Cut("batch", 2)})
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "improvements", interrupted)
