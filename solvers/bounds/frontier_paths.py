@@ -587,6 +587,8 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         return Outcome(message="memory is slack: it forces no transfers")
 
     steps, most_ns = steps_of(instance, semantics), instance.arrays.serial_horizon_ns
+    # Aims rise from the bound of paths, as in `frontier_bound`, but for a plan: a path below an aim
+    # is traced back, whether labels were joined or not.
     best = Incumbent()
     aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
     while more > 0 and aim <= most_ns + 1:

@@ -311,6 +311,7 @@ def _grown(
         least,
         np.argsort(least, axis=2, kind="stable"),
     )
+    # some labels at a time, with a look at `stop` between; the limits are for all of them together
     left, found = MOST_CELLS // labels.shape[1], [labels[:0]]
     for begin in range(0, len(labels), CHUNK):
         if stop():

@@ -567,6 +567,8 @@ def _tables(
 
     `column` has the position of the group of the entry, each inner op and the exit; -1: anywhere.
     """
+    # An op of a placed group cannot be on any other device: with its times there at `NO_WAY`, the
+    # kernels of `work_windows` serve sections with placed groups as they are.
     size, num_devices = part.own_ns.shape
     edges = part.edges
     found = np.full((len(devices), num_devices, num_devices), NO_WAY)
