@@ -149,7 +149,7 @@ def _numbered(keys: Sequence[Hashable]) -> list[int]:
 
 
 def _along(order: list[int], into: list[list[tuple[int, int]]], alone: list[int]) -> list[int]:
-    """A number for each op, equal for ops that alike graphs lead to."""
+    """A number for each op, the same for ops with equal ancestors and edges between them."""
     number: dict[Hashable, int] = {}
     found = [0] * len(order)
     for v in order:
