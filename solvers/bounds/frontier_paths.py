@@ -1,8 +1,8 @@
 """Memory along the order of the colocation groups: a shortest path over partial placements.
 
 *Relaxation.* Groups are placed one after the other (`Arrays.group_order`). The *frontier* after a
-step are the groups that exchange tensors with later ones. The bytes on a device count only while a
-group of the frontier is on it. Then they are forgotten, and the device may be filled again.
+step consists of the groups that exchange tensors with later ones. The bytes on a device count only
+while a group of the frontier is on it. Then they are forgotten, and the device may be filled again.
 
 *State.* A label is a partial placement: the devices of the frontier, the bytes on these devices,
 the bytes in each *pool* of devices with fast links (never forgotten: a model that no server has
@@ -15,11 +15,11 @@ their mode come before or after, each device runs its ops, and each port its tra
 
 *Why it is a bound.* Every plan that fits passes these steps, with labels that have no more bytes
 and no longer ways than the plan. So the shortest path over labels that fit is a bound. Labels of
-one *signature* (the devices of the frontier, identical devices numbered by first appearance) go on
-alike, so a label is dropped if another one is nowhere above it. Where too many stay, some are
-joined, at the least of each number. Neither makes the shortest path longer. Labels whose path
-cannot end below an *aim* are left out: where none is left, the aim is a bound, and the next aim is
-higher.
+one *signature* (the devices of the frontier, identical devices numbered by first appearance) have
+the same continuations, so a label is dropped if another one is nowhere above it. Where too many
+stay, some are joined, at the least of each number. Neither makes the shortest path longer. Labels
+whose path cannot end below an *aim* are left out: where none is left, the aim is a bound, and the
+next aim is higher.
 
 *Example.* A row of four ops on two devices, each op 1 ns and 1 byte, each transfer 5 ns. With room
 for two bytes the path d0 d0 d1 d1 is the optimum: 4 + 5 = 9 ns. With room for one byte no plan
@@ -588,6 +588,8 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         return Outcome(message="memory is slack: it forces no transfers")
 
     steps, most_ns = steps_of(instance, semantics), instance.arrays.serial_horizon_ns
+    # Aims rise from the bound of paths, as in `frontier_bound`, but for a plan: a path below an aim
+    # is traced back, whether labels were joined or not.
     best = Incumbent()
     aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
     while more > 0 and aim <= most_ns + 1:

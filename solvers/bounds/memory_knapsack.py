@@ -145,7 +145,7 @@ def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpC
 
 
 def _along(order: list[int], into: list[list[tuple[int, int]]], alone: list[int]) -> list[int]:
-    """A number for each op, equal for ops that alike graphs lead to."""
+    """A number for each op, the same for ops with equal ancestors and edges between them."""
     number: dict[Hashable, int] = {}
     found = [0] * len(order)
     for v in order:

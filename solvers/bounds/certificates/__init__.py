@@ -1,1 +1,1 @@
-"""What certificates are made of."""
+"""Write certificates: multipliers of LPs, trees of cases, chains of sections."""

@@ -6,7 +6,7 @@ the stops on their devices and the transfers between neighbours add up in every 
 is before, behind or beside the row is left out.
 
 *State.* A label has the time so far, the device of its stop, and the bytes on every device. Labels
-go on alike if device and bytes are equal: the one with the least time stays.
+of equal device and bytes have the same continuations: only the one with the least time is kept.
 
 *Why it is a bound.* The least sum over all placements that fit is found, in integers. To find it
 soon, labels are left out that cannot end below an *aim*: with prices per byte (`room_prices`) the

@@ -119,7 +119,7 @@ class LayerWays(NamedTuple):
 
 
 def layer_ways(table: LayerTable) -> list[LayerWays]:
-    """The ways of each layer; layers that are alike share an object."""
+    """The ways of each layer; equal layers share an object."""
     known: dict[int, LayerWays] = {}
     for one in table.options:
         if id(one) not in known:
@@ -311,6 +311,7 @@ def _grown(
         least,
         np.argsort(least, axis=2, kind="stable"),
     )
+    # some labels at a time, with a look at `stop` between; the limits are for all of them together
     left, found = MOST_CELLS // labels.shape[1], [labels[:0]]
     for begin in range(0, len(labels), CHUNK):
         if stop():
@@ -587,8 +588,8 @@ def search_layers(
 def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> LayerTable:
     """The table with the prices of bytes that prove most by the chain alone."""
     # Groups that no option places hold bytes, too, and pay at least the least price of any device
-    # that can hold them. Where all devices are alike, so are the best prices, and the bytes then
-    # cost no more than the room is worth: nothing is proven.
+    # that can hold them. Where all devices are identical, so are the best prices, and the bytes
+    # then cost no more than the room is worth: nothing is proven.
     arrays = instance.arrays
     placed = {g for groups in table.groups for g in groups}
     others = [g for g in range(arrays.num_groups) if g not in placed]

@@ -596,6 +596,8 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
     tables = list(all_tables)
     if not parts:
         return 0
+    # outside of the chain heads and tails count; without the arcs' heads and tails (`MOST_CELLS`)
+    # no group between two stops is counted
     before = windows.head_ns[parts[0].entry] + time[parts[0].entry]
     after = np.where(time[parts[-1].exit] < NO_WAY, windows.tail_ns[parts[-1].exit], NO_WAY)
     pointer = np.cumsum([0, *(len(part.inner) for part in parts)])

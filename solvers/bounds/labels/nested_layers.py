@@ -19,8 +19,8 @@ A gate is often a small tensor, as the scale of a normalization, beside a large 
 it. At such a gate a chain would change devices for next to nothing. So sections that an edge skips
 become one, if something between its ends is sent sooner than the edge is.
 
-*Alike layers* share one table. Work counts in whole steps of a grid, rounded down for each group,
-so that sums of layers that are alike are alike.
+*Equal layers* share one table. Work counts in whole steps of a grid, rounded down for each group,
+so that equal layers add the same number of steps.
 
 *Example.* Three layers: f0, f1, f2, loss, b2, b1, b0 are a row, and gradients w0, w1, w2 follow b0,
 b1, b2; each is in the group of its number. The gates are the row and w0. The frames (0, 8), (1, 6),
@@ -321,7 +321,7 @@ class LayerOptions(NamedTuple):
 class LayerTable(NamedTuple):
     """Layers and what surrounds them, outermost first."""
 
-    #: Layers that are alike share an object.
+    #: Equal layers share an object.
     options: list[LayerOptions]
     #: The groups that each layer's options place.
     groups: list[tuple[int, ...]]
@@ -390,7 +390,7 @@ def layer_table(
         _facts(instance, layer, nested.last_gate, times, ops_of, after, table)
         for layer in nested.layers
     ]
-    # layers that are alike share options, so the work is divided by the number of different layers
+    # equal layers share options, so the work is divided by the number of different layers
     share = MOST_WORK // (len({fact.key for fact in facts}) * num_devices**3)
     most = MOST_TIGHT if is_tight else MOST_OPTIONS
     outside = list[Ints]()
@@ -567,6 +567,8 @@ def _tables(
 
     `column` has the position of the group of the entry, each inner op and the exit; -1: anywhere.
     """
+    # An op of a placed group cannot be on any other device: with its times there at `NO_WAY`, the
+    # kernels of `work_windows` serve sections with placed groups as they are.
     size, num_devices = part.own_ns.shape
     edges = part.edges
     found = np.full((len(devices), num_devices, num_devices), NO_WAY)
@@ -622,7 +624,7 @@ def _members(group: Ints) -> list[Ints]:
 
 
 class _Facts(NamedTuple):
-    """Groups of a layer, the most important first, and a key that is equal for alike layers."""
+    """Groups of a layer, the most important first, and a key, the same for equal layers."""
 
     groups: tuple[int, ...]
     allowed: tuple[tuple[int, ...], ...]
@@ -658,7 +660,7 @@ def _facts(
     for x, g in enumerate(groups):
         ops = ops_of[g]
         allowed.append(tuple(np.flatnonzero((time[ops] < NO_WAY).all(axis=0)).tolist()))
-        # rounded down per group, so that alike groups of different layers have equal steps
+        # rounded down per group, so that equal groups of two layers have equal steps
         ops = ops[after[ops]]
         known = np.where(time[ops] < NO_WAY, time[ops], 0)
         work[x] = known.sum(axis=0) // table.step_ns
@@ -752,7 +754,7 @@ def _no_worse(key: Ints, ways: Ints) -> Ints:
 
 def _grid(members: list[Ints], time: Ints) -> Ints:
     """Widths of the grid, one for each device: the one of those tried that rounds off least."""
-    # Coarse steps make more labels equal, fine ones lose less work. Alike layers have the same
+    # Coarse steps make more labels equal, fine ones lose less work. Equal layers have the same
     # work, which some width nearly divides; among equal losses the widest step counts.
     known = np.where(time < NO_WAY, time, 0)
     work = np.array([known[ops].sum(axis=0) for ops in members if len(ops)], np.int64)
