@@ -96,6 +96,15 @@ class Semantics(BaseModel):
         """Whether what crosses servers is charged to the servers."""
         return getattr(self, "levels", 1) == 2
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether a device computes and communicates at the same time."""
+        return getattr(self, "load", "add") == "overlap"
+
+    def narrower(self) -> tuple[Semantics, ...]:
+        """These rules, then others: each of their plans is one of these, with the same value."""
+        return (self,)
+
     def text(self, value: int) -> str:
         """A value or bound as messages state it, to the last digit."""
         return f"{value} {self.unit}"

@@ -159,7 +159,7 @@ class _Search:
         self.of_host = -1 if self.host is None else len(classes)
         self.first = [own[0] for own in self.classes]
         self.num = len(layer_list(instance)) + 2
-        self.is_sum = isinstance(semantics, Makespan)
+        self.is_sum = "device_order" in semantics.plan_fields  # a pass, and no loads
         can_part = kind.experts_apart and self.host is not None and semantics.plan_class == "any"
         self.parts = np.zeros(self.num, np.bool_)
         self.parts[self.slots.slot[self.slots.expert]] = can_part
@@ -174,7 +174,7 @@ class _Search:
         self.bytes = self.sums(size, ~self.slots.expert) + self.expert_bytes
         self.room = instance.arrays.memory_bytes[self.first].copy()
         self.host_binds = self.host is not None and int(size.sum()) > self.room[self.of_host]
-        self.costs = (_by_clock(self) if self.is_sum else None) or _by_loads(self)
+        self.costs = _by_clock(self) or _by_loads(self)
         self.is_cut = not self.all_orders
 
     def _possible(self, floor: Instance) -> Flags:
@@ -373,7 +373,8 @@ def _with_limits(search: _Search, costs: _Costs) -> _Costs:
 def _by_clock(search: _Search) -> _Costs | None:
     """What the referee's clock says, from cut to cut; None where that is not exact."""
     instance, slots, semantics = search.instance, search.slots, search.semantics
-    assert isinstance(semantics, Makespan)
+    if not isinstance(semantics, Makespan):
+        return None
     at = np.array(cuts(instance), np.int64)
     position = instance.arrays.index.topological_position
     part = np.searchsorted(position[at], position)  # the ops after a cut, up to the next one

@@ -90,7 +90,6 @@ def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | 
     """
     semantics = task.semantics
     floor, plain = relax_memory(task.instance, semantics)
-    assert isinstance(plain, MaxLoad)
     if semantics.plans != "chain" or semantics.replicas or semantics.levels == 2:
         return None
     if why_not_kinds(floor, plain) is not None:

@@ -25,12 +25,13 @@ from itertools import chain
 
 from pydantic import Field
 
-from placegap.instances.problem import OBJECTIVES, LoadSemantics, Makespan, MaxContext
+from placegap.instances.problem import OBJECTIVES, Instance
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import USUAL_S, Clock, stop_asked
 from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.objective import BOUNDS, Step, able, proofs, strategy, with_params
 from placegap.solvers.core.registry import find_method, method
 from placegap.solvers.core.result import Outcome, Result, fault_of, no_plan
 from placegap.solvers.core.starts import (
@@ -44,17 +45,7 @@ from placegap.solvers.core.starts import (
 from placegap.solvers.core.worker_process import may_start_processes, num_cores
 from placegap.solvers.solving.incumbent import JudgedIncumbent
 from placegap.solvers.solving.peak_memory import run_at_peak
-from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, run_step
-from placegap.solvers.solving.steps import (
-    BOUNDS,
-    KNAPSACK,
-    AutoStep,
-    is_likely_proven,
-    memory_binds,
-    plans,
-    proofs,
-    with_params,
-)
+from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, plans, run_step
 
 HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
 """Of the limit, and seconds at most, that a likely proof works alone: both processes take at most
@@ -62,6 +53,8 @@ HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
 
 SECOND_SEED = 1_000
 """Searches of this process have seeds so far beyond those of the other one."""
+
+KNAPSACK = "memory-knapsack"
 
 BOUND_SHARE, MEMORY_BOUND_SHARE = 0.2, 0.5
 """Of the time, for bounds that come before a proof that is not likely, and before any where memory
@@ -115,8 +108,9 @@ class AutoParams(Params):
 )
 def run(task: Task, params: AutoParams) -> Outcome:
     """The default: the best exact method for this kind of problem, with a search in parallel."""
-    if isinstance(task.semantics, MaxContext):  # its questions are about loads; nothing searches
-        return find_method("most-tokens").run(task, Params())
+    found = strategy(task)
+    if found.is_alone:
+        return find_method(found.provers[0].method).run(task, Params())
     limit_s = task.limits.time_limit_s
     clock = Clock(_working_s(task, USUAL_S if limit_s is None else limit_s))
     task = replace(task, limits=replace(task.limits, time_limit_s=clock.limit_s))
@@ -198,32 +192,48 @@ def _offer_plan_of(name: str, known: JudgedIncumbent, most_runs: int | None) -> 
     return True
 
 
-def _first_proofs(task: Task, workers: int) -> Iterator[AutoStep]:
+def is_likely_proven(task: Task) -> bool:
+    """Whether the best exact method for such problems is likely to settle this one."""
+    found = strategy(task)
+    is_small = _choices(task.instance) <= found.most_choices
+    return is_small and next(able(task, found.provers), None) is not None
+
+
+def _choices(instance: Instance) -> int:
+    """What there is to choose: groups of ops, and edges between them."""
+    group, index = instance.arrays.group, instance.graph.index
+    between = group[index.producer] != group[index.consumer]
+    return instance.arrays.num_groups + int(between.sum())
+
+
+def _first_proofs(task: Task, workers: int) -> Iterator[Step]:
     """What this process does beside another one that looks for plans: proofs, then searches."""
     yield from _proving(task, workers, {"start": False, "anneal": False})  # the other anneals
     if workers > 1:
         yield from plans(task, task.limits.seed + SECOND_SEED)
 
 
-def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[AutoStep]:
+def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[Step]:
     """Bounds for a while, if a proof is not likely or memory binds, then proofs, and bounds again.
 
     An unlikely proof gets the options `asked` and less effort, as placers ran before. If memory
     binds, the knapsack comes first: its bound and its plan are the best ones.
     """
     is_likely = is_likely_proven(task)
-    binds = isinstance(task.semantics, Makespan) and memory_binds(task.instance, task.semantics)
+    # some device cannot hold all that it can run, which the bounds know
+    relaxed = relax_memory(task.instance, task.semantics)[0]
+    binds = strategy(task).bounds is not None and not relaxed.arrays.memory_is_slack
     waits = not is_likely or binds
     for step in proofs(task):  # one by one: some take a second to load
         if waits and step.method != KNAPSACK:
             share = MEMORY_BOUND_SHARE if binds else BOUND_SHARE
-            yield AutoStep(BOUNDS, task.semantics, share)
+            yield Step(BOUNDS, task.semantics, share)
             waits = False
         yield with_params(step, {"workers": workers, **({} if is_likely else asked)})
-    yield AutoStep(BOUNDS, task.semantics)
+    yield Step(BOUNDS, task.semantics)
 
 
-def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[AutoStep]:
+def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[Step]:
     """What a process does that has no other one beside it: proofs and searches in turns."""
     task = known.task
     steps = _proving(task, 1, {"start": False})
@@ -245,7 +255,7 @@ def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[AutoSte
                 turns.remove(one)
 
 
-def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[AutoStep]:
+def _in_time(steps: Iterator[Step], task: Task, clock: Clock) -> Iterator[Step]:
     """Those steps that are likely to return in time, for nothing can end them in this process."""
     likely_s = dict(cheapest_first(task))
     search_s = 1e-6 * US_PER_PART_STARTED * task.instance.num_parts
@@ -257,12 +267,12 @@ def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[Au
         ):
             yield step
         elif not step.is_placer:
-            yield AutoStep(BOUNDS, task.semantics)  # it looks at the clock
+            yield Step(BOUNDS, task.semantics)  # it looks at the clock
             return
 
 
 def _run_steps(
-    steps: Iterator[AutoStep], known: JudgedIncumbent, clock: Clock, search: SearchProcess
+    steps: Iterator[Step], known: JudgedIncumbent, clock: Clock, search: SearchProcess
 ) -> None:
     """Run steps in this process while there is something to find and time, and at least one."""
     is_first = True
@@ -303,7 +313,7 @@ def _prove_what_is_cheap(known: JudgedIncumbent) -> None:
 def _look_for_room(known: JudgedIncumbent) -> None:
     """Whether cheap conditions on memory already prove that no plan fits."""
     task = known.task
-    if isinstance(task.semantics, Makespan | LoadSemantics):
+    if strategy(task).explains_memory:
         reasons = explain_infeasible(relax_memory(task.instance, task.semantics)[0])
         if reasons:
             known.no_plan = no_plan(origin=MEMORY)

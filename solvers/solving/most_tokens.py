@@ -13,14 +13,15 @@ from itertools import count
 from placegap.instances.problem import Instance, MaxContext, Plan
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import as_input_error
-from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens
+from placegap.solvers.bounds.cheap_bounds import ROOM
 from placegap.solvers.core.clock import USUAL_S, Clock
 from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.objective import proofs
 from placegap.solvers.core.progress import Incumbent, say, tell
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, Result, no_plan
+from placegap.solvers.objectives.context import most_tokens
 from placegap.solvers.solving.run_method import SolveOptions, run_method
-from placegap.solvers.solving.steps import proofs
 
 SHARE = 0.25
 """Of the time that is left, for a question: several that stay open leave time for easier ones."""

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem import Evaluation, Instance, PipelineIteration, Plan, Semantics
+from placegap.instances.problem import Evaluation, Instance, Plan, Semantics
 from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory, with_resident
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.referee.evaluate import evaluate
@@ -238,7 +238,7 @@ def _judged(
     if split is not None:
         judged = instance = split.fine
     verdict = evaluate(judged, plan, task.semantics)
-    if not verdict.feasible and task.semantics.objective == "makespan":
+    if not verdict.feasible and (plan.device_order or plan.channel_order):
         free = Plan(plan.placement)  # the clock's own orders may need less
         loose = evaluate(judged, free, task.semantics)
         if loose.feasible:
@@ -255,7 +255,7 @@ def _counted(
     instance: Instance, plan: Plan, semantics: Semantics
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """What the rule `sum` counts on each device, (K,)."""
-    if isinstance(semantics, PipelineIteration):  # microbatches in flight, too
+    if "stage" in semantics.plan_fields:  # microbatches in flight, too
         plain = semantics.model_copy(update={"memory": "sum"})
         uses = evaluate(instance, plan, plain).uses
         return np.array([use.memory_bytes for use in uses], np.int64)

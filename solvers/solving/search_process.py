@@ -12,7 +12,9 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -23,12 +25,21 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers.bounds.portfolio import improving_bounds
 from placegap.solvers.core.clock import STOP, Clock, Interruptible, stop_asked, while_compiling
 from placegap.solvers.core.method import Limits, Task
+from placegap.solvers.core.objective import (
+    BOUNDS,
+    LARGE_PARTS,
+    TURN_SHARE,
+    Step,
+    able,
+    strategy,
+    with_params,
+)
 from placegap.solvers.core.progress import Listener, Progress, each_plan_once
 from placegap.solvers.core.result import Result, SolverDisagreement
+from placegap.solvers.core.starts import task_for
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 from placegap.solvers.solving.incumbent import Answer, Contradiction, JudgedIncumbent
 from placegap.solvers.solving.run_method import run_method
-from placegap.solvers.solving.steps import BOUNDS, AutoStep, plans
 
 DIES_FIRST = "500"
 """Where memory runs out, Linux ends the search before the process that holds the best plan."""
@@ -60,8 +71,31 @@ class Compiled(NamedTuple):
     seconds: float
 
 
+def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) -> Iterator[Step]:
+    """The steps that look for plans, without end where a seed makes a difference.
+
+    First the placers that are still `waiting`, then what the objective begins with. Then its
+    searches take turns, each time with another seed: a turn has its part of the time that is left.
+    The one search of a large graph has `workers`.
+    """
+    for name in waiting:
+        narrower = task_for(task, name)
+        if narrower is not None:
+            yield Step(name, narrower.semantics, TURN_SHARE, is_placer=True)
+    found = strategy(task)
+    yield from able(task, found.first_plans)
+    is_large = task.instance.num_parts > LARGE_PARTS
+    turns = list(able(task, found.searches, workers if is_large else 1))
+    for turn in count() if turns else ():
+        for step in turns:
+            share = 1.0 if len(turns) == 1 else TURN_SHARE
+            later = replace(step, share=share, seed=seed + turn)
+            # an annealing from the plan that the same annealing has found rarely finds a better one
+            yield with_params(later, {"anew": turn > 0})
+
+
 def run_step(
-    known: JudgedIncumbent, step: AutoStep, limit_s: float, tell: Listener = lambda news: None
+    known: JudgedIncumbent, step: Step, limit_s: float, tell: Listener = lambda news: None
 ) -> Answer:
     """The result of a step, judged; a sentence where it failed, none after bounds alone.
 

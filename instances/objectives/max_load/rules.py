@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from placegap.instances.objectives.base import PEAK, LoadRule, MemoryRule, PlanClass, Semantics
+from placegap.instances.objectives.base import (
+    PEAK,
+    PLAN_CLASSES,
+    LoadRule,
+    MemoryRule,
+    PlanClass,
+    Semantics,
+)
 
 
 class Loads(Semantics):
@@ -20,6 +27,17 @@ class Loads(Semantics):
 
     #: As for makespan; at the fullest step of a pipeline.
     memory: MemoryRule = "sum"
+
+    def narrower(self) -> tuple[Semantics, ...]:
+        """Classes of plans within this one; then those of max_load without replicas and levels."""
+        nested = PLAN_CLASSES[PLAN_CLASSES.index(self.plans) :: -1]
+        rules = [self.with_plans(plans) for plans in nested]
+        return (*rules, *(self.together.with_plans(plans) for plans in nested))
+
+    @property
+    def together(self) -> MaxLoad:
+        """The rules of one load of each device, without replicas and levels."""
+        return MaxLoad(plans=self.plans, load=self.load, memory=self.memory)
 
 
 class MaxLoad(Loads):

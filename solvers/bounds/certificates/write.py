@@ -7,10 +7,11 @@ cases (`section_lp`), or one tree of the whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain as in_turn
 from typing import Any
 
 import numpy as np
@@ -36,16 +37,7 @@ from placegap.instances.certificates.certificate_file import (
 )
 from placegap.instances.certificates.certificate_hybrid import HybridLayers, plan_within
 from placegap.instances.certificates.certificate_ideals import IdealBlocks, chain_within
-from placegap.instances.problem import (
-    HybridPipeline,
-    Instance,
-    LatencySubgraphs,
-    Makespan,
-    MaxContext,
-    MaxLoad,
-    PipelineIteration,
-    Semantics,
-)
+from placegap.instances.problem import HybridPipeline, Instance, LoadSemantics, Makespan, Semantics
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.certificates.section_lp import (
@@ -104,14 +96,21 @@ def certify(
     >>> certify(example(), Makespan()).bound_ns
     34
     """
-    if isinstance(semantics, LatencySubgraphs | PipelineIteration | MaxContext):
-        return None
-    clock = Clock(time_limit_s)
-    if isinstance(semantics, HybridPipeline):
-        if semantics.bubble:
-            return None
-        return _certify_stages(instance, semantics, clock, target_ns)
-    cheapest = _cheapest(instance, semantics)
+    write = WRITERS.get(semantics.folder)
+    return None if write is None else write(instance, semantics, Clock(time_limit_s), target_ns)
+
+
+def _certify_times(
+    instance: Instance,
+    semantics: Semantics,
+    clock: Clock,
+    target_ns: float,
+    *,
+    more_proofs: Callable[..., Iterator[Proved]],
+) -> Certificate | None:
+    """The best of what work proves and of an objective's own proofs."""
+    is_load = more_proofs is _load_proofs
+    cheapest = _cheapest(instance, has_longest=is_load and not semantics.has_replicas)
     if not fits(instance, clock):
         return certificate_of(instance, semantics, *cheapest)
     parts = checked_parts(instance)
@@ -119,9 +118,12 @@ def certify(
     if not all(problem.able.values()):
         return None
     best = cheapest
-    proofs = _proofs(instance, problem, parts, semantics, target_ns)
+    possible, together = colocated_times(instance)
+    work = WorkProof(weights=tuple(spread_weights(together, possible)[1]))
     with suppress(LimitReached):
-        for bound, proof in proofs:
+        least = problem.work({"weights": list(work.weights)})
+        more = more_proofs(instance, problem, parts, semantics, least, target_ns)
+        for bound, proof in in_turn([(least, work)], more):
             if best[0] < bound < math.inf:
                 best = bound, proof
             if best[0] >= target_ns:
@@ -141,38 +143,43 @@ def checked_parts(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _cheapest(instance: Instance, semantics: Semantics) -> Proved:
+def _cheapest(instance: Instance, *, has_longest: bool) -> Proved:
     """Work, or the longest group, on arrays; the checker finds no less, as memory is left out."""
     arrays = instance.arrays
     runs, total = arrays.group_runs, np.zeros(arrays.group_runs.shape, np.int64)
     np.add.at(total, arrays.group, arrays.time_ns.clip(0))
     work, weights = spread_weights(total, runs)
-    replicas = isinstance(semantics, MaxLoad) and semantics.replicas
-    if not isinstance(semantics, Makespan) and not replicas:
+    if has_longest:
         longest = int(np.where(runs, total, NEVER).min(axis=1).max())
         if work < longest < NEVER:
             return longest, LongestProof()
     return work, WorkProof(weights=tuple(weights))
 
 
-def _proofs(
+def _load_proofs(
     instance: Instance,
     problem: TimedTerms,
     parts: dict[str, Any],
-    semantics: Semantics,
+    semantics: LoadSemantics,
+    least: int,
     target_ns: float,
 ) -> Iterator[Proved]:
-    """Proofs and what they prove, cheapest first; each is computed when it is needed."""
-    possible, together = colocated_times(instance)
-    work = WorkProof(weights=tuple(spread_weights(together, possible)[1]))
-    least = problem.work({"weights": list(work.weights)})
-    yield least, work
-    if not isinstance(semantics, Makespan):
-        if not problem.rules.get("replicas"):
-            least = max(least, longest := problem.longest({}))
-            yield longest, LongestProof()
-        yield from _no_chain_below(problem, parts, semantics, least, target_ns)
-        return
+    """The longest group, and that no chain is better."""
+    if not semantics.has_replicas:
+        least = max(least, longest := problem.longest({}))
+        yield longest, LongestProof()
+    yield from _no_chain_below(problem, parts, semantics, least, target_ns)
+
+
+def _pass_proofs(
+    instance: Instance,
+    problem: TimedTerms,
+    parts: dict[str, Any],
+    semantics: Makespan,
+    least: int,
+    target_ns: float,
+) -> Iterator[Proved]:
+    """Paths, chains and sections, cheapest first; each is computed when it is needed."""
     clock = problem.clock
     clock.check()
     yield problem.path({}), PathProof()
@@ -189,12 +196,15 @@ def _proofs(
 
 
 def _no_chain_below(
-    problem: TimedTerms, parts: dict[str, Any], semantics: Semantics, least: int, target_ns: float
+    problem: TimedTerms,
+    parts: dict[str, Any],
+    semantics: LoadSemantics,
+    least: int,
+    target_ns: float,
 ) -> Iterator[Proved]:
     """What the check of ideals proves: the target, or as much as it does in the time."""
-    if not isinstance(semantics, MaxLoad) or semantics.plans != "chain":
-        return
-    if semantics.replicas or semantics.levels == 2 or not least < target_ns < math.inf:
+    is_plain = semantics.plans == "chain" and semantics == semantics.together
+    if not is_plain or not least < target_ns < math.inf:
         return
     clock, overlap = problem.clock, semantics.load == "overlap"
     try:
@@ -210,6 +220,8 @@ def _certify_stages(
     instance: Instance, semantics: HybridPipeline, clock: Clock, target_ns: float
 ) -> Certificate | None:
     """What the check of rows of stages proves: the target, or as much as it does in the time."""
+    if semantics.bubble:
+        return None
     least = quick_bound(instance, semantics).ns
     target = least if target_ns == math.inf else int(target_ns)
     rules = semantics.model_dump(mode="json")
@@ -219,6 +231,14 @@ def _certify_stages(
         for bound in _by_halves(partial(plan_within, layers, rules), 0, target, clock):
             proven = bound
     return certificate_of(instance, semantics, proven, StagesProof()) if proven else None
+
+
+WRITERS: Mapping[str, Callable[..., Certificate | None]] = {
+    "makespan": partial(_certify_times, more_proofs=_pass_proofs),
+    "max_load": partial(_certify_times, more_proofs=_load_proofs),
+    "hybrid": _certify_stages,
+}
+"""By objective, where certificates can be checked."""
 
 
 def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Clock) -> Iterator[int]:

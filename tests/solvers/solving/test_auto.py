@@ -25,14 +25,14 @@ from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
+from placegap.solvers.core.objective import Step, proofs, strategy
 from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import PROOF, Bound, SolverDisagreement, finish, no_plan
 from placegap.solvers.core.starts import ALWAYS, cheapest_first
+from placegap.solvers.objectives import makespan
 from placegap.solvers.solving import auto, search_process
-from placegap.solvers.solving import steps as auto_steps
 from placegap.solvers.solving.incumbent import JudgedIncumbent
-from placegap.solvers.solving.search_process import SearchProcess, run_step
-from placegap.solvers.solving.steps import AutoStep, plans, proofs, proving_method
+from placegap.solvers.solving.search_process import SearchProcess, plans, run_step
 
 PORT = Makespan()
 ALONE = {"workers": 1}
@@ -75,7 +75,7 @@ def test_value_and_bound_enclose_the_optimum(semantics: Semantics) -> None:
 
 def test_the_best_load_is_a_bound_on_forward_and_backward_loads() -> None:
     semantics, instances = MaxLoadFwdBwd(plans="chain"), max_load_draws()[::9]
-    first = [next(auto_steps.proofs(Task(instance, semantics))) for instance in instances]
+    first = [next(proofs(Task(instance, semantics))) for instance in instances]
     assert {step.semantics.objective for step in first} == {"max_load"}
     for instance, step in zip(instances, first, strict=True):
         together, apart = oracle(instance, step.semantics), oracle(instance, semantics)
@@ -125,7 +125,7 @@ def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
     known = JudgedIncumbent(task=Task(example(), PORT, Limits(60.0)))
     known.prove(Bound(34, "heft"), is_first_word=True)  # told while it ran, and believed no more
     monkeypatch.setattr(search_process, "run_method", contradict)
-    known.take_answer("heft", run_step(known, AutoStep("heft", PORT), 1.0))
+    known.take_answer("heft", run_step(known, Step("heft", PORT), 1.0))
     assert known.faults == ["heft: claims 1, the referee finds 34"]
     assert (known.bound_ns, known.notes) == (quick_bound(example(), PORT).ns, {})
 
@@ -138,7 +138,7 @@ def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
 
     monkeypatch.setattr(search_process, "run_method", fail)
     known = JudgedIncumbent(task=Task(example(), PORT))
-    step = AutoStep("heft", PORT)
+    step = Step("heft", PORT)
     assert run_step(known, step, 1.0) == "RuntimeError: no compiled object yet"
     monkeypatch.setattr(search_process, "stop_asked", lambda: True)
     assert run_step(known, step, 1.0) == "interrupted"
@@ -179,14 +179,15 @@ def test_what_one_exact_method_proves_alone_costs_no_other_work(
     for _ in range(2):
         instance = tiny_instance(rng.randrange(10**6), num_ops=5, num_devices=2)
         asked.clear()
-        alone = run_method(instance, semantics, proving_method(semantics), time_limit_s=60.0)
+        prover = strategy(Task(instance, semantics)).provers[0].method
+        alone = run_method(instance, semantics, prover, time_limit_s=60.0)
         own = [*asked]
         if not alone.proved:
             continue
         asked.clear()
         found = run_method(instance, semantics, "auto", {"workers": 2}, time_limit_s=60.0)
         assert (found.value_ns, found.bound_ns) == (alone.value_ns, alone.bound_ns)
-        steps = auto_steps.proofs(Task(instance, semantics))
+        steps = proofs(Task(instance, semantics))
         first = [step.method for step in steps if step.semantics != semantics]
         assert {*asked} <= {*own, *ALWAYS, *first}
         most = len(own) + len(first) + 2 * len(ALWAYS)  # at peak memory, two runs of one each
@@ -453,7 +454,7 @@ def test_the_value_is_the_best_one_whichever_placer_finds_it(
         if semantics.objective in METHODS[name].objectives
     ]
     monkeypatch.setattr(auto, "proofs", lambda task: iter(()))
-    monkeypatch.setattr(auto_steps, "able", lambda task, *steps, **given: iter(()))
+    monkeypatch.setattr(search_process, "able", lambda task, *steps, **given: iter(()))
     for winner in names:
         with monkeypatch.context() as patch:
             for name in names:
@@ -515,7 +516,7 @@ def _always(task: Task, params: Params) -> None:
 def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to_searches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(auto_steps, "SMALL_CHOICES", 7)  # the example has four ops and four edges
+    monkeypatch.setattr(makespan, "SMALL_CHOICES", 7)  # the example has four ops and four edges
     task = Task(example(), Makespan(), Limits(60.0, seed=3))
     steps = list(islice(auto._first_proofs(task, 2), 5))
     proving = ["bounds", "decomposition", "bounds"]
@@ -528,7 +529,8 @@ def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to
 def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(auto_steps, "LARGE_PARTS", 7)  # the example has four ops and four edges
+    for module in (makespan, search_process):
+        monkeypatch.setattr(module, "LARGE_PARTS", 7)  # the example has four ops and four edges
     steps = list(islice(plans(Task(example(), Makespan(), Limits(0.0)), 0, workers=3), 2))
     assert [step.method for step in steps] == ["disjunctive-search"] * 2
     assert [step.params["workers"] for step in steps] == [3, 3]
