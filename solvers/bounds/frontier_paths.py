@@ -46,7 +46,7 @@ from placegap.solvers.bounds.cheap_bounds import directions, least_starts, quick
 from placegap.solvers.bounds.labels.memory_runs import fewer_labels
 from placegap.solvers.core.clock import never
 from placegap.solvers.core.method import Cost, Params, Task
-from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.progress import Known
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
@@ -557,7 +557,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         return Outcome(message="memory is slack: it forces no transfers")
 
     steps, most_ns = steps_of(instance, semantics), instance.arrays.serial_horizon_ns
-    best = Incumbent()
+    best = Known()
     aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
     while more > 0 and aim <= most_ns + 1:
         aim = int(aim * (1 + STRIDE)) + 1

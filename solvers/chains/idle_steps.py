@@ -43,7 +43,7 @@ from placegap.solvers.chains.layers import LayerSearch
 from placegap.solvers.chains.transitions import for_ideals, stage_peak
 from placegap.solvers.core.clock import Clock, LimitReached, now_s
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Incumbent, teller
+from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.result import Bound, Outcome
 
 MOST_IDEALS = 20_000
@@ -108,7 +108,7 @@ def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | 
             loose.run()
     except LimitReached as limit:
         message = f"stopped: {limit}"
-    proven, best = strict if strict.is_exact else loose, Incumbent()
+    proven, best = strict if strict.is_exact else loose, Known()
     for found in (plan, strict.plan, None if loose is None else loose.plan):
         best.offer_plan(task, found)
     return Outcome(
@@ -181,7 +181,7 @@ class Misfit(Exception):
 
 
 @dataclass(eq=False)
-class Steps(Incumbent):
+class Steps(Known):
     """The steps, and what is known after each: also where a limit ends one."""
 
     task: Task[MaxLoad]
@@ -249,14 +249,14 @@ class Steps(Incumbent):
         """Work on a bracket of real plans, and take over what it learns."""
         if bracket.problem.fits.any(axis=0).all():
             self.last = bracket
-            told = teller(self.task.instance, self.task.semantics, "ideal-dp")
+            told = reporter(self.task.instance, self.task.semantics, "ideal-dp")
 
-            def on_news(
+            def on_progress(
                 value_ns: int | None, bound_ns: int | None, plan: Plan | None = None
             ) -> None:
                 told(value_ns, bound_ns if proves else None)
 
-            bracket.on_news = on_news
+            bracket.on_progress = on_progress
             try:
                 work()
             finally:

@@ -36,6 +36,8 @@ class Step:
     share: float = 1.0
     params: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
+    #: Whether bounds run before it, where it is not likely to settle the task or memory binds.
+    needs_bounds: bool = True
     #: Whether it makes a plan of its own once, and does not search.
     is_placer: bool = False
 

@@ -12,7 +12,7 @@ from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Cost, Start, Task, WrongOutcome
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.objective import strategy
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import report
 from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import fault_of
 
@@ -135,7 +135,7 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
     value_ns = feasible_ns(task.instance, plan, task.semantics)
     if value_ns is not None:
         yield Start(plan, value_ns)
-        tell(task.instance, task.semantics, by, value_ns=value_ns, plan=plan)
+        report(task.instance, task.semantics, by, value_ns=value_ns, plan=plan)
 
 
 def task_for(task: Task, name: str) -> Task | None:

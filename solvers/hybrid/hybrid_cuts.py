@@ -39,7 +39,7 @@ from placegap.instances.referee.evaluate import feasible_ns
 from placegap.instances.referee.hybrid import check_hybrid
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Task
-from placegap.solvers.core.progress import Incumbent, teller
+from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.hybrid.decide import (
@@ -296,7 +296,7 @@ def choices(
             yield from (Choice(tensors[q : q + 1], own, names) for own in degrees)
 
 
-class _Search(Incumbent):
+class _Search(Known):
     """Closes the bound and the value in, choice after choice."""
 
     def __init__(
@@ -307,8 +307,8 @@ class _Search(Incumbent):
         self.decider = Decider(problem, self.clock)
         plan, value_ns = task.starts[0] if task.starts else (None, None)
         least = Bound(max(task.floor_ns, problem.work_bound_ns), NAME)
-        tell = teller(task.instance, task.semantics, NAME)
-        super().__init__(plan=plan, value_ns=value_ns, bound=least, on_news=tell)
+        tell = reporter(task.instance, task.semantics, NAME)
+        super().__init__(plan=plan, value_ns=value_ns, bound=least, on_progress=tell)
         self.adopted, self.reached = False, least.ns
         self.decisions, self.why, self.proven_infeasible = 0, "", False
 

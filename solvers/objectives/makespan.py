@@ -63,7 +63,8 @@ def _proofs(task: Task[Makespan]) -> Iterator[Step]:
     ordered = {**knapsack, **methods} if _is_knapsack(task) else {**methods, **knapsack}
     for step in steps_by(task, ordered):
         # the MIP of the knapsack may never end
-        yield replace(step, share=0.5) if step.method == KNAPSACK else step
+        is_knapsack = step.method == KNAPSACK
+        yield replace(step, share=0.5, needs_bounds=False) if is_knapsack else step
 
 
 def _is_knapsack(task: Task[Makespan]) -> bool:

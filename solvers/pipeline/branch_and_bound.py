@@ -30,7 +30,7 @@ from placegap.instances.problem.integers import NEVER, to_whole
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.progress import Known
 from placegap.solvers.pipeline.cuts import CutProblem, devices_alike, links_of_kinds
 from placegap.solvers.pipeline.event_times import (
     EventTable,
@@ -48,7 +48,7 @@ MOST_ORDERS = 120
 """Orders of different devices that are tried for one chain."""
 
 
-class Judge(Incumbent):
+class Judge(Known):
     """The best chain, and values of chains, each computed once."""
 
     def __init__(

@@ -26,7 +26,7 @@ from placegap.instances.referee.rules import check_iteration
 from placegap.instances.referee.stages import device_orders, held_beside
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Task
-from placegap.solvers.core.progress import teller
+from placegap.solvers.core.progress import reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
@@ -159,7 +159,7 @@ def _search(
 
     Its bound is one on all plans, and reported, if it `proves`: the parts have all chains.
     """
-    on_news = teller(task.instance, task.semantics, "stage-cuts")
+    on_progress = reporter(task.instance, task.semantics, "stage-cuts")
     while clock.left_s != 0.0:
         lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
         if lowest is None:
@@ -167,7 +167,7 @@ def _search(
         lowest.step()
         if judge.value_ns is not None:
             judge.prove(Bound(min(part.bound_ns for part in parts), "stage-cuts"))
-            on_news(judge.value_ns, judge.bound_ns if proves else None)
+            on_progress(judge.value_ns, judge.bound_ns if proves else None)
             if judge.is_close:
                 return
 

@@ -1,17 +1,17 @@
 """auto, the default: the best exact method for the problem, with a search in parallel.
 
-1. A problem that is likely to be proven goes to that method after three placers: it has all of the
-   time, its own first plans, and the machine to itself for the first half of the limit. Where
-   memory binds a makespan, bounds come first.
-2. Of another one, first the placers that are fast at its size, then bounds, then the same method.
-   Where layers or nearly all ops run in a row, or a host must hold something, `memory-knapsack`
-   comes first.
+1. Where a proof is likely, the exact method runs after three placers. It has all of the time, its
+   own first plans, and the machine to itself for the first half of the limit. If memory binds a
+   makespan, bounds run before it.
+2. Otherwise the placers that are fast at this size run first, then the bounds, then the same
+   method. `memory-knapsack` runs before them where layers or nearly all ops run in a row, or a host
+   must hold something.
 3. In parallel another process looks for plans (`search_process`), with the methods that are left.
-   Where there can be no other process, proofs and searches take turns in this one.
-4. What is left of the time goes to the other exact methods, and to searches with other seeds.
+   If there can be no other process, proofs and searches take turns in this one.
+4. The rest of the time goes to the other exact methods, and to searches with other seeds.
 
-The value is that of the best plan of all parts, as the referee judges it, and the bound the best
-of all: no part makes another one worse. If a part crashes, runs out of memory or past its limit,
+The value is that of the best plan of all steps, as the referee judges it, and the bound the best
+of all: no step makes another one worse. If a step crashes, runs out of memory or past its limit,
 only what it had not yet reported is lost, and a warning is printed. The time limit is used up
 unless the gap is small enough, or there is nothing left to try. What is found in time depends on
 the machine's speed.
@@ -43,9 +43,9 @@ from placegap.solvers.core.starts import (
     placers,
 )
 from placegap.solvers.core.worker_process import may_start_processes, num_cores
-from placegap.solvers.solving.incumbent import JudgedIncumbent
+from placegap.solvers.solving.incumbent import JudgedKnown
 from placegap.solvers.solving.peak_memory import run_at_peak
-from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, plans, run_step
+from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, plans
 
 HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
 """Of the limit, and seconds at most, that a likely proof works alone: both processes take at most
@@ -53,8 +53,6 @@ HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
 
 SECOND_SEED = 1_000
 """Searches of this process have seeds so far beyond those of the other one."""
-
-KNAPSACK = "memory-knapsack"
 
 BOUND_SHARE, MEMORY_BOUND_SHARE = 0.2, 0.5
 """Of the time, for bounds that come before a proof that is not likely, and before any where memory
@@ -85,7 +83,7 @@ US_PER_PART_STARTED = 35.0
 ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time limit", "interrupted"
 
 USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)
-"""Final messages of a part that add nothing to auto's own."""
+"""Final messages of a step that add nothing to auto's own."""
 
 MEMORY = "memory"
 """What proves that there is no plan, where no method has to."""
@@ -108,18 +106,18 @@ class AutoParams(Params):
 )
 def run(task: Task, params: AutoParams) -> Outcome:
     """The default: the best exact method for this kind of problem, with a search in parallel."""
-    found = strategy(task)
-    if found.is_alone:
-        return find_method(found.provers[0].method).run(task, Params())
+    solvers = strategy(task)
+    if solvers.is_alone:
+        return find_method(solvers.provers[0].method).run(task, Params())
     limit_s = task.limits.time_limit_s
     clock = Clock(_working_s(task, USUAL_S if limit_s is None else limit_s))
     task = replace(task, limits=replace(task.limits, time_limit_s=clock.limit_s))
-    known, workers = JudgedIncumbent(task=task), params.workers or num_cores()
+    known, workers = JudgedKnown(task=task), params.workers or num_cores()
     search: SearchProcess | None = None
     try:
         if task.incumbent is not None:
             known.offer(task.incumbent, "the start")
-        waiting = _ask_placers(known)
+        waiting = _run_placers(known)
         if known.plan is None:
             _look_for_room(known)
         head_start_s = _head_start_s(task, clock, workers)
@@ -139,11 +137,11 @@ def run(task: Task, params: AutoParams) -> Outcome:
     return known.outcome(_message(known, end))
 
 
-def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
+def _run_placers(known: JudgedKnown) -> tuple[str, ...]:
     """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
     placers that have not run yet. A likely proof begins after the fastest of all.
     """
-    task, asked, without_plan = known.task, list[str](), list[str]()
+    task, tried, without_plan = known.task, list[str](), list[str]()
     limit_s = task.limits.time_limit_s or 0.0
     most_s = max(FIRST_PLANS_S, min(LONGEST_S, SHARE * limit_s))
     clock, whole = Clock(0.0 if is_likely_proven(task) else most_s), Clock(limit_s)
@@ -153,25 +151,23 @@ def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
             break
         if known.value_ns is not None and likely_s[name] > (whole.left_s or 0.0):
             continue
-        asked.append(name)
+        tried.append(name)
         if not _offer_plan_of(name, known, most_runs=1):
             without_plan.append(name)
-    for (
-        name
-    ) in without_plan:  # at its peak, memory may need more runs: some method has to have a plan
+    for name in without_plan:  # memory at its peak may need more runs, and some plan is needed
         if known.value_ns is None and name in ALWAYS:
             _offer_plan_of(name, known, most_runs=None)
     # a huge graph is left to placers, for no search does more there
     left_s = limit_s if task.instance.num_parts > MOST_PARTS else SHARE * limit_s
     left = []
     for name, s in cheapest_first(task):
-        if name not in asked and s <= left_s:
+        if name not in tried and s <= left_s:
             left.append(name)
             left_s -= s
     return (*left, *(without_plan if task.semantics.memory_rule == "peak" else ()))
 
 
-def _offer_plan_of(name: str, known: JudgedIncumbent, most_runs: int | None) -> bool:
+def _offer_plan_of(name: str, known: JudgedKnown, most_runs: int | None) -> bool:
     """Whether a placer has a plan that fits; the first one shows what is cheap to prove."""
     task, is_first = replace(known.task, incumbent=None), known.value_ns is None
 
@@ -213,10 +209,10 @@ def _first_proofs(task: Task, workers: int) -> Iterator[Step]:
         yield from plans(task, task.limits.seed + SECOND_SEED)
 
 
-def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[Step]:
+def _proving(task: Task, workers: int, options: Mapping[str, object]) -> Iterator[Step]:
     """Bounds for a while, if a proof is not likely or memory binds, then proofs, and bounds again.
 
-    An unlikely proof gets the options `asked` and less effort, as placers ran before. If memory
+    An unlikely proof gets the `options`: less effort, as placers ran before. If memory
     binds, the knapsack comes first: its bound and its plan are the best ones.
     """
     is_likely = is_likely_proven(task)
@@ -225,15 +221,15 @@ def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[
     binds = strategy(task).bounds is not None and not relaxed.arrays.memory_is_slack
     waits = not is_likely or binds
     for step in proofs(task):  # one by one: some take a second to load
-        if waits and step.method != KNAPSACK:
+        if waits and step.needs_bounds:
             share = MEMORY_BOUND_SHARE if binds else BOUND_SHARE
             yield Step(BOUNDS, task.semantics, share)
             waits = False
-        yield with_params(step, {"workers": workers, **({} if is_likely else asked)})
+        yield with_params(step, {"workers": workers, **({} if is_likely else options)})
     yield Step(BOUNDS, task.semantics)
 
 
-def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[Step]:
+def _in_turn(known: JudgedKnown, waiting: Sequence[str]) -> Iterator[Step]:
     """What a process does that has no other one beside it: proofs and searches in turns."""
     task = known.task
     steps = _proving(task, 1, {"start": False})
@@ -243,7 +239,7 @@ def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[Step]:
         for step in chain([first], steps)
     )
     searching = plans(task, task.limits.seed, waiting)
-    proves_first = is_likely_proven(task) or first.method == KNAPSACK
+    proves_first = is_likely_proven(task) or not first.needs_bounds
     turns = [proving, searching] if proves_first else [searching, proving]
     while turns:
         for one in tuple(turns):
@@ -272,7 +268,7 @@ def _in_time(steps: Iterator[Step], task: Task, clock: Clock) -> Iterator[Step]:
 
 
 def _run_steps(
-    steps: Iterator[Step], known: JudgedIncumbent, clock: Clock, search: SearchProcess
+    steps: Iterator[Step], known: JudgedKnown, clock: Clock, search: SearchProcess
 ) -> None:
     """Run steps in this process while there is something to find and time, and at least one."""
     is_first = True
@@ -284,12 +280,12 @@ def _run_steps(
         if before is None:  # late is better than no plan
             limit_s = max(limit_s, FIRST_PLANS_S)
         with search.proof:
-            answer = run_step(known, step, limit_s)
+            answer = known.run(step, limit_s)
         known.take_answer(step.method, answer)
         if known.plan is not None and known.plan is not before:
-            search.tell(known.plan)
-        said = answer.message if isinstance(answer, Result) else answer
-        if stop_asked() or (isinstance(said, str) and INTERRUPTED in said):
+            search.send_plan(known.plan)
+        message = answer.message if isinstance(answer, Result) else answer
+        if stop_asked() or (isinstance(message, str) and INTERRUPTED in message):
             raise KeyboardInterrupt
         is_first = False
 
@@ -298,26 +294,26 @@ def _is_over(clock: Clock, share: float = 0.0) -> bool:
     return (clock.left_s or 0.0) < max(LEAST_STEP_S, share * (clock.limit_s or 0.0))
 
 
-def _prove_what_is_cheap(known: JudgedIncumbent) -> None:
+def _prove_what_is_cheap(known: JudgedKnown) -> None:
     instance = known.task.instance
     try:
         known.prove(quick_bound(instance, known.task.semantics))
     except MemoryError:
         pass
-    except Exception as error:  # plans are known, and other parts may prove more
+    except Exception as error:  # plans are known, and other steps may prove more
         if stop_asked():
             raise KeyboardInterrupt from error
         known.faults.append(fault_of("quick bound", instance, error))
 
 
-def _look_for_room(known: JudgedIncumbent) -> None:
+def _look_for_room(known: JudgedKnown) -> None:
     """Whether cheap conditions on memory already prove that no plan fits."""
     task = known.task
     if strategy(task).explains_memory:
         reasons = explain_infeasible(relax_memory(task.instance, task.semantics)[0])
         if reasons:
-            known.no_plan = no_plan(origin=MEMORY)
-            known.words[MEMORY] = reasons[0]
+            known.prove(no_plan(origin=MEMORY))
+            known.messages[MEMORY] = reasons[0]
 
 
 def _head_start_s(task: Task, clock: Clock, workers: int) -> float | None:
@@ -330,10 +326,10 @@ def _head_start_s(task: Task, clock: Clock, workers: int) -> float | None:
     return head_start_s if may and left_s > PROCESS_S else None
 
 
-def _message(known: JudgedIncumbent, end: str) -> str:
-    """How it ended, what became of parts that failed, and why all ended before the time did."""
-    said = {**(known.words if end == ENDED else {}), **known.notes}
-    notes = [f"{by}: {note}" for by, note in said.items() if note and note not in USUAL]
+def _message(known: JudgedKnown, end: str) -> str:
+    """How it ended, what became of steps that failed, and why all ended before the time did."""
+    messages = {**(known.messages if end == ENDED else {}), **known.notes}
+    notes = [f"{by}: {note}" for by, note in messages.items() if note and note not in USUAL]
     return "; ".join(filter(None, [end, *notes]))
 
 

@@ -29,6 +29,7 @@ from placegap.solvers.core.result import (
     carry_bound,
     describe_basis,
     finish,
+    refutation,
 )
 
 
@@ -48,21 +49,16 @@ def known_bound(
 
     cheap = quick_bound(instance, semantics)._replace(plan_class=semantics.plan_class, is_free=True)
     at_hand = [*proven, *recorded_bounds(instance, semantics), cheap]
-    values = {
-        "there is one of": value_ns,
-        "the corpus records one of": recorded_value_ns(instance, semantics),
-    }
+    values = {"there is": value_ns, "the corpus records": recorded_value_ns(instance, semantics)}
     wrong = tuple[str, ...]()
     for who, value in values.items():
         if value is not None:
-            wrong += tuple(
-                f"{describe_basis(bound.origin, bound.basis)}: claims that no plan is better than"
-                f" {semantics.text(bound.ns)}, but {who} {semantics.text(value)}: the bound is"
-                " wrong, and not used"
-                for bound in at_hand
-                if bound.ns > value
-            )
-            at_hand = [bound for bound in at_hand if bound.ns <= value]
+            for bound in tuple(at_hand):
+                words = refutation(bound, value, semantics, who)
+                if words:
+                    said = f"{describe_basis(bound.origin, bound.basis)}: {words}"
+                    wrong += (f"{said}: the bound is wrong, and not used",)
+                    at_hand.remove(bound)
     return max(at_hand, key=Bound.rank, default=None), wrong
 
 

@@ -20,7 +20,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
 from placegap.solvers.core.clock import Clock, run_stoppable
 from placegap.solvers.core.method import Start, Task
-from placegap.solvers.core.progress import is_heard, teller
+from placegap.solvers.core.progress import has_listener, reporter
 from placegap.solvers.core.result import Bound, Outcome, no_plan, solver_and_version
 
 SOLVER = solver_and_version("ortools")
@@ -275,16 +275,16 @@ class _Told(cp_model.CpSolverSolutionCallback):
 
 def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> tuple[_Told, ...]:
     """A callback that reports values, where times are exact, and bounds, if there is a listener."""
-    if not is_heard(model.instance, semantics):
+    if not has_listener(model.instance, semantics):
         return ()
-    on_news = teller(model.instance, semantics, "cp-sat")
+    on_progress = reporter(model.instance, semantics, "cp-sat")
 
     def on_bound(bound: float) -> None:
         if math.isfinite(bound):
-            on_news(None, math.floor(bound) * model.unit_ns)
+            on_progress(None, math.floor(bound) * model.unit_ns)
 
     solver.best_bound_callback = on_bound
-    return (_Told(lambda value: on_news(value * model.unit_ns, None)),) if model.exact else ()
+    return (_Told(lambda value: on_progress(value * model.unit_ns, None)),) if model.exact else ()
 
 
 def _proves_too_much(bound_ns: int, value_ns: int) -> str:

@@ -30,9 +30,9 @@ from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import PROOF, Bound, SolverDisagreement, finish, no_plan
 from placegap.solvers.core.starts import ALWAYS, cheapest_first
 from placegap.solvers.objectives import makespan
-from placegap.solvers.solving import auto, search_process
-from placegap.solvers.solving.incumbent import JudgedIncumbent
-from placegap.solvers.solving.search_process import SearchProcess, plans, run_step
+from placegap.solvers.solving import auto, incumbent, search_process
+from placegap.solvers.solving.incumbent import JudgedKnown
+from placegap.solvers.solving.search_process import SearchProcess, plans
 
 PORT = Makespan()
 ALONE = {"workers": 1}
@@ -109,7 +109,7 @@ def test_a_part_that_fails_costs_a_sentence(
     def fail(*args: object, **kwargs: object) -> Result:
         raise error
 
-    monkeypatch.setattr(search_process, "run_method", fail)
+    monkeypatch.setattr(incumbent, "run_task", fail)
     found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
     assert found.plan is not None
     assert found.bound_ns is not None
@@ -122,10 +122,10 @@ def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
     def contradict(*args: object, **kwargs: object) -> Result:
         raise SolverDisagreement("claims 1,\nthe referee finds 34")
 
-    known = JudgedIncumbent(task=Task(example(), PORT, Limits(60.0)))
-    known.prove(Bound(34, "heft"), is_first_word=True)  # told while it ran, and believed no more
-    monkeypatch.setattr(search_process, "run_method", contradict)
-    known.take_answer("heft", run_step(known, Step("heft", PORT), 1.0))
+    known = JudgedKnown(task=Task(example(), PORT, Limits(60.0)))
+    known.prove(Bound(34, "heft"), is_preliminary=True)  # told while it ran, and believed no more
+    monkeypatch.setattr(incumbent, "run_task", contradict)
+    known.take_answer("heft", known.run(Step("heft", PORT), 1.0))
     assert known.faults == ["heft: claims 1, the referee finds 34"]
     assert (known.bound_ns, known.notes) == (quick_bound(example(), PORT).ns, {})
 
@@ -136,12 +136,12 @@ def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
     def fail(*given: object, **limits: object) -> None:
         raise RuntimeError("no compiled object yet")
 
-    monkeypatch.setattr(search_process, "run_method", fail)
-    known = JudgedIncumbent(task=Task(example(), PORT))
+    monkeypatch.setattr(incumbent, "run_task", fail)
+    known = JudgedKnown(task=Task(example(), PORT))
     step = Step("heft", PORT)
-    assert run_step(known, step, 1.0) == "RuntimeError: no compiled object yet"
+    assert known.run(step, 1.0) == "RuntimeError: no compiled object yet"
     monkeypatch.setattr(search_process, "stop_asked", lambda: True)
-    assert run_step(known, step, 1.0) == "interrupted"
+    assert known.run(step, 1.0) == "interrupted"
 
 
 # ------------------------------------------------------------------------------ a likely proof
@@ -214,12 +214,12 @@ def _no_process(*args: object) -> None:
 # ------------------------------------------------------------------------- the other process
 
 
-def search_of(known: JudgedIncumbent, limit_s: float, **options: object) -> SearchProcess:
+def search_of(known: JudgedKnown, limit_s: float, **options: object) -> SearchProcess:
     return SearchProcess(known, Clock(limit_s), 0.0, **options)  # type: ignore[arg-type]
 
 
 def test_the_other_process_finds_plans_by_itself() -> None:
-    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0, gap=0.9)))
+    known = JudgedKnown(task=Task(hard(), PORT, Limits(60.0, gap=0.9)))
     known.prove(quick_bound(hard(), PORT))
     with search_of(known, 60.0) as search:
         search.wait()  # until a plan closes the gap that suffices
@@ -228,7 +228,7 @@ def test_the_other_process_finds_plans_by_itself() -> None:
 
 
 def test_a_process_that_dies_costs_a_sentence() -> None:
-    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0)))
+    known = JudgedKnown(task=Task(hard(), PORT, Limits(60.0)))
     with search_of(known, 60.0) as search:
         _until(lambda: search._step is not None)
         search._process.send_signal(signal.SIGKILL)
@@ -237,7 +237,7 @@ def test_a_process_that_dies_costs_a_sentence() -> None:
 
 
 def test_a_process_that_hangs_is_ended_at_the_limit() -> None:
-    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0)))
+    known = JudgedKnown(task=Task(hard(), PORT, Limits(60.0)))
     search = search_of(known, 60.0)
     with search:
         _until(lambda: search._step is not None)
@@ -253,7 +253,7 @@ def test_a_process_that_cannot_start_costs_a_sentence(monkeypatch: pytest.Monkey
         raise OSError(11, "no more processes")
 
     monkeypatch.setattr(search_process, "WorkerProcess", refuse)
-    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0)))
+    known = JudgedKnown(task=Task(hard(), PORT, Limits(60.0)))
     with search_of(known, 60.0) as search:
         search.wait()
     assert known.notes == {"search": "its process cannot start (no more processes)"}
@@ -261,7 +261,7 @@ def test_a_process_that_cannot_start_costs_a_sentence(monkeypatch: pytest.Monkey
 
 def test_the_clock_stands_while_the_search_gets_back_what_compiling_took() -> None:
     limit_s, compiling_s = 0.05, 0.5
-    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(limit_s)))
+    known = JudgedKnown(task=Task(hard(), PORT, Limits(limit_s)))
     clock, loaded, wall = Clock(limit_s), loading_s(), time.perf_counter()
     search = SearchProcess(known, clock, 0.0)
     search._process = object()  # type: ignore[assignment] (nothing is asked of it)
@@ -273,7 +273,7 @@ def test_the_clock_stands_while_the_search_gets_back_what_compiling_took() -> No
 
 
 def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
-    known = JudgedIncumbent(task=Task(example(), PORT, Limits(60.0)))
+    known = JudgedKnown(task=Task(example(), PORT, Limits(60.0)))
     search = SearchProcess(known, Clock(60.0), None)
     known.prove(Bound(34, "somebody"))
     known.take(run_method(example(), PORT, "brute-force"))
@@ -284,7 +284,7 @@ def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
 
 def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_process, "LATE_S", 0.1)
-    known = JudgedIncumbent(task=Task(example(), PORT, Limits(0.1)))
+    known = JudgedKnown(task=Task(example(), PORT, Limits(0.1)))
     search = SearchProcess(known, Clock(0.1), None)
     with pytest.raises(KeyboardInterrupt), search, search.proof:
         _until(lambda: False)
@@ -293,7 +293,7 @@ def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.Mon
 
 def test_nothing_but_a_proof_is_interrupted() -> None:
     # what loads a solver meanwhile would leave half of it
-    known = JudgedIncumbent(task=Task(example(), PORT, Limits(60.0)))
+    known = JudgedKnown(task=Task(example(), PORT, Limits(60.0)))
     known.prove(Bound(34, "somebody"))
     known.take(run_method(example(), PORT, "brute-force"))
     with SearchProcess(known, Clock(60.0), None) as search:
@@ -363,7 +363,7 @@ def judged(semantics: Semantics, outcome: Outcome, method: str = "somebody") -> 
 
 def test_a_plan_under_stricter_channels_counts_under_the_looser_ones() -> None:
     free = Makespan(channels="free")
-    known = JudgedIncumbent(task=Task(example(), free))
+    known = JudgedKnown(task=Task(example(), free))
     plan = Plan.on([0, 1, 0, 0])
     known.take(judged(PORT, Outcome(plan)))
     assert known.value_ns == evaluate(example(), plan, free).value_ns
@@ -371,37 +371,39 @@ def test_a_plan_under_stricter_channels_counts_under_the_looser_ones() -> None:
 
 def test_bounds_on_wider_classes_count_and_on_narrower_ones_do_not() -> None:
     chain, whole = MaxLoad(plans="chain"), MaxLoad(plans="any")
-    known = JudgedIncumbent(task=Task(example(), chain))
+    known = JudgedKnown(task=Task(example(), chain))
     known.take(judged(whole, Outcome(bound=Bound(25, "columns"))))
     assert (known.bound_ns, known.bound.plan_class) == (25, "any")
-    other = JudgedIncumbent(task=Task(example(), whole))
+    other = JudgedKnown(task=Task(example(), whole))
     other.take(judged(chain, Outcome(bound=Bound(39, "ideal-dp"))))
     assert other.bound_ns == 0
 
 
 def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
-    known = JudgedIncumbent(task=Task(example(), PORT))
+    known = JudgedKnown(task=Task(example(), PORT))
     known.prove(Bound(40, "a wrong one"))  # the optimum is 34
     assert known.offer(Plan.on([0, 1, 0, 0]), "somebody")
     assert (known.value_ns, known.bound_ns) == (35, 33)  # the critical path is left
-    assert "above the value 35 of a plan" in known.faults[0]
+    assert (
+        "claims that no plan is better than 40 ns, but somebody has one of 35 ns" in known.faults[0]
+    )
     known.take(judged(PORT, Outcome(bound=no_plan()), "a liar"))
     assert not known.is_over
     assert "claims that no plan exists" in known.faults[1]
 
 
 def test_bounds_told_on_the_way_rest_on_the_solvers_of_the_method_until_its_result_comes() -> None:
-    known = JudgedIncumbent(task=Task(example(), PORT))
+    known = JudgedKnown(task=Task(example(), PORT))
     hear = known.listener("cp-sat", PORT)
     hear(Progress(None, Bound(30, "cp-sat", ""), "cp-sat"))
-    assert (known.bound_ns, known.is_first_word) == (30, True)
+    assert (known.bound_ns, known.is_preliminary) == (30, True)
     assert known.bound.basis.startswith("CP-SAT")
     known.take(judged(PORT, Outcome(bound=Bound(30, "paths")), "cp-sat"))
-    assert (known.bound, known.is_first_word) == (Bound(30, "paths", PROOF, "any"), False)
+    assert (known.bound, known.is_preliminary) == (Bound(30, "paths", PROOF, "any"), False)
 
 
 def test_of_equal_bounds_the_one_that_is_a_proof_counts() -> None:
-    known = JudgedIncumbent(task=Task(example(), PORT))
+    known = JudgedKnown(task=Task(example(), PORT))
     known.prove(Bound(30, "cp-sat", "CP-SAT 9"))
     known.prove(Bound(30, "critical path", PROOF))
     known.prove(Bound(30, "cp-sat", "CP-SAT 9"))
@@ -477,12 +479,12 @@ def test_once_a_plan_is_known_no_placer_is_asked_that_is_likely_to_take_too_long
     monkeypatch.setattr(auto, "placers", lambda task: tuple(likely))
     for name in likely:
         monkeypatch.setitem(METHODS._loaded, name, replace(METHODS[name], run=_noting(name, said)))
-    known = JudgedIncumbent(task=Task(example(), Makespan(), Limits(60.0)))
-    auto._ask_placers(known)
+    known = JudgedKnown(task=Task(example(), Makespan(), Limits(60.0)))
+    auto._run_placers(known)
     assert said[:3] == ["single-device", "m-topo", "heft"]  # no plan is known until the last
     known.offer(Plan.on([0, 1, 0, 0]), "somebody")
     said.clear()
-    auto._ask_placers(known)
+    auto._run_placers(known)
     assert said == ["single-device", "m-topo"]
 
 

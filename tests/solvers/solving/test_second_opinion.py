@@ -139,8 +139,8 @@ def test_a_bound_is_carried_over_and_a_wrong_one_becomes_a_fault() -> None:
     wrong = carry_bound(plan, judged("bound", bound=Bound(36)))
     assert (wrong.bound_ns, wrong.status) == (20, "feasible")
     assert wrong.faults == (
-        "bound; proved by placegap: claims that no plan is better than 36 ns;"
-        " plan has one of 35 ns",
+        "bound; proved by placegap: claims that no plan is better than 36 ns,"
+        " but plan has one of 35 ns",
     )
     empty = carry_bound(plan, judged("none", bound=no_plan()))
     assert "claims that no plan exists" in empty.faults[0]
