@@ -126,8 +126,10 @@ ORACLES: Mapping[str, tuple[WhyNot, BestPlan]] = {
 
 def applies(task: Task, params: Params) -> str | None:
     """Why the instance is too large, or None."""
-    why_not, _ = ORACLES[task.semantics.folder]
-    return why_not(task.instance, task.semantics)
+    oracle = ORACLES.get(task.semantics.folder)
+    if oracle is None:
+        return f"does not do {task.semantics.objective}"
+    return oracle[0](task.instance, task.semantics)
 
 
 @method(

@@ -4,7 +4,7 @@ The clock stands while a kernel is loaded or compiled, or the module of a method
 Compiling takes tens of seconds when placegap runs for the first time on a machine, and loading up
 to two in each process: no method's time, and no time limit, includes it. `Clock.check` raises where
 the time is over; `Clock.is_over` is for loops that end by themselves, and also says so after a stop
-was asked for.
+was requested.
 
 Interrupts come from Ctrl-C, from the signal that stops a worker, from a callback that ends the
 search, and from a search that has made a proof needless. Each takes effect only in an
@@ -35,7 +35,7 @@ STOP_SIGNALS = tuple(
 
 STOP = signal.SIGUSR1
 """Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
-worker hears none of them, or a second one would hit what the first has set off."""
+worker ignores all of them, or a second one would hit what the first has set off."""
 
 USUAL_S = 60.0
 """The time limit where none is given."""

@@ -248,7 +248,7 @@ def refutation(
     """
     if bound is None or value_ns is None or bound.ns <= value_ns:
         return ""
-    text = str if semantics is None else semantics.text
+    text = "{} ns".format if semantics is None else semantics.text
     claim = f"no plan is better than {text(bound.ns)}"
     if bound.ns >= NO_PLAN_NS:
         claim = "no plan exists"

@@ -23,7 +23,7 @@ from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.outcome import bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Start, Task
-from placegap.solvers.core.result import solver_and_version
+from placegap.solvers.core.result import Bound, no_plan, refutation, solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.worker_process import WorkerProcess, may_start_processes, silence
 
@@ -112,15 +112,15 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     where = f"{solver_and_version('highspy')} on {job.instance.name}"
     within = known.upper_ns is not None and known.upper_ns <= horizon
     if found.ending == "infeasible" and within:
-        fault = f"{where}: reports infeasible, but a plan of {known.upper_ns} ns is known"
-        return replace(known, faults=(fault,))
+        wrong = refutation(no_plan(), known.upper_ns, job.semantics)
+        return replace(known, faults=(f"{where}: {wrong}",))
     if found.ending == "infeasible":
         return replace(known, lower_ns=beyond, decided=True)
     unit = pyo.value(model.unit_ns)
     bound = bound_ns(found.dual_bound, unit, granularity_ns(job.instance, transfers=True)) or 0
-    if known.upper_ns is not None and within and bound > known.upper_ns:
-        fault = f"{where}: proves {bound} ns, but a plan of {known.upper_ns} ns is known"
-        return replace(known, faults=(fault,))
+    wrong = refutation(Bound(bound), known.upper_ns, job.semantics) if within else ""
+    if wrong:
+        return replace(known, faults=(f"{where}: {wrong}",))
     return replace(
         known, lower_ns=min(bound, horizon + 1), interrupted=found.ending == "interrupted"
     )

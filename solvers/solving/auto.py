@@ -195,6 +195,11 @@ def is_likely_proven(task: Task) -> bool:
     return is_small and next(able(task, found.provers), None) is not None
 
 
+def _memory_binds(task: Task) -> bool:
+    """Whether some device cannot hold all that it can run."""
+    return not relax_memory(task.instance, task.semantics)[0].arrays.memory_is_slack
+
+
 def _choices(instance: Instance) -> int:
     """What there is to choose: groups of ops, and edges between them."""
     group, index = instance.arrays.group, instance.graph.index
@@ -216,9 +221,7 @@ def _proving(task: Task, workers: int, options: Mapping[str, object]) -> Iterato
     binds, the knapsack comes first: its bound and its plan are the best ones.
     """
     is_likely = is_likely_proven(task)
-    # some device cannot hold all that it can run, which the bounds know
-    relaxed = relax_memory(task.instance, task.semantics)[0]
-    binds = strategy(task).bounds is not None and not relaxed.arrays.memory_is_slack
+    binds = strategy(task).bounds is not None and _memory_binds(task)
     waits = not is_likely or binds
     for step in proofs(task):  # one by one: some take a second to load
         if waits and step.needs_bounds:
