@@ -36,6 +36,8 @@ class Step:
     share: float = 1.0
     params: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
+    #: Larger graphs (ops + edges) are not for it.
+    most_parts: float = float("inf")
     #: Whether bounds run before it, where it is not likely to settle the task or memory binds.
     needs_bounds: bool = True
     #: Whether it makes a plan of its own once, and does not search.
@@ -96,25 +98,20 @@ def strategy(task: Task) -> Strategy:
     return solvers_of(task.semantics).strategy(task)
 
 
-def steps_by(task: Task, methods: Mapping[str, int | None]) -> Iterator[Step]:
-    """Steps of methods, each with the most parts of a graph for which it is run."""
-    for name, most_parts in methods.items():
-        if most_parts is None or task.instance.num_parts <= most_parts:
-            yield Step(name, task.semantics, seed=task.limits.seed)
-
-
 def proofs(task: Task) -> Iterator[Step]:
     """The steps that prove and whose methods can do a task, the one that proves most first."""
     found = strategy(task)
-    yield from able(task, found.proofs or found.provers)
+    for step in able(task, found.proofs or found.provers):
+        yield replace(step, seed=task.limits.seed)
 
 
 def able(task: Task, steps: Iterable[Step], workers: int = 1) -> Iterator[Step]:
-    """The steps that their methods can do, with as many workers as they can use."""
+    """The steps that methods can do in a graph of this size, with as many workers as they use."""
     for step in steps:
         method = METHODS[step.method]
         other = Task(task.instance, step.semantics, task.limits)
-        if why_not(method, other, parse_params(method, step.params)) is None:
+        is_too_large = task.instance.num_parts > step.most_parts
+        if not is_too_large and why_not(method, other, parse_params(method, step.params)) is None:
             yield with_params(step, {"workers": workers})
 
 

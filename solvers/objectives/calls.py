@@ -8,7 +8,7 @@ from placegap.formulations.shared.devices import colocated_times
 from placegap.instances.problem import Instance, LatencySubgraphs
 from placegap.solvers.bounds.cheap_bounds import LONGEST, PATH, WORK, path_ns, spread_bound
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.objective import Strategy, steps_by
+from placegap.solvers.core.objective import Step, Strategy
 from placegap.solvers.core.result import Bound
 
 
@@ -25,7 +25,7 @@ def quick_bound(instance: Instance, semantics: LatencySubgraphs) -> Bound:
 def strategy(task: Task[LatencySubgraphs]) -> Strategy:
     """Two models of calls; no search improves a plan."""
     return Strategy(
-        provers=tuple(steps_by(task, {"latency": None, "latency-ip": None})),
+        provers=(Step("latency", task.semantics), Step("latency-ip", task.semantics)),
         placers_of="max_load",
         opinions=(("latency", {}), ("latency-ip", {"model": "mip"})),
     )

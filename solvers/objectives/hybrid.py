@@ -6,7 +6,7 @@ from placegap.instances.problem import HybridPipeline, Instance
 from placegap.instances.problem.integers import ceil_div
 from placegap.solvers.bounds.cheap_bounds import WORK
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.objective import Strategy, steps_by
+from placegap.solvers.core.objective import Step, Strategy
 from placegap.solvers.core.result import Bound
 
 
@@ -22,4 +22,4 @@ def quick_bound(instance: Instance, semantics: HybridPipeline) -> Bound:
 
 def strategy(task: Task[HybridPipeline]) -> Strategy:
     """One exact method; no search improves a plan."""
-    return Strategy(provers=tuple(steps_by(task, {"hybrid-cuts": None})))
+    return Strategy(provers=(Step("hybrid-cuts", task.semantics),))

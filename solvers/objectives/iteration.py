@@ -10,7 +10,7 @@ from placegap.instances.problem import Instance, PipelineIteration
 from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.cheap_bounds import LONGEST, ONE, WORK, spread_bound
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.objective import Strategy, steps_by
+from placegap.solvers.core.objective import Step, Strategy
 from placegap.solvers.core.result import Bound
 
 
@@ -38,4 +38,4 @@ def _without(instance: Instance, ops: Flags) -> Ints:
 
 def strategy(task: Task[PipelineIteration]) -> Strategy:
     """One exact method; no search improves a plan."""
-    return Strategy(provers=tuple(steps_by(task, {"stage-cuts": None})))
+    return Strategy(provers=(Step("stage-cuts", task.semantics),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,14 +13,14 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.cheap_bounds import LONGEST, PATH, WORK, path_ns, spread_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.objective import LARGE_PARTS, Step, Strategy, steps_by
+from placegap.solvers.core.objective import LARGE_PARTS, Step, Strategy
 from placegap.solvers.core.result import Bound
 
 SMALL_CHOICES = 1_500
 """Makespans with this many groups of ops, and edges between groups, are likely to be proven by
 `decomposition` (`python -m placegap.experiments.research.bench.default`)."""
 
-KNAPSACK, MOST_KNAPSACK_PARTS = "memory-knapsack", 200_000
+MOST_KNAPSACK_PARTS = 200_000
 """Equal ops are one class of its MIP, which takes 40 us for each op and edge to build."""
 
 MOST_WIDTH = 1.5
@@ -46,7 +45,7 @@ def quick_bound(instance: Instance, semantics: Makespan) -> Bound:
 def strategy(task: Task[Makespan]) -> Strategy:
     """Decomposition, the knapsack before it where memory decides, and two searches."""
     return Strategy(
-        provers=tuple(steps_by(task, {"decomposition": None})),
+        provers=(Step("decomposition", task.semantics),),
         proofs=_proofs(task),
         searches=tuple(Step(name, task.semantics) for name in _searches(task)),
         most_choices=SMALL_CHOICES,
@@ -58,13 +57,11 @@ def strategy(task: Task[Makespan]) -> Strategy:
 
 
 def _proofs(task: Task[Makespan]) -> Iterator[Step]:
-    knapsack = {KNAPSACK: MOST_KNAPSACK_PARTS}
-    methods = {"decomposition": None}
-    ordered = {**knapsack, **methods} if _is_knapsack(task) else {**methods, **knapsack}
-    for step in steps_by(task, ordered):
-        # the MIP of the knapsack may never end
-        is_knapsack = step.method == KNAPSACK
-        yield replace(step, share=0.5, needs_bounds=False) if is_knapsack else step
+    rules, most = task.semantics, MOST_KNAPSACK_PARTS
+    # its MIP may never end, and its bound is the best one where memory binds
+    knapsack = Step("memory-knapsack", rules, share=0.5, most_parts=most, needs_bounds=False)
+    both = Step("decomposition", rules), knapsack
+    yield from both[::-1] if _is_knapsack(task) else both
 
 
 def _is_knapsack(task: Task[Makespan]) -> bool:

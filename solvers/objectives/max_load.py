@@ -15,10 +15,8 @@ from placegap.instances.problem import Instance, LoadSemantics, MaxLoad
 from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.cheap_bounds import LONGEST, WORK, spread_bound
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.objective import LARGE_PARTS, TURN_SHARE, Step, Strategy, steps_by
+from placegap.solvers.core.objective import LARGE_PARTS, TURN_SHARE, Step, Strategy
 from placegap.solvers.core.result import Bound
-
-WHOLE_MODELS = {"archer-exact": LARGE_PARTS, "throughput-ip": LARGE_PARTS}
 
 ALONE = {"start": False}
 """Placers have run before."""
@@ -59,14 +57,10 @@ def strategy(task: Task[LoadSemantics]) -> Strategy:
         first_plans.append(Step("ideal-dp", rules.with_plans("chain"), TURN_SHARE, ALONE))
     if rules.plans != "any":  # whose bound holds for some of them
         first_plans.append(Step("noncontiguous", rules.with_plans("any"), TURN_SHARE, ALONE))
-    is_one = isinstance(rules, MaxLoad)
-    names = [_proving_method(rules), *(WHOLE_MODELS if is_one else ())]
-    provers = tuple(steps_by(task, {name: WHOLE_MODELS.get(name) for name in dict.fromkeys(names)}))
-    proofs = tuple[Step, ...]()
+    is_one, provers, proofs = isinstance(rules, MaxLoad), _provers(rules), tuple[Step, ...]()
     if not is_one:  # the larger of the loads is a bound, and its plan is one
-        first = _proving_method(rules.together)
-        together = Step(first, rules.together, TURN_SHARE, ALONE, task.limits.seed)
-        proofs = (together, *provers)
+        first = Step(_provers(rules.together)[0].method, rules.together, TURN_SHARE, ALONE)
+        proofs = (first, *provers)
     return Strategy(
         provers=provers,
         proofs=proofs,
@@ -74,17 +68,18 @@ def strategy(task: Task[LoadSemantics]) -> Strategy:
         searches=(Step("local-search", rules),),
         bound_methods=(("archer-combinatorial", 6.0, 1_000_000),) if is_one else (),
         placers_of="max_load",
-        opinions=tuple((name, {}) for name in dict.fromkeys(names)),
         explains_memory=True,
     )
 
 
-def _proving_method(rules: LoadSemantics) -> str:
-    """The exact method that settles most instances."""
+def _provers(rules: LoadSemantics) -> tuple[Step, ...]:
+    """The exact method that settles most instances, then others."""
+    ip = Step("throughput-ip", rules, most_parts=LARGE_PARTS)
     match rules:
         case MaxLoad(plans="chain"):
-            return "ideal-dp"
+            archer = Step("archer-exact", rules, most_parts=LARGE_PARTS)
+            return Step("ideal-dp", rules), archer, ip
         case MaxLoad(plans="any", replicas=False, levels=1):
-            return "noncontiguous"
+            return Step("noncontiguous", rules), ip
         case _:
-            return "throughput-ip"
+            return (ip,)
