@@ -219,7 +219,7 @@ def place(
     If it fails, the plan and the bound that it had reported stand, and a warning says so. The
     result is no worse than `start`.
     """
-    log = ProgressLog(on_news or (lambda news: None))
+    log = ProgressLog(on_news or (lambda news: None), rules=attempt.semantics)
     told: list[Plan] = []  # the last plan
 
     def hear(news: Progress) -> None:
@@ -318,7 +318,7 @@ def better(best: Result | None, new: Result) -> Result:
     """
     if best is None or best.value_ns is None:
         return new
-    if new.value_ns is not None and not is_better(best.value_ns, new.value_ns):
+    if new.value_ns is not None and not is_better(best.value_ns, new.value_ns, new.semantics):
         return carry_bound(new, best)
     return carry_bound(best, new)
 

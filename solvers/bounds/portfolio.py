@@ -15,7 +15,7 @@ from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.objective import strategy
-from placegap.solvers.core.result import Bound
+from placegap.solvers.core.result import Bound, is_better
 
 WINDOWS, LAYERS, INTERVALS, FRONTIER = (
     "work windows",
@@ -98,7 +98,7 @@ def expensive_bounds(
     """
     clock, best = task.limits.clock().part(share), known
     for found in _all_bounds(task, known, clock):
-        if found.ns > best.ns:
+        if is_better(best.ns, found.ns, task.semantics):
             best = found
             yield best
         if clock.is_over() or (best_ns is not None and best.ns >= best_ns):

@@ -26,6 +26,7 @@ from placegap.solvers.core.result import (
     NO_PLAN_NS,
     NOTHING_PROVEN,
     Bound,
+    cost,
     describe_basis,
     is_better,
     refutation,
@@ -93,7 +94,7 @@ class Known:
 
     def improve(self, value_ns: int | None, plan: Plan | None = None, by: str = "") -> bool:
         """Whether the value of a plan, None of one that breaks a rule, is better; then it stays."""
-        if value_ns is None or not is_better(value_ns, self.value_ns):
+        if value_ns is None or not is_better(value_ns, self.value_ns, self.rules):
             return False
         self.plan, self.value_ns, self.by = plan, value_ns, by
         if self._refutes(self.bound):
@@ -108,7 +109,9 @@ class Known:
 
     def prove(self, bound: Bound) -> bool:
         """Take over a bound if it is better; one above the plan's value is a fault."""
-        if self._refutes(bound) or bound.ns <= self.bound.ns:
+        if self._refutes(bound) or not (
+            bound.ns >= NO_PLAN_NS or is_better(self.bound.ns, bound.ns, self.rules)
+        ):
             return False
         self.bound = bound
         if not self.is_infeasible:
@@ -153,8 +156,9 @@ class Known:
         return found is not None and found <= self.gap
 
 
-UNPROVEN = Bound(-LARGEST_SUM)
-"""Below every value, also below those of what is maximized."""
+def unproven(rules: Semantics | None) -> Bound:
+    """A bound that says nothing, also of values below 0 and of what is maximized."""
+    return Bound(cost(-LARGEST_SUM, rules))
 
 
 @dataclass(eq=False)
@@ -170,7 +174,7 @@ class ProgressLog(Known):
 
     def forget_bound(self) -> None:
         """Nothing is known, also of what is maximized."""
-        self.bound = UNPROVEN
+        self.bound = unproven(self.rules)
 
     def enter(self, progress: Progress) -> None:
         """Take over what is better; solvers call from threads of their own."""
@@ -178,7 +182,8 @@ class ProgressLog(Known):
             self.improve(progress.value_ns, progress.plan, progress.by)
             if progress.bound is not None:  # one above the value is a fault, as the result says
                 self.prove(progress.bound)
-            bound = None if self.bound_ns in (0, UNPROVEN.ns) else self.bound
+            is_unproven = self.bound_ns in (0, unproven(self.rules).ns)
+            bound = None if is_unproven else self.bound
             found = Progress(self.value_ns, bound, self.by, self.plan)
             if found != self.best:
                 self.best = found
@@ -196,7 +201,7 @@ def listening(
     if listener is None:
         yield
         return
-    entry = (instance, semantics, ProgressLog(listener))
+    entry = (instance, semantics, ProgressLog(listener, rules=semantics))
     _logs.append(entry)
     try:
         yield

@@ -44,12 +44,17 @@ class Bound(NamedTuple):
     #: Whether no method proved it: a path, the work or the longest op, which cost nothing to find.
     is_free: bool = False
 
-    def rank(self) -> tuple[int, bool]:
+    def rank(self, rules: Semantics | None = None) -> tuple[int, bool]:
         """Higher is better; if equal, one proved by placegap."""
-        return self.ns, self.basis == PROOF
+        return cost(self.ns, rules), self.basis == PROOF
 
 
 NOTHING_PROVEN = Bound(0)
+
+
+def cost(value: int, rules: Semantics | None) -> int:
+    """A value or bound as what is minimized; without rules it is in nanoseconds."""
+    return value if rules is None else rules.cost(value)
 
 
 def no_plan(basis: str = PROOF, origin: str = "") -> Bound:
@@ -223,9 +228,9 @@ class Result(Proven):
         return self.status in ("optimal", "infeasible")
 
 
-def is_better(value_ns: int, than: int | None) -> bool:
+def is_better(value_ns: int, than: int | None, rules: Semantics | None = None) -> bool:
     """Whether a value of a plan is better than another one, or than none."""
-    return than is None or value_ns < than
+    return than is None or cost(value_ns, rules) < cost(than, rules)
 
 
 def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
@@ -240,18 +245,21 @@ def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
 
 
 def refutation(
-    bound: Bound | None, value_ns: int | None, semantics: Semantics | None, by: str = "there is"
+    bound: Bound | None, value_ns: int | None, rules: Semantics | None, by: str = "there is"
 ) -> str:
     """What a bound claims and a plan refutes, in words; empty where it refutes nothing.
 
     `by` says who has that plan.
     """
-    if bound is None or value_ns is None or bound.ns <= value_ns:
+    if bound is None or value_ns is None:
         return ""
-    text = "{} ns".format if semantics is None else semantics.text
-    claim = f"no plan is better than {text(bound.ns)}"
+    text = "{} ns".format if rules is None else rules.text
     if bound.ns >= NO_PLAN_NS:
         claim = "no plan exists"
+    elif is_better(value_ns, bound.ns, rules):
+        claim = f"no plan is better than {text(bound.ns)}"
+    else:
+        return ""
     return f"claims that {claim}, but {by} one of {text(value_ns)}"
 
 
@@ -272,8 +280,9 @@ def carry_bound(result: Result, other: Result) -> Result:
     wrong = contradiction(other, result)
     if wrong:
         return replace(result, faults=(*faults, wrong))
+    rules = result.semantics
     if other.bound_ns is None or (
-        result.bound_ns is not None and other.bound_ns <= result.bound_ns
+        result.bound_ns is not None and not is_better(result.bound_ns, other.bound_ns, rules)
     ):
         return replace(result, faults=faults)
     is_optimal = result.value_ns == other.bound_ns
@@ -394,6 +403,6 @@ def wrong_claim(
 ) -> str:
     """What an outcome claims of its plan, and of all, and the value of a plan refutes; or empty."""
     claim_ns = outcome.claim_ns
-    if value_ns is not None and claim_ns is not None and is_better(claim_ns, value_ns):
+    if value_ns is not None and claim_ns is not None and is_better(claim_ns, value_ns, semantics):
         return f"claims {claim_ns}, the referee finds {value_ns}"
     return refutation(outcome.bound, value_ns, semantics, by)

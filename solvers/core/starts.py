@@ -105,7 +105,11 @@ def best_start(
     task: Task, methods: Iterable[str] = (), faults: list[str] | None = None
 ) -> Start | None:
     """The best of `starts`, the first one if several tie, or None."""
-    return min(starts(task, methods, faults), key=lambda start: start.value_ns, default=None)
+    return min(
+        starts(task, methods, faults),
+        key=lambda start: task.semantics.cost(start.value_ns),
+        default=None,
+    )
 
 
 def _plan_by(name: str, task: Task, faults: list[str] | None) -> Plan | None:

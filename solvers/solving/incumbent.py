@@ -24,7 +24,15 @@ from placegap.solvers.core.progress import (
     report,
 )
 from placegap.solvers.core.registry import METHODS, parse_params
-from placegap.solvers.core.result import Bound, Outcome, Result, SolverDisagreement, finish
+from placegap.solvers.core.result import (
+    Bound,
+    Outcome,
+    Result,
+    SolverDisagreement,
+    finish,
+    is_better,
+    refutation,
+)
 from placegap.solvers.solving.run_method import run_task
 
 
@@ -77,7 +85,8 @@ class JudgedKnown(Known):
             before = self.bound
             is_higher = super().prove(bound)
             if bound.ns == before.ns and (
-                bound.rank() > before.rank() or (self.is_preliminary and not is_preliminary)
+                bound.rank(self.rules) > before.rank(self.rules)
+                or (self.is_preliminary and not is_preliminary)
             ):
                 self.bound = bound
             if self.bound is not before:
@@ -91,7 +100,7 @@ class JudgedKnown(Known):
         super().forget_bound()
         self.is_preliminary = False
         least = quick_bound(self.task.instance, self.task.semantics)
-        if self.value_ns is None or least.ns <= self.value_ns:
+        if not refutation(least, self.value_ns, self.rules):
             self.prove(least)
 
     def listener(self, method: str, semantics: Semantics) -> Callable[[Progress], None]:
@@ -104,7 +113,7 @@ class JudgedKnown(Known):
             if progress.plan is not None:
                 self.offer(progress.plan, progress.by)
             bound = progress.bound if semantics == self.task.semantics else None
-            if bound is not None and bound.ns > self.bound.ns:
+            if bound is not None and is_better(self.bound.ns, bound.ns, self.rules):
                 self.prove(bound._replace(basis=bound.basis or basis), is_preliminary=True)
 
         return each_plan_once(keep)
