@@ -68,7 +68,7 @@ class Clock:
 
     def is_over(self) -> bool:
         """Whether the time is over, or a stop was requested."""
-        return self.left_s == 0.0 or stop_asked()
+        return self.left_s == 0.0 or stop_requested()
 
     def check(self) -> None:
         """Raise if the time is over."""
@@ -238,14 +238,14 @@ def _wake_again() -> None:
     _thread.interrupt_main(WAKE)
 
 
-def stop_asked() -> bool:
+def stop_requested() -> bool:
     """Whether an end was requested: what runs now may have caught the interrupt."""
     return any(region.is_requested for region in tuple(_entered))
 
 
 def raise_if_stopped(error: Exception) -> None:
     """Go on as after an interrupt, where a stop was requested before something failed."""
-    if stop_asked():
+    if stop_requested():
         raise KeyboardInterrupt from error
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from placegap.instances.problem import Plan
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_ns
-from placegap.solvers.core.clock import Clock, stop_asked
+from placegap.solvers.core.clock import Clock, stop_requested
 from placegap.solvers.core.method import Cost, Start, Task, WrongOutcome
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.objective import strategy
@@ -124,7 +124,7 @@ def _plan_by(name: str, task: Task, faults: list[str] | None) -> Plan | None:
     except MemoryError:
         return None
     except Exception as error:
-        if stop_asked():  # what is interrupted may fail with an error of its own
+        if stop_requested():  # what is interrupted may fail with an error of its own
             raise KeyboardInterrupt from error
         fault = fault_of(name, task.instance, error)
     if faults is not None:

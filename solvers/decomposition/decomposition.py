@@ -35,7 +35,7 @@ from placegap.instances.problem.sections import (
 )
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS, say_rest
-from placegap.solvers.core.clock import stop_asked
+from placegap.solvers.core.clock import stop_requested
 from placegap.solvers.core.method import ExactParams, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import (
@@ -144,7 +144,7 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
         except MemoryError:
             search.note = "out of memory"
         except Exception as error:  # what is known by now counts
-            search.interrupted |= stop_asked()
+            search.interrupted |= stop_requested()
             if not search.interrupted:
                 search.faults += [fault_of("decomposition", task.instance, error)]
                 search.note = "stopped by an error"

@@ -29,7 +29,7 @@ from placegap.instances.problem import OBJECTIVES, Instance
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.clock import USUAL_S, Clock, stop_asked
+from placegap.solvers.core.clock import USUAL_S, Clock, stop_requested
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.objective import BOUNDS, Step, able, proofs, strategy, with_params
 from placegap.solvers.core.registry import find_method, method
@@ -128,10 +128,10 @@ def run(task: Task, params: AutoParams) -> Outcome:
         with SearchProcess(known, clock, head_start_s, waiting, workers) as search:
             _run_steps(steps, known, clock, search)
             search.wait()
-        end = INTERRUPTED if stop_asked() else AT_LIMIT if _is_over(clock, END_SHARE) else ENDED
+        end = INTERRUPTED if stop_requested() else AT_LIMIT if _is_over(clock, END_SHARE) else ENDED
     except KeyboardInterrupt:
         was_late = search is not None and search.proof.has_interrupted
-        end = AT_LIMIT if was_late and not stop_asked() else INTERRUPTED
+        end = AT_LIMIT if was_late and not stop_requested() else INTERRUPTED
     if limit_s is None and not known.is_over:
         end = f"{end}, {USUAL_S:g} s by default"
     return known.outcome(_message(known, end))
@@ -277,7 +277,7 @@ def _run_steps(
     is_first = True
     while not known.is_over and (is_first or not _is_over(clock)):
         step = next(steps, None)  # which may load a solver
-        if step is None or stop_asked():
+        if step is None or stop_requested():
             return
         before, limit_s = known.plan, step.share * (clock.left_s or 0.0)
         if before is None:  # late is better than no plan
@@ -288,7 +288,7 @@ def _run_steps(
         if known.plan is not None and known.plan is not before:
             search.send_plan(known.plan)
         message = answer.message if isinstance(answer, Result) else answer
-        if stop_asked() or (isinstance(message, str) and INTERRUPTED in message):
+        if stop_requested() or (isinstance(message, str) and INTERRUPTED in message):
             raise KeyboardInterrupt
         is_first = False
 
@@ -304,7 +304,7 @@ def _prove_what_is_cheap(known: JudgedKnown) -> None:
     except MemoryError:
         pass
     except Exception as error:  # plans are known, and other steps may prove more
-        if stop_asked():
+        if stop_requested():
             raise KeyboardInterrupt from error
         known.faults.append(fault_of("quick bound", instance, error))
 

@@ -12,7 +12,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.bounds.portfolio import improving_bounds
-from placegap.solvers.core.clock import stop_asked
+from placegap.solvers.core.clock import stop_requested
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.objective import BOUNDS, Step
 from placegap.solvers.core.progress import (
@@ -151,7 +151,7 @@ class JudgedKnown(Known):
         except SolverDisagreement as error:
             return Contradiction(" ".join(str(error).split()))
         except Exception as error:  # the other parts go on
-            if stop_asked():  # what is interrupted may fail with an error of its own
+            if stop_requested():  # what is interrupted may fail with an error of its own
                 return "interrupted"
             return " ".join(f"{type(error).__name__}: {error}".split())
 

@@ -32,7 +32,7 @@ from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memo
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.op_splitting import OpSplit
-from placegap.solvers.core.clock import Clock, stop_asked
+from placegap.solvers.core.clock import Clock, stop_requested
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Progress, has_listener, listening, report
 from placegap.solvers.core.result import Outcome, relative_gap
@@ -114,14 +114,14 @@ def run_at_peak(
                 report(task.instance, task.semantics, by, value_ns=found.verdict.value_ns)
                 limit_s, spent_s = part.limits.time_limit_s, clock.spent_s - before_s
                 timed = limit_s is not None and spent_s > TIMED_SHARE * limit_s
-                if timed and not is_exact and most_runs is None and not stop_asked():
+                if timed and not is_exact and most_runs is None and not stop_requested():
                     # a search: it goes on from its plan in the time that is left
                     outcome = run(_part(task, floor, plain, tries, clock, 1.0))
                     runs += 1
                     if outcome.plan is not None:
                         tries.append(_judged(FLOOR, task, floor, outcome.plan, outcome))
                 break
-        if first.plan is None or runs == most_runs or stop_asked():
+        if first.plan is None or runs == most_runs or stop_requested():
             break
         if is_exact and runs == 1:
             tries += _placed(task, part)

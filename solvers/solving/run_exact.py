@@ -18,7 +18,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import method_bound, quick_bound
 from placegap.solvers.bounds.portfolio import expensive_bounds
-from placegap.solvers.core.clock import stop_asked
+from placegap.solvers.core.clock import stop_requested
 from placegap.solvers.core.method import AnyMethod, ExactParams, Start, Task
 from placegap.solvers.core.progress import report
 from placegap.solvers.core.result import (
@@ -78,7 +78,7 @@ def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:
         outcome = Outcome(message="out of memory")
     except Exception as error:  # the user gets the best plan so far, and the reason
         outcome = Outcome(message="interrupted")
-        if not stop_asked():
+        if not stop_requested():
             frame = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
             outcome = Outcome(message=f"stopped by an error ({where})")

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 
 from placegap.instances.kernels.loading import loading, loading_s
 from placegap.instances.problem import Instance, Plan, Semantics
-from placegap.solvers.core.clock import STOP, Clock, Interruptible, stop_asked, while_compiling
+from placegap.solvers.core.clock import STOP, Clock, Interruptible, stop_requested, while_compiling
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.objective import (
     LARGE_PARTS,
@@ -155,7 +155,7 @@ class SearchProcess:
         The search gets the time back that it spent on kernels, and the clock stands meanwhile.
         """
         waited_s = 0.0
-        while not (self._ended.is_set() or self.known.is_over or stop_asked()):
+        while not (self._ended.is_set() or self.known.is_over or stop_requested()):
             late_s = waited_s - self._left_s()
             if late_s <= 0:
                 self._ended.wait(POLL_S)

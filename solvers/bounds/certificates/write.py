@@ -47,7 +47,7 @@ from placegap.solvers.bounds.certificates.section_lp import (
     num_routes,
 )
 from placegap.solvers.bounds.cheap_bounds import quick_bound, spread_weights
-from placegap.solvers.core.clock import Clock, LimitReached, stop_asked
+from placegap.solvers.core.clock import Clock, LimitReached, stop_requested
 
 S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
 """Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices."""
@@ -272,7 +272,7 @@ def prove_chain(
     tails = problem.ends(problem.order[::-1], back=True)
     sections = list[_Section]()
     for section in chain:  # the chain ends where half of the time is over
-        if 2 * clock.spent_s > (clock.limit_s or math.inf) or stop_asked():
+        if 2 * clock.spent_s > (clock.limit_s or math.inf) or stop_requested():
             break
         with suppress(LimitReached):
             sections.append(_section(problem, section.ops))
@@ -285,7 +285,7 @@ def prove_chain(
     ]
     with suppress(LimitReached):
         for leaves in LEAVES:
-            while not stop_asked():
+            while not stop_requested():
                 clock.check()
                 path, _ = _shortest(before, after, sections)
                 arcs = list(zip(sections, path, path[1:], strict=False))

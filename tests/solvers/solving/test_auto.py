@@ -140,7 +140,7 @@ def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
     known = JudgedKnown(task=Task(example(), PORT))
     step = Step("heft", PORT)
     assert known.run(step, 1.0) == "RuntimeError: no compiled object yet"
-    monkeypatch.setattr(incumbent, "stop_asked", lambda: True)
+    monkeypatch.setattr(incumbent, "stop_requested", lambda: True)
     assert known.run(step, 1.0) == "interrupted"
 
 

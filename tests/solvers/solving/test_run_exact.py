@@ -247,7 +247,7 @@ def test_what_fails_after_a_stop_was_asked_for_was_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # numba, interrupted, ends with "RuntimeError: no compiled object yet"
-    monkeypatch.setattr("placegap.solvers.solving.run_exact.stop_asked", lambda: True)
+    monkeypatch.setattr("placegap.solvers.solving.run_exact.stop_requested", lambda: True)
     found = run_exact(_method(RuntimeError("no object")), Task(example(), PORT), ExactParams())
     assert (found.faults, found.message, found.bound_ns) == ((), "interrupted", 33)
 
