@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from placegap.instances.objectives.hybrid.checks import check as check_hybrid
 from placegap.instances.objectives.max_load.checks import why_not_two_levels
 from placegap.instances.objectives.staged_plans import (
@@ -32,19 +35,12 @@ from placegap.instances.problem import (
     MaxContext,
     PipelineIteration,
     Plan,
-    Semantics,
 )
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 
-MOST_OPS = {
-    "makespan": 8,
-    "max_load": 10,
-    "max_load_fwd_bwd": 10,
-    "latency_subgraphs": MOST_LATENCY_OPS,
-    "max_context": 8,
-}
+MOST_OPS, MOST_LOADED_OPS = 8, 10
 MOST_PLACEMENTS = 2**20
 MOST_CONTEXTS = 2**14
 """In Python, with a bisection for each."""
@@ -56,37 +52,84 @@ MOST_TRANSFERS = 10
 """Edges of a makespan instance whose channels are not free: each may become a transfer."""
 
 
+def _over(number: int, most: int, what: str, of: str = "") -> str | None:
+    return f"enumerates {of}at most {most} {what}, not {number}" if number > most else None
+
+
+def _placements(instance: Instance) -> int:
+    return int(instance.num_devices**instance.arrays.num_groups)
+
+
+def _why_no_orders(instance: Instance, semantics: Makespan) -> str | None:
+    edges = len(instance.graph.edges)
+    reason = _over(instance.num_ops, MOST_OPS, "ops")
+    reason = reason or _over(_placements(instance), MOST_PLACEMENTS, "placements")
+    if reason is None and semantics.channels != "free" and edges > MOST_TRANSFERS:
+        return f"orders at most {MOST_TRANSFERS} transfers, not {edges}"
+    return reason
+
+
+def _why_no_loads(instance: Instance, semantics: LoadSemantics) -> str | None:
+    reason = why_not_two_levels(instance) if semantics.has_two_levels else None
+    if semantics.has_replicas or semantics.has_two_levels:
+        reason = reason or _over(instance.num_ops, MOST_STAGED_OPS, "ops")
+        reason = reason or _over(instance.num_devices, MOST_STAGED_DEVICES, "devices", "stages of ")
+    else:
+        reason = _over(instance.num_ops, MOST_LOADED_OPS, "ops")
+    return reason or _over(_placements(instance), MOST_PLACEMENTS, "placements")
+
+
+def _why_no_calls(instance: Instance, semantics: LatencySubgraphs) -> str | None:
+    reason = _over(instance.num_ops, MOST_LATENCY_OPS, "ops")
+    number = 0 if reason else count_assignments(instance, semantics)
+    return reason or _over(number, MOST_PLACEMENTS, "placements")
+
+
+def _why_no_contexts(instance: Instance, semantics: MaxContext) -> str | None:
+    reason = _over(instance.num_ops, MOST_OPS, "ops")
+    return reason or _over(_placements(instance), MOST_CONTEXTS, "placements")
+
+
+def _why_no_chains(instance: Instance, semantics: PipelineIteration) -> str | None:
+    is_over = count_chains(instance, semantics) > MOST_PLANS
+    return f"enumerates at most {MOST_PLANS} chains of stages" if is_over else None
+
+
+def _why_no_rows(instance: Instance, semantics: HybridPipeline) -> str | None:
+    is_over = count_rows(instance, semantics) > MOST_ROWS
+    return f"enumerates at most {MOST_ROWS} rows of stages" if is_over else None
+
+
+def _best_load(instance: Instance, semantics: LoadSemantics) -> tuple[int, Plan] | None:
+    staged = semantics.has_replicas or semantics.has_two_levels
+    return (best_stages if staged else best_assignment)(instance, semantics)
+
+
+def _best_hybrid(instance: Instance, semantics: HybridPipeline) -> tuple[int, Plan] | None:
+    check_hybrid(instance, semantics)
+    return best_hybrid(instance, semantics)
+
+
+WhyNot = Callable[[Instance, Any], str | None]
+BestPlan = Callable[[Instance, Any], tuple[int, Plan] | None]
+
+ORACLES: Mapping[str, tuple[WhyNot, BestPlan]] = {
+    "makespan": (_why_no_orders, best_schedule),
+    "max_load": (_why_no_loads, _best_load),
+    "calls": (_why_no_calls, best_calls),
+    "iteration": (_why_no_chains, best_chain),
+    "hybrid": (_why_no_rows, _best_hybrid),
+    "context": (_why_no_contexts, best_context),
+}
+"""Of each objective: why an instance is too large, and its best plan."""
+
+
 def applies(task: Task, params: Params) -> str | None:
     """Why the instance is too large, or None."""
-    instance, semantics = task.instance, task.semantics
-    if isinstance(semantics, HybridPipeline):
-        if count_rows(instance, semantics) > MOST_ROWS:
-            return f"enumerates at most {MOST_ROWS} rows of stages"
-        return None
-    if isinstance(semantics, PipelineIteration):
-        if count_chains(instance, semantics) > MOST_PLANS:
-            return f"enumerates at most {MOST_PLANS} chains of stages"
-        return None
-    staged = _has_stages(semantics)
-    if semantics.has_two_levels:
-        reason = why_not_two_levels(instance)
-        if reason is not None:
-            return reason
-    most = MOST_STAGED_OPS if staged else MOST_OPS[semantics.objective]
-    if instance.num_ops > most:
-        return f"enumerates at most {most} ops, not {instance.num_ops}"
-    if staged and instance.num_devices > MOST_STAGED_DEVICES:
-        limit = MOST_STAGED_DEVICES
-        return f"enumerates stages of at most {limit} devices, not {instance.num_devices}"
-    placements = _count_placements(instance, semantics)
-    most = MOST_CONTEXTS if isinstance(semantics, MaxContext) else MOST_PLACEMENTS
-    if placements > most:
-        return f"enumerates at most {most} placements, not {placements}"
-    edges = len(instance.graph.edges)
-    has_orders = isinstance(semantics, Makespan) and semantics.channels != "free"
-    if has_orders and edges > MOST_TRANSFERS:
-        return f"orders at most {MOST_TRANSFERS} transfers, not {edges}"
-    return None
+    oracle = ORACLES.get(task.semantics.folder)
+    if oracle is None:
+        return f"does not do {task.semantics.objective}"
+    return oracle[0](task.instance, task.semantics)
 
 
 @method(
@@ -102,36 +145,9 @@ def run(task: Task, params: Params) -> Outcome:
 
     Limits of the task do not count: it is over in a few seconds at most.
     """
-    best = _best_plan(task.instance, task.semantics)
+    _, best_plan = ORACLES[task.semantics.folder]
+    best = best_plan(task.instance, task.semantics)
     if best is None:
         return Outcome(bound=no_plan(), message="no placement fits")
     value, plan = best
     return Outcome(plan=plan, claim_ns=value, bound=Bound(value, "brute-force"))
-
-
-def _best_plan(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
-    if isinstance(semantics, Makespan):
-        return best_schedule(instance, semantics)
-    if isinstance(semantics, LatencySubgraphs):
-        return best_calls(instance, semantics)
-    if isinstance(semantics, HybridPipeline):
-        check_hybrid(instance, semantics)
-        return best_hybrid(instance, semantics)
-    if isinstance(semantics, PipelineIteration):
-        return best_chain(instance, semantics)
-    if isinstance(semantics, MaxContext):
-        return best_context(instance, semantics)
-    assert isinstance(semantics, LoadSemantics)
-    if _has_stages(semantics):
-        return best_stages(instance, semantics)
-    return best_assignment(instance, semantics)
-
-
-def _count_placements(instance: Instance, semantics: Semantics) -> int:
-    if isinstance(semantics, LatencySubgraphs):
-        return count_assignments(instance, semantics)
-    return int(instance.num_devices**instance.arrays.num_groups)
-
-
-def _has_stages(semantics: Semantics) -> bool:
-    return semantics.has_replicas or semantics.has_two_levels

@@ -38,7 +38,7 @@ from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.clock import USUAL_S, while_compiling
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Listener, Progress, ProgressLog, each_plan_once, hearing
+from placegap.solvers.core.progress import Listener, Progress, ProgressLog, each_plan_once, watching
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import (
     Bound,
@@ -46,6 +46,8 @@ from placegap.solvers.core.result import (
     SolverDisagreement,
     carry_bound,
     finish,
+    is_better,
+    refutation,
     with_reason,
 )
 from placegap.solvers.solving.known_bounds import proven_by, with_known_bound
@@ -217,7 +219,7 @@ def place(
     If it fails, the plan and the bound that it had reported stand, and a warning says so. The
     result is no worse than `start`.
     """
-    log = ProgressLog(on_news or (lambda news: None))
+    log = ProgressLog(on_news or (lambda news: None), rules=attempt.semantics)
     told: list[Plan] = []  # the last plan
 
     def hear(news: Progress) -> None:
@@ -316,7 +318,7 @@ def better(best: Result | None, new: Result) -> Result:
     """
     if best is None or best.value_ns is None:
         return new
-    if new.value_ns is not None and new.value_ns <= best.value_ns:
+    if new.value_ns is not None and not is_better(best.value_ns, new.value_ns, new.semantics):
         return carry_bound(new, best)
     return carry_bound(best, new)
 
@@ -333,7 +335,7 @@ def _told(
 ) -> Result | None:
     """What a method had told before it ended some way, as its result: a plan, a bound, or both."""
     bound = news.bound if attempt.coarsen is None else None
-    if bound is not None and news.value_ns is not None and bound.ns > news.value_ns:
+    if refutation(bound, news.value_ns, attempt.semantics):
         bound = None  # a plan has refuted it since
     if not plans and bound is None:
         return None
@@ -459,7 +461,7 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
 
     hear(f"placing by {attempt.method}")
     with (
-        hearing(hear),
+        watching(hear),
         while_compiling(
             lambda: send_news(Progress(doing=COMPILING), paused=True),
             lambda: send_news(Progress(doing=doing[0]), paused=False),

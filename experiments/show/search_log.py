@@ -22,7 +22,7 @@ from placegap.experiments.show.rendering import SOON_S, shows_live, spinner, war
 from placegap.instances.files.output_files import OutputFile, attempt
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
-from placegap.solvers.core.progress import NOTHING, Listener, Progress
+from placegap.solvers.core.progress import NO_PROGRESS, Listener, Progress
 from placegap.solvers.core.result import relative_gap
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
     older one with its first line, or at the end. If it cannot be written, the search goes on
     without.
     """
-    began, moments, newest = time.monotonic(), list[Moment](), [NOTHING]
+    began, moments, newest = time.monotonic(), list[Moment](), [NO_PROGRESS]
     with ExitStack() as stack:
         file = None if log is None else stack.enter_context(OutputFile(log))
 
@@ -217,7 +217,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self.began = self.printed = time.monotonic()
-        self.newest = NOTHING
+        self.newest = NO_PROGRESS
         self.timer: threading.Timer | None = None
         self.lock = threading.Lock()
 

@@ -44,7 +44,9 @@ class Semantics(BaseModel):
 
     #: The objective's folder, on every floor that has one for each objective.
     folder: ClassVar[str]
+    #: Of the value, and whether more of it is better.
     unit: ClassVar[Unit] = "ns"
+    is_maximized: ClassVar[bool] = False
     #: Fields of a plan beyond the placement that mean something.
     plan_fields: ClassVar[frozenset[str]] = frozenset()
 
@@ -114,6 +116,19 @@ class Semantics(BaseModel):
     def per_edge(self) -> bool:
         """Whether every remote edge is a transfer of its own."""
         return getattr(self, "transfers", "per_tensor") == "per_edge"
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a device computes and communicates at the same time."""
+        return getattr(self, "load", "add") == "overlap"
+
+    def narrower(self) -> tuple[Semantics, ...]:
+        """These rules, then others: each of their plans is one of these, with the same value."""
+        return (self,)
+
+    def cost(self, value: int) -> int:
+        """A value or bound as what is minimized: less is better."""
+        return -value if self.is_maximized else value
 
     def text(self, value: int) -> str:
         """A value or bound as messages state it, to the last digit."""

@@ -35,7 +35,7 @@ than the sum of these over its ops. So a plan that fits there, under the rule `s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -49,11 +49,13 @@ from placegap.instances.problem.mean_costs import Flow
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.problem.weighted_dag import critical_paths
 
+S = TypeVar("S", bound=Semantics)
+
 MOST_STARTS = 16
 """Ops that are tried as the moment of a makespan: of longest paths, or of one group."""
 
 
-def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Semantics]:
+def relax_memory(instance: Instance, semantics: S) -> tuple[Instance, S]:
     """The instance and semantics themselves under `sum`; the floor, under `sum`, for `peak`.
 
     The last floor is kept as long as its instance lives: many placers use the same.

@@ -19,27 +19,19 @@ least if blocks may be split (three quarters of the work on the fast device). Th
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import colocated_times
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.kernels.kernel import kernel
-from placegap.instances.problem import (
-    MOST_TOKENS,
-    HybridPipeline,
-    Instance,
-    MaxContext,
-    PipelineIteration,
-    Semantics,
-)
+from placegap.instances.problem import Instance, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
 from placegap.solvers.core.method import Task
+from placegap.solvers.core.objective import solvers_of, strategy
 from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import Bound
 
@@ -47,12 +39,6 @@ PATH, WORK, LONGEST, ONE, ROOM = "critical path", "work", "longest op", "one mic
 """Origins of bounds: the longest path of least times; all work spread over the devices; the longest
 op where it is fastest; all ops one after another, each where it is fastest; the memory of all
 devices together."""
-
-METHODS_OF: dict[str, tuple[tuple[str, float, int], ...]] = {
-    "makespan": (("getf-lp", 30.0, 60_000),),
-    "max_load": (("archer-combinatorial", 6.0, 1_000_000),),
-}
-"""Bounds of the registry for an objective, microseconds per part of the model, and most parts."""
 
 
 def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
@@ -63,86 +49,7 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
     # Of equal bounds the first one counts, as it has the simpler reason. Memory is only what every
     # plan must hold (its floor), so that bounds hold at the peak, too.
     instance, semantics = relax_memory(instance, semantics)
-    if isinstance(semantics, MaxContext):
-        return Bound(-most_tokens(instance), ROOM)
-    if isinstance(semantics, HybridPipeline):
-        return Bound(_hybrid_work(instance, semantics), WORK)
-    possible, together = colocated_times(instance)
-    if not possible.any(axis=1).all():
-        return Bound(0, LONGEST)  # some ops can be nowhere
-    if semantics.objective == "makespan":
-        found = [Bound(path_ns(instance, transfers=True), PATH)]
-    elif semantics.objective == "latency_subgraphs":
-        found = [Bound(path_ns(instance, transfers=False), PATH)]
-        together = np.where(instance.arrays.is_host, 0, together)  # hosts run all ops at once
-    elif semantics.objective == "max_load_fwd_bwd":
-        return _two_parts(instance, possible)
-    elif isinstance(semantics, PipelineIteration):
-        # an update runs once an iteration, and not once a microbatch
-        late = instance.arrays.update
-        together = _without(instance, late)
-        work = semantics.microbatches * spread_bound(together, possible)
-        if semantics.schedule == "zero_bubble":  # weight events of one microbatch may overlap
-            together = _without(instance, late | instance.arrays.weight_gradient)
-        one = int(np.where(possible, together, NO_WAY).min(axis=1).sum())
-        return max(Bound(one, ONE), Bound(work, WORK), key=Bound.rank)
-    else:
-        found = [Bound(_longest(possible, together, semantics.has_replicas), LONGEST)]
-    found.append(Bound(spread_bound(together, possible), WORK))
-    return max(found, key=Bound.rank)
-
-
-def _without(instance: Instance, ops: Flags) -> Ints:
-    """Time of each colocation group without some ops, (g, K)."""
-    arrays = instance.arrays
-    total = np.zeros((arrays.num_groups, instance.num_devices), np.int64)
-    np.add.at(total, arrays.group, np.where(ops[:, None], 0, arrays.time_ns).clip(0))
-    return total
-
-
-def most_tokens(instance: Instance) -> int:
-    """The most tokens for which all devices together have room; 0 if the rest does not fit."""
-    sizes = [device.memory_bytes for device in instance.cluster.devices]
-    room = sum(size for size in sizes if size is not None)
-    if None in sizes:
-        return MOST_TOKENS
-
-    def fails(tokens: int) -> bool:
-        return sum(op.bytes_at(tokens) for op in instance.graph.ops) > room
-
-    return max(0, bisect_left(range(MOST_TOKENS + 1), x=True, key=fails) - 1)
-
-
-def _longest(possible: Flags, together: Ints, replicas: bool) -> int:
-    """The longest colocation group where it is fastest; replicas may share one."""
-    if replicas:
-        return 0
-    return int(np.where(possible, together, NO_WAY).min(axis=1).max())
-
-
-def _hybrid_work(instance: Instance, semantics: HybridPipeline) -> int:
-    """Every layer in the mode that needs least device time, spread over all devices."""
-    # a tensor-parallel mode occupies `tensor` devices for its time
-    kind = instance.cluster.devices[0].kind
-    work = sum(
-        min(mode.tensor * mode.time_ns.get(kind, 0) for mode in op.ways)
-        for op in instance.graph.ops
-    )
-    return ceil_div(semantics.microbatches * work, instance.num_devices)
-
-
-def _two_parts(instance: Instance, possible: Flags) -> Bound:
-    """The sum of two bounds, on the largest forward and the largest backward load."""
-    # the objective adds the two maxima, even if they are of different devices
-    arrays, total, work = instance.arrays, 0, 0
-    for backward in (False, True):
-        time = np.where(arrays.backward[:, None] == backward, arrays.time_ns, 0).clip(0)
-        together = np.zeros(possible.shape, np.int64)
-        np.add.at(together, arrays.group, time)
-        spread = spread_bound(together, possible)
-        work += spread
-        total += max(spread, int(np.where(possible, together, NO_WAY).min(axis=1).max()))
-    return Bound(total, WORK if total == work else LONGEST)
+    return solvers_of(semantics).quick_bound(instance, semantics)
 
 
 # -------------------------------------------------------------------------------------------- paths
@@ -246,7 +153,7 @@ def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
     relaxed, plain = relax_memory(task.instance, task.semantics)  # methods take the rule `sum`
     task = replace(task, instance=relaxed, semantics=plain)
     parts = task.instance.num_parts
-    for name, us_per_part, most_parts in METHODS_OF.get(task.semantics.objective, ()):
+    for name, us_per_part, most_parts in strategy(task).bound_methods:
         method = METHODS[name]
         params = method.params()
         if parts > most_parts or 1e-6 * us_per_part * parts > share_s:

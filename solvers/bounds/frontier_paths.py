@@ -46,7 +46,7 @@ from placegap.solvers.bounds.cheap_bounds import directions, least_starts, quick
 from placegap.solvers.bounds.labels.memory_runs import fewer_labels
 from placegap.solvers.core.clock import never
 from placegap.solvers.core.method import Cost, Params, Task
-from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.progress import Known
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
@@ -590,7 +590,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     steps, most_ns = steps_of(instance, semantics), instance.arrays.serial_horizon_ns
     # Aims rise from the bound of paths, as in `frontier_bound`, but for a plan: a path below an aim
     # is traced back, whether labels were joined or not.
-    best = Incumbent()
+    best = Known()
     aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
     while more > 0 and aim <= most_ns + 1:
         aim = int(aim * (1 + STRIDE)) + 1

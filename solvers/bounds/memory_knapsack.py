@@ -53,7 +53,7 @@ from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
 from placegap.solvers.core.back_ends.outcome import bound_ns, say_ending
 from placegap.solvers.core.back_ends.standard_form import StandardForm
 from placegap.solvers.core.method import Params, Task
-from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.progress import Known
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.local_search.quick_schedule import inserted
@@ -764,7 +764,7 @@ def _best(task: Task[Makespan], plans: Iterable[Plan | None]) -> Plan | None:
     """The plan that ends first, of those that fit, in the referee's order and in our own."""
     known = [plan for plan in plans if plan is not None]
     known += [inserted(task.instance, task.semantics, plan) for plan in known]
-    best = Incumbent()
+    best = Known()
     for plan in known:
         best.offer_plan(task, plan)
     return best.plan

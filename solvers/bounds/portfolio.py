@@ -14,7 +14,8 @@ from placegap.solvers.bounds.labels.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task
-from placegap.solvers.core.result import Bound
+from placegap.solvers.core.objective import strategy
+from placegap.solvers.core.result import Bound, is_better
 
 WINDOWS, LAYERS, INTERVALS, FRONTIER = (
     "work windows",
@@ -96,43 +97,45 @@ def expensive_bounds(
     of the task's time are left out, and those after one that reaches `best_ns`.
     """
     clock, best = task.limits.clock().part(share), known
-    for found in _expensive(task, known, clock):
-        if found.ns > best.ns:
+    for found in _all_bounds(task, known, clock):
+        if is_better(best.ns, found.ns, task.semantics):
             best = found
             yield best
         if clock.is_over() or (best_ns is not None and best.ns >= best_ns):
             return
 
 
-def _expensive(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
-    """Bounds of a makespan in the order of their cost, then those of the registry."""
-    size = task.instance.num_parts
-
-    # Heads and tails of work windows are part of all that follow. Memory bounds come first among
-    # those, because nested layers start their thresholds at the best bound so far.
-    if isinstance(task.semantics, Makespan):
-        relaxed, _ = relax_memory(task.instance, task.semantics)
-        somewhere = relaxed.arrays.possible.any(axis=1).all()
-        if somewhere and _fits(clock, WINDOWS_US * size):
-            windows = work_windows(relaxed)
-            if windows is not None:
-                by_work = Bound(window_bound(windows), WINDOWS)
-                yield by_work
-                least = max(known.ns, by_work.ns)
-                if not relaxed.arrays.memory_is_slack:
-                    # a row of stops counts the true peak, where all others have its floor
-                    at_peak = None if relaxed is task.instance else task.instance
-                    in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
-                    yield Bound(in_layers, CHAIN)
-                    least = max(least, in_layers)
-                    for found in _in_memory(relaxed, task.semantics, windows, least, clock):
-                        yield found
-                        least = max(least, found.ns)
-                layers = search_layers(relaxed, task.semantics, windows, least, clock.is_over)
-                yield Bound(least if layers is None else layers.ns, LAYERS)
+def _all_bounds(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
+    bounds = strategy(task).bounds
+    if bounds is not None:
+        yield from bounds(task, known, clock)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
         yield method_bound(task, Bound(0, ""), MOST_METHOD_S if left_s is None else left_s)
+
+
+def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterator[Bound]:
+    """Work between heads and tails, memory along chains and orders, and nested layers."""
+    relaxed, _ = relax_memory(task.instance, task.semantics)
+    somewhere = relaxed.arrays.possible.any(axis=1).all()
+    if not (somewhere and _fits(clock, WINDOWS_US * task.instance.num_parts)):
+        return
+    windows = work_windows(relaxed)
+    if windows is None:
+        return
+    by_work = Bound(window_bound(windows), WINDOWS)
+    yield by_work
+    least = max(known.ns, by_work.ns)
+    if not relaxed.arrays.memory_is_slack:
+        at_peak = None if relaxed is task.instance else task.instance
+        in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
+        yield Bound(in_layers, CHAIN)
+        least = max(least, in_layers)
+        for found in _in_memory(relaxed, task.semantics, windows, least, clock):
+            yield found
+            least = max(least, found.ns)
+    layers = search_layers(relaxed, task.semantics, windows, least, clock.is_over)
+    yield Bound(least if layers is None else layers.ns, LAYERS)
 
 
 def _in_memory(

@@ -164,7 +164,7 @@ class _Search:
         self.of_host = -1 if self.host is None else len(classes)
         self.first = [own[0] for own in self.classes]
         self.num = len(layer_list(instance)) + 2
-        self.is_sum = isinstance(semantics, Makespan)
+        self.is_sum = "device_order" in semantics.plan_fields  # a pass, and no loads
         can_part = kind.experts_apart and self.host is not None and semantics.plan_class == "any"
         self.parts = np.zeros(self.num, np.bool_)
         self.parts[self.slots.slot[self.slots.expert]] = can_part
@@ -179,7 +179,7 @@ class _Search:
         self.bytes = self.sums(size, ~self.slots.expert) + self.expert_bytes
         self.room = instance.arrays.memory_bytes[self.first].copy()
         self.host_binds = self.host is not None and int(size.sum()) > self.room[self.of_host]
-        self.costs = (_by_clock(self) if self.is_sum else None) or _by_loads(self)
+        self.costs = _by_clock(self) or _by_loads(self)
         self.is_cut = not self.all_orders
 
     def _possible(self, floor: Instance) -> Flags:
@@ -389,7 +389,8 @@ def _by_clock(search: _Search) -> _Costs | None:
     # of the slots in between and of the cut op. If these are at most two neighbouring slots, plans
     # that alternate between two devices show all of them.
     instance, slots, semantics = search.instance, search.slots, search.semantics
-    assert isinstance(semantics, Makespan)
+    if not isinstance(semantics, Makespan):
+        return None
     at = np.array(cuts(instance), np.int64)
     position = instance.arrays.index.topological_position
     # Part p: the ops after cut p - 1 up to cut p. Its time belongs to its last slot; a part is also

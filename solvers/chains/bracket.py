@@ -53,7 +53,7 @@ from placegap.solvers.chains.windows import (
 )
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.progress import Known
 from placegap.solvers.core.result import Bound
 from placegap.solvers.core.starts import best_start
 
@@ -405,7 +405,7 @@ BISECTION = 0.004
 BY_DP = "ideal-dp"
 
 
-class Bracket(Incumbent):
+class Bracket(Known):
     """Best plan and bound of one problem, and the searches that improve them."""
 
     def __init__(self, task: Task[MaxLoad], problem: KindsProblem, clock: Clock) -> None:

@@ -42,7 +42,7 @@ from placegap.solvers.chains.layers import LayerSearch
 from placegap.solvers.chains.transitions import for_ideals, stage_peak
 from placegap.solvers.core.clock import Clock, LimitReached, now_s
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Incumbent, teller
+from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.result import Bound, Outcome
 
 MOST_IDEALS = 20_000
@@ -91,7 +91,6 @@ def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | 
     """
     semantics = task.semantics
     floor, plain = relax_memory(task.instance, semantics)
-    assert isinstance(plain, MaxLoad)
     if semantics.plans != "chain" or semantics.replicas or semantics.levels == 2:
         return None
     if why_not_kinds(floor, plain) is not None:
@@ -111,7 +110,7 @@ def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | 
     except LimitReached as limit:
         message = f"stopped: {limit}"
     # The strict run proves something only if no op has joined another block.
-    proven, best = strict if strict.is_exact else loose, Incumbent()
+    proven, best = strict if strict.is_exact else loose, Known()
     for found in (plan, strict.plan, None if loose is None else loose.plan):
         best.offer_plan(task, found)
     return Outcome(
@@ -183,7 +182,7 @@ class Misfit(Exception):
 
 
 @dataclass(eq=False)
-class Steps(Incumbent):
+class Steps(Known):
     """The steps, with the best plan and bound after each, also if a limit ends one."""
 
     task: Task[MaxLoad]
@@ -256,14 +255,14 @@ class Steps(Incumbent):
         """Work on a bracket, and take over its best plan and, if it `proves`, its bound."""
         if bracket.problem.fits.any(axis=0).all():
             self.last = bracket
-            report = teller(self.task.instance, self.task.semantics, "ideal-dp")
+            report = reporter(self.task.instance, self.task.semantics, "ideal-dp")
 
             def report_part(
                 value_ns: int | None, bound_ns: int | None, plan: Plan | None = None
             ) -> None:
                 report(value_ns, bound_ns if proves else None)
 
-            bracket.on_news = report_part
+            bracket.on_progress = report_part
             try:
                 work()
             finally:

@@ -4,7 +4,7 @@ The clock stands while a kernel is loaded or compiled, or the module of a method
 Compiling takes tens of seconds when placegap runs for the first time on a machine, and loading up
 to two in each process: no method's time, and no time limit, includes it. `Clock.check` raises where
 the time is over; `Clock.is_over` is for loops that end by themselves, and also says so after a stop
-was asked for.
+was requested.
 
 Interrupts come from Ctrl-C, from the signal that stops a worker, from a callback that ends the
 search, and from a search that has made a proof needless. Each takes effect only in an
@@ -35,7 +35,7 @@ STOP_SIGNALS = tuple(
 
 STOP = signal.SIGUSR1
 """Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
-worker hears none of them, or a second one would hit what the first has set off."""
+worker ignores all of them, or a second one would hit what the first has set off."""
 
 USUAL_S = 60.0
 """The time limit where none is given."""
@@ -68,7 +68,7 @@ class Clock:
 
     def is_over(self) -> bool:
         """Whether the time is over, or a stop was requested."""
-        return self.left_s == 0.0 or stop_asked()
+        return self.left_s == 0.0 or stop_requested()
 
     def check(self) -> None:
         """Raise if the time is over."""
@@ -238,14 +238,14 @@ def _wake_again() -> None:
     _thread.interrupt_main(WAKE)
 
 
-def stop_asked() -> bool:
+def stop_requested() -> bool:
     """Whether an end was requested: what runs now may have caught the interrupt."""
     return any(region.is_requested for region in tuple(_entered))
 
 
 def raise_if_stopped(error: Exception) -> None:
     """Go on as after an interrupt, where a stop was requested before something failed."""
-    if stop_asked():
+    if stop_requested():
         raise KeyboardInterrupt from error
 
 

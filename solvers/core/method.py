@@ -70,7 +70,7 @@ class Limits:
     gap: float = 0.0
     seed: int = 0
     #: The limit of the whole run, where `time_limit_s` is what is left of it.
-    asked_s: float | None = None
+    whole_s: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what solvers would read each in its own way, or not at all."""
@@ -88,14 +88,14 @@ class Limits:
 
     def left(self, clock: Clock, share: float = 1.0) -> Limits:
         """The limits with a share of a clock's time left; messages still name the whole limit."""
-        asked_s = self.time_limit_s if self.asked_s is None else self.asked_s
+        whole_s = self.time_limit_s if self.whole_s is None else self.whole_s
         left_s = clock.left_s
-        return replace(self, time_limit_s=left_s and share * left_s, asked_s=asked_s)
+        return replace(self, time_limit_s=left_s and share * left_s, whole_s=whole_s)
 
     @property
     def named_s(self) -> float:
         """The limit as messages name it."""
-        return (self.asked_s if self.asked_s is not None else self.time_limit_s) or 0.0
+        return (self.whole_s if self.whole_s is not None else self.time_limit_s) or 0.0
 
 
 class Start(NamedTuple):

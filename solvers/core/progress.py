@@ -1,8 +1,8 @@
 """What a method has found so far: what a search keeps of it, and its listeners.
 
-Best plans and bounds are kept in an `Incumbent`. Methods, and what many of them share (starts, the
-rule for exact methods, the solvers' callbacks), report better ones with `tell`, with the instance
-and the rules. So what is solved on the way, such as sections, coarser graphs or plainer rules, is
+Best plans and bounds are kept in a `Known`. Methods, and what many of them share (starts, the rule
+for exact methods, the solvers' callbacks), report better ones with `report`, with the instance and
+the rules. So what is solved on the way, such as sections, coarser graphs or plainer rules, is
 never taken for the given task. For each listener, a `ProgressLog` keeps the best that was reported,
 and a `Control` lets callbacks stop the search.
 
@@ -22,15 +22,24 @@ from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.solvers.core.clock import Interruptible
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.result import NOTHING_PROVEN, Bound, relative_gap
+from placegap.solvers.core.result import (
+    NO_PLAN_NS,
+    NOTHING_PROVEN,
+    Bound,
+    cost,
+    describe_basis,
+    is_better,
+    refutation,
+    relative_gap,
+)
 
 
 @dataclass(frozen=True)
 class Progress:
     """The best plan's value and the best bound so far, and who found that plan.
 
-    `plan` is that plan, where whoever tells has one; `doing` is what takes long now, if that is no
-    search. Progress that differs in nothing else is the same.
+    `plan` is that plan, where it is at hand; `doing` is what takes long now, if that is no search.
+    Progress that differs in nothing else is the same.
     """
 
     value_ns: int | None = None
@@ -45,28 +54,30 @@ class Progress:
         return self.bound and self.bound.ns
 
 
-NOTHING = Progress()
+NO_PROGRESS = Progress()
 
 Listener = Callable[[Progress], None]
 
 
-class Teller(Protocol):
-    """What a search calls with a value, a bound, or both (`teller`)."""
+class Report(Protocol):
+    """What a search calls with a value, a bound, or both (`reporter`)."""
 
     def __call__(
         self, value_ns: int | None, bound_ns: int | None, plan: Plan | None = None
     ) -> None:
-        """Tell of them, and of the plan of that value where it is at hand."""
+        """Report them, and the plan of that value where it is at hand."""
 
 
-def unheard(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
+def report_nothing(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
     """Report nothing."""
 
 
 @dataclass(eq=False, kw_only=True)
-class Incumbent:
-    """The best plan and the best bound so far."""
+class Known:
+    """The best plan and the best bound so far; where they contradict each other, a fault."""
 
+    #: Of the values and bounds; None: nanoseconds, the less the better.
+    rules: Semantics | None = None
     #: Relative gap that suffices.
     gap: float = 0.0
     plan: Plan | None = None
@@ -76,17 +87,19 @@ class Incumbent:
     by: str = ""
     bound: Bound = NOTHING_PROVEN
     #: Called with both whenever one of them is better.
-    on_news: Teller = unheard
+    on_progress: Report = report_nothing
     #: Claims of a phase or a solver that a known plan contradicts, or how it failed.
     faults: list[str] = field(default_factory=list)
     details: dict[str, int | float | str] = field(default_factory=dict)
 
     def improve(self, value_ns: int | None, plan: Plan | None = None, by: str = "") -> bool:
         """Whether the value of a plan, None of one that breaks a rule, is better; then it stays."""
-        if value_ns is None or (self.value_ns is not None and value_ns >= self.value_ns):
+        if value_ns is None or not is_better(value_ns, self.value_ns, self.rules):
             return False
         self.plan, self.value_ns, self.by = plan, value_ns, by
-        self.on_news(value_ns, self.bound_ns or None, plan)
+        if self._refutes(self.bound):
+            self.forget_bound()
+        self.on_progress(value_ns, self.bound_ns or None, plan)
         return True
 
     @property
@@ -94,16 +107,28 @@ class Incumbent:
         """The bound alone."""
         return self.bound.ns
 
-    def prove(self, bound: Bound) -> None:
+    def prove(self, bound: Bound) -> bool:
         """Take over a bound if it is better; one above the plan's value is a fault."""
-        if self.value_ns is not None and bound.ns > self.value_ns:
-            self.faults.append(
-                f"{bound.origin} claims that no plan below {bound.ns} ns exists, but a plan of"
-                f" {self.value_ns} ns is known"
-            )
-        elif bound.ns > self.bound.ns:
-            self.bound = bound
-            self.on_news(self.value_ns, bound.ns)
+        if self._refutes(bound) or not (
+            bound.ns >= NO_PLAN_NS or is_better(self.bound.ns, bound.ns, self.rules)
+        ):
+            return False
+        self.bound = bound
+        if not self.is_infeasible:
+            self.on_progress(self.value_ns, bound.ns)
+        return True
+
+    def _refutes(self, bound: Bound) -> bool:
+        """Whether the plan is better than a bound allows; then that is a fault."""
+        by = f"{self.by} has" if self.by else "there is"
+        words = refutation(bound, self.value_ns, self.rules, by)
+        if words:
+            self.faults.append(f"{describe_basis(bound.origin, bound.basis)}: {words}")
+        return bool(words)
+
+    def forget_bound(self) -> None:
+        """Nothing is left of a bound that was wrong."""
+        self.bound = NOTHING_PROVEN
 
     def offer_plan(self, task: Task, plan: Plan | None) -> bool:
         """Take over a plan if the referee finds it feasible and better."""
@@ -113,11 +138,16 @@ class Incumbent:
             return False
         return self.improve(feasible_ns(task.instance, plan, task.semantics), plan)
 
-    def take_over(self, other: Incumbent) -> None:
+    def take_over(self, other: Known) -> None:
         """Take over what is better."""
         self.improve(other.value_ns, other.plan, other.by)
         self.prove(other.bound)
         self.faults += [fault for fault in other.faults if fault not in self.faults]
+
+    @property
+    def is_infeasible(self) -> bool:
+        """Whether it is proven that no plan exists."""
+        return self.bound.ns >= NO_PLAN_NS
 
     @property
     def is_close(self) -> bool:
@@ -126,58 +156,65 @@ class Incumbent:
         return found is not None and found <= self.gap
 
 
-UNPROVEN = Bound(-LARGEST_SUM)
-"""Below every value, also below those of what is maximized."""
+def unproven(rules: Semantics | None) -> Bound:
+    """A bound that says nothing, also of values below 0 and of what is maximized."""
+    return Bound(cost(-LARGEST_SUM, rules))
 
 
 @dataclass(eq=False)
-class ProgressLog(Incumbent):
+class ProgressLog(Known):
     """The best that was reported, and the listener that gets each improvement."""
 
     listener: Listener
-    best: Progress = NOTHING
+    best: Progress = NO_PROGRESS
 
     def __post_init__(self) -> None:
-        self.bound, self._lock = UNPROVEN, threading.RLock()
+        self._lock = threading.RLock()
+        self.forget_bound()
 
-    def enter(self, news: Progress) -> None:
+    def forget_bound(self) -> None:
+        """Nothing is known, also of what is maximized."""
+        self.bound = unproven(self.rules)
+
+    def enter(self, progress: Progress) -> None:
         """Take over what is better; solvers call from threads of their own."""
         with self._lock:
-            self.improve(news.value_ns, news.plan, news.by)
-            if news.bound is not None:  # one above the value is a fault, which the result names
-                self.prove(news.bound)
-            bound = None if self.bound_ns in (0, UNPROVEN.ns) else self.bound
+            self.improve(progress.value_ns, progress.plan, progress.by)
+            if progress.bound is not None:  # one above the value is a fault, as the result says
+                self.prove(progress.bound)
+            is_unproven = self.bound_ns in (0, unproven(self.rules).ns)
+            bound = None if is_unproven else self.bound
             found = Progress(self.value_ns, bound, self.by, self.plan)
             if found != self.best:
                 self.best = found
                 self.listener(found)
 
 
-_open: list[tuple[Instance, Semantics, ProgressLog]] = []
+_logs: list[tuple[Instance, Semantics, ProgressLog]] = []
 
 
 @contextmanager
 def listening(
     instance: Instance, semantics: Semantics, listener: Listener | None
 ) -> Iterator[None]:
-    """Hear, in this process, what is found for an instance under a semantics."""
+    """Call a listener, in this process, with what is found for an instance under a semantics."""
     if listener is None:
         yield
         return
-    entry = (instance, semantics, ProgressLog(listener))
-    _open.append(entry)
+    entry = (instance, semantics, ProgressLog(listener, rules=semantics))
+    _logs.append(entry)
     try:
         yield
     finally:
-        _open.remove(entry)
+        _logs.remove(entry)
 
 
-def is_heard(instance: Instance, semantics: Semantics) -> bool:
+def has_listener(instance: Instance, semantics: Semantics) -> bool:
     """Whether anyone listens: callbacks that cost something are set up only then."""
-    return any(instance is known and semantics == rules for known, rules, _ in _open)
+    return any(instance is known and semantics == rules for known, rules, _ in _logs)
 
 
-def tell(
+def report(
     instance: Instance,
     semantics: Semantics,
     by: str,
@@ -186,50 +223,50 @@ def tell(
     bound: Bound | None = None,
     plan: Plan | None = None,
 ) -> None:
-    """Tell of a plan's value, with the plan where it is at hand, of a bound on all, or of both."""
-    for known, rules, log in tuple(_open):
+    """Report a plan's value, with the plan where it is at hand, a bound on all, or both."""
+    for known, rules, log in tuple(_logs):
         if instance is known and semantics == rules:
             log.enter(Progress(value_ns, bound, by, plan))
 
 
-_hearers: list[Callable[[str], object]] = []
+_watchers: list[Callable[[str], object]] = []
 
 
 @contextmanager
-def hearing(hearer: Callable[[str], object]) -> Iterator[None]:
-    """Hear, in this process, what is done meanwhile, in words."""
-    _hearers.append(hearer)
+def watching(watcher: Callable[[str], object]) -> Iterator[None]:
+    """Call a watcher, in this process, with what is done meanwhile, in words."""
+    _watchers.append(watcher)
     try:
         yield
     finally:
-        _hearers.remove(hearer)
+        _watchers.remove(watcher)
 
 
 def say(doing: str) -> None:
     """Report what is done from now on."""
-    for hearer in tuple(_hearers):
-        hearer(doing)
+    for watcher in tuple(_watchers):
+        watcher(doing)
 
 
 def each_plan_once(listener: Listener) -> Listener:
     """A listener that is given no plan that it was given before: large plans travel slowly."""
     last: list[Plan | None] = [None]
 
-    def hear(news: Progress) -> None:
-        is_new, last[0] = news.plan is not last[0], news.plan
-        listener(news if is_new else replace(news, plan=None))
+    def pass_on(progress: Progress) -> None:
+        is_new, last[0] = progress.plan is not last[0], progress.plan
+        listener(progress if is_new else replace(progress, plan=None))
 
-    return hear
+    return pass_on
 
 
-def teller(instance: Instance, semantics: Semantics, by: str) -> Teller:
-    """`tell` for one instance, semantics and method."""
+def reporter(instance: Instance, semantics: Semantics, by: str) -> Report:
+    """`report` for one instance, semantics and method."""
 
-    def told(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
+    def report_by(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
         bound = None if bound_ns is None else Bound(bound_ns, by, "")
-        tell(instance, semantics, by, value_ns=value_ns, bound=bound, plan=plan)
+        report(instance, semantics, by, value_ns=value_ns, bound=bound, plan=plan)
 
-    return told
+    return report_by
 
 
 OnPlan = Callable[[int, Plan | None], object]
@@ -245,7 +282,7 @@ class StopSearch(Exception):
 
 @dataclass(eq=False)
 class Control:
-    """A listener that passes news to callbacks, and ends the search where one of them says so.
+    """A listener that passes progress to callbacks, and ends the search where one of them says so.
 
     The search ends as by Ctrl-C: solvers call from threads of their own, but what ends is what runs
     in `region` in the main thread, from which `run_method` has to be called for that.
@@ -254,10 +291,10 @@ class Control:
     #: on_plan, on_bound: One that returns False, or raises `StopSearch`, ends the search.
     on_plan: OnPlan | None = None
     on_bound: OnBound | None = None
-    #: Hears all news.
+    #: Called with all progress.
     listener: Listener | None = None
     #: The newest.
-    best: Progress = NOTHING
+    best: Progress = NO_PROGRESS
     #: The last plan that was handed over.
     plan: Plan | None = None
     #: Whether a callback has ended the search.
@@ -266,28 +303,28 @@ class Control:
     region: Interruptible = field(default_factory=Interruptible)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def hear(self, news: Progress) -> None:
-        """Pass news on; after the end nothing is passed on."""
+    def pass_on(self, progress: Progress) -> None:
+        """Pass progress on; after the end nothing is passed on."""
         with self._lock:
             if self.is_stopped:
                 return
-            before, self.best = self.best, news
-            self.plan = news.plan or self.plan
+            before, self.best = self.best, progress
+            self.plan = progress.plan or self.plan
             try:
                 if self.listener is not None:
-                    self.listener(news)
-                goes_on = self._ask(before, news)
+                    self.listener(progress)
+                goes_on = self._call(before, progress)
             except StopSearch:
                 goes_on = False
             if not goes_on:
                 self.is_stopped = True
                 self.region.interrupt()
 
-    def _ask(self, before: Progress, news: Progress) -> bool:
-        """Tell the callbacks what is new; whether none of them has enough."""
+    def _call(self, before: Progress, progress: Progress) -> bool:
+        """Call the callbacks with what is new; whether none of them has enough."""
         answers: list[object] = []
-        if self.on_plan is not None and news.value_ns not in (None, before.value_ns):
-            answers.append(self.on_plan(news.value_ns or 0, news.plan))
-        if self.on_bound is not None and news.bound and news.bound_ns != before.bound_ns:
-            answers.append(self.on_bound(news.bound.ns, news.bound.origin))
+        if self.on_plan is not None and progress.value_ns not in (None, before.value_ns):
+            answers.append(self.on_plan(progress.value_ns or 0, progress.plan))
+        if self.on_bound is not None and progress.bound and progress.bound_ns != before.bound_ns:
+            answers.append(self.on_bound(progress.bound.ns, progress.bound.origin))
         return not any(answer is False for answer in answers)

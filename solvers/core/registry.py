@@ -67,7 +67,7 @@ class Registry(MutableMapping[str, AnyMethod]):
         self._loaded: dict[str, AnyMethod] = {}
         self._origins: dict[str, str] = {}
         self._read: dict[str, tuple[str, ...]] = {}
-        self._heard: tuple[str, ...] = ()
+        self._inherited: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> AnyMethod:
         if name not in self._loaded:
@@ -165,17 +165,17 @@ class Registry(MutableMapping[str, AnyMethod]):
     def outside(self) -> tuple[str, ...]:
         """Modules whose methods another process has to load for itself."""
         loaded = (_module_of(m) for name, m in self._loaded.items() if name not in HOMES)
-        return tuple(sorted({*self._heard, *loaded} - {"__main__", ""}))
+        return tuple(sorted({*self._inherited, *loaded} - {"__main__", ""}))
 
-    def hear_of(self, modules: Iterable[str]) -> None:
+    def inherit(self, modules: Iterable[str]) -> None:
         """Take over the methods of the process that started this one (`outside`)."""
-        self._heard = tuple(modules)
+        self._inherited = tuple(modules)
 
     def _load_modules(self) -> None:
         for module in filter(None, os.environ.get(MODULES, "").split(os.pathsep)):
             self.load_module(module)
-        heard, self._heard = self._heard, ()
-        for module in heard:
+        inherited, self._inherited = self._inherited, ()
+        for module in inherited:
             try:
                 self.load_module(module)
             except InputError:  # it may need what only the other process has
@@ -398,8 +398,9 @@ def parse_params(method: AnyMethod, params: Mapping[str, object]) -> Params:
 def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:
     """Why the method does not apply to the task, or None; at last, that it is not installed.
 
-    A memory rule that a method does not keep is kept around it, so it is asked about what it will
-    run on: devices that hold all resident bytes may differ in what they hold at the peak.
+    A memory rule that a method does not keep is kept around it, by runs on other instances, and
+    `applies` is about these: devices that hold all resident bytes may differ in what they hold at
+    the peak.
     """
     if task.semantics.memory_rule not in method.memory_rules:
         from placegap.instances.problem.additive_memory import relax_memory

@@ -44,12 +44,17 @@ class Bound(NamedTuple):
     #: Whether no method proved it: a path, the work or the longest op, which cost nothing to find.
     is_free: bool = False
 
-    def rank(self) -> tuple[int, bool]:
+    def rank(self, rules: Semantics | None = None) -> tuple[int, bool]:
         """Higher is better; if equal, one proved by placegap."""
-        return self.ns, self.basis == PROOF
+        return cost(self.ns, rules), self.basis == PROOF
 
 
 NOTHING_PROVEN = Bound(0)
+
+
+def cost(value: int, rules: Semantics | None) -> int:
+    """A value or bound as what is minimized; without rules it is in nanoseconds."""
+    return value if rules is None else rules.cost(value)
 
 
 def no_plan(basis: str = PROOF, origin: str = "") -> Bound:
@@ -223,6 +228,11 @@ class Result(Proven):
         return self.status in ("optimal", "infeasible")
 
 
+def is_better(value_ns: int, than: int | None, rules: Semantics | None = None) -> bool:
+    """Whether a value of a plan is better than another one, or than none."""
+    return than is None or cost(value_ns, rules) < cost(than, rules)
+
+
 def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
     """(value - bound) / value; 0 when both are 0; None where one is missing.
 
@@ -232,6 +242,25 @@ def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
         return None
     whole = max(value_ns, -bound_ns)
     return (value_ns - bound_ns) / whole if whole else 0.0
+
+
+def refutation(
+    bound: Bound | None, value_ns: int | None, rules: Semantics | None, by: str = "there is"
+) -> str:
+    """What a bound claims and a plan refutes, in words; empty where it refutes nothing.
+
+    `by` says who has that plan.
+    """
+    if bound is None or value_ns is None:
+        return ""
+    text = "{} ns".format if rules is None else rules.text
+    if bound.ns >= NO_PLAN_NS:
+        claim = "no plan exists"
+    elif is_better(value_ns, bound.ns, rules):
+        claim = f"no plan is better than {text(bound.ns)}"
+    else:
+        return ""
+    return f"claims that {claim}, but {by} one of {text(value_ns)}"
 
 
 def gap_to(value_ns: int | None, bound: Bound | None) -> float | None:
@@ -251,8 +280,9 @@ def carry_bound(result: Result, other: Result) -> Result:
     wrong = contradiction(other, result)
     if wrong:
         return replace(result, faults=(*faults, wrong))
+    rules = result.semantics
     if other.bound_ns is None or (
-        result.bound_ns is not None and other.bound_ns <= result.bound_ns
+        result.bound_ns is not None and not is_better(result.bound_ns, other.bound_ns, rules)
     ):
         return replace(result, faults=faults)
     is_optimal = result.value_ns == other.bound_ns
@@ -287,18 +317,8 @@ def contradiction(one: Result, other: Result) -> str:
 
     Both are of one instance and one semantics.
     """
-    if other.value_ns is None:
-        return ""
-    basis = describe_basis(one.method, one.rests_on)
-    value = other.semantics.text(other.value_ns)
-    if one.status == "infeasible":
-        return f"{basis}: claims that no plan exists; {other.method} has one of {value}"
-    if one.bound_ns is not None and one.bound_ns > other.value_ns:
-        return (
-            f"{basis}: claims that no plan is better than {one.semantics.text(one.bound_ns)};"
-            f" {other.method} has one of {value}"
-        )
-    return ""
+    words = refutation(one.bound, other.value_ns, one.semantics, f"{other.method} has")
+    return f"{describe_basis(one.method, one.rests_on)}: {words}" if words else ""
 
 
 class RunFacts(TypedDict, total=False):
@@ -340,7 +360,9 @@ def finish(
         plan, message = None, f"its plan is infeasible: {reasons}"
     elif verdict is not None:
         value = verdict.value_ns
-    _check_claims(instance, method, outcome, value)
+    wrong = wrong_claim(outcome, value, semantics, "its plan is")
+    if wrong:
+        raise SolverDisagreement(f"{method} on {instance.name}: {wrong}")
     gap = relative_gap(value, outcome.bound_ns)
     status: Status
     if value is None and outcome.proven_infeasible:
@@ -376,15 +398,11 @@ def finish(
     )
 
 
-def _check_claims(instance: Instance, method: str, outcome: Outcome, value: int | None) -> None:
-    where = f"{method} on {instance.name}"
-    if value is None:
-        return
-    if outcome.proven_infeasible:
-        raise SolverDisagreement(f"{where}: reports infeasible, but its plan is feasible")
-    if outcome.claim_ns is not None and outcome.claim_ns < value:
-        raise SolverDisagreement(f"{where}: claims {outcome.claim_ns}, the referee finds {value}")
-    if outcome.bound_ns is not None and outcome.bound_ns > value:
-        raise SolverDisagreement(
-            f"{where}: its bound {outcome.bound_ns} is above the value {value}"
-        )
+def wrong_claim(
+    outcome: Outcome, value_ns: int | None, semantics: Semantics, by: str = "there is"
+) -> str:
+    """What an outcome claims of its plan, and of all, and the value of a plan refutes; or empty."""
+    claim_ns = outcome.claim_ns
+    if value_ns is not None and claim_ns is not None and is_better(claim_ns, value_ns, semantics):
+        return f"claims {claim_ns}, the referee finds {value_ns}"
+    return refutation(outcome.bound, value_ns, semantics, by)

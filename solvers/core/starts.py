@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from placegap.instances.problem import PLAN_CLASSES, LoadSemantics, MaxLoad, Objective, Plan
+from placegap.instances.problem import Plan
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_ns
-from placegap.solvers.core.clock import Clock, stop_asked
+from placegap.solvers.core.clock import Clock, stop_requested
 from placegap.solvers.core.method import Cost, Start, Task, WrongOutcome
 from placegap.solvers.core.method_homes import HOMES
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.objective import strategy
+from placegap.solvers.core.progress import report
 from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import fault_of
 
@@ -34,14 +35,13 @@ ALWAYS = tuple(
 """Asked however little time there is, those that do the objective."""
 
 
-def start_costs(objective: Objective) -> dict[str, Cost]:
-    """The placers of an objective, the usual ones first, and what each costs: its `starts`.
+def start_costs(task: Task) -> dict[str, Cost]:
+    """The placers of a task's objective, the usual ones first, and what each costs: its `starts`.
 
     Left out is what splits ops (its plans are of another instance), what needs a file or a MIP, and
     annealing, which takes whatever time it is given.
     """
-    loads = ("max_load_fwd_bwd", "latency_subgraphs")
-    known: Objective = "max_load" if objective in loads else objective
+    known = strategy(task).placers_of or task.semantics.objective
     return {name: costs[known] for name, costs in METHODS.start_costs() if known in costs}
 
 
@@ -62,7 +62,7 @@ def placers(task: Task) -> tuple[str, ...]:
     if task.limits.time_limit_s is not None:
         left_s = min(left_s, SHARE * task.limits.time_limit_s)
     chosen = []
-    for name, cost in start_costs(task.semantics.objective).items():
+    for name, cost in start_costs(task).items():
         cost_s = likely_s(cost, parts)
         if name in ALWAYS or (cost_s <= left_s and parts <= cost.most_parts):
             chosen.append(name)
@@ -73,7 +73,7 @@ def placers(task: Task) -> tuple[str, ...]:
 def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
     """All placers of the task's objective, with the seconds that each is likely to take."""
     parts = task.instance.num_parts
-    costs = start_costs(task.semantics.objective)
+    costs = start_costs(task)
     likely = [(name, likely_s(cost, parts)) for name, cost in costs.items()]
     return tuple(sorted(likely, key=lambda each: each[1]))
 
@@ -105,7 +105,11 @@ def best_start(
     task: Task, methods: Iterable[str] = (), faults: list[str] | None = None
 ) -> Start | None:
     """The best of `starts`, the first one if several tie, or None."""
-    return min(starts(task, methods, faults), key=lambda start: start.value_ns, default=None)
+    return min(
+        starts(task, methods, faults),
+        key=lambda start: task.semantics.cost(start.value_ns),
+        default=None,
+    )
 
 
 def _plan_by(name: str, task: Task, faults: list[str] | None) -> Plan | None:
@@ -120,7 +124,7 @@ def _plan_by(name: str, task: Task, faults: list[str] | None) -> Plan | None:
     except MemoryError:
         return None
     except Exception as error:
-        if stop_asked():  # what is interrupted may fail with an error of its own
+        if stop_requested():  # what is interrupted may fail with an error of its own
             raise KeyboardInterrupt from error
         fault = fault_of(name, task.instance, error)
     if faults is not None:
@@ -135,18 +139,13 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
     value_ns = feasible_ns(task.instance, plan, task.semantics)
     if value_ns is not None:
         yield Start(plan, value_ns)
-        tell(task.instance, task.semantics, by, value_ns=value_ns, plan=plan)
+        report(task.instance, task.semantics, by, value_ns=value_ns, plan=plan)
 
 
 def task_for(task: Task, name: str) -> Task | None:
     """The task, or a narrower class of plans or simpler rules that the method supports; or None."""
-    asked, method = task.semantics, METHODS[name]
-    narrower = [asked]
-    if isinstance(asked, LoadSemantics):
-        nested = PLAN_CLASSES[PLAN_CLASSES.index(asked.plans) :: -1]
-        narrower = [asked.with_plans(plans) for plans in nested]
-        narrower += [MaxLoad(plans=plans, load=asked.load, memory=asked.memory) for plans in nested]
-    for semantics in narrower:
+    method = METHODS[name]
+    for semantics in task.semantics.narrower():
         other = replace(task, semantics=semantics, incumbent=None, starts=())
         if why_not(method, other, method.params()) is None:
             return other

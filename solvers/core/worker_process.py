@@ -157,21 +157,21 @@ def begin(pipe: Connection) -> None:
     """Life of a new interpreter, once it can import this module."""
     parent, alone, modules = pipe.recv()
 
-    def told() -> tuple[Callable[..., None], tuple[Any, ...]]:
+    def receive() -> tuple[Callable[..., None], tuple[Any, ...]]:
         from placegap.solvers.core.registry import METHODS
 
-        METHODS.hear_of(modules)
+        METHODS.inherit(modules)
         serve, args = pipe.recv()
         return serve, args
 
-    _live(pipe, parent, alone, told)
+    _live(pipe, parent, alone, receive)
 
 
 def _live(
     pipe: Connection,
     parent: int,
     alone: bool,
-    told: Callable[[], tuple[Callable[..., None], tuple[Any, ...]]],
+    receive: Callable[[], tuple[Callable[..., None], tuple[Any, ...]]],
 ) -> None:
     """Life of the process, which ends with its parent."""
     global _may_start_processes  # noqa: PLW0603 (a fact of this process)
@@ -183,7 +183,7 @@ def _live(
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.close(nowhere)
-    serve, args = told()
+    serve, args = receive()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         serve(pipe, *args)  # until the parent is gone, or done
 

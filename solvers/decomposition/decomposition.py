@@ -35,7 +35,7 @@ from placegap.instances.problem.sections import (
     sections_between,
 )
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS, say_rest
-from placegap.solvers.core.clock import stop_asked
+from placegap.solvers.core.clock import stop_requested
 from placegap.solvers.core.method import ExactParams, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import (
@@ -143,7 +143,7 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
         except MemoryError:
             search.note = "out of memory"
         except Exception as error:  # the plan and the bound found so far count
-            search.interrupted |= stop_asked()
+            search.interrupted |= stop_requested()
             if not search.interrupted:
                 search.faults += [fault_of("decomposition", task.instance, error)]
                 search.note = "stopped by an error"

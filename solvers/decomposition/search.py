@@ -26,7 +26,7 @@ from placegap.instances.referee.channels import plan_from_times
 from placegap.solvers.bounds.labels.memory_runs import MemoryRuns, memory_runs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Incumbent, teller
+from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.result import Bound
 from placegap.solvers.decomposition.arcs import (
     PROOFS,
@@ -73,7 +73,7 @@ HANDICAP = 0.05
 
 
 @dataclass(eq=False)
-class SectionSearch(Incumbent):
+class SectionSearch(Known):
     """The state of a search: the best plan, the bound, the running jobs."""
 
     task: Task[Makespan]
@@ -102,7 +102,7 @@ class SectionSearch(Incumbent):
     def __post_init__(self) -> None:
         task = self.task
         self.maker, self.gap = SectionMaker(task.instance), task.limits.gap
-        self.on_news = teller(task.instance, task.semantics, "decomposition")
+        self.on_progress = reporter(task.instance, task.semantics, "decomposition")
 
     # ------------------------------------------------------------------------------------ limits
 

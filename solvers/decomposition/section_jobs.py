@@ -24,7 +24,7 @@ from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.outcome import bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Start, Task
-from placegap.solvers.core.result import solver_and_version
+from placegap.solvers.core.result import Bound, no_plan, refutation, solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.worker_process import WorkerProcess, may_start_processes, silence
 
@@ -116,17 +116,17 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     within = known.upper_ns is not None and known.upper_ns <= horizon
     # a solver that contradicts a known plan is wrong somewhere: nothing of this solve counts
     if found.ending == "infeasible" and within:
-        fault = f"{where}: reports infeasible, but a plan of {known.upper_ns} ns is known"
-        return replace(known, faults=(fault,))
+        wrong = refutation(no_plan(), known.upper_ns, job.semantics)
+        return replace(known, faults=(f"{where}: {wrong}",))
     if found.ending == "infeasible":
         return replace(known, lower_ns=beyond, decided=True)
     # values are multiples of the granularity, to which the bound is rounded up; and the LP knows
     # nothing of schedules beyond its horizon, which take at least one more
     unit = pyo.value(model.unit_ns)
     bound = bound_ns(found.dual_bound, unit, granularity_ns(job.instance, transfers=True)) or 0
-    if known.upper_ns is not None and within and bound > known.upper_ns:
-        fault = f"{where}: proves {bound} ns, but a plan of {known.upper_ns} ns is known"
-        return replace(known, faults=(fault,))
+    wrong = refutation(Bound(bound), known.upper_ns, job.semantics) if within else ""
+    if wrong:
+        return replace(known, faults=(f"{where}: {wrong}",))
     return replace(
         known, lower_ns=min(bound, horizon + 1), interrupted=found.ending == "interrupted"
     )

@@ -37,7 +37,7 @@ from placegap.instances.problem.integers import NEVER, NO_WAY, ceil_div
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Task
-from placegap.solvers.core.progress import Incumbent, teller
+from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.hybrid.decide import (
@@ -302,7 +302,7 @@ def choices(
             yield from (Choice(tensors[q : q + 1], own, names) for own in degrees)
 
 
-class _Search(Incumbent):
+class _Search(Known):
     """Raises the bound and lowers the value, choice after choice, until they meet."""
 
     def __init__(
@@ -313,8 +313,8 @@ class _Search(Incumbent):
         self.decider = Decider(problem, self.clock)
         plan, value_ns = task.starts[0] if task.starts else (None, None)
         least = Bound(max(task.floor_ns, problem.work_bound_ns), NAME)
-        report = teller(task.instance, task.semantics, NAME)
-        super().__init__(plan=plan, value_ns=value_ns, bound=least, on_news=report)
+        report = reporter(task.instance, task.semantics, NAME)
+        super().__init__(plan=plan, value_ns=value_ns, bound=least, on_progress=report)
         self.adopted, self.reached = False, least.ns
         self.decisions, self.why, self.proven_infeasible = 0, "", False
 

@@ -20,7 +20,7 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import LimitReached, now_s, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Params, Task
-from placegap.solvers.core.progress import Incumbent, teller
+from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Bound, Outcome, no_plan, solver_and_version
 from placegap.solvers.core.starts import best_start
@@ -70,7 +70,7 @@ def applies(task: Task[LatencySubgraphs], params: Params) -> str | None:
 
 
 @dataclass(eq=False, kw_only=True)
-class BestCalls(Incumbent):
+class BestCalls(Known):
     """The best plan as the place of each op, None without one, and why none can exist."""
 
     problem: CallProblem
@@ -138,7 +138,7 @@ class _Search:
             gap=task.limits.gap,
             bound=Bound(0, "critical path"),
         )
-        self.progress.on_news = teller(task.instance, task.semantics, "latency")
+        self.progress.on_progress = reporter(task.instance, task.semantics, "latency")
         self.progress.prove(Bound(_critical_path_ns(task), "critical path"))
         self.starts: list[Ints] = []
         self.steps_per_s = STEPS_PER_S

@@ -27,7 +27,7 @@ from placegap.solvers.chains.problem import (
 )
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.progress import Known
 
 MOST_BLOCKS = 2500
 """Longer orders are not cut, as the time grows with the square of their length."""
@@ -49,7 +49,7 @@ def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:
     if problem.num_blocks > MOST_BLOCKS:
         return None
     until = now_s() + min(LONGEST_S, (limit_s or 10 * LONGEST_S) / 10)
-    best = Incumbent()
+    best = Known()
     for order in orders(problem, task.limits.seed):
         best.offer_plan(task, _slice_plan(problem, order))
         if now_s() > until:
@@ -59,7 +59,7 @@ def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:
 
 def with_slices(task: Task[LatencySubgraphs]) -> Task[LatencySubgraphs]:
     """The task with the better of its incumbent and `best_slices` as incumbent."""
-    best = Incumbent()
+    best = Known()
     for plan in (task.incumbent, best_slices(task)):
         best.offer_plan(task, plan)
     return task if best.plan is None else replace(task, incumbent=best.plan)

@@ -14,7 +14,7 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import EFFORT, Params, Task
-from placegap.solvers.core.progress import Incumbent, teller
+from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
@@ -53,8 +53,8 @@ def anneal(task: Task[Makespan], params: AnnealingParams) -> Outcome:
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
     search = Annealing(task.instance, task.semantics)
-    report = teller(task.instance, task.semantics, "annealing")
-    best = Incumbent(plan=start.plan, value_ns=start.value_ns, on_news=report)
+    report = reporter(task.instance, task.semantics, "annealing")
+    best = Known(plan=start.plan, value_ns=start.value_ns, on_progress=report)
     seed, tried = task.limits.seed, -1
     while tried < search.tried and not search.interrupted:
         tried = search.tried

@@ -22,7 +22,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate, feasible_ns
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
-from placegap.solvers.core.progress import Incumbent, tell, teller
+from placegap.solvers.core.progress import Known, report, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
@@ -112,7 +112,7 @@ def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) ->
         value_ns = feasible_ns(instance, plan, task.semantics)
         if value_ns is not None:
             found.append(Start(plan, value_ns))
-            tell(instance, task.semantics, NAME, value_ns=value_ns, plan=plan)
+            report(instance, task.semantics, NAME, value_ns=value_ns, plan=plan)
         left_s, before_s, one_s = clock.left_s, clock.spent_s, clock.spent_s - before_s
         if left_s is not None and left_s < 4 * one_s:  # another would take most of the time
             break
@@ -144,8 +144,8 @@ def improve_start(
     left_s = clock.left_s
     deadline = None if left_s is None else now_s() + left_s
     start = best_at_peak(task, found)
-    report, plans, message = teller(task.instance, task.semantics, by), 0, ""
-    best = Incumbent(plan=start.plan, value_ns=start.value_ns, on_news=report)
+    report, plans, message = reporter(task.instance, task.semantics, by), 0, ""
+    best = Known(plan=start.plan, value_ns=start.value_ns, on_progress=report)
     better = improve(
         task.instance,
         task.semantics,
@@ -198,7 +198,7 @@ def improve(
     """
     if deadline is None and steps is None:
         raise ValueError("improve needs a deadline or a number of steps")
-    best = Incumbent()
+    best = Known()
     for each in starts:
         best.improve(feasible_ns(instance, each, semantics), each)
     if best.plan is None or not best.value_ns:

@@ -26,7 +26,7 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.referee.evaluate import evaluate, feasible_ns
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
-from placegap.solvers.core.progress import Incumbent, teller
+from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
@@ -176,7 +176,7 @@ class _Search(RunWalks):
         self, instance: Instance, semantics: Makespan, start: Start, known: Start | None
     ) -> None:
         super().__init__(instance, semantics, start.plan.devices)
-        self.best = Incumbent(on_news=teller(instance, semantics, NAME))
+        self.best = Known(on_progress=reporter(instance, semantics, NAME))
         if known is not None:
             self.best.plan, self.best.value_ns = known
         self.done = 0

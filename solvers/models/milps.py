@@ -14,7 +14,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.solvers.core.method import ExactParams, Formulation, Task
-from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.progress import Known
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
@@ -276,7 +276,7 @@ def _with_plain_start(task: Task[LoadSemantics]) -> Task[LoadSemantics]:
 
     A plan without replicas is one of those with them, and the placers know no other rules.
     """
-    semantics, known = task.semantics, Incumbent()
+    semantics, known = task.semantics, Known()
     plain = MaxLoad(plans=semantics.plans, load=semantics.load)
     if plain != semantics:
         found = best_start(replace(task, semantics=plain, incumbent=None, starts=()), STARTS)

@@ -23,8 +23,8 @@ from placegap.solvers.core.back_ends.outcome import (
 )
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Formulation, Params, Start, Task
-from placegap.solvers.core.progress import is_heard, teller
-from placegap.solvers.core.result import Bound, Outcome, no_plan
+from placegap.solvers.core.progress import has_listener, reporter
+from placegap.solvers.core.result import Bound, Outcome, is_better, no_plan, refutation
 from placegap.solvers.core.starts import best_start
 
 MIP = ("pyomo", "highspy")
@@ -68,28 +68,31 @@ def run_mip(
     except MemoryError:
         found = MipOutcome("memory_limit")
     said, faults = word(solver, found.solver_version), list[str]()
-    if found.ending == "infeasible" and start is not None:
-        faults.append(f"reports infeasible, but a plan of {start.value_ns} ns is known")
+    proven = None if bound is None else Bound(bound, solver, said)
+    if found.ending == "infeasible":
+        proven = no_plan(said)
     if plan is not None:
         verdict = evaluate(task.instance, plan, task.semantics)
         if not verdict.feasible or verdict.value_ns is None:
             reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
             faults.append(f"has an infeasible plan: {reasons}")
-        elif start is None or verdict.value_ns < start.value_ns:
+        elif is_better(verdict.value_ns, start and start.value_ns):
             best = Start(plan, verdict.value_ns)
-    if best is not None and bound is not None and bound > best.value_ns:
-        faults.append(f"proves a bound of {bound} ns, but a plan of {best.value_ns} ns is known")
+    faults += filter(None, [refutation(proven, best and best.value_ns, task.semantics)])
     ending: Ending | Literal["fault"] = "fault" if faults else found.ending
     if faults:
-        bound = None
-    proven = None if bound is None else Bound(bound, solver, said)
+        bound = proven = None
     value, label = best and best.value_ns, LABELS[solver]
     if ending == "optimal" or (value is not None and value == bound):
         message = say_rest(value, bound, task.limits, f"solved to {label}'s tolerances")
     else:
-        is_better = best is not start
         message = say_ending(
-            ending, label, task.limits, clock.spent_s, start=start is not None, better=is_better
+            ending,
+            label,
+            task.limits,
+            clock.spent_s,
+            start=start is not None,
+            better=best is not start,
         )
     details: dict[str, int | float | str] = {
         "rows": found.rows,
@@ -101,7 +104,7 @@ def run_mip(
         details["solver_version"] = found.solver_version
     return Outcome(
         plan=best and best.plan,
-        bound=no_plan(said) if ending == "infeasible" else proven,
+        bound=proven,
         faults=tuple(f"{said} on {task.instance.name}: {fault}" for fault in faults),
         message=message,
         build_s=build_s,
@@ -146,15 +149,15 @@ def _search(
 
 def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Watch | None:
     """Tells, while the solver is at it, of its own value and bound, if anyone listens."""
-    if not is_heard(task.instance, task.semantics):
+    if not has_listener(task.instance, task.semantics):
         return None
     unit_ns = pyo.value(model.unit_ns)
-    on_news = teller(task.instance, task.semantics, formulation.name)
+    on_progress = reporter(task.instance, task.semantics, formulation.name)
 
     def watch(objective: float, dual_bound: float) -> None:
         value = round(objective * unit_ns) if math.isfinite(objective) else None
         known = dual_bound if math.isfinite(dual_bound) else None
-        on_news(value, bound_ns(known, unit_ns, formulation.granularity_ns))
+        on_progress(value, bound_ns(known, unit_ns, formulation.granularity_ns))
 
     return watch
 

@@ -25,7 +25,7 @@ from placegap.instances.problem.explain import explain_infeasible
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Params, Task
-from placegap.solvers.core.progress import Incumbent, teller
+from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, internal_error, no_plan
 from placegap.solvers.core.starts import best_start
@@ -40,7 +40,7 @@ from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_pro
 
 
 @dataclass(eq=False, kw_only=True)
-class BestPartition(Incumbent):
+class BestPartition(Known):
     """The best plan, by blocks and by ops, and the best bound."""
 
     #: The problem after merging.
@@ -239,7 +239,7 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
         bound=Bound(0, "work"),
         devices=start.plan.devices,
         merged=merged.plans[0],
-        on_news=teller(task.instance, task.semantics, "noncontiguous"),
+        on_progress=reporter(task.instance, task.semantics, "noncontiguous"),
     )
     progress.prove(Bound(_least_work(problem), "work"))
     progress.prove(Bound(task.floor_ns, FLOOR))

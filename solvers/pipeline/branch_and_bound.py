@@ -37,7 +37,7 @@ from placegap.instances.problem.integers import NEVER, to_whole
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.progress import Known
 from placegap.solvers.pipeline.cuts import CutProblem, devices_alike, links_of_kinds
 from placegap.solvers.pipeline.event_times import (
     EventTable,
@@ -55,7 +55,7 @@ MOST_ORDERS = 120
 """Most orders of different devices that are tried for one chain."""
 
 
-class Judge(Incumbent):
+class Judge(Known):
     """The best plan; each chain is evaluated once."""
 
     def __init__(

@@ -26,7 +26,7 @@ from placegap.instances.problem.nets import gradient_tie, stage_blocks
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Task
-from placegap.solvers.core.progress import teller
+from placegap.solvers.core.progress import reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
@@ -166,7 +166,7 @@ def _search(
 
     With `proves` the parts together have all chains, and the least of their bounds is reported.
     """
-    report = teller(task.instance, task.semantics, "stage-cuts")
+    report = reporter(task.instance, task.semantics, "stage-cuts")
     while clock.left_s != 0.0:
         lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
         if lowest is None:

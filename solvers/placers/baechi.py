@@ -64,7 +64,7 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
     """
     instance, arrays = task.instance, task.instance.arrays
     first_only = params is not None and params.group_bytes == "first"
-    one_pass = task.semantics.objective == "latency_subgraphs"
+    one_pass = "call" in task.semantics.plan_fields
     one_way = task.semantics.plan_class != "any" or one_pass
     if one_way:
         blocks = contract(instance, merge_idle=False, one_pass=one_pass)

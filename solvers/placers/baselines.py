@@ -189,10 +189,10 @@ class DataParallelParams(Params):
 
 def why_no_batch(task: Task[Makespan | MaxLoad], params: Params) -> str | None:
     """Why data parallelism does not apply to a task, or None."""
+    if task.semantics.has_replicas:
+        return None
     if isinstance(task.semantics, MaxLoad):
-        return (
-            None if task.semantics.replicas else "needs semantics with replicated stages (replicas)"
-        )
+        return "needs semantics with replicated stages (replicas)"
     stated = params.batch if isinstance(params, DataParallelParams) else None
     if max(clones_of(task.instance)) >= 0:
         return None
@@ -261,12 +261,12 @@ def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | N
     runs = bool((arrays.time_ns[:, k] != UNSUPPORTED).all())
     name = instance.cluster.devices[k].name
     clone = clones_of(instance)
-    if not isinstance(task.semantics, MaxLoad) and max(clone) >= 0:
+    if not task.semantics.has_replicas and max(clone) >= 0:
         place = np.array(_clones_apart(instance, clone, devices))
         order = instance.graph.index.topological_order  # as ops become ready: first come
         held = [order[place[order] == d].tolist() for d in range(instance.num_devices)]
         return Outcome(Plan.on(place, held))
-    if isinstance(task.semantics, MaxLoad):
+    if task.semantics.has_replicas:
         if not runs or arrays.memory_bytes[k] < needed:
             raise InputError(f"{name!r} cannot run and hold all ops ({needed} bytes)")
         return Outcome(Plan((devices,) * instance.num_ops))

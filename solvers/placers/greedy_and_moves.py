@@ -65,7 +65,7 @@ def greedy(task: Task, params: Params | None = None) -> Outcome:
     accelerators that were closed are tried last.
     """
     instance, semantics = task.instance, task.semantics
-    one_pass = semantics.objective == "latency_subgraphs"
+    one_pass = "call" in semantics.plan_fields
     blocks = contract(instance, merge_idle=False, one_pass=one_pass)
     one_way = semantics.plan_class != "any"
     returns = not one_way and not one_pass

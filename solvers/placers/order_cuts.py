@@ -14,7 +14,7 @@ from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memo
 from placegap.instances.problem.integers import LARGEST_SUM, NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.solvers.core.method import Cost, Params, Task
-from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.progress import Known
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
@@ -34,7 +34,7 @@ def memory_cuts(task: Task[Makespan], params: Params | None = None) -> Outcome:
     on one device, where most of the time goes into the few transfers that memory enforces; with
     slack memory all ops stay on one device. O(K (n + m)) but for sorting.
     """
-    best = Incumbent()
+    best = Known()
     for device in _slicings(task.instance):
         best.offer_plan(task, Plan.on(device.tolist()))
     if best.plan is None:
@@ -150,7 +150,7 @@ def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outc
     to or farther from equal slices; the shortest schedule counts. A heuristic that judges fewer
     plans of larger graphs: O((n + m) log n) for each.
     """
-    instance, best = task.instance, Incumbent()
+    instance, best = task.instance, Known()
     parts = instance.num_parts
     for counted in _counted(task):
         for device in islice(_dealt(counted), max(LEAST_PLANS, MOST_PARTS // max(1, parts))):

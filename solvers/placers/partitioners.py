@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.kernels.array_types import Floats, Ints
-from placegap.instances.problem import Instance, LoadSemantics, Plan
+from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.graph_index import group_by, sum_by
 from placegap.instances.problem.integers import UNSUPPORTED, to_whole
@@ -125,7 +125,7 @@ def place_parts(task: Task, partition: Callable[[Parting], Ints], *, mends: bool
     device = _devices_of(part, units, parting, instance.arrays.memory_bytes)
     if not mends:
         return Outcome(Plan.on(device[units.block].tolist()))
-    overlap = isinstance(task.semantics, LoadSemantics) and task.semantics.load == "overlap"
+    overlap = task.semantics.overlaps
     state, moved, stuck = mend(instance, units, nets, device, overlap=overlap)
     details = {"vertices": units.num_blocks, "parts": parting.num_parts, "mended": moved}
     if stuck is not None:

@@ -1,17 +1,17 @@
 """auto, the default: the best exact method for the problem, with a search in parallel.
 
-1. A problem that is likely to be proven goes to that method after three placers: it has all of the
-   time, its own first plans, and the machine to itself for the first half of the limit. Where
-   memory binds a makespan, bounds come first.
-2. Of another one, first the placers that are fast at its size, then bounds, then the same method.
-   Where layers or nearly all ops run in a row, or a host must hold something, `memory-knapsack`
-   comes first.
+1. Where a proof is likely, the exact method runs after three placers. It has all of the time, its
+   own first plans, and the machine to itself for the first half of the limit. If memory binds a
+   makespan, bounds run before it.
+2. Otherwise the placers that are fast at this size run first, then the bounds, then the same
+   method. `memory-knapsack` runs before them where layers or nearly all ops run in a row, or a host
+   must hold something.
 3. In parallel another process looks for plans (`search_process`), with the methods that are left.
-   Where there can be no other process, proofs and searches take turns in this one.
-4. What is left of the time goes to the other exact methods, and to searches with other seeds.
+   If there can be no other process, proofs and searches take turns in this one.
+4. The rest of the time goes to the other exact methods, and to searches with other seeds.
 
-The value is that of the best plan of all parts, as the referee judges it, and the bound the best
-of all: no part makes another one worse. If a part crashes, runs out of memory or past its limit,
+The value is that of the best plan of all steps, as the referee judges it, and the bound the best
+of all: no step makes another one worse. If a step crashes, runs out of memory or past its limit,
 only what it had not yet reported is lost, and a warning is printed. The time limit is used up
 unless the gap is small enough, or there is nothing left to try. What is found in time depends on
 the machine's speed.
@@ -25,12 +25,13 @@ from itertools import chain
 
 from pydantic import Field
 
-from placegap.instances.problem import OBJECTIVES, LoadSemantics, Makespan, MaxContext
+from placegap.instances.problem import OBJECTIVES, Instance
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.clock import USUAL_S, Clock, stop_asked
+from placegap.solvers.core.clock import USUAL_S, Clock, stop_requested
 from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.objective import BOUNDS, Step, able, proofs, strategy, with_params
 from placegap.solvers.core.registry import find_method, method
 from placegap.solvers.core.result import Outcome, Result, fault_of, no_plan
 from placegap.solvers.core.starts import (
@@ -42,19 +43,9 @@ from placegap.solvers.core.starts import (
     placers,
 )
 from placegap.solvers.core.worker_process import may_start_processes, num_cores
-from placegap.solvers.solving.incumbent import JudgedIncumbent
+from placegap.solvers.solving.incumbent import JudgedKnown
 from placegap.solvers.solving.peak_memory import run_at_peak
-from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, run_step
-from placegap.solvers.solving.steps import (
-    BOUNDS,
-    KNAPSACK,
-    AutoStep,
-    is_likely_proven,
-    memory_binds,
-    plans,
-    proofs,
-    with_params,
-)
+from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, plans
 
 HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
 """Of the limit, and seconds at most, that a likely proof works alone: both processes take at most
@@ -92,7 +83,7 @@ US_PER_PART_STARTED = 35.0
 ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time limit", "interrupted"
 
 USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)
-"""Final messages of a part that add nothing to auto's own."""
+"""Final messages of a step that add nothing to auto's own."""
 
 MEMORY = "memory"
 """What proves that there is no plan, where no method has to."""
@@ -115,17 +106,18 @@ class AutoParams(Params):
 )
 def run(task: Task, params: AutoParams) -> Outcome:
     """The default: the best exact method for this kind of problem, with a search in parallel."""
-    if isinstance(task.semantics, MaxContext):  # its questions are about loads; nothing searches
-        return find_method("most-tokens").run(task, Params())
+    solvers = strategy(task)
+    if solvers.is_alone:
+        return find_method(solvers.provers[0].method).run(task, Params())
     limit_s = task.limits.time_limit_s
     clock = Clock(_working_s(task, USUAL_S if limit_s is None else limit_s))
     task = replace(task, limits=replace(task.limits, time_limit_s=clock.limit_s))
-    known, workers = JudgedIncumbent(task=task), params.workers or num_cores()
+    known, workers = JudgedKnown(task=task), params.workers or num_cores()
     search: SearchProcess | None = None
     try:
         if task.incumbent is not None:
             known.offer(task.incumbent, "the start")
-        waiting = _ask_placers(known)
+        waiting = _run_placers(known)
         if known.plan is None:
             _look_for_room(known)
         head_start_s = _head_start_s(task, clock, workers)
@@ -136,20 +128,20 @@ def run(task: Task, params: AutoParams) -> Outcome:
         with SearchProcess(known, clock, head_start_s, waiting, workers) as search:
             _run_steps(steps, known, clock, search)
             search.wait()
-        end = INTERRUPTED if stop_asked() else AT_LIMIT if _is_over(clock, END_SHARE) else ENDED
+        end = INTERRUPTED if stop_requested() else AT_LIMIT if _is_over(clock, END_SHARE) else ENDED
     except KeyboardInterrupt:
         was_late = search is not None and search.proof.has_interrupted
-        end = AT_LIMIT if was_late and not stop_asked() else INTERRUPTED
+        end = AT_LIMIT if was_late and not stop_requested() else INTERRUPTED
     if limit_s is None and not known.is_over:
         end = f"{end}, {USUAL_S:g} s by default"
     return known.outcome(_message(known, end))
 
 
-def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
+def _run_placers(known: JudgedKnown) -> tuple[str, ...]:
     """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
     placers that have not run yet. A likely proof begins after the fastest of all.
     """
-    task, asked, without_plan = known.task, list[str](), list[str]()
+    task, tried, without_plan = known.task, list[str](), list[str]()
     limit_s = task.limits.time_limit_s or 0.0
     most_s = max(FIRST_PLANS_S, min(LONGEST_S, SHARE * limit_s))
     clock, whole = Clock(0.0 if is_likely_proven(task) else most_s), Clock(limit_s)
@@ -159,25 +151,23 @@ def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
             break
         if known.value_ns is not None and likely_s[name] > (whole.left_s or 0.0):
             continue
-        asked.append(name)
+        tried.append(name)
         if not _offer_plan_of(name, known, most_runs=1):
             without_plan.append(name)
-    for (
-        name
-    ) in without_plan:  # at its peak, memory may need more runs: some method has to have a plan
+    for name in without_plan:  # memory at its peak may need more runs, and some plan is needed
         if known.value_ns is None and name in ALWAYS:
             _offer_plan_of(name, known, most_runs=None)
     # a huge graph is left to placers, for no search does more there
     left_s = limit_s if task.instance.num_parts > MOST_PARTS else SHARE * limit_s
     left = []
     for name, s in cheapest_first(task):
-        if name not in asked and s <= left_s:
+        if name not in tried and s <= left_s:
             left.append(name)
             left_s -= s
     return (*left, *(without_plan if task.semantics.memory_rule == "peak" else ()))
 
 
-def _offer_plan_of(name: str, known: JudgedIncumbent, most_runs: int | None) -> bool:
+def _offer_plan_of(name: str, known: JudgedKnown, most_runs: int | None) -> bool:
     """Whether a placer has a plan that fits; the first one shows what is cheap to prove."""
     task, is_first = replace(known.task, incumbent=None), known.value_ns is None
 
@@ -198,32 +188,51 @@ def _offer_plan_of(name: str, known: JudgedIncumbent, most_runs: int | None) -> 
     return True
 
 
-def _first_proofs(task: Task, workers: int) -> Iterator[AutoStep]:
+def is_likely_proven(task: Task) -> bool:
+    """Whether the best exact method for such problems is likely to settle this one."""
+    found = strategy(task)
+    is_small = _choices(task.instance) <= found.most_choices
+    return is_small and next(able(task, found.provers), None) is not None
+
+
+def _memory_binds(task: Task) -> bool:
+    """Whether some device cannot hold all that it can run."""
+    return not relax_memory(task.instance, task.semantics)[0].arrays.memory_is_slack
+
+
+def _choices(instance: Instance) -> int:
+    """What there is to choose: groups of ops, and edges between them."""
+    group, index = instance.arrays.group, instance.graph.index
+    between = group[index.producer] != group[index.consumer]
+    return instance.arrays.num_groups + int(between.sum())
+
+
+def _first_proofs(task: Task, workers: int) -> Iterator[Step]:
     """What this process does beside another one that looks for plans: proofs, then searches."""
     yield from _proving(task, workers, {"start": False, "anneal": False})  # the other anneals
     if workers > 1:
         yield from plans(task, task.limits.seed + SECOND_SEED)
 
 
-def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[AutoStep]:
+def _proving(task: Task, workers: int, options: Mapping[str, object]) -> Iterator[Step]:
     """Bounds for a while, if a proof is not likely or memory binds, then proofs, and bounds again.
 
-    An unlikely proof gets the options `asked` and less effort, as placers ran before. If memory
+    An unlikely proof gets the `options`: less effort, as placers ran before. If memory
     binds, the knapsack comes first: its bound and its plan are the best ones.
     """
     is_likely = is_likely_proven(task)
-    binds = isinstance(task.semantics, Makespan) and memory_binds(task.instance, task.semantics)
+    binds = strategy(task).bounds is not None and _memory_binds(task)
     waits = not is_likely or binds
     for step in proofs(task):  # one by one: some take a second to load
-        if waits and step.method != KNAPSACK:
+        if waits and step.needs_bounds:
             share = MEMORY_BOUND_SHARE if binds else BOUND_SHARE
-            yield AutoStep(BOUNDS, task.semantics, share)
+            yield Step(BOUNDS, task.semantics, share)
             waits = False
-        yield with_params(step, {"workers": workers, **({} if is_likely else asked)})
-    yield AutoStep(BOUNDS, task.semantics)
+        yield with_params(step, {"workers": workers, **({} if is_likely else options)})
+    yield Step(BOUNDS, task.semantics)
 
 
-def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[AutoStep]:
+def _in_turn(known: JudgedKnown, waiting: Sequence[str]) -> Iterator[Step]:
     """What a process does that has no other one beside it: proofs and searches in turns."""
     task = known.task
     steps = _proving(task, 1, {"start": False})
@@ -233,7 +242,7 @@ def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[AutoSte
         for step in chain([first], steps)
     )
     searching = plans(task, task.limits.seed, waiting)
-    proves_first = is_likely_proven(task) or first.method == KNAPSACK
+    proves_first = is_likely_proven(task) or not first.needs_bounds
     turns = [proving, searching] if proves_first else [searching, proving]
     while turns:
         for one in tuple(turns):
@@ -245,7 +254,7 @@ def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[AutoSte
                 turns.remove(one)
 
 
-def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[AutoStep]:
+def _in_time(steps: Iterator[Step], task: Task, clock: Clock) -> Iterator[Step]:
     """Those steps that are likely to return in time, for nothing can end them in this process."""
     likely_s = dict(cheapest_first(task))
     search_s = 1e-6 * US_PER_PART_STARTED * task.instance.num_parts
@@ -257,29 +266,29 @@ def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[Au
         ):
             yield step
         elif not step.is_placer:
-            yield AutoStep(BOUNDS, task.semantics)  # it looks at the clock
+            yield Step(BOUNDS, task.semantics)  # it looks at the clock
             return
 
 
 def _run_steps(
-    steps: Iterator[AutoStep], known: JudgedIncumbent, clock: Clock, search: SearchProcess
+    steps: Iterator[Step], known: JudgedKnown, clock: Clock, search: SearchProcess
 ) -> None:
     """Run steps in this process while there is something to find and time, and at least one."""
     is_first = True
     while not known.is_over and (is_first or not _is_over(clock)):
         step = next(steps, None)  # which may load a solver
-        if step is None or stop_asked():
+        if step is None or stop_requested():
             return
         before, limit_s = known.plan, step.share * (clock.left_s or 0.0)
         if before is None:  # late is better than no plan
             limit_s = max(limit_s, FIRST_PLANS_S)
         with search.proof:
-            answer = run_step(known, step, limit_s)
+            answer = known.run(step, limit_s)
         known.take_answer(step.method, answer)
         if known.plan is not None and known.plan is not before:
-            search.tell(known.plan)
-        said = answer.message if isinstance(answer, Result) else answer
-        if stop_asked() or (isinstance(said, str) and INTERRUPTED in said):
+            search.send_plan(known.plan)
+        message = answer.message if isinstance(answer, Result) else answer
+        if stop_requested() or (isinstance(message, str) and INTERRUPTED in message):
             raise KeyboardInterrupt
         is_first = False
 
@@ -288,26 +297,26 @@ def _is_over(clock: Clock, share: float = 0.0) -> bool:
     return (clock.left_s or 0.0) < max(LEAST_STEP_S, share * (clock.limit_s or 0.0))
 
 
-def _prove_what_is_cheap(known: JudgedIncumbent) -> None:
+def _prove_what_is_cheap(known: JudgedKnown) -> None:
     instance = known.task.instance
     try:
         known.prove(quick_bound(instance, known.task.semantics))
     except MemoryError:
         pass
-    except Exception as error:  # plans are known, and other parts may prove more
-        if stop_asked():
+    except Exception as error:  # plans are known, and other steps may prove more
+        if stop_requested():
             raise KeyboardInterrupt from error
         known.faults.append(fault_of("quick bound", instance, error))
 
 
-def _look_for_room(known: JudgedIncumbent) -> None:
+def _look_for_room(known: JudgedKnown) -> None:
     """Whether cheap conditions on memory already prove that no plan fits."""
     task = known.task
-    if isinstance(task.semantics, Makespan | LoadSemantics):
+    if strategy(task).explains_memory:
         reasons = explain_infeasible(relax_memory(task.instance, task.semantics)[0])
         if reasons:
-            known.no_plan = no_plan(origin=MEMORY)
-            known.words[MEMORY] = reasons[0]
+            known.prove(no_plan(origin=MEMORY))
+            known.messages[MEMORY] = reasons[0]
 
 
 def _head_start_s(task: Task, clock: Clock, workers: int) -> float | None:
@@ -320,10 +329,10 @@ def _head_start_s(task: Task, clock: Clock, workers: int) -> float | None:
     return head_start_s if may and left_s > PROCESS_S else None
 
 
-def _message(known: JudgedIncumbent, end: str) -> str:
-    """How it ended, what became of parts that failed, and why all ended before the time did."""
-    said = {**(known.words if end == ENDED else {}), **known.notes}
-    notes = [f"{by}: {note}" for by, note in said.items() if note and note not in USUAL]
+def _message(known: JudgedKnown, end: str) -> str:
+    """How it ended, what became of steps that failed, and why all ended before the time did."""
+    messages = {**(known.messages if end == ENDED else {}), **known.notes}
+    notes = [f"{by}: {note}" for by, note in messages.items() if note and note not in USUAL]
     return "; ".join(filter(None, [end, *notes]))
 
 

@@ -29,6 +29,8 @@ from placegap.solvers.core.result import (
     carry_bound,
     describe_basis,
     finish,
+    is_better,
+    refutation,
 )
 
 
@@ -48,22 +50,17 @@ def known_bound(
 
     cheap = quick_bound(instance, semantics)._replace(plan_class=semantics.plan_class, is_free=True)
     at_hand = [*proven, *recorded_bounds(instance, semantics), cheap]
-    values = {
-        "there is one of": value_ns,
-        "the corpus records one of": recorded_value_ns(instance, semantics),
-    }
+    values = {"there is": value_ns, "the corpus records": recorded_value_ns(instance, semantics)}
     wrong = tuple[str, ...]()
     for who, value in values.items():
         if value is not None:
-            wrong += tuple(
-                f"{describe_basis(bound.origin, bound.basis)}: claims that no plan is better than"
-                f" {semantics.text(bound.ns)}, but {who} {semantics.text(value)}: the bound is"
-                " wrong, and not used"
-                for bound in at_hand
-                if bound.ns > value
-            )
-            at_hand = [bound for bound in at_hand if bound.ns <= value]
-    return max(at_hand, key=Bound.rank, default=None), wrong
+            for bound in tuple(at_hand):
+                words = refutation(bound, value, semantics, who)
+                if words:
+                    said = f"{describe_basis(bound.origin, bound.basis)}: {words}"
+                    wrong += (f"{said}: the bound is wrong, and not used",)
+                    at_hand.remove(bound)
+    return max(at_hand, key=lambda bound: bound.rank(semantics), default=None), wrong
 
 
 def recorded_bounds(instance: Instance, semantics: Semantics) -> Iterator[Bound]:
@@ -79,7 +76,7 @@ def recorded_bounds(instance: Instance, semantics: Semantics) -> Iterator[Bound]
 def recorded_value_ns(instance: Instance, semantics: Semantics) -> int | None:
     """The best value that the corpus records under the same semantics."""
     values = (known.value_ns for known in known_of(instance, semantics))
-    return min((value for value in values if value is not None), default=None)
+    return min((value for value in values if value is not None), key=semantics.cost, default=None)
 
 
 def with_known_bound(instance: Instance, result: Result, recorded: Iterable[Bound] = ()) -> Result:
@@ -94,7 +91,8 @@ def with_known_bound(instance: Instance, result: Result, recorded: Iterable[Boun
     if result.value_ns is None or result.split is not None:
         return result
     proven = [*proven_by(result), *recorded]
-    known, wrong = known_bound(instance, result.semantics, result.value_ns, proven)
+    rules = result.semantics
+    known, wrong = known_bound(instance, rules, result.value_ns, proven)
     result = replace(result, faults=(*result.faults, *wrong))
     if known is None or known.ns == result.bound_ns:
         return result
@@ -102,7 +100,9 @@ def with_known_bound(instance: Instance, result: Result, recorded: Iterable[Boun
         own = {"own_bound_ns": result.bound_ns, **result.details}
         result = replace(result, details=own)
     is_quick = result.bound_ns is None and known.is_free
-    if result.bound_ns is not None and known.ns < result.bound_ns:  # refuted by a recorded value
+    if result.bound_ns is not None and is_better(
+        known.ns, result.bound_ns, rules
+    ):  # refuted by a recorded value
         result = replace(result, status="feasible", bound=None, gap=None)
     outcome = Outcome(bound=known)
     said = finish(instance, result.semantics, result.method, outcome, solve_s=0.0, bound_only=True)
@@ -201,7 +201,7 @@ def refuted_claims(
                 f"{claim.file} claims that no plan is better than {ns}{origin}, but {by} one of"
                 f" {semantics.text(value_ns)}"
             )
-        if not claim.is_bound and bound is not None and claim.ns < bound.ns:
+        if not claim.is_bound and bound and is_better(claim.ns, bound.ns, semantics):
             basis = describe_basis(bound.origin, bound.basis)
             sentences.append(
                 f"{claim.file} claims a plan of {ns}{origin}, but no plan is better than"
@@ -225,7 +225,7 @@ def _better(
         *((f"{c.file} claims", c.ns) for c in values if c.about is claim.about),
     ]
     for by, value_ns in rivals:
-        if value_ns is not None and value_ns < claim.ns:
+        if value_ns is not None and is_better(value_ns, claim.ns, semantics):
             yield by, value_ns
 
 

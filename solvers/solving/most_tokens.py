@@ -13,14 +13,15 @@ from itertools import count
 from placegap.instances.problem import Instance, MaxContext, Plan
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import as_input_error
-from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens
+from placegap.solvers.bounds.cheap_bounds import ROOM
 from placegap.solvers.core.clock import USUAL_S, Clock
 from placegap.solvers.core.method import Params, Task
-from placegap.solvers.core.progress import Incumbent, say, tell
+from placegap.solvers.core.objective import proofs
+from placegap.solvers.core.progress import Known, report, say
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, Result, no_plan
+from placegap.solvers.objectives.context import most_tokens
 from placegap.solvers.solving.run_method import SolveOptions, run_method
-from placegap.solvers.solving.steps import proofs
 
 SHARE = 0.25
 """Of the time that is left, for a question: several that stay open leave time for easier ones."""
@@ -44,24 +45,24 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
     clock = Clock(USUAL_S if limit_s is None else limit_s)
     instance, semantics = task.instance, task.semantics
     least_open = most_tokens(instance) + 1
-    known, message = Incumbent(bound=Bound(1 - least_open, ROOM)), ""
-    tell(instance, semantics, ROOM, bound=known.bound)
+    known, message = Known(rules=semantics, bound=Bound(1 - least_open, ROOM)), ""
+    report(instance, semantics, ROOM, bound=known.bound)
     known.offer_plan(task, task.incumbent and Plan(task.incumbent.placement))
-    for asked in count():
+    for questions in count():
         fits = -1 if known.value_ns is None else -known.value_ns
         if fits + 1 >= least_open:
             break
-        if asked and clock.is_over():
+        if questions and clock.is_over():
             message = "stopped at the time limit"
             break
-        tokens = 0 if fits < 0 else least_open - 1 if asked == 1 else (fits + least_open) // 2
+        tokens = 0 if fits < 0 else least_open - 1 if questions == 1 else (fits + least_open) // 2
         say(f"looking for a plan with room for {tokens} tokens")
         found = _plan_for(task, tokens, clock)
         if found is None:
             message = f"not known whether {tokens} tokens fit: {TOO_LARGE}"
             break
         if known.offer_plan(task, found.plan and Plan(found.plan.placement)):
-            tell(instance, semantics, "most-tokens", value_ns=known.value_ns, plan=known.plan)
+            report(instance, semantics, "most-tokens", value_ns=known.value_ns, plan=known.plan)
         if known.value_ns is not None and -known.value_ns >= tokens:
             continue
         if _proves_none(found, semantics):
@@ -71,7 +72,7 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
                 return Outcome(bound=no_plan(bound.basis), message=found.message)
             known.prove(bound)
             message = ""
-            tell(instance, semantics, bound.origin, bound=bound)
+            report(instance, semantics, bound.origin, bound=bound)
         else:
             least_open = tokens
             message = f"not known whether {tokens} tokens fit: {found.message or found.status}"
@@ -83,7 +84,7 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
         bound=known.bound,
         faults=tuple(known.faults),
         message=message,
-        details={"questions": asked},
+        details={"questions": questions},
     )
 
 

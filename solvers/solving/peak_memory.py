@@ -27,14 +27,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem import Evaluation, Instance, PipelineIteration, Plan, Semantics
+from placegap.instances.problem import Evaluation, Instance, Plan, Semantics
 from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory, with_resident
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.op_splitting import OpSplit
-from placegap.solvers.core.clock import Clock, stop_asked
+from placegap.solvers.core.clock import Clock, stop_requested
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Progress, is_heard, listening, tell
+from placegap.solvers.core.progress import Progress, has_listener, listening, report
 from placegap.solvers.core.result import Outcome, relative_gap
 from placegap.solvers.core.starts import placers, starts
 
@@ -103,7 +103,7 @@ def run_at_peak(
     while True:
         part = _part(task, instance, plain, tries, clock, SHARE if runs else share)
         before_s = clock.spent_s
-        with nullcontext() if runs else _hear_bounds(task, part):
+        with nullcontext() if runs else _report_bounds(task, part):
             outcome = run(part)
         first, runs = first if runs else outcome, runs + 1
         found = None
@@ -111,17 +111,17 @@ def run_at_peak(
             found = _judged(name, task, instance, outcome.plan, outcome)
             tries.append(found)
             if found.verdict.feasible:
-                tell(task.instance, task.semantics, by, value_ns=found.verdict.value_ns)
+                report(task.instance, task.semantics, by, value_ns=found.verdict.value_ns)
                 limit_s, spent_s = part.limits.time_limit_s, clock.spent_s - before_s
                 timed = limit_s is not None and spent_s > TIMED_SHARE * limit_s
-                if timed and not is_exact and most_runs is None and not stop_asked():
+                if timed and not is_exact and most_runs is None and not stop_requested():
                     # a search: it goes on from its plan in the time that is left
                     outcome = run(_part(task, floor, plain, tries, clock, 1.0))
                     runs += 1
                     if outcome.plan is not None:
                         tries.append(_judged(FLOOR, task, floor, outcome.plan, outcome))
                 break
-        if first.plan is None or runs == most_runs or stop_asked():
+        if first.plan is None or runs == most_runs or stop_requested():
             break
         if is_exact and runs == 1:
             tries += _placed(task, part)
@@ -176,7 +176,7 @@ def _settled(
         tries.append(_judged(SETTLED, task, task.instance, outcome.plan, outcome))
     if outcome.bound_ns is not None and outcome.bound_ns > (first.bound_ns or 0):
         first = replace(first, bound=outcome.bound, message=outcome.message)
-        tell(task.instance, task.semantics, by, bound=outcome.bound)
+        report(task.instance, task.semantics, by, bound=outcome.bound)
     best = _best(tries)
     gap = None if best is None else relative_gap(best.verdict.value_ns, first.bound_ns)
     return first, gap is not None and gap <= task.limits.gap
@@ -205,15 +205,15 @@ def _part(
     return Task(instance, plain, limits, start, at_peak=task.instance)
 
 
-def _hear_bounds(task: Task, part: Task) -> AbstractContextManager[None]:
-    """Those who listen to the task hear of the floor's bounds; its plans may not fit."""
+def _report_bounds(task: Task, part: Task) -> AbstractContextManager[None]:
+    """Report the floor's bounds to those who listen to the task; its plans may not fit."""
 
-    def heard(news: Progress) -> None:
-        tell(task.instance, task.semantics, news.by, bound=news.bound)
+    def pass_on(progress: Progress) -> None:
+        report(task.instance, task.semantics, progress.by, bound=progress.bound)
 
-    if not is_heard(task.instance, task.semantics):
+    if not has_listener(task.instance, task.semantics):
         return nullcontext()
-    return listening(part.instance, part.semantics, heard)
+    return listening(part.instance, part.semantics, pass_on)
 
 
 def _with_less_room(instance: Instance, less_bytes: int) -> Instance:
@@ -238,7 +238,7 @@ def _judged(
     if split is not None:
         judged = instance = split.fine
     verdict = evaluate(judged, plan, task.semantics)
-    if not verdict.feasible and task.semantics.objective == "makespan":
+    if not verdict.feasible and (plan.device_order or plan.channel_order):
         free = Plan(plan.placement)  # the clock's own orders may need less
         loose = evaluate(judged, free, task.semantics)
         if loose.feasible:
@@ -255,7 +255,7 @@ def _counted(
     instance: Instance, plan: Plan, semantics: Semantics
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """What the rule `sum` counts on each device, (K,)."""
-    if isinstance(semantics, PipelineIteration):  # microbatches in flight, too
+    if "stage" in semantics.plan_fields:  # microbatches in flight, too
         plain = semantics.model_copy(update={"memory": "sum"})
         uses = evaluate(instance, plan, plain).uses
         return np.array([use.memory_bytes for use in uses], np.int64)

@@ -18,10 +18,19 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import method_bound, quick_bound
 from placegap.solvers.bounds.portfolio import expensive_bounds
-from placegap.solvers.core.clock import stop_asked
-from placegap.solvers.core.method import AnyMethod, ExactParams, Params, Start, Task
-from placegap.solvers.core.progress import tell
-from placegap.solvers.core.result import Bound, Outcome, fault_of
+from placegap.solvers.core.clock import stop_requested
+from placegap.solvers.core.method import AnyMethod, ExactParams, Start, Task
+from placegap.solvers.core.progress import report
+from placegap.solvers.core.result import (
+    NOTHING_PROVEN,
+    Bound,
+    Outcome,
+    fault_of,
+    is_better,
+    refutation,
+    relative_gap,
+    wrong_claim,
+)
 from placegap.solvers.core.starts import best_start, placers, starts
 
 AFTERWARDS = ("ideal-dp",)
@@ -34,18 +43,16 @@ SMALL = 60
 """Ops and edges of instances that an exact method mostly closes faster than an LP is built."""
 
 
-def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
-    """Run a method by the rule; brute force, and what is made inexact, run as they are.
+def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:
+    """Run a method by the rule.
 
     With the parameter `start` false no placer runs; the incumbent still counts.
     """
-    if not isinstance(params, ExactParams) or not params.keeps_exact:
-        return method.outcome(task, params)
-    asked, clock, instance = params.start, task.limits.clock(), task.instance
+    clock, instance = task.limits.clock(), task.instance
     before = method.name not in AFTERWARDS
     bounds_before = before and instance.num_parts > SMALL
     found, faults = list[Start](), list[str]()
-    floor = Bound(0, "")
+    floor = NOTHING_PROVEN
 
     def note(said: str | Exception, by: str = method.name) -> None:
         """Note what went wrong, in the result and as a warning."""
@@ -53,14 +60,14 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
 
     try:
         floor = quick_bound(instance, task.semantics)
-        for start in starts(task, placers(task) if asked and before else (), faults):
+        for start in starts(task, placers(task) if params.start and before else (), faults):
             found.append(start)  # one by one: those before an interrupt count
         ordered = sorted(found, key=lambda start: start.value_ns)
         best_ns = ordered[0].value_ns if ordered else None
         if bounds_before and (best_ns is None or best_ns > floor.ns):
             more = expensive_bounds(task, floor, BOUND_SHARE, best_ns=best_ns)
             floor = max((floor, *more), key=Bound.rank)
-        tell(instance, task.semantics, floor.origin, bound=floor)
+        report(instance, task.semantics, floor.origin, bound=floor)
         known = replace(task, starts=tuple(ordered), floor_ns=floor.ns)
         outcome = method.outcome(replace(known, limits=task.limits.left(clock)), params)
     except InputError:
@@ -71,35 +78,37 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
         outcome = Outcome(message="out of memory")
     except Exception as error:  # the user gets the best plan so far, and the reason
         outcome = Outcome(message="interrupted")
-        if not stop_asked():
+        if not stop_requested():
             frame = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
             outcome = Outcome(message=f"stopped by an error ({where})")
             note(error)
     outcome, best = _not_worse(task, outcome, best_start(replace(task, starts=tuple(found))), note)
     is_open = not outcome.proven_infeasible
-    if is_open and best is not None:
-        left_ns = best.value_ns - max(floor.ns, outcome.bound_ns or 0)
-        is_open = left_ns > task.limits.gap * best.value_ns
-    if is_open and asked and not before:
+    if best is not None:
+        is_open = not _is_close(task, best, max(floor.ns, outcome.bound_ns or 0))
+    if is_open and params.start and not before:
         again = best_start(task, placers(task), faults)
-        if again is not None and (best is None or again.value_ns < best.value_ns):
+        if again is not None and is_better(again.value_ns, best and best.value_ns):
             outcome, best = replace(outcome, plan=again.plan, claim_ns=None), again
     if is_open and not bounds_before:
         floor = method_bound(task, floor, 1.0)
-    if best is not None and floor.ns > best.value_ns:
-        note(f"proves {floor.ns}, and a plan of {best.value_ns} ns is known", floor.origin)
-        floor = Bound(0, "")
+    wrong = refutation(floor, best and best.value_ns, task.semantics)
+    if wrong:
+        note(wrong, floor.origin)
+        floor = NOTHING_PROVEN
     outcome = _not_below(outcome, floor)
     outcome = replace(outcome, faults=(*outcome.faults, *faults))
-    if outcome.message or (
-        best is not None
-        and outcome.bound_ns is not None
-        and best.value_ns - outcome.bound_ns <= task.limits.gap * best.value_ns
-    ):
+    if outcome.message or _is_close(task, best, outcome.bound_ns):
         return outcome
     at_limit = clock.limit_s is not None and clock.spent_s >= 0.95 * clock.limit_s
     return replace(outcome, message="stopped at the time limit" if at_limit else "ended unproven")
+
+
+def _is_close(task: Task, best: Start | None, bound_ns: int | None) -> bool:
+    """Whether the gap suffices."""
+    gap = None if best is None else relative_gap(best.value_ns, bound_ns)
+    return gap is not None and gap <= task.limits.gap
 
 
 def _not_worse(
@@ -117,10 +126,12 @@ def _not_worse(
         elif outcome.claim_ns is not None:
             reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
             note(f"claims a plan with {reasons}")
-        if own is not None and outcome.claim_ns is not None and outcome.claim_ns < own.value_ns:
-            note(f"claims {outcome.claim_ns}, the referee finds {own.value_ns}")
-            outcome = replace(outcome, claim_ns=None, bound=None)
-        if own is not None and (best is None or own.value_ns <= best.value_ns):
+        if own is not None and outcome.claim_ns is not None:
+            wrong = wrong_claim(replace(outcome, bound=None), own.value_ns, task.semantics)
+            if wrong:
+                note(wrong)
+                outcome = replace(outcome, claim_ns=None, bound=None)
+        if own is not None and (best is None or not is_better(best.value_ns, own.value_ns)):
             best = own
     if best is None:
         return outcome, None
@@ -129,12 +140,11 @@ def _not_worse(
         if own is not None:
             details["own_value_ns"] = own.value_ns
         outcome = replace(outcome, plan=best.plan, claim_ns=None, details=details)
-    if outcome.proven_infeasible:
-        note(f"claims that there is no plan, but one of {best.value_ns} ns is known")
-        outcome = replace(outcome, bound=None, message="")
-    if outcome.bound_ns is not None and outcome.bound_ns > best.value_ns:
-        note(f"its bound {outcome.bound_ns} is above the value {best.value_ns} of a plan")
-        outcome = replace(outcome, bound=None)
+    wrong = refutation(outcome.bound, best.value_ns, task.semantics)
+    if wrong:
+        note(wrong)
+        message = "" if outcome.proven_infeasible else outcome.message
+        outcome = replace(outcome, bound=None, message=message)
     return outcome, best
 
 

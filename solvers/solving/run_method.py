@@ -102,12 +102,12 @@ def run_method(
         raise InputError(f"{chosen.name} does not apply to {instance.name}: {reason}")
     began, loaded = now_s(), loading_s()
     control = Control(on_plan, on_bound, progress)
-    asked = on_plan is not None or on_bound is not None
+    has_callbacks = on_plan is not None or on_bound is not None
     outcome = None
-    hear = control.hear if asked else progress
+    listener = control.pass_on if has_callbacks else progress
     try:
-        with listening(instance, semantics, hear), control.region:
-            outcome = _run(chosen, task, parsed)
+        with listening(instance, semantics, listener), control.region:
+            outcome = run_task(chosen, task, parsed)
     except KeyboardInterrupt:
         if not control.is_stopped:
             raise
@@ -133,21 +133,30 @@ def run_method(
     )
 
 
-def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
-    proves = method.claim == "exact" or isinstance(params, ExactParams)
-    if task.semantics.memory_rule not in method.memory_rules:
-        with loading():
-            from placegap.solvers.solving.peak_memory import run_at_peak  # loads the referee
+def run_task(method: AnyMethod, task: Task, params: Params) -> Outcome:
+    """Run a method. A memory rule that it does not keep is kept around it, by several runs."""
+    if task.semantics.memory_rule in method.memory_rules:
+        return _run_alone(method, task, params)
+    with loading():
+        from placegap.solvers.solving.peak_memory import run_at_peak  # loads the referee
 
-        def run(part: Task) -> Outcome:
-            reason = why_not(method, part, params)
-            return Outcome(message=reason) if reason else _run(method, part, params)
+    def run(part: Task) -> Outcome:
+        reason = why_not(method, part, params)
+        return Outcome(message=reason) if reason else _run_alone(method, part, params)
 
-        return run_at_peak(task, run, method.name, is_exact=proves, settle=method.settle)
-    if not proves:
-        return method.outcome(task, params)
-    if method.name != DEFAULT_METHOD:  # which runs others, which report themselves
+    is_exact = _proves(method, params)
+    return run_at_peak(task, run, method.name, is_exact=is_exact, settle=method.settle)
+
+
+def _proves(method: AnyMethod, params: Params) -> bool:
+    return method.claim == "exact" or isinstance(params, ExactParams)
+
+
+def _run_alone(method: AnyMethod, task: Task, params: Params) -> Outcome:
+    if _proves(method, params) and method.name != DEFAULT_METHOD:
         say(f"proving by {method.name}")
+    if not isinstance(params, ExactParams) or not params.keeps_exact:
+        return method.outcome(task, params)
     with loading():
         from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS
 

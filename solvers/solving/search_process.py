@@ -12,30 +12,37 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from placegap.instances.kernels.loading import loading, loading_s
 from placegap.instances.problem import Instance, Plan, Semantics
-from placegap.instances.reading.errors import InputError
-from placegap.solvers.bounds.portfolio import improving_bounds
-from placegap.solvers.core.clock import STOP, Clock, Interruptible, stop_asked, while_compiling
+from placegap.solvers.core.clock import STOP, Clock, Interruptible, stop_requested, while_compiling
 from placegap.solvers.core.method import Limits, Task
-from placegap.solvers.core.progress import Listener, Progress, each_plan_once
-from placegap.solvers.core.result import Result, SolverDisagreement
+from placegap.solvers.core.objective import (
+    LARGE_PARTS,
+    TURN_SHARE,
+    Step,
+    able,
+    strategy,
+    with_params,
+)
+from placegap.solvers.core.progress import each_plan_once
+from placegap.solvers.core.result import Result
+from placegap.solvers.core.starts import task_for
 from placegap.solvers.core.worker_process import WorkerProcess, silence
-from placegap.solvers.solving.incumbent import Answer, Contradiction, JudgedIncumbent
-from placegap.solvers.solving.run_method import run_method
-from placegap.solvers.solving.steps import BOUNDS, AutoStep, plans
+from placegap.solvers.solving.incumbent import Contradiction, JudgedKnown
 
 DIES_FIRST = "500"
 """Where memory runs out, Linux ends the search before the process that holds the best plan."""
 
 GRACE_S = 2.0
 """What the search gets at the end of all time to return what it has; half of it before it is
-asked."""
+interrupted."""
 
 LATE_S = 2.0
 """Seconds past the limit at which a proof is interrupted: some rarely look at the clock."""
@@ -60,51 +67,27 @@ class Compiled(NamedTuple):
     seconds: float
 
 
-def run_step(
-    known: JudgedIncumbent, step: AutoStep, limit_s: float, tell: Listener = lambda news: None
-) -> Answer:
-    """The result of a step, judged; a sentence where it failed, none after bounds alone.
+def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) -> Iterator[Step]:
+    """The steps that look for plans, without end where a seed makes a difference.
 
-    What it finds on the way is kept there, and passed to `tell`.
+    First the placers that are still `waiting`, then what the objective begins with. Then its
+    searches take turns, each time with another seed: a turn has its part of the time that is left.
+    The one search of a large graph has `workers`.
     """
-    task = known.task
-    try:
-        if step.method == BOUNDS:
-            bounds = improving_bounds(
-                task.instance, step.semantics, limit_s, best_ns=known.value_ns
-            )
-            for bound in bounds:
-                known.prove(bound)
-            return ""
-        keep = known.listener(step.method, step.semantics)
-
-        def hear(news: Progress) -> None:
-            keep(news)
-            tell(news)
-
-        return run_method(
-            task.instance,
-            step.semantics,
-            step.method,
-            step.params,
-            time_limit_s=limit_s,
-            gap=task.limits.gap,
-            seed=step.seed,
-            incumbent=known.plan,
-            progress=hear,
-        )
-    except KeyboardInterrupt:
-        return "interrupted"
-    except InputError as error:
-        return str(error)
-    except MemoryError:
-        return "out of memory"
-    except SolverDisagreement as error:
-        return Contradiction(" ".join(str(error).split()))
-    except Exception as error:  # the other parts go on
-        if stop_asked():  # what is interrupted may fail with an error of its own
-            return "interrupted"
-        return " ".join(f"{type(error).__name__}: {error}".split())
+    for name in waiting:
+        narrower = task_for(task, name)
+        if narrower is not None:
+            yield Step(name, narrower.semantics, TURN_SHARE, is_placer=True)
+    found = strategy(task)
+    yield from able(task, found.first_plans)
+    is_large = task.instance.num_parts > LARGE_PARTS
+    turns = list(able(task, found.searches, workers if is_large else 1))
+    for turn in count() if turns else ():
+        for step in turns:
+            share = 1.0 if len(turns) == 1 else TURN_SHARE
+            later = replace(step, share=share, seed=seed + turn)
+            # an annealing from the plan that the same annealing has found rarely finds a better one
+            yield with_params(later, {"anew": turn > 0})
 
 
 class SearchProcess:
@@ -117,7 +100,7 @@ class SearchProcess:
 
     def __init__(
         self,
-        known: JudgedIncumbent,
+        known: JudgedKnown,
         clock: Clock,
         head_start_s: float | None,
         waiting: Sequence[str] = (),
@@ -160,7 +143,7 @@ class SearchProcess:
         self._closing.set()
         self._thread.join()
 
-    def tell(self, plan: Plan) -> None:
+    def send_plan(self, plan: Plan) -> None:
         """Let the search begin its next step from a better plan."""
         if self._process is not None:
             with contextlib.suppress(OSError):  # it has died, and the thread will see that
@@ -172,7 +155,7 @@ class SearchProcess:
         The search gets the time back that it spent on kernels, and the clock stands meanwhile.
         """
         waited_s = 0.0
-        while not (self._ended.is_set() or self.known.is_over or stop_asked()):
+        while not (self._ended.is_set() or self.known.is_over or stop_requested()):
             late_s = waited_s - self._left_s()
             if late_s <= 0:
                 self._ended.wait(POLL_S)
@@ -203,7 +186,7 @@ class SearchProcess:
                 if self._process is None or self._ended.is_set():
                     self._closing.wait(POLL_S)
                 else:
-                    self._hear(self._process)
+                    self._receive(self._process)
         finally:
             self._ended.set()
             if self._process is not None:
@@ -232,11 +215,11 @@ class SearchProcess:
             self._ended.set()
 
     def _end_a_needless_proof(self) -> None:
-        is_closed = self.known.is_over and not self.known.is_first_word  # of the proof itself
+        is_closed = self.known.is_over and not self.known.is_preliminary  # of the proof itself
         if (is_closed or self._left_s() < -LATE_S) and not self.proof.is_requested:
             self.proof.interrupt()
 
-    def _hear(self, process: WorkerProcess) -> None:
+    def _receive(self, process: WorkerProcess) -> None:
         try:
             if process.pipe.poll(POLL_S):
                 self._take(process.pipe.recv())
@@ -287,7 +270,7 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
 
     end_s = time.monotonic() + (order.limits.time_limit_s or 0.0)  # loading counts: it ends in time
     task = Task(instance, order.semantics, order.limits)
-    known = JudgedIncumbent(task=task)
+    known = JudgedKnown(task=task)
     if order.known is not None:
         known.offer(order.known, "the start")
     with while_compiling(
@@ -303,7 +286,7 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
             send(Begun(step.method, step.semantics))
             with region:
                 limit_s = min(left_s, step.share * left_s)
-                answer = run_step(known, step, limit_s, each_plan_once(send))
+                answer = known.run(step, limit_s, each_plan_once(send))
             if isinstance(answer, Result):
                 known.take(answer)
             send(answer)

@@ -15,6 +15,7 @@ from placegap.instances.problem import Instance, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.back_ends import require
 from placegap.solvers.core.method import Task
+from placegap.solvers.core.objective import strategy
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Result, contradiction, describe_basis
 
@@ -22,23 +23,6 @@ Verdict = Literal["agrees", "weaker", "CONTRADICTS", "none"]
 """``agrees``: the second proves as much. ``weaker``: nothing against the first, but it did not get
 as far. ``CONTRADICTS``: one of the two is wrong. ``none``: there is no other method, or it failed.
 """
-
-ASKED: Mapping[tuple[str, str], tuple[tuple[str, Mapping[str, str]], ...]] = {
-    ("makespan", "any"): (("moirai", {}), ("pesto", {}), ("cp-sat", {})),
-    ("max_load", "chain"): (("ideal-dp", {}), ("archer-exact", {}), ("throughput-ip", {})),
-    ("max_load", "convex"): (("throughput-ip", {}),),
-    ("max_load", "any"): (("noncontiguous", {}), ("throughput-ip", {})),
-    ("max_load_fwd_bwd", "chain"): (("throughput-ip", {}),),
-    ("max_load_fwd_bwd", "convex"): (("throughput-ip", {}),),
-    ("max_load_fwd_bwd", "any"): (("throughput-ip", {}),),
-    ("latency_subgraphs", "any"): (("latency", {}), ("latency-ip", {"model": "mip"})),
-    ("pipeline_iteration", "chain"): (("stage-cuts", {}),),
-    ("hybrid_pipeline", "chain"): (("hybrid-cuts", {}),),
-    ("max_context", "chain"): (("most-tokens", {}),),
-    ("max_context", "convex"): (("most-tokens", {}),),
-    ("max_context", "any"): (("most-tokens", {}),),
-}
-"""Methods that prove bounds, by objective and class of plans, in the order of asking."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +44,8 @@ def second_methods(
     def applies(name: str, params: Mapping[str, str]) -> bool:
         return why_not(find_method(name), task, parse_params(find_method(name), params)) is None
 
-    listed = ASKED[semantics.objective, semantics.plan_class]
+    found = strategy(task)
+    listed = found.opinions or tuple((step.method, {}) for step in found.provers)
     if method != "brute-force" and applies("brute-force", {}):
         yield "brute-force", {}
     kin = _kin(method)

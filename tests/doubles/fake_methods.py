@@ -14,7 +14,7 @@ from placegap.instances.problem import Makespan, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import METHODS, Method, Outcome, Task
 from placegap.solvers.core.method import Params
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import report
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Bound, no_plan
 
@@ -50,7 +50,7 @@ def run(task: Task, params: Params) -> Outcome:
     if not is_warm_up:
         if params.tells:
             value_ns = evaluate(task.instance, plan, task.semantics).value_ns
-            tell(task.instance, task.semantics, NAME, value_ns=value_ns, bound=bound, plan=plan)
+            report(task.instance, task.semantics, NAME, value_ns=value_ns, bound=bound, plan=plan)
             Path("now").touch()
         if params.dies:
             os.kill(os.getpid(), 9)

@@ -17,7 +17,7 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import report
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.local_search.disjunctive_graph import machines_of
 from placegap.solvers.local_search.quick_schedule import (
@@ -93,7 +93,7 @@ class Evaluations:
         plan = self.plan() if self._plan is None else None
         if plan is not None:
             value_ns = evaluate(self.instance, plan, self.semantics).value_ns
-            tell(self.instance, self.semantics, self.by, value_ns=value_ns, plan=plan)
+            report(self.instance, self.semantics, self.by, value_ns=value_ns, plan=plan)
 
     def plan(self) -> Plan | None:
         """The best placement that fits, with the orders of its schedule; None if none did."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from placegap.instances.objectives.base import PEAK, LoadRule, MemoryRule, PlanClass, Semantics
+from placegap.instances.objectives.base import (
+    PEAK,
+    PLAN_CLASSES,
+    LoadRule,
+    MemoryRule,
+    PlanClass,
+    Semantics,
+)
 
 
 class Loads(Semantics):
@@ -25,6 +32,17 @@ class Loads(Semantics):
     def memory_moment(self) -> Literal["step"]:
         """Ops run one after another."""
         return "step"
+
+    def narrower(self) -> tuple[Semantics, ...]:
+        """Classes of plans within this one; then those of max_load without replicas and levels."""
+        nested = PLAN_CLASSES[PLAN_CLASSES.index(self.plans) :: -1]
+        rules = [self.with_plans(plans) for plans in nested]
+        return (*rules, *(self.together.with_plans(plans) for plans in nested))
+
+    @property
+    def together(self) -> MaxLoad:
+        """The rules of one load of each device, without replicas and levels."""
+        return MaxLoad(plans=self.plans, load=self.load, memory=self.memory)
 
 
 class MaxLoad(Loads):

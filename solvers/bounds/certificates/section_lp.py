@@ -35,7 +35,7 @@ from placegap.instances.kernels.array_types import Floats
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers.core.back_ends.outcome import THREADS
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
-from placegap.solvers.core.clock import Clock, stop_asked
+from placegap.solvers.core.clock import Clock, stop_requested
 
 BITS = 40
 """Multipliers are integers: a dual of 1 becomes 2**BITS."""
@@ -343,7 +343,7 @@ def grow_tree(
         bound, _, node = heap[0]
         if (
             bound >= min(target_ns, least)
-            or stop_asked()
+            or stop_requested()
             or (clock is not None and clock.left_s == 0)
         ):
             break

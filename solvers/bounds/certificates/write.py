@@ -8,10 +8,11 @@ of the checker, so that it finds no less.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain as in_turn
 from typing import Any
 
 import numpy as np
@@ -37,16 +38,7 @@ from placegap.instances.certificates.certificate_file import (
 )
 from placegap.instances.certificates.certificate_hybrid import HybridLayers, plan_within
 from placegap.instances.certificates.certificate_ideals import IdealBlocks, chain_within
-from placegap.instances.problem import (
-    HybridPipeline,
-    Instance,
-    LatencySubgraphs,
-    Makespan,
-    MaxContext,
-    MaxLoad,
-    PipelineIteration,
-    Semantics,
-)
+from placegap.instances.problem import HybridPipeline, Instance, LoadSemantics, Makespan, Semantics
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.certificates.section_lp import (
@@ -56,7 +48,7 @@ from placegap.solvers.bounds.certificates.section_lp import (
     num_routes,
 )
 from placegap.solvers.bounds.cheap_bounds import quick_bound, spread_weights
-from placegap.solvers.core.clock import Clock, LimitReached, stop_asked
+from placegap.solvers.core.clock import Clock, LimitReached, stop_requested
 
 S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
 """Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices."""
@@ -105,16 +97,21 @@ def certify(
     >>> certify(example(), Makespan()).bound_ns
     34
     """
-    if isinstance(semantics, LatencySubgraphs | PipelineIteration | MaxContext):
-        return None
-    # The cheapest bound comes from arrays. The checker's view is Python objects for every op and
-    # edge: on large graphs it would take longer than the limit.
-    clock = Clock(time_limit_s)
-    if isinstance(semantics, HybridPipeline):
-        if semantics.bubble:
-            return None
-        return _certify_stages(instance, semantics, clock, target_ns)
-    cheapest = _cheapest(instance, semantics)
+    write = WRITERS.get(semantics.folder)
+    return None if write is None else write(instance, semantics, Clock(time_limit_s), target_ns)
+
+
+def _certify_times(
+    instance: Instance,
+    semantics: Semantics,
+    clock: Clock,
+    target_ns: float,
+    *,
+    more_proofs: Callable[..., Iterator[Proved]],
+) -> Certificate | None:
+    """The best of what work proves and of an objective's own proofs."""
+    is_load = more_proofs is _load_proofs
+    cheapest = _cheapest(instance, has_longest=is_load and not semantics.has_replicas)
     if not fits(instance, clock):
         return certificate_of(instance, semantics, *cheapest)
     parts = checked_parts(instance)
@@ -124,9 +121,12 @@ def certify(
     # a limit may end any of the proofs: the best one before it counts. An infinite bound says that
     # there is no plan, which no certificate states.
     best = cheapest
-    proofs = _proofs(instance, problem, parts, semantics, target_ns)
+    possible, together = colocated_times(instance)
+    work = WorkProof(weights=tuple(spread_weights(together, possible)[1]))
     with suppress(LimitReached):
-        for bound, proof in proofs:
+        least = problem.work({"weights": list(work.weights)})
+        more = more_proofs(instance, problem, parts, semantics, least, target_ns)
+        for bound, proof in in_turn([(least, work)], more):
             if best[0] < bound < math.inf:
                 best = bound, proof
             if best[0] >= target_ns:
@@ -146,38 +146,43 @@ def checked_parts(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _cheapest(instance: Instance, semantics: Semantics) -> Proved:
+def _cheapest(instance: Instance, *, has_longest: bool) -> Proved:
     """Work, or the longest group, on arrays; the checker finds no less, as memory is left out."""
     arrays = instance.arrays
     runs, total = arrays.group_runs, np.zeros(arrays.group_runs.shape, np.int64)
     np.add.at(total, arrays.group, arrays.time_ns.clip(0))
     work, weights = spread_weights(total, runs)
-    replicas = isinstance(semantics, MaxLoad) and semantics.replicas
-    if not isinstance(semantics, Makespan) and not replicas:
+    if has_longest:
         longest = int(np.where(runs, total, NEVER).min(axis=1).max())
         if work < longest < NEVER:
             return longest, LongestProof()
     return work, WorkProof(weights=tuple(weights))
 
 
-def _proofs(
+def _load_proofs(
     instance: Instance,
     problem: TimedTerms,
     parts: dict[str, Any],
-    semantics: Semantics,
+    semantics: LoadSemantics,
+    least: int,
     target_ns: float,
 ) -> Iterator[Proved]:
-    """Bounds and their proofs, cheapest first; each is computed when the caller wants it."""
-    possible, together = colocated_times(instance)
-    work = WorkProof(weights=tuple(spread_weights(together, possible)[1]))
-    least = problem.work({"weights": list(work.weights)})
-    yield least, work
-    if not isinstance(semantics, Makespan):
-        if not problem.rules.get("replicas"):
-            least = max(least, longest := problem.longest({}))
-            yield longest, LongestProof()
-        yield from _no_chain_below(problem, parts, semantics, least, target_ns)
-        return
+    """The longest group, and that no chain is better."""
+    if not semantics.has_replicas:
+        least = max(least, longest := problem.longest({}))
+        yield longest, LongestProof()
+    yield from _no_chain_below(problem, parts, semantics, least, target_ns)
+
+
+def _pass_proofs(
+    instance: Instance,
+    problem: TimedTerms,
+    parts: dict[str, Any],
+    semantics: Makespan,
+    least: int,
+    target_ns: float,
+) -> Iterator[Proved]:
+    """Paths, chains and sections, cheapest first; each is computed when it is needed."""
     clock = problem.clock
     clock.check()
     # A chain of sections has small LPs, and half of the time; the tree of the whole has one large
@@ -196,12 +201,15 @@ def _proofs(
 
 
 def _no_chain_below(
-    problem: TimedTerms, parts: dict[str, Any], semantics: Semantics, least: int, target_ns: float
+    problem: TimedTerms,
+    parts: dict[str, Any],
+    semantics: LoadSemantics,
+    least: int,
+    target_ns: float,
 ) -> Iterator[Proved]:
-    """The bound that a check of ideals proves: the target, or the highest one within the time."""
-    if not isinstance(semantics, MaxLoad) or semantics.plans != "chain":
-        return
-    if semantics.replicas or semantics.levels == 2 or not least < target_ns < math.inf:
+    """What the check of ideals proves: the target, or as much as it does in the time."""
+    is_plain = semantics.plans == "chain" and semantics == semantics.together
+    if not is_plain or not least < target_ns < math.inf:
         return
     clock, overlap = problem.clock, semantics.load == "overlap"
     try:
@@ -216,7 +224,9 @@ def _no_chain_below(
 def _certify_stages(
     instance: Instance, semantics: HybridPipeline, clock: Clock, target_ns: float
 ) -> Certificate | None:
-    """The bound that a check of stages proves: the target, or the highest one within the time."""
+    """What the check of rows of stages proves: the target, or as much as it does in the time."""
+    if semantics.bubble:
+        return None
     least = quick_bound(instance, semantics).ns
     target = least if target_ns == math.inf else int(target_ns)
     rules = semantics.model_dump(mode="json")
@@ -226,6 +236,14 @@ def _certify_stages(
         for bound in _by_halves(partial(plan_within, layers, rules), 0, target, clock):
             proven = bound
     return certificate_of(instance, semantics, proven, StagesProof()) if proven else None
+
+
+WRITERS: Mapping[str, Callable[..., Certificate | None]] = {
+    "makespan": partial(_certify_times, more_proofs=_pass_proofs),
+    "max_load": partial(_certify_times, more_proofs=_load_proofs),
+    "hybrid": _certify_stages,
+}
+"""By objective, where certificates can be checked."""
 
 
 def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Clock) -> Iterator[int]:
@@ -262,7 +280,7 @@ def prove_chain(
     tails = problem.ends(problem.order[::-1], back=True)
     sections = list[_Section]()
     for section in chain:  # the chain ends where half of the time is over
-        if 2 * clock.spent_s > (clock.limit_s or math.inf) or stop_asked():
+        if 2 * clock.spent_s > (clock.limit_s or math.inf) or stop_requested():
             break
         with suppress(LimitReached):
             sections.append(_section(problem, section.ops))
@@ -277,7 +295,7 @@ def prove_chain(
     # all arcs of some shortest path have them; the path changes whenever an arc is raised.
     with suppress(LimitReached):
         for leaves in LEAVES:
-            while not stop_asked():
+            while not stop_requested():
                 clock.check()
                 path, _ = _shortest(before, after, sections)
                 arcs = list(zip(sections, path, path[1:], strict=False))

@@ -20,8 +20,15 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
 from placegap.solvers.core.clock import Clock, run_stoppable
 from placegap.solvers.core.method import Start, Task
-from placegap.solvers.core.progress import is_heard, teller
-from placegap.solvers.core.result import Bound, Outcome, no_plan, solver_and_version
+from placegap.solvers.core.progress import has_listener, reporter
+from placegap.solvers.core.result import (
+    Bound,
+    Outcome,
+    is_better,
+    no_plan,
+    refutation,
+    solver_and_version,
+)
 
 SOLVER = solver_and_version("ortools")
 
@@ -126,11 +133,13 @@ def run_cp_sat(
         return Answer("refused", reason=f"no CP-SAT: its model is not safe for {SOLVER}: {error}")
     solver = _new_solver(settings)
     # An interrupt before the search begins is repeated until it takes effect.
-    told = _told(model, semantics, solver)
-    status, interrupted = run_stoppable(lambda: solver.solve(model.cp, *told), solver.stop_search)
+    callbacks = _callbacks(model, semantics, solver)
+    status, interrupted = run_stoppable(
+        lambda: solver.solve(model.cp, *callbacks), solver.stop_search
+    )
     if status == cp_model.MODEL_INVALID:
-        said = model.cp.validate().strip()
-        return Answer("refused", reason=f"no CP-SAT: {SOLVER} rejects its model: {said}")
+        why = model.cp.validate().strip()
+        return Answer("refused", reason=f"no CP-SAT: {SOLVER} rejects its model: {why}")
     answer = Answer(
         search_ending(status, interrupted, settings.limit_s, solver.wall_time),
         seconds=solver.wall_time,
@@ -162,7 +171,7 @@ def search(
     and its origin. `clock` is that of the task's limits; the limit in `settings` is ignored.
     """
     best, build_s, faults = start, 0.0, tuple[str, ...]()
-    bound, said_ns = Bound(0), 0
+    bound, solver_ns = Bound(0), 0
     claim: int | None = None
     unit_ns = 1
     while True:
@@ -182,22 +191,25 @@ def search(
             break
         faults += found.faults
         bound = max(bound, Bound(*own_proof(model)), key=Bound.rank)
-        said_ns = max(said_ns, found.bound_ns or 0)
+        solver_ns = max(solver_ns, found.bound_ns or 0)
         coarse = not model.exact and found.ending == "optimal"
         if found.plan is None or found.value_ns is None:
             break
-        if best is None or found.value_ns <= best.value_ns:
+        if best is None or not is_better(best.value_ns, found.value_ns):
             best, claim = Start(found.plan, found.value_ns), found.claim_ns
         # half of what the model allows, and so a unit of half the size or less
         if not coarse or found.interrupted or found.value_ns > model.horizon_ns // 2:
             break
     infeasible = found.infeasible
     value = None if best is None else best.value_ns
-    if value is not None and said_ns > value:  # an earlier round proved too much
-        fault = f"{SOLVER} on {task.instance.name}: {_proves_too_much(said_ns, value)}"
-        found, faults, said_ns = replace(found, ending="fault"), (*faults, fault), 0
-    bound = max(bound, Bound(said_ns, "cp-sat", SOLVER), key=Bound.rank)
-    better = value is not None and (start is None or value < start.value_ns)
+    solver_bound = Bound(solver_ns, "cp-sat", SOLVER)
+    wrong = refutation(solver_bound, value, task.semantics)
+    if wrong:  # in an earlier round
+        fault = f"{SOLVER} on {task.instance.name}: {wrong}"
+        found, faults = replace(found, ending="fault"), (*faults, fault)
+        solver_bound = solver_bound._replace(ns=0)
+    bound = max(bound, solver_bound, key=Bound.rank)
+    better = value is not None and is_better(value, start and start.value_ns)
     if found.reason or found.ending == "refused":
         message = found.reason
     elif value is not None and value == bound.ns and not faults:
@@ -234,15 +246,15 @@ def _checked(
     within = known_ns is not None and known_ns <= model.horizon_ns
     where = f"{SOLVER} on {model.instance.name}"
     if status == cp_model.INFEASIBLE:
-        said = f"{where}: claims that no plan takes at most {model.horizon_ns} ns, but one of"
-        fault = f"{said} {known_ns} ns is known"
+        claim = f"claims that no plan takes at most {model.horizon_ns} ns"
+        fault = f"{where}: {claim}, but there is one of {known_ns} ns"
         return replace(answer, ending="fault", faults=(fault,)) if within else answer
     known = [known_ns] if within and known_ns is not None else []
-    plan, value, claim = None, None, None
+    plan, value, claim_ns = None, None, None
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         plan = read_plan(solver.value)
         verdict = evaluate(model.instance, plan, semantics)
-        claim = solver.value(model.objective) * model.unit_ns if model.exact else None
+        claim_ns = solver.value(model.objective) * model.unit_ns if model.exact else None
         if not verdict.feasible or verdict.value_ns is None:
             broken = "; ".join(str(violation) for violation in verdict.violations[:3])
             faults.append(f"{where}: has an infeasible plan: {broken}")
@@ -250,19 +262,20 @@ def _checked(
         else:
             value = verdict.value_ns
             known.append(value)
-            if claim is not None and claim < value:
+            if claim_ns is not None and is_better(claim_ns, value):
                 faults.append(
-                    f"{where}: claims {claim} ns for a plan that takes {value} ns by the referee"
+                    f"{where}: claims {claim_ns} ns for a plan that takes {value} ns by the referee"
                 )
     bound = max(0, int(solver.response_proto.inner_objective_lower_bound)) * model.unit_ns
-    if known and bound > min(known):
-        faults.append(f"{where}: {_proves_too_much(bound, min(known))}")
+    wrong = refutation(Bound(bound), min(known, default=None), semantics)
+    if wrong:
+        faults.append(f"{where}: {wrong}")
     if faults:  # nothing is proven; a plan that the referee has judged remains
         return replace(answer, ending="fault", plan=plan, value_ns=value, faults=tuple(faults))
-    return replace(answer, plan=plan, value_ns=value, claim_ns=claim, bound_ns=bound)
+    return replace(answer, plan=plan, value_ns=value, claim_ns=claim_ns, bound_ns=bound)
 
 
-class _Told(cp_model.CpSolverSolutionCallback):
+class _OnSolution(cp_model.CpSolverSolutionCallback):
     """Tells of solutions while CP-SAT goes on."""
 
     def __init__(self, on_value: Callable[[int], None]) -> None:
@@ -273,22 +286,24 @@ class _Told(cp_model.CpSolverSolutionCallback):
         self.on_value(round(self.objective_value))
 
 
-def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> tuple[_Told, ...]:
+def _callbacks(
+    model: CpModel, semantics: Semantics, solver: cp_model.CpSolver
+) -> tuple[_OnSolution, ...]:
     """A callback that reports values, where times are exact, and bounds, if there is a listener."""
-    if not is_heard(model.instance, semantics):
+    if not has_listener(model.instance, semantics):
         return ()
-    on_news = teller(model.instance, semantics, "cp-sat")
+    on_progress = reporter(model.instance, semantics, "cp-sat")
 
     def on_bound(bound: float) -> None:
         if math.isfinite(bound):
-            on_news(None, math.floor(bound) * model.unit_ns)
+            on_progress(None, math.floor(bound) * model.unit_ns)
 
     solver.best_bound_callback = on_bound
-    return (_Told(lambda value: on_news(value * model.unit_ns, None)),) if model.exact else ()
-
-
-def _proves_too_much(bound_ns: int, value_ns: int) -> str:
-    return f"proves a bound of {bound_ns} ns, but a plan of {value_ns} ns is known"
+    return (
+        (_OnSolution(lambda value: on_progress(value * model.unit_ns, None)),)
+        if model.exact
+        else ()
+    )
 
 
 def _new_solver(settings: Settings) -> cp_model.CpSolver:

@@ -24,7 +24,7 @@ from placegap.solvers.core.clock import (
     Interruptible,
     LimitReached,
     now_s,
-    stop_asked,
+    stop_requested,
     while_compiling,
 )
 from placegap.solvers.core.method import Params
@@ -152,9 +152,9 @@ def test_a_request_takes_effect_once_and_stays_known() -> None:
         with pytest.raises(KeyboardInterrupt), Interruptible():
             outer.interrupt()
         outer.interrupt()
-        reached = stop_asked()
+        reached = stop_requested()
     assert reached
-    assert not stop_asked()
+    assert not stop_requested()
 
 
 def test_a_request_that_comes_too_early_waits_for_the_region() -> None:

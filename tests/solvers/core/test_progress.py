@@ -26,9 +26,9 @@ from placegap.solvers.core.progress import (
     Progress,
     ProgressLog,
     StopSearch,
-    is_heard,
+    has_listener,
     listening,
-    tell,
+    report,
 )
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.core.result import Bound
@@ -105,11 +105,11 @@ def test_what_is_said_of_other_instances_and_other_rules_is_not_heard() -> None:
     told: list[Progress] = []
     diamond = example()
     with listening(diamond, MAKESPAN, told.append):
-        tell(diamond, ANY, "m-topo", value_ns=1)
-        tell(example(), MAKESPAN, "section", value_ns=2)
-        assert is_heard(diamond, MAKESPAN)
-        assert not is_heard(example(), MAKESPAN)
-    tell(diamond, MAKESPAN, "late", value_ns=3)
+        report(diamond, ANY, "m-topo", value_ns=1)
+        report(example(), MAKESPAN, "section", value_ns=2)
+        assert has_listener(diamond, MAKESPAN)
+        assert not has_listener(example(), MAKESPAN)
+    report(diamond, MAKESPAN, "late", value_ns=3)
     assert told == []
 
 
@@ -122,7 +122,7 @@ def test_a_listener_is_gone_after_a_method_that_fails(monkeypatch: pytest.Monkey
     monkeypatch.setitem(METHODS._loaded, "heft", broken)
     with pytest.raises(InputError):
         run_method(diamond, MAKESPAN, "heft", progress=print)
-    assert not is_heard(diamond, MAKESPAN)
+    assert not has_listener(diamond, MAKESPAN)
 
 
 def test_an_incumbent_is_told_first() -> None:

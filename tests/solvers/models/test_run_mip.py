@@ -104,8 +104,8 @@ def test_a_broken_plan_of_the_solver_is_a_fault(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("outcome", "words"),
     [
-        (MipOutcome("infeasible"), "reports infeasible, but a plan of 34 ns is known"),
-        (MipOutcome("optimal", objective=99.0, dual_bound=99.0), "a bound of 99 ns"),
+        (MipOutcome("infeasible"), "claims that no plan exists, but there is one of 34 ns"),
+        (MipOutcome("optimal", objective=99.0, dual_bound=99.0), "no plan is better than 99 ns"),
     ],
 )
 def test_what_a_known_plan_refutes_is_a_fault(

@@ -25,14 +25,14 @@ from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
+from placegap.solvers.core.objective import Step, proofs, strategy
 from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import PROOF, Bound, SolverDisagreement, finish, no_plan
 from placegap.solvers.core.starts import ALWAYS, cheapest_first
-from placegap.solvers.solving import auto, search_process
-from placegap.solvers.solving import steps as auto_steps
-from placegap.solvers.solving.incumbent import JudgedIncumbent
-from placegap.solvers.solving.search_process import SearchProcess, run_step
-from placegap.solvers.solving.steps import AutoStep, plans, proofs, proving_method
+from placegap.solvers.objectives import makespan
+from placegap.solvers.solving import auto, incumbent, search_process
+from placegap.solvers.solving.incumbent import JudgedKnown
+from placegap.solvers.solving.search_process import SearchProcess, plans
 
 PORT = Makespan()
 ALONE = {"workers": 1}
@@ -75,7 +75,7 @@ def test_value_and_bound_enclose_the_optimum(semantics: Semantics) -> None:
 
 def test_the_best_load_is_a_bound_on_forward_and_backward_loads() -> None:
     semantics, instances = MaxLoadFwdBwd(plans="chain"), max_load_draws()[::9]
-    first = [next(auto_steps.proofs(Task(instance, semantics))) for instance in instances]
+    first = [next(proofs(Task(instance, semantics))) for instance in instances]
     assert {step.semantics.objective for step in first} == {"max_load"}
     for instance, step in zip(instances, first, strict=True):
         together, apart = oracle(instance, step.semantics), oracle(instance, semantics)
@@ -109,7 +109,7 @@ def test_a_part_that_fails_costs_a_sentence(
     def fail(*args: object, **kwargs: object) -> Result:
         raise error
 
-    monkeypatch.setattr(search_process, "run_method", fail)
+    monkeypatch.setattr(incumbent, "run_task", fail)
     found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
     assert found.plan is not None
     assert found.bound_ns is not None
@@ -122,10 +122,10 @@ def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
     def contradict(*args: object, **kwargs: object) -> Result:
         raise SolverDisagreement("claims 1,\nthe referee finds 34")
 
-    known = JudgedIncumbent(task=Task(example(), PORT, Limits(60.0)))
-    known.prove(Bound(34, "heft"), is_first_word=True)  # told while it ran, and believed no more
-    monkeypatch.setattr(search_process, "run_method", contradict)
-    known.take_answer("heft", run_step(known, AutoStep("heft", PORT), 1.0))
+    known = JudgedKnown(task=Task(example(), PORT, Limits(60.0)))
+    known.prove(Bound(34, "heft"), is_preliminary=True)  # told while it ran, and believed no more
+    monkeypatch.setattr(incumbent, "run_task", contradict)
+    known.take_answer("heft", known.run(Step("heft", PORT), 1.0))
     assert known.faults == ["heft: claims 1, the referee finds 34"]
     assert (known.bound_ns, known.notes) == (quick_bound(example(), PORT).ns, {})
 
@@ -136,12 +136,12 @@ def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
     def fail(*given: object, **limits: object) -> None:
         raise RuntimeError("no compiled object yet")
 
-    monkeypatch.setattr(search_process, "run_method", fail)
-    known = JudgedIncumbent(task=Task(example(), PORT))
-    step = AutoStep("heft", PORT)
-    assert run_step(known, step, 1.0) == "RuntimeError: no compiled object yet"
-    monkeypatch.setattr(search_process, "stop_asked", lambda: True)
-    assert run_step(known, step, 1.0) == "interrupted"
+    monkeypatch.setattr(incumbent, "run_task", fail)
+    known = JudgedKnown(task=Task(example(), PORT))
+    step = Step("heft", PORT)
+    assert known.run(step, 1.0) == "RuntimeError: no compiled object yet"
+    monkeypatch.setattr(incumbent, "stop_requested", lambda: True)
+    assert known.run(step, 1.0) == "interrupted"
 
 
 # ------------------------------------------------------------------------------ a likely proof
@@ -179,14 +179,15 @@ def test_what_one_exact_method_proves_alone_costs_no_other_work(
     for _ in range(2):
         instance = tiny_instance(rng.randrange(10**6), num_ops=5, num_devices=2)
         asked.clear()
-        alone = run_method(instance, semantics, proving_method(semantics), time_limit_s=60.0)
+        prover = strategy(Task(instance, semantics)).provers[0].method
+        alone = run_method(instance, semantics, prover, time_limit_s=60.0)
         own = [*asked]
         if not alone.proved:
             continue
         asked.clear()
         found = run_method(instance, semantics, "auto", {"workers": 2}, time_limit_s=60.0)
         assert (found.value_ns, found.bound_ns) == (alone.value_ns, alone.bound_ns)
-        steps = auto_steps.proofs(Task(instance, semantics))
+        steps = proofs(Task(instance, semantics))
         first = [step.method for step in steps if step.semantics != semantics]
         assert {*asked} <= {*own, *ALWAYS, *first}
         most = len(own) + len(first) + 2 * len(ALWAYS)  # at peak memory, two runs of one each
@@ -213,12 +214,12 @@ def _no_process(*args: object) -> None:
 # ------------------------------------------------------------------------- the other process
 
 
-def search_of(known: JudgedIncumbent, limit_s: float, **options: object) -> SearchProcess:
+def search_of(known: JudgedKnown, limit_s: float, **options: object) -> SearchProcess:
     return SearchProcess(known, Clock(limit_s), 0.0, **options)  # type: ignore[arg-type]
 
 
 def test_the_other_process_finds_plans_by_itself() -> None:
-    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0, gap=0.9)))
+    known = JudgedKnown(task=Task(hard(), PORT, Limits(60.0, gap=0.9)))
     known.prove(quick_bound(hard(), PORT))
     with search_of(known, 60.0) as search:
         search.wait()  # until a plan closes the gap that suffices
@@ -227,7 +228,7 @@ def test_the_other_process_finds_plans_by_itself() -> None:
 
 
 def test_a_process_that_dies_costs_a_sentence() -> None:
-    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0)))
+    known = JudgedKnown(task=Task(hard(), PORT, Limits(60.0)))
     with search_of(known, 60.0) as search:
         _until(lambda: search._step is not None)
         search._process.send_signal(signal.SIGKILL)
@@ -236,7 +237,7 @@ def test_a_process_that_dies_costs_a_sentence() -> None:
 
 
 def test_a_process_that_hangs_is_ended_at_the_limit() -> None:
-    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0)))
+    known = JudgedKnown(task=Task(hard(), PORT, Limits(60.0)))
     search = search_of(known, 60.0)
     with search:
         _until(lambda: search._step is not None)
@@ -252,7 +253,7 @@ def test_a_process_that_cannot_start_costs_a_sentence(monkeypatch: pytest.Monkey
         raise OSError(11, "no more processes")
 
     monkeypatch.setattr(search_process, "WorkerProcess", refuse)
-    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0)))
+    known = JudgedKnown(task=Task(hard(), PORT, Limits(60.0)))
     with search_of(known, 60.0) as search:
         search.wait()
     assert known.notes == {"search": "its process cannot start (no more processes)"}
@@ -260,7 +261,7 @@ def test_a_process_that_cannot_start_costs_a_sentence(monkeypatch: pytest.Monkey
 
 def test_the_clock_stands_while_the_search_gets_back_what_compiling_took() -> None:
     limit_s, compiling_s = 0.05, 0.5
-    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(limit_s)))
+    known = JudgedKnown(task=Task(hard(), PORT, Limits(limit_s)))
     clock, loaded, wall = Clock(limit_s), loading_s(), time.perf_counter()
     search = SearchProcess(known, clock, 0.0)
     search._process = object()  # type: ignore[assignment] (nothing is asked of it)
@@ -272,7 +273,7 @@ def test_the_clock_stands_while_the_search_gets_back_what_compiling_took() -> No
 
 
 def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
-    known = JudgedIncumbent(task=Task(example(), PORT, Limits(60.0)))
+    known = JudgedKnown(task=Task(example(), PORT, Limits(60.0)))
     search = SearchProcess(known, Clock(60.0), None)
     known.prove(Bound(34, "somebody"))
     known.take(run_method(example(), PORT, "brute-force"))
@@ -283,7 +284,7 @@ def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
 
 def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_process, "LATE_S", 0.1)
-    known = JudgedIncumbent(task=Task(example(), PORT, Limits(0.1)))
+    known = JudgedKnown(task=Task(example(), PORT, Limits(0.1)))
     search = SearchProcess(known, Clock(0.1), None)
     with pytest.raises(KeyboardInterrupt), search, search.proof:
         _until(lambda: False)
@@ -292,7 +293,7 @@ def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.Mon
 
 def test_nothing_but_a_proof_is_interrupted() -> None:
     # what loads a solver meanwhile would leave half of it
-    known = JudgedIncumbent(task=Task(example(), PORT, Limits(60.0)))
+    known = JudgedKnown(task=Task(example(), PORT, Limits(60.0)))
     known.prove(Bound(34, "somebody"))
     known.take(run_method(example(), PORT, "brute-force"))
     with SearchProcess(known, Clock(60.0), None) as search:
@@ -362,7 +363,7 @@ def judged(semantics: Semantics, outcome: Outcome, method: str = "somebody") -> 
 
 def test_a_plan_under_stricter_channels_counts_under_the_looser_ones() -> None:
     free = Makespan(channels="free")
-    known = JudgedIncumbent(task=Task(example(), free))
+    known = JudgedKnown(task=Task(example(), free))
     plan = Plan.on([0, 1, 0, 0])
     known.take(judged(PORT, Outcome(plan)))
     assert known.value_ns == evaluate(example(), plan, free).value_ns
@@ -370,37 +371,39 @@ def test_a_plan_under_stricter_channels_counts_under_the_looser_ones() -> None:
 
 def test_bounds_on_wider_classes_count_and_on_narrower_ones_do_not() -> None:
     chain, whole = MaxLoad(plans="chain"), MaxLoad(plans="any")
-    known = JudgedIncumbent(task=Task(example(), chain))
+    known = JudgedKnown(task=Task(example(), chain))
     known.take(judged(whole, Outcome(bound=Bound(25, "columns"))))
     assert (known.bound_ns, known.bound.plan_class) == (25, "any")
-    other = JudgedIncumbent(task=Task(example(), whole))
+    other = JudgedKnown(task=Task(example(), whole))
     other.take(judged(chain, Outcome(bound=Bound(39, "ideal-dp"))))
     assert other.bound_ns == 0
 
 
 def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
-    known = JudgedIncumbent(task=Task(example(), PORT))
+    known = JudgedKnown(task=Task(example(), PORT))
     known.prove(Bound(40, "a wrong one"))  # the optimum is 34
     assert known.offer(Plan.on([0, 1, 0, 0]), "somebody")
     assert (known.value_ns, known.bound_ns) == (35, 33)  # the critical path is left
-    assert "above the value 35 of a plan" in known.faults[0]
+    assert (
+        "claims that no plan is better than 40 ns, but somebody has one of 35 ns" in known.faults[0]
+    )
     known.take(judged(PORT, Outcome(bound=no_plan()), "a liar"))
     assert not known.is_over
     assert "claims that no plan exists" in known.faults[1]
 
 
 def test_bounds_told_on_the_way_rest_on_the_solvers_of_the_method_until_its_result_comes() -> None:
-    known = JudgedIncumbent(task=Task(example(), PORT))
+    known = JudgedKnown(task=Task(example(), PORT))
     hear = known.listener("cp-sat", PORT)
     hear(Progress(None, Bound(30, "cp-sat", ""), "cp-sat"))
-    assert (known.bound_ns, known.is_first_word) == (30, True)
+    assert (known.bound_ns, known.is_preliminary) == (30, True)
     assert known.bound.basis.startswith("CP-SAT")
     known.take(judged(PORT, Outcome(bound=Bound(30, "paths")), "cp-sat"))
-    assert (known.bound, known.is_first_word) == (Bound(30, "paths", PROOF, "any"), False)
+    assert (known.bound, known.is_preliminary) == (Bound(30, "paths", PROOF, "any"), False)
 
 
 def test_of_equal_bounds_the_one_that_is_a_proof_counts() -> None:
-    known = JudgedIncumbent(task=Task(example(), PORT))
+    known = JudgedKnown(task=Task(example(), PORT))
     known.prove(Bound(30, "cp-sat", "CP-SAT 9"))
     known.prove(Bound(30, "critical path", PROOF))
     known.prove(Bound(30, "cp-sat", "CP-SAT 9"))
@@ -453,7 +456,7 @@ def test_the_value_is_the_best_one_whichever_placer_finds_it(
         if semantics.objective in METHODS[name].objectives
     ]
     monkeypatch.setattr(auto, "proofs", lambda task: iter(()))
-    monkeypatch.setattr(auto_steps, "able", lambda task, *steps, **given: iter(()))
+    monkeypatch.setattr(search_process, "able", lambda task, *steps, **given: iter(()))
     for winner in names:
         with monkeypatch.context() as patch:
             for name in names:
@@ -476,12 +479,12 @@ def test_once_a_plan_is_known_no_placer_is_asked_that_is_likely_to_take_too_long
     monkeypatch.setattr(auto, "placers", lambda task: tuple(likely))
     for name in likely:
         monkeypatch.setitem(METHODS._loaded, name, replace(METHODS[name], run=_noting(name, said)))
-    known = JudgedIncumbent(task=Task(example(), Makespan(), Limits(60.0)))
-    auto._ask_placers(known)
+    known = JudgedKnown(task=Task(example(), Makespan(), Limits(60.0)))
+    auto._run_placers(known)
     assert said[:3] == ["single-device", "m-topo", "heft"]  # no plan is known until the last
     known.offer(Plan.on([0, 1, 0, 0]), "somebody")
     said.clear()
-    auto._ask_placers(known)
+    auto._run_placers(known)
     assert said == ["single-device", "m-topo"]
 
 
@@ -515,7 +518,7 @@ def _always(task: Task, params: Params) -> None:
 def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to_searches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(auto_steps, "SMALL_CHOICES", 7)  # the example has four ops and four edges
+    monkeypatch.setattr(makespan, "SMALL_CHOICES", 7)  # the example has four ops and four edges
     task = Task(example(), Makespan(), Limits(60.0, seed=3))
     steps = list(islice(auto._first_proofs(task, 2), 5))
     proving = ["bounds", "decomposition", "bounds"]
@@ -528,7 +531,8 @@ def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to
 def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(auto_steps, "LARGE_PARTS", 7)  # the example has four ops and four edges
+    for module in (makespan, search_process):
+        monkeypatch.setattr(module, "LARGE_PARTS", 7)  # the example has four ops and four edges
     steps = list(islice(plans(Task(example(), Makespan(), Limits(0.0)), 0, workers=3), 2))
     assert [step.method for step in steps] == ["disjunctive-search"] * 2
     assert [step.params["workers"] for step in steps] == [3, 3]

@@ -159,8 +159,8 @@ def _method(outcome: Outcome | BaseException) -> Method:
     ("outcome", "words"),
     [
         (ValueError("a bug"), "ValueError: a bug"),
-        (Outcome(bound=no_plan()), "claims that there is no plan, but one of 34 ns"),
-        (Outcome(bound=Bound(99)), "its bound 99 is above the value 34"),
+        (Outcome(bound=no_plan()), "claims that no plan exists, but there is one of 34 ns"),
+        (Outcome(bound=Bound(99)), "claims that no plan is better than 99 ns"),
         (Outcome(Plan.on([0] * 4), claim_ns=30), "claims 30, the referee finds 43"),
     ],
 )
@@ -212,7 +212,7 @@ def test_of_a_decomposition_that_fails_late_all_that_it_knew_counts(
 def test_a_cheap_bound_that_a_plan_refutes_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Bound(35, "wishes")
     monkeypatch.setattr("placegap.solvers.solving.run_exact.quick_bound", lambda *_: wrong)
-    with pytest.warns(Fault, match="wishes on .*: proves 35, and a plan of 34 ns is known"):
+    with pytest.warns(Fault, match="wishes on .*: claims that no plan is better than 35 ns"):
         found = run_exact(_method(Outcome(bound=Bound(33))), Task(example(), PORT), ExactParams())
     assert (found.bound_ns, len(found.faults)) == (33, 1)
 
@@ -247,7 +247,7 @@ def test_what_fails_after_a_stop_was_asked_for_was_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # numba, interrupted, ends with "RuntimeError: no compiled object yet"
-    monkeypatch.setattr("placegap.solvers.solving.run_exact.stop_asked", lambda: True)
+    monkeypatch.setattr("placegap.solvers.solving.run_exact.stop_requested", lambda: True)
     found = run_exact(_method(RuntimeError("no object")), Task(example(), PORT), ExactParams())
     assert (found.faults, found.message, found.bound_ns) == ((), "interrupted", 33)
 

@@ -65,7 +65,8 @@ def is_answered_from_the_rest(result: Result, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [(Liar, "but one of 34 ns is known"), (Optimist, "a bound of 1000000 ns")]
+    ("kind", "words"),
+    [(Liar, "but there is one of 34 ns"), (Optimist, "no plan is better than 1000000 ns")],
 )
 def test_what_a_known_plan_refutes_is_not_believed(
     kind: type[Liar], words: str, monkeypatch: pytest.MonkeyPatch
@@ -178,7 +179,7 @@ def test_a_far_better_plan_gets_a_finer_unit_and_refutes_what_was_proven_before(
     assert horizons == [1000, 43]
     assert (outcome.plan, outcome.bound_ns) == (Plan.on([0, 1, 0, 0]), LONGEST_PATH_NS)
     assert outcome.rests_on == PROOF
-    assert "proves a bound of 40 ns, but a plan of 35 ns is known" in outcome.faults[0]
+    assert "no plan is better than 40 ns, but there is one of 35 ns" in outcome.faults[0]
 
 
 def test_a_model_that_is_rejected_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

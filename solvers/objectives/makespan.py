@@ -1,0 +1,101 @@
+"""makespan: decomposition proves, paths and memory bound it, and two searches take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from placegap.formulations.shared.devices import colocated_times
+from placegap.instances.problem import Instance, Makespan
+from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.integers import NO_WAY
+from placegap.solvers.bounds.cheap_bounds import LONGEST, PATH, WORK, path_ns, spread_bound
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.objective import LARGE_PARTS, Step, Strategy
+from placegap.solvers.core.result import Bound
+
+SMALL_CHOICES = 1_500
+"""Makespans with this many groups of ops, and edges between groups, are likely to be proven by
+`decomposition` (`python -m placegap.experiments.research.bench.default`)."""
+
+MOST_KNAPSACK_PARTS = 200_000
+"""Equal ops are one class of its MIP, which takes 40 us for each op and edge to build."""
+
+MOST_WIDTH = 1.5
+"""Work beside the longest path: of a decoder's step it is 1.2 to 1.5 times that, of training 2."""
+
+SEARCHES = ("run-moves", "disjunctive-search")
+"""In the order of their turns: whole layers, single ops."""
+
+ROUND_US = 4.0
+"""Microseconds that a round of `run-moves` takes for each colocation group times op or edge."""
+
+
+def quick_bound(instance: Instance, semantics: Makespan) -> Bound:
+    """The longest path with its transfers, or all work spread over the devices."""
+    possible, together = colocated_times(instance)
+    if not possible.any(axis=1).all():
+        return Bound(0, LONGEST)  # some ops can be nowhere
+    path = Bound(path_ns(instance, transfers=True), PATH)
+    return max(path, Bound(spread_bound(together, possible), WORK), key=Bound.rank)
+
+
+def strategy(task: Task[Makespan]) -> Strategy:
+    """Decomposition, the knapsack before it where memory decides, and two searches."""
+    return Strategy(
+        provers=(Step("decomposition", task.semantics),),
+        proofs=_proofs(task),
+        searches=tuple(Step(name, task.semantics) for name in _searches(task)),
+        most_choices=SMALL_CHOICES,
+        bounds=_bounds,
+        bound_methods=(("getf-lp", 30.0, 60_000),),
+        opinions=(("moirai", {}), ("pesto", {}), ("cp-sat", {})),
+        explains_memory=True,
+    )
+
+
+def _proofs(task: Task[Makespan]) -> Iterator[Step]:
+    rules, most = task.semantics, MOST_KNAPSACK_PARTS
+    # its MIP may never end, and its bound is the best one where memory binds
+    knapsack = Step("memory-knapsack", rules, share=0.5, most_parts=most, needs_bounds=False)
+    both = Step("decomposition", rules), knapsack
+    yield from both[::-1] if _is_knapsack(task) else both
+
+
+def _is_knapsack(task: Task[Makespan]) -> bool:
+    """Whether a makespan is most of all a matter of what goes where for want of memory: hosts hold
+    what no other device has room for, whole layers run one after another, or nearly all ops do.
+    """
+    from placegap.solvers.bounds.labels.layer_chain import stops_of
+
+    if task.instance.num_parts > MOST_KNAPSACK_PARTS:
+        return False
+    relaxed, _ = relax_memory(task.instance, task.semantics)
+    arrays = relaxed.arrays
+    if arrays.memory_is_slack:
+        return False
+    room = sum(arrays.memory_bytes[~arrays.is_host].tolist())  # some have no limit
+    if sum(arrays.group_bytes.tolist()) > room or stops_of(relaxed) is not None:
+        return True
+    time = np.where(relaxed.arrays.possible, arrays.time_ns, NO_WAY).min(axis=1)
+    return bool(sum(time.tolist()) <= MOST_WIDTH * path_ns(relaxed, transfers=False))
+
+
+def _searches(task: Task[Makespan]) -> tuple[str, ...]:
+    """The searches of a round, the one that finds most first."""
+    if task.instance.num_parts > LARGE_PARTS:
+        return ("disjunctive-search",)
+    # a round of `run-moves` that does not cool within the time leaves its plan hot
+    round_s = 1e-6 * ROUND_US * task.instance.arrays.num_groups * task.instance.num_parts
+    limit_s = task.limits.time_limit_s
+    cools = limit_s is None or round_s <= max(1.0, limit_s)
+    return SEARCHES if cools else SEARCHES[::-1]
+
+
+def _bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterator[Bound]:
+    """Work between heads and tails, chains of layers, and memory along chains and orders."""
+    from placegap.solvers.bounds.portfolio import makespan_bounds
+
+    yield from makespan_bounds(task, known, clock)
