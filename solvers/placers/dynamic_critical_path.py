@@ -530,7 +530,7 @@ class FdDpsParams(SplitParams, DDpsParams):
 
 
 @method("fd-dps", objectives=("makespan",), cites="Zeng et al. 2022 (FD-DPS), algorithm 3")
-def fd_dps(task: Task[Makespan], params: FdDpsParams | None = None) -> Outcome:
+def fd_dps(task: Task[Makespan], params: FdDpsParams) -> Outcome:
     """Splits heavy ops, then D-DPS; its value refers to the graph after splitting.
 
     Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, Algorithm 3. A heuristic for the makespan of
@@ -540,8 +540,6 @@ def fd_dps(task: Task[Makespan], params: FdDpsParams | None = None) -> Outcome:
     Deviations: ops are split once, before all rounds; thresholds and the costs of parts are ours;
     where parts with their copies do not fit, ops stay whole.
     """
-    assert params is None or isinstance(params, FdDpsParams)
-    params = params or FdDpsParams()
     rule = {name: getattr(params, name) for name in SplitRule.__annotations__}
     cuts = choose_cuts(task.instance, SplitRule(**rule))
     if not cuts:

@@ -141,14 +141,15 @@ ALIKE = 1e-3
 """Limits on a stage that differ by less are one; Alpa takes 1e-6 s, of stages of some ms."""
 
 
-def _why_not_alpa(task: Task[PipelineIteration], params: Params) -> str | None:
+def why_not_one_stage(task: Task[PipelineIteration], params: Params) -> str | None:
+    """Why a plan with one stage for each device is none of the schedule's, or None."""
     if task.semantics.schedule == "interleaved":
         return "makes one stage for each device; interleaved has several"
     return None
 
 
 @method(
-    "alpa", objectives=("pipeline_iteration",), cites="Zheng et al. 2022", applies=_why_not_alpa
+    "alpa", objectives=("pipeline_iteration",), cites="Zheng et al. 2022", applies=why_not_one_stage
 )
 def alpa(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
     """Minimizes the sum of stages plus m - 1 times the heaviest, by a DP for each limit.
@@ -244,10 +245,9 @@ STEADY = MaxLoad(plans="chain")
 
 def why_not_max_load(task: Task[PipelineIteration], params: Params) -> str | None:
     """Why max_load cannot stand in for the task, or None."""
-    if task.semantics.schedule == "interleaved":
-        return "makes one stage for each device; interleaved has several"
     method = find_method("ideal-dp")
-    return why_not(method, Task(task.instance, STEADY), method.params())
+    steady = Task(task.instance, STEADY)
+    return why_not_one_stage(task, params) or why_not(method, steady, method.params())
 
 
 @method(

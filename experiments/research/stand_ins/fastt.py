@@ -52,7 +52,7 @@ class BestSplit(NamedTuple):
 
 
 @method("fastt", objectives=("makespan",), cites="Yi et al. 2020 (FastT)")
-def fastt(task: Task[Makespan], params: FastTParams | None = None) -> Outcome:
+def fastt(task: Task[Makespan], params: FastTParams) -> Outcome:
     """Splits ops of the critical path; its value refers to the graph after splitting.
 
     Place by DPOS; then split the longest op of the critical path, and keep what pays; again. After
@@ -64,8 +64,6 @@ def fastt(task: Task[Makespan], params: FastTParams | None = None) -> Outcome:
     Deviations: the paper was not available: an op is tried along each of its axes; the referee
     judges whether a split pays; a rejected op is not tried again.
     """
-    assert params is None or isinstance(params, FastTParams)
-    params = params or FastTParams()
     whole, message = place(task, {}), ""
     if whole.value_ns is None:
         return whole.outcome

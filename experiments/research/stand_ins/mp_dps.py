@@ -39,7 +39,7 @@ class MpDpsParams(Params):
 
 
 @method("mp-dps", objectives=("makespan",), cites="as in Zeng et al. 2022, section 5.1")
-def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:
+def mp_dps(task: Task[Makespan], params: MpDpsParams) -> Outcome:
     """Merges ops with "computing power awareness", then places by path costs.
 
     MP-DPS as Zeng et al. tell it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
@@ -52,8 +52,7 @@ def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:
     PEFT's optimistic cost of what follows), are ours; where merged ops do not fit, ops are placed
     unmerged.
     """
-    assert params is None or isinstance(params, MpDpsParams)
-    merge = merge_by_power(task.instance, (params or MpDpsParams()).memory_share)
+    merge = merge_by_power(task.instance, params.memory_share)
     details = {"merged_ops": merge.coarse.num_ops}
     outcome = by_path_costs(merge.coarse)
     if outcome.plan is None:

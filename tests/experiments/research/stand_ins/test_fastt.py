@@ -88,6 +88,6 @@ def test_ctrl_c_keeps_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "improvements", interrupted)
-    outcome = module.fastt(Task(splittable_diamond(), FREE, Limits(10.0)))
+    outcome = module.fastt(Task(splittable_diamond(), FREE, Limits(10.0)), module.FastTParams())
     assert outcome.split is not None
     assert outcome.message.startswith("stopped; the plan of another instance")
