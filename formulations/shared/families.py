@@ -30,7 +30,7 @@ NO_SOLUTION = "the model holds no solution to extract: none was found, or it was
 
 
 def for_whole_groups(group: Ints, possible: Flags) -> Flags:
-    """Devices possible for all ops of each op's group, (n, K)."""
+    """What is possible for all ops of each op's group, (n, K)."""
     together = np.ones((int(group.max()) + 1, possible.shape[1]), np.bool_)
     np.logical_and.at(together, group, possible)
     return together[group]

@@ -112,7 +112,7 @@ def build_split_problem(instance: Instance, *, overlap: bool = False) -> SplitPr
 
 
 def _sums(home: Ints, time_ns: Ints, size_bytes: Ints) -> tuple[Ints, Ints]:
-    """Times and bytes of groups of blocks; a group runs where all its blocks run."""
+    """Times and bytes of the groups of a numbering; a group runs where all that is in it runs."""
     count = int(home.max()) + 1
     time, size = np.zeros((count, time_ns.shape[1]), np.int64), np.zeros(count, np.int64)
     refused = np.zeros(time.shape, np.bool_)
@@ -169,7 +169,7 @@ def contract(problem: SplitProblem, home: Ints) -> SplitProblem:
 
 
 def _join_equal(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """Nets of these pins, ascending by owner and pin; weights of nets with equal pins are added."""
+    """Nets of these pins, ascending by owner and pin; those with the same pins add up."""
     own, start, sizes = np.unique(owner, return_index=True, return_counts=True)
     number: dict[bytes, int] = {}
     of_net = [

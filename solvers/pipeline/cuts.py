@@ -422,7 +422,7 @@ def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, bac
 
 
 def device_kinds(instance: Instance) -> list[list[int]]:
-    """Groups of devices that are alike except for their links, in the order of their first ones."""
+    """Devices that are alike, links aside, by their first ones."""
     arrays = instance.arrays
     kinds: dict[bytes, list[int]] = {}
     for k in range(instance.num_devices):
@@ -444,13 +444,13 @@ def with_kinds(
     None where devices are of one kind, where stages share devices, or where there are too many
     pairs.
     """
-    # Devices of a kind are interchangeable except for their links, so the number of them that lie
-    # before a cut is state enough: a stage on kind d leads from (cut, vector) to (larger cut,
-    # vector + 1 at d). Cut number at of vector v is at * count + v, so that cuts of equal blocks
-    # stay together (`stride`).
     kinds = device_kinds(instance)
     if len(kinds) == 1 or semantics.stages_per_device > 1:
         return None
+    # Devices of a kind are interchangeable except for their links, so the number of them that lie
+    # before a cut is state enough: a stage on kind d leads from (cut, vector) to (larger cut,
+    # vector + 1 at d). The cut number `at` with vector v is at * count + v, so that cuts of equal
+    # blocks stay together (`stride`).
     vectors = list(product(*(range(len(devices) + 1) for devices in kinds)))
     if len(base.tail) * len(vectors) * len(kinds) > MOST_PAIRS:
         return None
