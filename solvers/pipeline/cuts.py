@@ -125,8 +125,8 @@ def build_cuts(
     """
     arrays, count = instance.arrays, int(block.max()) + 1
     before = _before(instance, block, count)
-    # Backward blocks lie in the reversed direction of `_before`, so that one ideal cuts both
-    # passes: a stage has the backward ops of its forward ops.
+    # `_before` reverses edges between backward ops, so that one ideal cuts both passes: a stage has
+    # the backward ops of its forward ops.
     found = ideals_as_bits(before, most_cuts)
     complete = found is not None
     sets = found or [(1 << b) - 1 for b in _places(instance, block)]
