@@ -127,8 +127,8 @@ def build_cuts(
     """
     arrays, count = instance.arrays, int(block.max()) + 1
     before = _before(instance, block, count)
-    # Backward blocks lie in the reversed direction of `_before`, so that one ideal cuts both
-    # passes: a stage has the backward ops of its forward ops.
+    # `_before` reverses edges between backward ops, so that one ideal cuts both passes: a stage has
+    # the backward ops of its forward ops.
     found = ideals_as_bits(before, most_cuts)
     complete = found is not None
     sets = found or [(1 << b) - 1 for b in _places(instance, block)]
@@ -427,6 +427,10 @@ def with_kinds(
     kinds = classes_of(device_kinds(instance))
     if len(kinds) == 1 or semantics.stages_per_device > 1:
         return None
+    # Devices of a kind are interchangeable except for their links, so the number of them that lie
+    # before a cut is state enough: a stage on kind d leads from (cut, vector) to (larger cut,
+    # vector + 1 at d). The cut number `at` with vector v is at * count + v, so that cuts of equal
+    # blocks stay together (`stride`).
     vectors = list(product(*(range(len(devices) + 1) for devices in kinds)))
     if len(base.tail) * len(vectors) * len(kinds) > MOST_PAIRS:
         return None
