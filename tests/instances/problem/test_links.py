@@ -86,25 +86,6 @@ def test_the_content_hash_is_what_it_was_when_all_links_were_written() -> None:
     assert found == "edb9dbbc184b07d2c6b1ceb5fd18f1ee037253e3331e4b5c9350f8ea0219ed37"
 
 
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ((Group(("a", "b"), 1), Group(("b", "c", "a"), 1)), r"links\[1\]: 'b' -> 'a' appears"),
-        (
-            (Group(("b", "c", "a"), 1), Link(source="a", target="b", bandwidth_bytes_per_s=1)),
-            r"links\[1\]: 'a' -> 'b' appears twice",
-        ),
-        ((Group(("b", "b"), 1),), r"links\[0\]: joins 'b' with itself"),
-        ((Group(("b", "x"), 1),), r"links\[0\]: there is no device 'x'"),
-    ],
-)
-def test_a_pair_is_joined_once_by_known_devices(
-    entries: tuple[Link | Group, ...], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        Links(entries).check("abc")
-
-
 def test_a_thousand_devices_all_to_all_are_cheap(tmp_path: Path) -> None:
     # 1,047,552 links; written out they take 1 GB and more
     path = tmp_path / "many.yaml"

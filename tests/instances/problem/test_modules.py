@@ -92,8 +92,3 @@ def test_experts_are_groups_beside_the_rest_of_their_layers() -> None:
     net = chain("wte", "h.0.attn", "h.0.mlp.gate", "h.0.mlp.experts", "h.1", "h.1.mlp.experts.0.up")
     found = groups(with_granularity(net, "experts"))
     assert found == ["wte", "h.0", "h.0", "h.0.experts", "h.1", "h.1.experts"]
-
-
-def test_a_graph_without_modules_is_refused_in_one_line() -> None:
-    with pytest.raises(InputError, match="no op of net names its module, so there are no layers"):
-        with_granularity(chain(None, None), "layer")

@@ -22,11 +22,6 @@ def test_names_with_commas_and_quotes_come_back_from_the_file(tmp_path: Path) ->
     assert dict(load_times(path).samples_ns) == {('a,"b"', "T4"): [7.0], ("c", "T4"): [2.0]}
 
 
-def test_updates_of_weights_are_refused() -> None:
-    with pytest.raises(InputError, match="updates of weights are not measured; add --optimizer"):
-        profile_model("hf:gpt2", TraceOptions(train=True))
-
-
 @pytest.mark.torch
 def test_times_of_a_profile_are_those_of_the_model_it_measured(tmp_path: Path) -> None:
     from placegap.instances.torch_models.model import read_traced_model

@@ -21,12 +21,6 @@ FREE = Makespan(channels="free")
 GROUPS = np.array([0, 1, 0, 2])
 
 
-def test_groups_that_form_a_cycle_are_refused() -> None:
-    # op1 -> op2 -> op4 with op1 and op4 as one
-    with pytest.raises(ValueError, match="form a cycle"):
-        merge_groups(example(), np.array([0, 1, 2, 0]), "merged", "nobody")
-
-
 def test_a_merged_op_may_be_given_a_kind_and_the_provenance_says_what_was_done() -> None:
     merge = merge_groups(example(), GROUPS, "fused", "somebody", {0: "both"})
     assert [op.kind for op in merge.coarse.graph.ops] == ["both", "op", "op"]

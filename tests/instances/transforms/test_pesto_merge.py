@@ -96,11 +96,6 @@ def test_colocation_groups_of_merged_ops_are_one_group() -> None:
     assert merge_ops(pair(*ops, edges=(edge("b", "c", 1),), memory=3), 3).coarse.num_ops == 4
 
 
-def test_merging_to_no_op_is_an_error() -> None:
-    with pytest.raises(ValueError, match="cannot merge to 0 ops"):
-        merge_ops(pair(op("a")), 0)
-
-
 def merge_slowly(instance: Instance, num_ops: int, order: MergeOrder) -> list[int]:
     """What `merge_ops` does, by its description: all edges looked at anew before every merge."""
     arrays = instance.arrays
