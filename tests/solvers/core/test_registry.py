@@ -10,7 +10,7 @@ import pytest
 from placegap.instances import InputError, Makespan
 from placegap.solvers import METHODS, Method, Outcome, Params, Task, method
 from placegap.solvers.core.method_homes import HOMES
-from placegap.solvers.core.registry import Registry, find_method, register
+from placegap.solvers.core.registry import Registry, register
 
 HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
 SOLVERS = ("pyomo", "highspy", "ortools", "pandas")
@@ -41,12 +41,6 @@ def test_a_name_is_taken_once() -> None:
     mine = Method(**{**vars(METHODS["heft"]), "run": lambda task, params: None})
     with pytest.raises(InputError, match="'heft' is taken"):
         Registry().add(mine)
-
-
-def test_an_unknown_method_is_an_input_error_that_lists_the_names() -> None:
-    assert "magic" not in METHODS
-    with pytest.raises(InputError, match="no method 'magic'; 'placegap methods' lists them"):
-        find_method("magic")
 
 
 def test_a_method_of_a_user_comes_after_those_of_the_table() -> None:

@@ -10,7 +10,7 @@ import highspy
 import pytest
 from doubles import tiny_mip
 
-from placegap.instances import InputError, Makespan, Plan, example
+from placegap.instances import InputError, Plan
 from placegap.solvers import run_method
 from placegap.solvers.models.export import write_model
 
@@ -88,19 +88,6 @@ def test_the_model_has_the_start_that_the_solver_would_have(tmp_path: Path) -> N
     path = tmp_path / "a.lp"
     written = write_model(instance, tiny_mip.ANY, tiny_mip.NAME, None, path, incumbent=given)
     assert written.start_ns == 7
-
-
-@pytest.mark.parametrize("name", ["model.txt", "model.gz"])
-def test_other_names_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"does not end in \.mps or \.lp"):
-        write_model(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {}, tmp_path / name)
-
-
-def test_a_method_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"heft has no MIP model .*{tiny_mip.NAME}"):
-        write_model(example(), Makespan(), "heft", {}, tmp_path / "a.mps")
-    with pytest.raises(InputError, match="does not do makespan"):
-        write_model(example(), Makespan(), tiny_mip.NAME, {}, tmp_path / "a.mps")
 
 
 def test_a_file_that_cannot_be_written_is_found_out_before_the_model_is_built(
