@@ -194,6 +194,7 @@ WRONG = (
     Wrong("an op on no device", "shape", PAIR, SHARED, on(0, ()), on(0, 1)),
     Wrong("an op on two devices", "shape", PAIR, ANY, on(0, (0, 1)), on(0, 1)),
     Wrong("an op that is not placed", "shape", PAIR, PORT, on(0), on(0, 1)),
+    Wrong("a device twice", "shape", PAIR, SHARED, on((0, 0), (0, 0)), on(*BOTH)),
     Wrong("devices descend", "shape", PAIR, SHARED, on((1, 0), (1, 0)), on(*BOTH)),
     Wrong("a device that is not convex", "convex", LINE, CONVEX, on(0, 1, 0), on(0, 1, 1)),
     Wrong("devices feed each other", "chain", CROSS, CHAIN, on(0, 1, 1, 0), on(0, 1, 0, 1)),
@@ -210,6 +211,7 @@ WRONG = (
     wrong_order("too few devices", LINE, (0, 0, 0), ((0, 1, 2),), ((0, 1, 2), ())),
     wrong_channel("a transfer is left out", FORK, (0, 1, 1), {1: (SENT,)}, {1: (SENT, NEXT)}),
     wrong_channel("no such channel", FORK, (0, 1, 1), {4: (SENT, NEXT)}, {1: (SENT, NEXT)}),
+    wrong_channel("no channel below 0", FORK, (0, 1, 1), {-1: ()}, {1: (SENT, NEXT)}),
     # the first of a line of transfers waits for the op that the last one feeds
     wrong_channel("a circle", CALLS, (0, 1, 0, 1), {1: (BACK, SENT)}, {1: (SENT, BACK)}),
     Wrong("op orders for a load", "fields", LINE, ANY, ORDERED, on(0, 0, 0)),
