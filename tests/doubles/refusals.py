@@ -1,7 +1,5 @@
 """Tables of refusals: what is done, and the one sentence that a user is told."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

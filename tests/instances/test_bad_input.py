@@ -1,7 +1,5 @@
 """Malformed files give one line that names the file and the place, never a traceback."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What users are told where input is refused: each sentence of this room stands here, once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

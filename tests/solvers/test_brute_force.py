@@ -1,7 +1,5 @@
 """The oracle itself: against the definition, read literally, through the referee."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Bad usage of every command: one line on stderr, exit status 2, nothing written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every command quotes the best of own and recorded bounds, and shows what files claim."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import pairwise

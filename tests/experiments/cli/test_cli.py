@@ -1,7 +1,5 @@
 """The command line: exit status, one-line errors, clean streams."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`costs` prints what each kind of op takes on each card, and how much of it is measured."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

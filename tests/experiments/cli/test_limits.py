@@ -1,7 +1,5 @@
 """What the command line says of input that does not fit, and how it prints in little room."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``--objective max_context``: tokens wherever a value is said, and one line for what is no use."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

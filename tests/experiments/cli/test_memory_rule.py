@@ -1,7 +1,5 @@
 """``--memory peak``: place keeps it, its table shows it, verify judges it, a study tabulates it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

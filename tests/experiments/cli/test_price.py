@@ -1,7 +1,5 @@
 """``placegap price``: what a line takes, and what the tool could say at best."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`show` and `compare` say what plans do, and one line where they cannot."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``placegap place --tensor-split``: what it prints, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

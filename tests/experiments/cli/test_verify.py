@@ -1,7 +1,5 @@
 """``placegap verify``: two referees, the bound that is known, and what ends with which status."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

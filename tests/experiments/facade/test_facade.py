@@ -1,7 +1,5 @@
 """``placegap`` itself: its version, ``python -m placegap``, and one call that solves."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

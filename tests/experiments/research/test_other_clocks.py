@@ -1,7 +1,5 @@
 """The same plan by other clocks: free channels, and no transfers at all."""
 
-from __future__ import annotations
-
 from placegap.experiments.research.other_clocks import other_clocks
 from placegap.instances import Device, Edge, Graph, Instance, Makespan, Op, Plan, simulate
 from placegap.instances.problem import Cluster, Link

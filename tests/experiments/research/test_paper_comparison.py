@@ -1,7 +1,5 @@
 """A paper's table beside ours: which run a cell is, its gap, and what claims come to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

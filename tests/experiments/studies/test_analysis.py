@@ -1,7 +1,5 @@
 """Summaries, comparisons, profiles, causes and regressions of frames made by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

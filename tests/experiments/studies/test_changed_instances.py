@@ -1,7 +1,5 @@
 """Instances that a study changes on the way in: slower links, less memory, coarser graphs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The log of a study: append-only, synced, and never more than one line in danger."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

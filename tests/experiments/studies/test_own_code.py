@@ -1,7 +1,5 @@
 """A study repeats the runs of a method from outside of the package whose source was edited."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run is one row: files of results, logs and frames have the same columns."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The constraint program of latency_subgraphs: hints, horizons and rounded times."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 from draws.latency.tiny import LATENCY_SEMANTICS, best_plan, latency_draws, optimum

@@ -1,7 +1,5 @@
 """The stand-alone checker: what it accepts is true, and wrong certificates get one line each."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import json

@@ -1,7 +1,5 @@
 """Hand-made wrong plans and schedules: both referees reject each for the rule that it breaks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path

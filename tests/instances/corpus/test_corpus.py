@@ -1,7 +1,5 @@
 """The corpus and its best-known values."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Generated graphs: the same for the same seed, of the size, shape and ratio asked for."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """The device catalogue."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -4,8 +4,6 @@ The tables of the first tests are made here, on a card of 1,000 bytes and 10**6 
 so that small products take their bytes in ns. Others read the extra's own, where it is installed.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

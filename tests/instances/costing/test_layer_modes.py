@@ -1,7 +1,5 @@
 """Modes of layers: the published formulas for time, activations and state of transformers."""
 
-from __future__ import annotations
-
 import pytest
 
 from placegap.instances.corpus.layer_chains import SHAPES, chain_with_modes, shape_layers

@@ -1,7 +1,5 @@
 """Measured costs of ops: what a table has is looked up, and all else is modelled."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

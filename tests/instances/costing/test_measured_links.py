@@ -1,7 +1,5 @@
 """Links that are fitted to measured transfers of two cards."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

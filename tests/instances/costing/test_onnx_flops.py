@@ -1,7 +1,5 @@
 """FLOPs of ONNX nodes: by hand for each rule, and which ops have none."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

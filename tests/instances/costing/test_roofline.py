@@ -1,7 +1,5 @@
 """Costing: the roofline, exact and recorded."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import ceil
 

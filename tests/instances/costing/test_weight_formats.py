@@ -1,7 +1,5 @@
 """Formats of weights: by name, by bits, from quantization configurations, and in ONNX files."""
 
-from __future__ import annotations
-
 from math import prod
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Each format, read again by a parser that was written from its documentation."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Hybrid plans for Megatron, torchtitan and vLLM: what is written is read back as the same plan."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Lines for llama.cpp, exllama, ollama and SGLang, and what they cannot say."""
 
-from __future__ import annotations
-
 import pytest
 from draws.lines import home_model as model
 

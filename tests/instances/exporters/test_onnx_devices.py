@@ -1,7 +1,5 @@
 """A plan in a copy of an ONNX model: each node is where its op is, and the copy keeps the rules."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

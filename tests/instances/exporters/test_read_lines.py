@@ -1,7 +1,5 @@
 """Lines that people run, as their tools take them; and each exported line, read back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

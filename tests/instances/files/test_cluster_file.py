@@ -1,7 +1,5 @@
 """Cluster files: those that ship, the schema, and what is wrong with others."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import permutations

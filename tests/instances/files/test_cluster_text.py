@@ -1,7 +1,5 @@
 """Clusters in one line: devices, servers, links, and what is wrong with others."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

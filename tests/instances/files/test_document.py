@@ -1,7 +1,5 @@
 """The instance format: exact round trips, stable bytes, and files of 100,000 ops."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

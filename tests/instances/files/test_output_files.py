@@ -1,7 +1,5 @@
 """Outputs: whole or not there, what was there stays until then, and refused before the work."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """Plans on disk: exact round trips, and errors that name what the instance lacks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

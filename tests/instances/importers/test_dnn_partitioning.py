@@ -1,7 +1,5 @@
 """dnn-partitioning inputs and split files: what becomes of every field, and the experts' values."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measured times: what tables and traces say, what takes their place in a graph, and notes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

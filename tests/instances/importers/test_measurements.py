@@ -1,7 +1,5 @@
 """Measurement files: what is read, and one line with file, row and mend where it cannot be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from placegap.instances.importers.measurements import load_links, load_ops

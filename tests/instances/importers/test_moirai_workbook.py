@@ -1,7 +1,5 @@
 """Moirai workbooks: layout, pairing of flows, and the traps of the authors' samples."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Piper's inputs: what becomes of every field, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

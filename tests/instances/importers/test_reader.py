@@ -1,7 +1,5 @@
 """The format of a model file is told by its content, not by its name."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

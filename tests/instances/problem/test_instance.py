@@ -1,7 +1,5 @@
 """Instances are validated once, at the door."""
 
-from __future__ import annotations
-
 import pytest
 from draws.tiny import tiny_instance
 from pydantic import ValidationError

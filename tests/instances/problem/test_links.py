@@ -1,7 +1,5 @@
 """Links that stay implicit are the links that would be written out."""
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 from itertools import permutations

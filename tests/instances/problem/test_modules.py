@@ -1,7 +1,5 @@
 """Layers and modules of a graph, and colocation groups that keep them whole."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Kernels of ops: exact in files and hashes, and gone where a transform changes the work."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Plans and files that are none: one line, whatever stands in place of a number or a name."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from math import inf, nan
 from typing import Any

@@ -1,7 +1,5 @@
 """Semantics: one class per objective, and what files say of them."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

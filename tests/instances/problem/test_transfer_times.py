@@ -1,7 +1,5 @@
 """Links, widest paths, explicit times and host times."""
 
-from __future__ import annotations
-
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op

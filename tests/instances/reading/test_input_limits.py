@@ -1,7 +1,5 @@
 """Input above a limit is refused before it is read or built, and the limit is named."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

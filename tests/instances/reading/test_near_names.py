@@ -1,7 +1,5 @@
 """Unknown names: what is offered instead of them."""
 
-from __future__ import annotations
-
 from placegap.instances.reading.errors import instead_of, near_names
 
 

@@ -1,7 +1,5 @@
 """Decoding and prefill: what a step reads and holds, also of recurrent layers, by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names, options and optimizers of traced models; nothing here needs torch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

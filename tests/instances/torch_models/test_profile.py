@@ -1,7 +1,5 @@
 """Profiles: every op is measured once, and its time is in a file that place reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What ops hold at the peak of memory survives every transform, split and mirror."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 

@@ -1,7 +1,5 @@
 """Merging given groups, and plans on their way there and back."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rules files: the package's own, a user's, and what is wrong with others."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 

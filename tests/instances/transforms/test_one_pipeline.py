@@ -1,7 +1,5 @@
 """One of d pipelines: its work is a share of hybrid_pipeline, and filling and draining count."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Merging ops: no cycle, nothing lost, and a plan of the merged instance is one of the instance."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """Data parallelism: copies of a graph with shares of the batch."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 

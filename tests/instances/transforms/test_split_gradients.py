@@ -1,7 +1,5 @@
 """Training steps split along their batch: copies of updates, and what sums up gradients."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 

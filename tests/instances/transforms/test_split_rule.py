@@ -1,7 +1,5 @@
 """Operator splitting: the paper's decisions, what parts cost, and what is conserved."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

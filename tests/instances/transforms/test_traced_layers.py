@@ -1,7 +1,5 @@
 """Layers with modes from a training step: what is split, what is held, what is recomputed."""
 
-from __future__ import annotations
-
 import pytest
 
 from placegap.instances import Edge, Graph, Op, load_corpus

@@ -1,7 +1,5 @@
 """expert and data-parallel: plans that are given, or have no choice."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

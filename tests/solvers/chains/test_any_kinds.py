@@ -1,7 +1,5 @@
 """The ideal DP over any devices: unequal kinds, replicated stages, servers; its bounds and ends."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

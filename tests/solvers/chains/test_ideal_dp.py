@@ -1,7 +1,5 @@
 """The ideal DP: optimal among all chains of ideals, and honest about limits."""
 
-from __future__ import annotations
-
 import csv
 from functools import cache
 from itertools import count

@@ -1,7 +1,5 @@
 """The clock of time limits."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

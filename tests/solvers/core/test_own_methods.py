@@ -1,7 +1,5 @@
 """Methods from outside of the package: by a module, a file, a script or a distribution."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Only the referee's value is reported, disagreement is loud; and what a method starts from."""
 
-from __future__ import annotations
-
 import pytest
 
 from placegap.instances import Makespan, MaxLoad, Plan, Semantics, evaluate, example

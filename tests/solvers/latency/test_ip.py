@@ -1,7 +1,5 @@
 """The method latency-ip: equal to brute force, honest about how it ended."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

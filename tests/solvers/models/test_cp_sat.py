@@ -1,7 +1,5 @@
 """CP-SAT proves optimal makespans, returns what it has when stopped, and never less than it got."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

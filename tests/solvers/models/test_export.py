@@ -1,7 +1,5 @@
 """A model written to a file is the model: other readers find its names and its optimum."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator
 from pathlib import Path

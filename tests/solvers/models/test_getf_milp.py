@@ -1,7 +1,5 @@
 """getf-milp, getf-lp and m-sct-lp: valid bounds, honest endings, plans that the referee judges."""
 
-from __future__ import annotations
-
 import pytest
 from draws.tiny import tiny_instance
 from features.makespan import anywhere, instance, pinned

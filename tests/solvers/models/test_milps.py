@@ -1,7 +1,5 @@
 """Moirai's MILP, Pesto's and the throughput IP: what is special to each."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 from draws.equal_devices import equal_device_draws, layered

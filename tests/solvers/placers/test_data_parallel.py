@@ -1,7 +1,5 @@
 """data-parallel under makespan: copies of the graph, and the all-reduce of their gradients."""
 
-from __future__ import annotations
-
 from draws import draw
 
 from placegap.instances import Cluster, Graph, Instance, Makespan, Op, evaluate, example

@@ -1,7 +1,5 @@
 """metis, mt-kahypar and scotch: parts, their devices, and what memory makes of them."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Splits into stages: even-split, heaviest-stage, simulated-moves, alpa."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations, pairwise
 

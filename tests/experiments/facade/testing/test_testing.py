@@ -1,7 +1,5 @@
 """The package as an oracle for the tests of others."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

@@ -1,7 +1,5 @@
 """hrl and placeto as methods: better than where they start, the same again, within memory."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from statistics import median

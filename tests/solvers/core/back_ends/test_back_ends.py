@@ -1,7 +1,5 @@
 """All MIP solvers behind one call: same optima, same endings; who is missing is told to be."""
 
-from __future__ import annotations
-
 import random
 import signal
 import sys

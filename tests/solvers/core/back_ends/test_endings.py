@@ -1,7 +1,5 @@
 """However a solve ends, the result says so, and keeps what is known by then."""
 
-from __future__ import annotations
-
 import re
 import signal
 import threading
