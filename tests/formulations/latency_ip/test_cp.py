@@ -31,7 +31,7 @@ def test_a_hinted_plan_is_found_within_its_own_latency_and_none_below(semantics:
                 model = build(instance, semantics, horizon_ns=best[0] - 1)
                 solver, status = search(model)
                 assert status == cp_model.INFEASIBLE, instance.name
-                with pytest.raises(InputError, match="the model holds no solution to extract"):
+                with pytest.raises(InputError, match="no solution"):
                     read_plan(model, solver.value)
 
 

@@ -171,7 +171,7 @@ def test_what_the_digest_leaves_out_joins_nothing(part: str, field: str) -> None
     for content in document["graph"][part]:
         content[field] = 0
     check(document, PATH)
-    with pytest.raises(Rejected, match="it claims 12000000001 ns, and proves 12000000000 ns"):
+    with pytest.raises(Rejected, match=r"12000000001 ns, .* 12000000000 ns"):
         check(document, certificate({"kind": "path"}, 12 * SECOND + 1))
 
 

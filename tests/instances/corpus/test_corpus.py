@@ -144,7 +144,7 @@ def test_a_bound_above_a_value_is_refused_and_the_file_stays(tmp_path: Path) -> 
     path = tmp_path / "best.json"
     record(path, value_ns=9, value_origin="heft")
     before = path.read_bytes()
-    with pytest.raises(InputError, match=r"bound 10 \(moirai\).*is above the value 9 \(heft\)"):
+    with pytest.raises(InputError, match=r"bound 10 \(moirai\).*value 9 \(heft\)"):
         record(path, bound_ns=10, bound_origin="moirai")
     assert path.read_bytes() == before
 

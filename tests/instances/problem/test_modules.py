@@ -65,7 +65,7 @@ def test_an_op_that_reads_both_ends_of_a_model_is_with_the_later_one(table_first
     assert homes_by_layer(net, [0, 1, 2, 3]) == [0, 1, 2, 2, 3, 0]
     later = Plan.on([0, 0, 1, 1, 1, 0])
     assert layer_devices(net, later) == {"steer": 0, "h.0": 0, "h.1": 1, "head": 1}
-    with pytest.raises(InputError, match="and 'op2', which feeds it, are on different"):
+    with pytest.raises(InputError, match="'op2'"):
         layer_devices(net, Plan.on([0, 0, 1, 0, 1, 0]))
 
 

@@ -65,7 +65,7 @@ def test_what_works_on_weights_alone_is_whole_in_each_copy() -> None:
 
 def test_impossible_copies_are_input_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicas_module, "MOST_PARTS", 7)
-    with pytest.raises(InputError, match="2 copies of 4 ops with 0 all-reduces"):
+    with pytest.raises(InputError, match="4 ops"):
         replicate(example(), 2, 2)
 
 

@@ -165,7 +165,7 @@ def test_a_colocation_group_is_split_as_a_whole_into_groups_of_parts() -> None:
 def test_more_parts_than_memory_holds_are_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_parts, "MOST_PARTS", 2)
     assert split_ops(three("batch", 3), {1: Cut("batch", 2)}).num_parts == 2
-    with pytest.raises(InputError, match="3 parts of 1 ops; choose 2 at most in all"):
+    with pytest.raises(InputError, match="; choose 2 at most"):
         split_ops(three("batch", 3), {1: Cut("batch", 3)})
 
 
