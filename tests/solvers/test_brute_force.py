@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 import pytest
+from draws import draw
 from draws.equal_devices import equal_device_draws
 from draws.tiny import tiny_instance
 from references.brute_force import (
@@ -19,12 +20,7 @@ from references.brute_force import (
 )
 
 from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
     Instance,
-    Link,
     Makespan,
     MaxLoad,
     Op,
@@ -187,23 +183,8 @@ def test_a_chain_of_two_devices_is_the_best_of_three_cuts() -> None:
 
 
 def row_of_three() -> Instance:
-    ends = [("d0", "d1"), ("d1", "d0")]
-    return Instance(
-        name="row",
-        graph=Graph(
-            name="row",
-            ops=tuple(Op(name=name, time_ns={"gpu": 4}) for name in "abc"),
-            edges=(
-                Edge(producer="a", consumer="b", bytes=1),
-                Edge(producer="b", consumer="c", bytes=1),
-            ),
-        ),
-        cluster=Cluster(
-            name="pair",
-            devices=(Device(name="d0", kind="gpu"), Device(name="d1", kind="gpu")),
-            links=tuple(Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in ends),
-        ),
-    )
+    ops = [Op(name=name, time_ns={"gpu": 4}) for name in "abc"]
+    return draw.row(ops, draw.devices(["gpu"] * 2), bytes=1)
 
 
 TRANSFERS = ("per_edge", "per_tensor")

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from draws import draw
 from draws.tiny import tiny_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from placegap.instances import Edge, Instance, Op
 from placegap.instances.certificates import certificate_checker
 from placegap.instances.certificates.certificate_checker import Rejected, check, digest, main
 from placegap.instances.certificates.certificate_file import plain_document
@@ -31,13 +32,11 @@ def row_of_three() -> Instance:
     All but the short op on one device is best: 12 s, on a path of 12 s.
     """
     times = {"a": 4, "b": 3, "c": 5, "side": 1}
-    devices = tuple(Device(name=name, kind="gpu") for name in "xy")
-    links = tuple(Link(source=p, target=q, bandwidth_bytes_per_s=1) for p, q in ("xy", "yx"))
+    links = draw.links(2, lambda a, b: (1, 0))
     ops = tuple(Op(name=name, time_ns={"gpu": time * SECOND}) for name, time in times.items())
     pairs = (("a", "b"), ("b", "c"), ("a", "side"), ("side", "c"))
     edges = tuple(Edge(producer=a, consumer=b, bytes=2) for a, b in pairs)
-    cluster = Cluster(name="xy", devices=devices, links=links)
-    return Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges), cluster=cluster)
+    return draw.instance_of("row", ops, edges, draw.devices(["gpu"] * 2), links)
 
 
 DOCUMENT: Content = json.loads(json.dumps(plain_document(row_of_three())))

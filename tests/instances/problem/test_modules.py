@@ -1,7 +1,5 @@
 """Layers and modules of a graph, and colocation groups that keep them whole."""
 
-from itertools import pairwise
-
 import pytest
 from draws import draw
 
@@ -18,10 +16,7 @@ from placegap.instances.problem.modules import (
 def chain(*modules: str | None) -> Instance:
     """Ops of 1 ns, named after their position, each of which feeds the next."""
     ops = tuple(Op(name=f"op{i}", time_ns={"gpu": 1}, module=m) for i, m in enumerate(modules))
-    names = [op.name for op in ops]
-    edges = tuple(Edge(producer=a, consumer=b, bytes=8) for a, b in pairwise(names))
-    links = draw.links(2, lambda a, b: (10**9, 0))
-    return draw.instance_of("net", ops, edges, draw.devices(["gpu"] * 2), links)
+    return draw.row(ops, draw.devices(["gpu"] * 2), bytes=8)
 
 
 def groups(instance: Instance) -> list[str | None]:
