@@ -1,6 +1,6 @@
 """Tables of refusals: what is done, and the one sentence that a user is told."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,11 +24,13 @@ class Refusals(NamedTuple):
     error: type[ValueError] = InputError
 
 
-def each_refusal(tables: list[Refusals]) -> Iterator[Any]:
+def each_refusal(tables: list[Refusals]) -> list[Any]:
     """The rows of all tables, as parameters of one test."""
-    for table in tables:
-        for *given, sentence in table.rows:
-            yield pytest.param(table, given, sentence, id=sentence)
+    return [
+        pytest.param(table, given, sentence, id=sentence)
+        for table in tables
+        for *given, sentence in table.rows
+    ]
 
 
 def is_refused(table: Refusals, given: list[Any], sentence: str, folder: Path) -> None:
