@@ -31,7 +31,7 @@ out; sums of f over devices are at least f of the union, because a tensor that c
 a union crosses the border of a member. So whatever devices do within a load T, a part of c of them
 has f <= c T and c times their memory.
 
-Models place *units*, the ops that every chain plan keeps together (`instances.problem.blocks`):
+Models place *units*, sets of ops that every chain plan keeps together (`instances.problem.blocks`):
 colocation groups, and groups that reach each other in both directions. Communication is counted on
 nets (`instances.problem.nets`): tensors with the same pins, in units, add up.
 """
@@ -114,7 +114,7 @@ def build_three_blocks(
     num_blocks : int, optional
         k, the number of accelerators; the default is that of the instance. Its hosts come on top.
     at_least_ns : int
-        A bound on max_load that is known already.
+        A known lower bound on max_load.
     names : bool
         Index the components by the names of ops, not by their numbers.
 
@@ -213,7 +213,7 @@ def count_rows(instance: Instance, form: Form = "exact") -> int:
 
 
 def horizon_ns(instance: Instance) -> int:
-    """No max_load of interest is longer: all units at their slowest, all nets in and out."""
+    """An upper bound on max_load: all units at their slowest, all nets in and out."""
     return build_units(instance).horizon_ns
 
 
@@ -230,11 +230,11 @@ def _refuse(semantics: MaxLoad, num_blocks: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class LeastCosts:
-    """The least that units and nets cost on some devices, and the most that one of them holds."""
+    """Least costs of units and nets on some devices, and the largest memory of one of them."""
 
-    #: Of each unit; `UNSUPPORTED` where none of the devices runs and holds it.
+    #: Least time of each unit; `UNSUPPORTED` if none of the devices can run and hold it.
     time_ns: list[int]
-    #: Of each net that is cut.
+    #: Least cost of each net if it is cut.
     weight_ns: list[int]
     memory_bytes: int
 
@@ -249,7 +249,7 @@ class Units:
     first: list[int]
     #: Resident bytes.
     size: list[int]
-    #: (a, b): unit a is never behind unit b.
+    #: (a, b): Unit a is never in a later part than unit b.
     arcs: list[tuple[int, int]]
     #: Units of each net.
     pins: list[list[int]]
@@ -267,7 +267,7 @@ class Units:
 
     @property
     def horizon_ns(self) -> int:
-        """The least max_load is no more, if any plan is feasible without regard to memory."""
+        """An upper bound on the optimal max_load if any plan is feasible without memory limits."""
         kinds = (self.accelerators, self.hosts)
         ops = (max(times) for times in zip(*(kind.time_ns for kind in kinds), strict=True))
         return int(sum(max(0, time) for time in ops) + 2 * sum(self.accelerators.weight_ns))
@@ -281,8 +281,7 @@ def build_units(instance: Instance, *, alike: bool = False) -> Units:
     arrays = instance.arrays
     blocks = contract(instance, merge_idle=False)
     nets = build_nets(instance, blocks.block)
-    first = np.full(blocks.num_blocks, instance.num_ops, np.int64)
-    np.minimum.at(first, blocks.block, np.arange(instance.num_ops))
+    first = np.unique(blocks.block, return_index=True)[1]
     accelerators, hosts = (np.flatnonzero(arrays.is_host == host) for host in (False, True))
     if alike or len(accelerators) == 0:
         accelerators, hosts = np.arange(instance.num_devices), np.zeros(0, np.int64)
@@ -332,10 +331,10 @@ class ChainPart(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What parts have together."""
+    """Devices and memory that parts share."""
 
     devices: int
-    #: Of all of them.
+    #: Memory of all the devices.
     memory_bytes: int
 
 

@@ -47,6 +47,7 @@ from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, Plan
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NO_LIMIT
 
 Pairs = dict[tuple[int, int], int]
@@ -324,7 +325,7 @@ def makespan_covers(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def horizon_ns(instance: Instance) -> int:
-    """All ops one after the other, each where it takes longest."""
+    """The time of all ops one after the other, each on its slowest device."""
     return sum(instance.arrays.time_ns.max(axis=1, initial=0).tolist())
 
 
@@ -406,15 +407,15 @@ def count_rows(instance: Instance) -> int:
 
 
 def milp_horizon_ns(instance: Instance) -> int:
-    """No optimum of the MILP is longer: all ops where they take longest, and all transfers."""
+    """An upper bound on the MILP's optimum: all ops on their slowest devices, all transfers."""
     return horizon_ns(instance) + sum(least_transfers(instance).values())
 
 
 def least_transfers(instance: Instance) -> Pairs:
-    """Least ns between the two ops of each edge on different devices; 0 if they never are.
+    """Least ns between the two ops of each edge on different devices; 0 if they are never apart.
 
-    The least over the pairs of different devices that the two ops can be on, of the tensors that
-    the pair has in common the largest. O(m K^2).
+    The least over the pairs of different devices possible for the two ops; if several tensors join
+    the ops, the largest of these times. O(m K^2).
     """
     arrays, possible = instance.arrays, instance.arrays.possible
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
@@ -493,8 +494,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
         for j in followers.get(i, ()):
             wait = transfers_ns[i, j] if device[i] != device[j] else 0
             ready_ns[j] = max(ready_ns[j], ready_ns[i] + time[i] + wait)
-    work = np.zeros(instance.num_devices, np.int64)
-    np.add.at(work, device, time)
+    work = sum_by(device, time, instance.num_devices)
     model.makespan.set_value(int(max(work.max(), (ready_ns + time).max())) / unit_ns)
 
 

@@ -86,7 +86,8 @@ def build(instance: Instance, *, truncated: bool = False, names: bool = False) -
     unit_ns = time_unit_ns(sum(times.op_ns) + sum(times.move_ns.values()), granularity)
     model = pyo.ConcreteModel(name=f"m-SCT LP: {instance.name}")
     model.unit_ns = pyo.Param(initialize=unit_ns)
-    # an only child of an only parent, next to it for free, is in no row: it stays a favourite
+    # An only child of an only parent with a transfer of no time is in no row: the initial value 0
+    # keeps it a favourite.
     model.apart = pyo.Var(list(times.move_ns), bounds=(0, 1), initialize=0)
     model.op_start = pyo.Var(range(instance.num_ops), domain=pyo.NonNegativeReals)
     model.makespan = pyo.Var(domain=pyo.NonNegativeReals)

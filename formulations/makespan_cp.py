@@ -8,7 +8,7 @@ Variables (`MakespanModel`), for ops i, devices k and transfers r, times in unit
 
 - ``x[i][k]``: op i is on device k; one literal per colocation group.
 - ``start[i]``, ``end[i]``: end = start + sum over k of p_ik x_ik; an optional interval per device.
-- start, length and ``remote`` (is it made) of each transfer, with optional intervals on the
+- start, length and ``remote`` (whether it is made) of each transfer, with optional intervals on the
   channels that it may hold: the output of a and the input of b, 2K and not K(K-1), for ``port``
   and ``half_duplex``; one per ordered pair for ``link``; none for ``free``, where it is a delay.
 - ``makespan``.
@@ -16,9 +16,9 @@ Variables (`MakespanModel`), for ops i, devices k and transfers r, times in unit
 A transfer is an edge or, with ``per_tensor``, a tensor whose consumers are all of one colocation
 group; it goes wherever the consumers are. Another tensor has one transfer per destination.
 
-Redundant rows are what makes bounds useful: the load of each device and channel is at most the
-makespan, and so is end + tail of each op. What heads, tails and the horizon exclude (an op on a
-device, an edge from a to b) is fixed.
+Bounds come from redundant rows: the load of each device and channel is at most the makespan, and so
+is end + tail of each op. Literals that heads, tails and the horizon exclude (an op on a device, an
+edge from a to b) are left out or fixed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class TransferVars:
     start: cp_model.IntVar
     #: An integer if it takes the same time wherever it is made.
     length: cp_model.IntVar | int
-    #: Its arrival; where it is not made, as early as its start.
+    #: Its arrival; the same as its start if it is not made.
     end: Expression
     #: Whether it is made from that device, or to that device, or between the two.
     holds: dict[tuple[int | None, int | None], Literal] = field(default_factory=dict)
@@ -90,11 +90,11 @@ class MakespanModel:
     unit_ns: int
     #: Whether every time is a multiple of the unit; otherwise times are rounded down.
     exact: bool
-    #: Where ops can be, and when, in ns.
+    #: Devices and times possible for each op, in ns.
     window: Windows
     #: (n, K) int64: Times of ops in units.
     time: Ints
-    #: Of the devices where the op can be. Ops of a colocation group share their literals.
+    #: Literals of the devices possible for each op. Ops of a colocation group share theirs.
     x: list[dict[int, Literal]]
     start: list[cp_model.IntVar]
     end: list[Expression]
@@ -112,7 +112,7 @@ class MakespanModel:
 
     @property
     def objective(self) -> cp_model.IntVar:
-        """What is minimized."""
+        """The minimized variable."""
         return self.makespan
 
     @property
@@ -200,7 +200,7 @@ def new_model(instance: Instance, semantics: Makespan, horizon_ns: int) -> Makes
         durations = time[i, on]
         latest = horizon - durations - window.tail_ns[i, on] // unit
         low, high = (window.head_ns[i, on] // unit).min(initial=horizon), latest.max(initial=0)
-        # without any device there is no plan, as `assign_once` will say
+        # Without any device there is no plan, which `assign_once` states; the range stays valid.
         start.append(cp.new_int_var(int(min(low, high)), int(high), f"s{i}"))
         if len(set(durations.tolist())) == 1:
             end.append(start[i] + int(durations[0]))
@@ -229,7 +229,7 @@ def new_model(instance: Instance, semantics: Makespan, horizon_ns: int) -> Makes
 def _longest_row_ns(
     instance: Instance, window: Windows, in_time: list[Flags], horizon_ns: int
 ) -> int:
-    """What a row of times can sum up to: the horizon, and what depends on devices beside it."""
+    """An upper bound on the sum of a row: the horizon and the terms that depend on devices."""
     arrays, index = instance.arrays, instance.arrays.index
     beside = [largest_spread(table, window.possible) for table in (arrays.time_ns, window.tail_ns)]
     of_tensor: dict[int, Flags] = {}
@@ -301,10 +301,7 @@ def makespan_covers(model: MakespanModel) -> None:
 
 
 def forbid_late_moves(model: MakespanModel) -> None:
-    """No x[i, a] and x[j, b] together where edge (i, j) would end after the horizon.
-
-    That is where `moves_in_time` says no.
-    """
+    """No x[i, a] and x[j, b] together if edge (i, j) would exceed the horizon (`moves_in_time`)."""
     possible = model.window.possible
     for e, (i, j) in enumerate(edge_ends(model.instance)):
         may = possible[i][:, None] & possible[j][None, :]
@@ -331,6 +328,8 @@ def precedence_delayed(model: MakespanModel) -> None:
 
 def precedence_remote(model: MakespanModel) -> None:
     """Channels that serve one at a time: a transfer between each producer and its consumers."""
+    # Consumers of one colocation group share a device, so one transfer serves them wherever it is:
+    # far fewer variables than one transfer per destination.
     index, group = model.instance.arrays.index, model.instance.arrays.group.tolist()
     producer, consumer = index.producer.tolist(), index.consumer.tolist()
     if model.semantics.transfers == "per_edge":

@@ -6,7 +6,7 @@ time per device, one transfer at a time per directed link, memory, the makespan 
 `placegap.instances.transforms.pesto_merge` coarsens graphs that are too large.
 
 Claim: both forms are exact for ``makespan link per_edge``. The paper's own text is not at hand: the
-families of the form as published are those that it is cited for, written out for any number of
+families of the form as published are those that others cite from it, written out for any number of
 devices, with products and big-M (a horizon: no plan of interest takes longer). Every edge
 q = (i, j) is a transfer with a start of its own, which takes no time where i and j share a device.
 Components:
@@ -25,7 +25,7 @@ The strengthened form has the same plans, fewer rows and a tighter relaxation:
   producer to the device of its consumer; `transfer` need not be binary for that;
 - windows (`windows`), by device and by link: a transfer that no plan of at most the horizon makes
   has no variable, a pair that the windows order on a device or link has no row there, an order that
-  they rule out there is not open, and every pair has a big-M of its own;
+  they exclude there is not open, and each pair has its own big-M;
 - one big-M row per order of a pair, not per device or link: ``op_before[i, j]`` and
   ``transfer_before[q, r]`` are on ordered pairs, the first ends before the second starts;
 - work rows: no device and no link is busy for longer than the makespan;
@@ -67,9 +67,9 @@ from placegap.formulations.shared.pairs import (
 )
 from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
 from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.reading.errors import look_up
-from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]
 
@@ -428,12 +428,12 @@ def _open(before: pyo.Var, pairs: Pairs, i: int, j: int, place: int) -> Linear:
 
 @dataclass(frozen=True)
 class Slots:
-    """When each of v items, ops or edges, can be at each of p places, devices or links; in ns."""
+    """Windows of v items (ops or edges) at each of p places (devices or links), in ns."""
 
     #: (v, p) bool: Whether a plan of at most the horizon may have the item there.
     possible: Flags
-    #: earliest_ns, latest_ns, duration_ns: (v, p) int64: There it starts no earlier, ends no later
-    #: and takes so long; of no meaning where it is not possible.
+    #: earliest_ns, latest_ns, duration_ns: (v, p) int64: Earliest start, latest end and duration
+    #: there; without meaning where it is not possible.
     earliest_ns: Ints
     latest_ns: Ints
     duration_ns: Ints
@@ -441,7 +441,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of items that some plan of interest has at one place, in an order yet to be decided."""
+    """Pairs of items that may be at one place in an order that the model must decide."""
 
     #: (i, j, place)
     shared: list[tuple[int, int, int]]
@@ -449,18 +449,18 @@ class Pairs:
     orders: list[tuple[int, int]]
     #: (i, j, place): Item i can end before j starts there.
     open_at: frozenset[tuple[int, int, int]]
-    #: (i, j): What end of i - start of j can be at most.
+    #: (i, j): Largest end of i - start of j.
     slack_ns: dict[tuple[int, int], int]
 
 
 def op_slots(instance: Instance, window: Windows, horizon_ns: int) -> Slots:
-    """Where and when the ops can be; places are devices."""
+    """Windows of the ops; places are devices."""
     latest_ns = horizon_ns - window.tail_ns
     return Slots(window.possible, window.head_ns, latest_ns, instance.arrays.time_ns)
 
 
 def edge_slots(instance: Instance, window: Windows, horizon_ns: int) -> Slots:
-    """Where and when the edges can be; place a * K + b is the link from a to b.
+    """Windows of the edges; place a * K + b is the link from a to b.
 
     Places a * K + a are kept for edges that stay on device a. O(m K^2).
     """
@@ -480,8 +480,8 @@ def edge_slots(instance: Instance, window: Windows, horizon_ns: int) -> Slots:
 def compete(slots: Slots, unordered: Iterator[tuple[int, int]]) -> Pairs:
     """The pairs whose order is to be decided, and the orders that are open.
 
-    Left out are places where both items take no time, where the windows order them, and (in
-    `edge_slots`) devices. O(pairs * places).
+    Places are left out where both items take no time, where the windows order them, and (in
+    `edge_slots`) where an edge stays on a device. O(pairs * places).
     """
     pairs = np.array(list(unordered), np.int64).reshape(-1, 2)
     i, j = pairs.T

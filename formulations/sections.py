@@ -1,9 +1,9 @@
 """LP bound on the time through a section: paths, work, channels and transfers at once.
 
 The relaxation of Moirai's strengthened MILP (`moirai.strengthened`) without its pairwise rows,
-which bound nothing, for a section whose ends are pinned to devices
-(`instances.problem.sections`). On a whole graph it is weak, because fractional placements hide
-all transfers; with the ends integral a section that is split must pay for them.
+which bound nothing in an LP, for a section whose ends are pinned to devices
+(`instances.problem.sections`). On a whole graph it is weak, because fractional placements hide all
+transfers; with pinned ends a section that is split must pay for them.
 
 Claim: a relaxation of ``makespan``, of any channels and transfers, among the schedules of at most
 the horizon. Components:
@@ -55,7 +55,7 @@ def build(
     semantics : Makespan
         Of objective makespan.
     horizon_ns : int
-        Longer schedules are of no interest: the LP may be infeasible if there are no others.
+        Longer schedules are of no interest: without shorter ones the LP may be infeasible.
     names : bool
         Index the components by the names of ops and devices, not by their numbers.
 
@@ -137,10 +137,12 @@ def channel_work_within(
     route, so busy[c] is at least the sum of its routes over c: far more than any of them where an
     LP spreads the other end over all devices.
     """
+    # `items` are the variables that say that something is sent, by item and arc; `spare` is the
+    # least time before and after such a transfer, over the edges that may need it.
     arrays, num_devices = instance.arrays, instance.num_devices
     index = arrays.index
     until, since = window.head_ns + arrays.time_ns, window.tail_ns + arrays.time_ns
-    items: dict[tuple[int, int, int], Linear] = {}  # by item and arc: what says that it is sent
+    items: dict[tuple[int, int, int], Linear] = {}
     spare: dict[tuple[int, int, int], tuple[int, int]] = {}
     per_tensor = semantics.transfers == "per_tensor"
     tensor = index.tensor.tolist()
@@ -163,9 +165,12 @@ def channel_work_within(
             key = (tensor[q] if per_tensor else q, a, b)
             items[key] = model.sent[key] if per_tensor else model.route[key]
             length[key] = times.move[q][a][b]
+            # The transfer starts after its producer has ended on a, and the consumer and all after
+            # it follow on b. A tensor that serves several edges counts with the least of each.
             head, tail = int(until[i, a]), int(since[j, b])
             old = spare.get(key, (head, tail))
             spare[key] = (min(old[0], head), min(old[1], tail))
+            # A port is held at both ends: the same route counts on two channels.
             for c in channels_of(semantics.channels, num_devices, a, b):
                 if c != NO_CHANNEL:
                     through.setdefault((c, q), []).append((a, b))
@@ -174,6 +179,8 @@ def channel_work_within(
         for c in channels_of(semantics.channels, num_devices, key[1], key[2]):
             if c != NO_CHANNEL:
                 channel.setdefault(c, []).append(key)
+    # While a channel is used at all, it is idle before the first and after the last transfer for at
+    # least the least head and the least tail: `busy` scales this by the largest use of an edge.
     idle = {c: _least(spare[key] for key in keys) / times.unit_ns for c, keys in channel.items()}
     model.busy = pyo.Var(sorted(channel), bounds=(0, 1))
 

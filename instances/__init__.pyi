@@ -7,6 +7,8 @@ from .files.plan_file import load_plan, save_plan
 from .importers.dnn_partitioning import load_split
 from .importers.old_names import read_model, read_split
 from .importers.reader import load_model
+from .objectives.makespan.referee import check_schedule
+from .objectives.makespan.simulate import simulate
 from .oracle.recheck import recheck
 from .problem.cluster import Cluster, Device
 from .problem.example import example
@@ -39,9 +41,8 @@ from .problem.semantics import (
 )
 from .reading.errors import InputError
 from .referee.channels import plan_from_times
-from .referee.evaluate import check, check_schedule, evaluate
+from .referee.evaluate import check, evaluate
 from .referee.rules import PlanError
-from .referee.simulate import simulate
 from .transforms.table import coarsen, expand
 
 __all__ = [

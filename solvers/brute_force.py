@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from placegap.instances.oracle.hybrid_plans import (
+from placegap.instances.objectives.hybrid.checks import check as check_hybrid
+from placegap.instances.objectives.max_load.checks import why_not_two_levels
+from placegap.instances.objectives.staged_plans import (
     MOST_PLANS,
     MOST_STAGED_DEVICES,
     MOST_STAGED_OPS,
@@ -25,16 +27,13 @@ from placegap.instances.problem import (
     HybridPipeline,
     Instance,
     LatencySubgraphs,
+    LoadSemantics,
     Makespan,
     MaxContext,
     PipelineIteration,
     Plan,
     Semantics,
-    has_replicas,
-    has_two_levels,
 )
-from placegap.instances.referee.hybrid import check_hybrid
-from placegap.instances.referee.rules import why_not_two_levels
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
@@ -69,7 +68,7 @@ def applies(task: Task, params: Params) -> str | None:
             return f"enumerates at most {MOST_PLANS} chains of stages"
         return None
     staged = _has_stages(semantics)
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         reason = why_not_two_levels(instance)
         if reason is not None:
             return reason
@@ -84,7 +83,7 @@ def applies(task: Task, params: Params) -> str | None:
     if placements > most:
         return f"enumerates at most {most} placements, not {placements}"
     edges = len(instance.graph.edges)
-    has_orders = semantics.objective == "makespan" and semantics.channels != "free"
+    has_orders = isinstance(semantics, Makespan) and semantics.channels != "free"
     if has_orders and edges > MOST_TRANSFERS:
         return f"orders at most {MOST_TRANSFERS} transfers, not {edges}"
     return None
@@ -122,16 +121,17 @@ def _best_plan(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | N
         return best_chain(instance, semantics)
     if isinstance(semantics, MaxContext):
         return best_context(instance, semantics)
+    assert isinstance(semantics, LoadSemantics)
     if _has_stages(semantics):
         return best_stages(instance, semantics)
     return best_assignment(instance, semantics)
 
 
 def _count_placements(instance: Instance, semantics: Semantics) -> int:
-    if semantics.objective == "latency_subgraphs":
+    if isinstance(semantics, LatencySubgraphs):
         return count_assignments(instance, semantics)
     return int(instance.num_devices**instance.arrays.num_groups)
 
 
 def _has_stages(semantics: Semantics) -> bool:
-    return has_replicas(semantics) or has_two_levels(semantics)
+    return semantics.has_replicas or semantics.has_two_levels

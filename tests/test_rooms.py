@@ -19,16 +19,22 @@ LAYERS = ("instances", "formulations", "solvers", "experiments")
 BELOW: dict[str, set[str]] = {
     "instances/kernels": set(),
     "instances/reading": set(),
-    "instances/problem": {"kernels", "reading"},
-    "instances/referee": {"kernels", "reading", "problem"},
-    "instances/oracle": {"kernels", "reading", "problem", "referee"},
+    "instances/rules": set(),
+    "instances/problem": {"kernels", "reading", "rules"},
+    "instances/referee": {"kernels", "reading", "rules", "problem"},
+    "instances/oracle": {"kernels", "reading", "rules", "problem", "referee"},
+    "instances/objectives": {"kernels", "reading", "rules", "problem", "referee", "oracle"},
     "instances/costing": {"kernels", "reading", "problem"},
     "instances/files": {"reading", "problem", "referee", "costing"},
     "instances/importers": {"kernels", "reading", "problem", "costing", "files"},
-    "instances/exporters": {"kernels", "reading", "problem", "referee", "costing", "files"},
-    "instances/certificates": {"reading", "problem", "referee", "oracle", "files"},
+    "instances/exporters": {
+        *("kernels", "reading", "problem", "referee", "objectives", "costing", "files")
+    },
+    "instances/certificates": {"reading", "problem", "referee", "objectives", "oracle", "files"},
     "instances/torch_models": {"reading", "problem", "costing", "files"},
-    "instances/transforms": {"kernels", "reading", "problem", "referee", "costing", "files"},
+    "instances/transforms": {
+        *("kernels", "reading", "problem", "referee", "objectives", "costing", "files")
+    },
     "instances/corpus": {"reading", "problem", "costing", "files"},
     "formulations/shared": set(),
     "formulations/moirai": {"shared"},
@@ -42,8 +48,8 @@ BELOW: dict[str, set[str]] = {
     "solvers/solving": {"core", "bounds"},
     "solvers/pipeline": {"core", "chains"},
     "solvers/hybrid": {"core", "chains"},
-    "solvers/noncontiguous": {"core"},
-    "solvers/latency": {"core", "models", "chains"},
+    "solvers/noncontiguous": {"core", "local_search"},
+    "solvers/latency": {"core", "models", "chains", "local_search"},
     "solvers/decomposition": {"core", "bounds", "models", "local_search"},
     "solvers/placers": {"core", "models", "chains"},
     "experiments/running": set(),
@@ -64,7 +70,15 @@ def trees() -> dict[Path, ast.Module]:
 
 
 def room(module: tuple[str, ...]) -> str:
-    """The room of a module, by its name without `placegap`: its layer and the folder in it."""
+    """The room of a module, by its name without `placegap`: its layer and the folder in it.
+
+    Rules of objectives are below the problem, and what judges plans by them is above the referee.
+    """
+    if module[:2] == ("instances", "objectives") and module[-1].removesuffix(".py") in (
+        "base",
+        "rules",
+    ):
+        return "instances/rules"
     folder = ROOT.joinpath(*module[:2])
     return "/".join(module[:2]) if folder.is_dir() else module[0]
 
@@ -127,7 +141,7 @@ def test_rooms_make_no_circle() -> None:
 
 def test_the_table_names_every_room() -> None:
     rooms = {init.parent.name for layer in LAYERS for init in (ROOT / layer).glob("*/__init__.py")}
-    assert {room.split("/")[1] for room in BELOW} == rooms
+    assert {room.split("/")[1] for room in BELOW} == rooms | {"rules"}
 
 
 def test_only_a_method_of_the_table_registers_itself() -> None:

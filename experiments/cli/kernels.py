@@ -79,13 +79,13 @@ def _measure(as_json: bool) -> None:
 def _compile_all() -> None:
     """Compile what a small instance makes the methods need, and keep it."""
     from placegap.experiments.running.warm_up import warm_up
-    from placegap.instances.problem import BY_OBJECTIVE, with_plans
+    from placegap.instances.problem import BY_OBJECTIVE
     from placegap.solvers.core.registry import METHODS
 
     with spinner("compiling") as doing:
         for name in METHODS:
             for objective in METHODS[name].objectives:
                 doing(f"compiling what {name} needs for {objective}")
-                usual = BY_OBJECTIVE[objective]()
-                for semantics in dict.fromkeys((usual, with_plans(usual, "any"))):
+                usual = BY_OBJECTIVE[objective](objective=objective)
+                for semantics in dict.fromkeys((usual, usual.with_plans("any"))):
                     warm_up(name, semantics, {})

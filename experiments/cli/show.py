@@ -294,7 +294,6 @@ def judged(
     """
     from placegap.experiments.running.certifying import kept_bounds, proven
     from placegap.experiments.show.anatomy import Anatomy, take_apart
-    from placegap.instances.problem import told
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
     from placegap.solvers.core.result import Bound
@@ -356,8 +355,8 @@ def judged(
     for (file, stated), anatomy in zip(files, found, strict=True):
         if stated.value_ns not in (None, anatomy.value_ns):
             warn(
-                f"{file}: it states a value of {told(semantics, stated.value_ns)}, but the referee"
-                f" finds {told(semantics, anatomy.value_ns)}"
+                f"{file}: it states a value of {semantics.text(stated.value_ns)}, but the referee"
+                f" finds {semantics.text(anatomy.value_ns)}"
             )
     return found
 

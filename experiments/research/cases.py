@@ -24,7 +24,7 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.rendering import markdown_grid
 from placegap.instances.files.output_files import write_text
-from placegap.instances.problem import Instance, Makespan, with_plans
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.modules import is_expert, with_granularity
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.instances.torch_models.options import TraceOptions
@@ -80,7 +80,7 @@ def case_row(case: Mapping[str, Any], limit_s: float = 30.0) -> CaseRow:
         fine = load_source(source)
     semantics = Rules(objective=case.get("objective", "makespan")).override(fine.semantics)
     instance = with_granularity(fine, "experts" if any(map(is_expert, fine.graph.ops)) else "layer")
-    judged = with_plans(semantics, "any")  # no chain is promised
+    judged = semantics.with_plans("any")  # no chain is promised
     of = line_class(case["tool"], semantics)
     line = None if of is None else best_line(fine, semantics, of)
     start = None if line is None else line.plan

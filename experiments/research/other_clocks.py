@@ -5,9 +5,9 @@ They show what reverses a ranking: contention, transfers, or the plans themselve
 
 from __future__ import annotations
 
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan
 from placegap.instances.referee.rules import PlanError
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers import Result
 
 FREE_CHANNELS, NO_TRANSFERS = "free_channels_ns", "no_transfers_ns"

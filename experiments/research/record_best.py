@@ -26,7 +26,7 @@ from placegap.instances.corpus.corpus import (
 )
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import write_json
-from placegap.instances.problem import PLAN_CLASSES, BestKnown, Instance, plan_class, with_plans
+from placegap.instances.problem import PLAN_CLASSES, BestKnown, Instance
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.solvers.bounds.portfolio import bound
 
@@ -108,10 +108,10 @@ def _record_portfolio(limit_s: float, target: Path) -> int:
             continue
         where = f"{entry.graph} on {entry.cluster}, {entry.semantics.label}"
         print(f"{where}: {entry.bound_ns} -> {found.ns} ns, {found.origin}", flush=True)
-        own = plan_class(entry.semantics)
+        own = entry.semantics.plan_class
         for plans in PLAN_CLASSES[: PLAN_CLASSES.index(own) + 1]:
-            narrower = with_plans(entry.semantics, plans)
-            if plan_class(narrower) == plans:
+            narrower = entry.semantics.with_plans(plans)
+            if narrower.plan_class == plans:
                 known = BestKnown(
                     semantics=narrower,
                     bound_ns=found.ns,
@@ -143,7 +143,7 @@ def _record_study(folder: Path, target: Path) -> int:
 
 def what_it_proves(row: RunRow) -> Iterator[BestKnown]:
     """A run's value and bound, under its own semantics and under those they carry over to."""
-    own_class = plan_class(row.stated)
+    own_class = row.stated.plan_class
     rank = PLAN_CLASSES.index(own_class)
     bound_rank = PLAN_CLASSES.index(row.bound_class or own_class)
     classes = PLAN_CLASSES if row.stated.objective == "max_load" else (own_class,)
@@ -153,7 +153,7 @@ def what_it_proves(row: RunRow) -> Iterator[BestKnown]:
         has_bound = row.bound_ns is not None and at <= bound_rank
         if has_value or has_bound:
             yield BestKnown(
-                semantics=with_plans(row.stated, plans),
+                semantics=row.stated.with_plans(plans),
                 value_ns=row.value_ns if has_value else None,
                 bound_ns=row.bound_ns if has_bound else None,
                 value_origin=row.method if has_value else "",

@@ -28,7 +28,6 @@ from placegap.instances.problem import (
     MaxLoad,
     Plan,
     Semantics,
-    plan_class,
     stored_semantics,
 )
 from placegap.instances.problem.modules import with_content
@@ -181,4 +180,4 @@ def certified_bounds(verdict: Verdict, semantics: Semantics) -> list[Bound]:
     """What a checked certificate proves; nothing where it is one under other rules."""
     if verdict.bound_ns is None or verdict.semantics != semantics:
         return []
-    return [Bound(verdict.bound_ns, "certificate", PROOF, plan_class(semantics))]
+    return [Bound(verdict.bound_ns, "certificate", PROOF, semantics.plan_class)]

@@ -20,6 +20,7 @@ from placegap.experiments.running.warm_up import GRACE_S, one_line
 from placegap.instances.files.document import of_version, read_json
 from placegap.instances.files.plan_file import PlanFile, is_plan
 from placegap.instances.kernels.loading import loading_s
+from placegap.instances.objectives.hybrid.checks import why_nothing_fits as why_no_degrees
 from placegap.instances.problem import (
     FIELDS,
     HybridPipeline,
@@ -32,8 +33,7 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.integers import times_written
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.hybrid import why_no_degrees
-from placegap.instances.referee.rules import check_semantics
+from placegap.instances.referee.evaluate import check_semantics
 from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.clock import USUAL_S, while_compiling

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Literal, NamedTuple
 
+from placegap.instances.objectives.iteration.referee import simulate_iteration
+from placegap.instances.objectives.iteration.stages import Event
 from placegap.instances.problem import (
     AllLoads,
     Evaluation,
@@ -22,8 +24,6 @@ from placegap.instances.problem import (
     Semantics,
 )
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-from placegap.instances.referee.iteration import simulate_iteration
-from placegap.instances.referee.stages import Event
 
 Reason = Literal["start", "data", "turn"]
 

@@ -13,15 +13,15 @@ from typing import NamedTuple
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.single_moves import SingleMove, Tried
 from placegap.experiments.show.timeline import NO_OP, Bar, Crossing, labels_of
-from placegap.instances.problem import Evaluation, HybridPipeline, Instance, Mode, Plan
-from placegap.instances.problem.integers import NS_PER_S, ceil_div, format_bytes
-from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.hybrid import (
+from placegap.instances.objectives.hybrid.referee import (
     HybridStage,
     hybrid_stages,
     least_bandwidth,
     stage_modes,
 )
+from placegap.instances.problem import Evaluation, HybridPipeline, Instance, Mode, Plan
+from placegap.instances.problem.integers import NS_PER_S, ceil_div, format_bytes
+from placegap.instances.referee.evaluate import evaluate
 
 MOST_MOVES = 1000
 """Changes of one layer that the referee judges: a few seconds for 200 layers."""

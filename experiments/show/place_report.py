@@ -41,11 +41,10 @@ from placegap.instances.problem import (
     Instance,
     LoadSemantics,
     MaxContext,
+    MaxLoad,
     PipelineIteration,
     Plan,
     Semantics,
-    has_two_levels,
-    plan_class,
 )
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
 from placegap.instances.problem.modules import Granularity, layer_of, numbered_layers
@@ -331,7 +330,7 @@ def _stages(verdict: Evaluation, result: Result) -> str:
     heaviest = max(verdict.uses, key=lambda use: use.load_ns)
     if result.semantics.objective == "max_load_fwd_bwd":
         why = "the value is the sum of the heaviest forward and backward loads"
-    elif has_two_levels(result.semantics):
+    elif result.semantics.has_two_levels:
         why = "the value is the heaviest load of a device or server"
     else:
         why = f"the value is the heaviest stage, {heaviest.device}'s"
@@ -348,9 +347,9 @@ def _stages(verdict: Evaluation, result: Result) -> str:
 def _instead(semantics: Semantics, num_ops: int) -> str:
     if num_ops == 1:
         return "'placegap split' divides an op that is a stage of its own"
-    if semantics.objective == "max_load" and not semantics.replicas:
+    if isinstance(semantics, MaxLoad) and not semantics.replicas:
         return "With --replicas equal devices may share a stage"
-    if plan_class(semantics) != "any":
+    if semantics.plan_class != "any":
         return "With --plans any a device may run any ops"
     return "'placegap split' divides heavy ops"
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.objectives.iteration.referee import simulate_iteration
 from placegap.instances.problem import (
     AllLoads,
     Evaluation,
@@ -34,7 +35,6 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import layer_of
-from placegap.instances.referee.iteration import simulate_iteration
 from placegap.instances.referee.loads import border_costs
 
 NO_OP = -1

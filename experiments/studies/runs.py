@@ -24,14 +24,7 @@ from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.log import LOG_NAME, Record, canonical_json, parse_log, run_key
 from placegap.instances.files.document import parse_json
 from placegap.instances.files.output_files import write_text
-from placegap.instances.problem import (
-    PLAN_CLASSES,
-    PlanClass,
-    Semantics,
-    plan_class,
-    stored_semantics,
-    with_plans,
-)
+from placegap.instances.problem import PLAN_CLASSES, PlanClass, Semantics, stored_semantics
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.reading.input_files import csv_rows, read_content
 from placegap.instances.reading.printable import printable
@@ -215,7 +208,7 @@ def stated(rules: str) -> Semantics:
 
 @cache
 def _problem(rules: str) -> str:
-    return with_plans(stated(rules), "any").label
+    return stated(rules).with_plans("any").label
 
 
 def place_of(row: RunRow) -> Record:
@@ -267,7 +260,7 @@ def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
     """The rows with the best bound and the best plan of each problem, and their gaps."""
     bounds, values = defaultdict[Any, list[Bound]](list), defaultdict[Any, list[int]](list)
     for row in rows:
-        own = plan_class(row.stated)
+        own = row.stated.plan_class
         if row.best_bound_ns is not None:
             known = Bound(row.best_bound_ns, row.best_bound_by, row.best_rests_on, own)
             bounds[row.problem].append(known)
@@ -286,7 +279,7 @@ def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
 
     found = []
     for row in rows:
-        (bound_ns, by, basis, *_), best_ns = best(row.problem, plan_class(row.stated))
+        (bound_ns, by, basis, *_), best_ns = best(row.problem, row.stated.plan_class)
         gap, lost = (relative_gap(row.value_ns, ns) for ns in (bound_ns, best_ns))
         changed: dict[str, Any] = {"gap": gap, "lost": lost, "best_value_ns": best_ns}
         changed |= {"best_bound_ns": bound_ns, "best_bound_by": by, "best_rests_on": basis}
@@ -327,7 +320,7 @@ def disagreements(rows: Sequence[RunRow]) -> list[str]:
         if proof.status == "infeasible"
         for row in planned
         if row.problem == proof.problem
-        and rank(plan_class(row.stated)) <= rank(plan_class(proof.stated))
+        and rank(row.stated.plan_class) <= rank(proof.stated.plan_class)
     ]
     return found
 

@@ -81,9 +81,9 @@ from placegap.formulations.shared.pairs import (
     op_reach,
     tensor_edges,
 )
+from placegap.instances.objectives.calls.referee import simulate_subgraphs
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, Semantics
 from placegap.instances.reading.errors import look_up
-from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
 Form = Literal["as_published", "strengthened"]
 
@@ -113,7 +113,7 @@ def build(
         Only plans of at most this latency matter: that of a known plan, for instance. It is the
         big-M. By default every plan fits.
     bound_ns : int, optional
-        A latency that no plan is below, for the strengthened form; by default `chain_bound_ns`.
+        A lower bound on the latency, for the strengthened form; by default `chain_bound_ns`.
     symmetry : bool
         Strengthened only: equal accelerators are numbered by their first call. It makes proofs
         shorter, and is wrong beside constraints of your own that name devices.
@@ -143,6 +143,7 @@ def build(
     if reason is not None:
         raise ValueError(f"the latency IP {reason}")
     horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
+    # As published, windows come from the longest horizon: the form keeps the rows of the paper.
     sets = index_sets(instance, semantics, horizon, windowed=form == "strengthened")
     model = pyo.ConcreteModel(name=f"latency IP: {instance.name}")
     model.unit_ns = pyo.Param(initialize=sets.unit_ns)
@@ -161,10 +162,13 @@ def build(
     end_of_call(model, sets)
     end_on_host(model, sets)
     latency_covers(model, sets)
+    # Clocks make calls convex by themselves, except around cycles in which nothing takes time.
     empty_in_order(model, sets)
     if form == "as_published":
         call_convex(model, sets)
     else:
+        # The rows above bound little: with fractional `enters` the big-M of a wait is slack, and so
+        # a path through several calls costs nothing. `done` follows paths without big-M.
         done_in_order(model, sets)
         done_in_window(model, sets)
         work_covers(model, sets)
@@ -214,14 +218,14 @@ def count_rows(instance: Instance, semantics: LatencySubgraphs, form: Form) -> i
 def warm_start(
     model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: LatencySubgraphs
 ) -> None:
-    """Set the values of all variables to those of a plan, or of its twin that the model keeps.
+    """Set the values of all variables to those of a plan, or of its representative in the model.
 
     Parameters
     ----------
     model : ConcreteModel
         From `build`, of either form, with a horizon not below the plan's latency.
     instance, plan, semantics
-        A feasible plan, judged under the semantics.
+        A feasible plan under the semantics.
     """
     values = plan_values(instance, plan, semantics)
     unit_ns, where = pyo.value(model.unit_ns), values.where
@@ -283,18 +287,18 @@ def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
 
 @dataclass(frozen=True)
 class PlanValues:
-    """A plan as the models have it."""
+    """The values of a plan's variables in the models."""
 
     plan: Plan
     schedule: Schedule
     #: Device and call of each op.
     where: list[CallName]
-    #: producer, consumers: Of each tensor.
+    #: producer, consumers: Producer and consumers of each tensor.
     producer: list[int]
     consumers: list[list[int]]
-    #: Of all calls of accelerators, those without an op included.
+    #: Start and end of all calls of accelerators, also of those without an op.
     span_ns: dict[CallName, tuple[int, int]]
-    #: When the call of each op has brought its inputs in and run its ops up to this one.
+    #: Time at which the call of each op has brought in its inputs and run its ops up to this one.
     done_ns: list[int]
     #: Position of each op's call, or of the op on a host, in an order in which calls wait only for
     #: earlier ones and start times do not fall.
@@ -314,7 +318,7 @@ class PlanValues:
 
 
 def plan_values(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> PlanValues:
-    """The values of a feasible plan, or rather of the plan that `tidy` makes of it."""
+    """The values of a feasible plan's representative (`tidy`)."""
     tidied, schedule, rank = tidy(instance, plan, semantics)
     where = list(zip(tidied.devices.tolist(), tidied.call or (), strict=True))
     index = instance.arrays.index
@@ -336,10 +340,10 @@ def plan_values(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> 
 def tidy(
     instance: Instance, plan: Plan, semantics: LatencySubgraphs
 ) -> tuple[Plan, Schedule, list[int]]:
-    """The plan that models keep in place of a feasible one, its schedule, and ranks of ops.
+    """A feasible plan's representative in the models, its schedule, and ranks of ops.
 
-    No slower: ops are on hosts of `where_needed`, calls are numbered without gaps, and equal
-    accelerators by when their first call starts (those without a call last).
+    It is no slower: ops are on hosts of `where_needed`, calls are numbered without gaps, and equal
+    accelerators by the start of their first call (those without a call last).
     """
     arrays = instance.arrays
     device, call = plan.devices.tolist(), list(plan.call or [0] * instance.num_ops)
@@ -399,7 +403,7 @@ def _spans(
 
 
 def _done(instance: Instance, where: list[CallName], schedule: Schedule) -> list[int]:
-    """Ops of a call one after the other, in topological order, behind its inputs."""
+    """Times at which ops are done: one after the other in topological order, after the inputs."""
     arrays, index = instance.arrays, instance.arrays.index
     clock = dict(zip(where, schedule.start_ns.tolist(), strict=True))
     inputs = {(u, *where[j]): None for i, j, u in tensor_edges(instance) if where[i] != where[j]}

@@ -1,14 +1,19 @@
-"""A lower bound on latency_subgraphs from chains of ops, each of which feeds the next somehow.
+"""A lower bound on latency_subgraphs from chains of ops, each of which comes after the one before.
 
-A call is convex, so it meets a chain in an interval; calls that meet it run one after the other.
-The latency is at least the least sum of durations over all ways to cut the chain into intervals,
-at most one per call, each within a memory, with single ops on hosts between them.
+Relaxation: a call is convex, so it meets a chain in an interval, and calls that meet the chain run
+one after the other. The latency is at least the least sum of durations over all ways to cut the
+chain into intervals, at most one per call, each within the largest memory, with single ops on hosts
+between them. A DP over the chain finds it: value[j, s] for the first j ops and s calls.
 
-What an interval from op a to op b costs at least is known without solving anything: all ops between
-a and b (after a and before b) are in its call; what comes after the op that follows b on the chain
-is not, nor is what comes before the op that precedes a; a tensor with ends among both is paid. The
-other ops are on the side where they cost least: a minimum cut (`CallCuts`), which is
-computed only for the intervals of the best ways to cut the chain.
+A lower bound on the cost of an interval from op a to op b needs no solver: all ops between a and b
+(after a and before b) are in its call; ops after the successor of b on the chain are not, nor are
+those before the predecessor of a; a tensor with ends in both sets is paid. The other ops are on the
+side where they cost least, which is a minimum cut (`CallCuts`). It is computed only for the
+intervals of the best ways to cut the chain, and the DP is repeated.
+
+Example by hand: the row a, b, c of docs/exact.md (1 ns and 1 byte each, tensors of 9 and 2 ns, two
+calls of 2 bytes). Intervals cost a: 1 + 9, ab: 2 + 2, bc: 2 + 9, c: 1 + 2. So a | bc takes 21 and
+ab | c takes 7 ns, which is the bound.
 """
 
 from __future__ import annotations
@@ -20,23 +25,23 @@ import numpy as np
 from numpy.typing import NDArray
 from ortools.graph.python import max_flow
 
-from placegap.formulations.shared.pairs import op_reach
+from placegap.formulations.shared.pairs import reach_matrix
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, LatencySubgraphs
-from placegap.instances.problem.graph_index import GraphIndex
+from placegap.instances.problem.graph_index import GraphIndex, sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 
 MOST_OPS = 2500
-"""Larger graphs have no bound but 0: reachability is a matrix of ops by ops."""
+"""With more ops the bound is 0: reachability is a matrix of ops by ops."""
 
 
 MOST_CUTS = 20_000
-"""Intervals per chain whose cost is refined by a minimum cut."""
+"""Most intervals per chain whose cost is refined by a minimum cut."""
 
 
 INSIDE, OUTSIDE = 1, 2
-"""Sides of ops that are in a call, and that are not; 0 where it is open."""
+"""Sides of ops that are surely in a call, and surely not; 0 for all others."""
 
 
 Sides = NDArray[np.int8]
@@ -45,16 +50,16 @@ Sides = NDArray[np.int8]
 def chain_bound_ns(
     instance: Instance, semantics: LatencySubgraphs, time_limit_s: float | None = None
 ) -> int:
-    """A latency that no plan is below, `NEVER` if no plan fits: the best bound of a few long paths.
+    """A lower bound on the latency, `NEVER` if no plan fits: the best bound of a few long paths.
 
     Paths of most accelerator time, of most time with transfers, of most bytes, of most ops.
-    O(L^2 (n + m)) for a path of length L, and up to `MOST_CUTS` minimum cuts, fewer where time is
-    up: the bound holds after any number. Deterministic without a time limit.
+    O(L^2 (n + m)) for a path of length L, and up to `MOST_CUTS` minimum cuts, fewer if the time is
+    over: the bound is valid after any number. Deterministic without a time limit.
     """
     index, n = instance.arrays.index, instance.num_ops
     if n > MOST_OPS:
         return 0
-    after = _matrix(op_reach(index)[1])
+    after = reach_matrix(index)
     chains = dict.fromkeys(tuple(_longest_path(index, w)) for w in _weights(instance))
     until = None if time_limit_s is None else time.perf_counter() + time_limit_s
     best = 0
@@ -66,11 +71,11 @@ def chain_bound_ns(
 
 
 def _weights(instance: Instance) -> list[Ints]:
-    """What paths are long in: (n,) each."""
+    """The weights by which long paths are chosen, (n,) each."""
     arrays, index = instance.arrays, instance.arrays.index
     times = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns).min(axis=1)
-    moves = np.zeros(instance.num_ops, np.int64)
-    np.add.at(moves, index.tensor_producer, arrays.host_ns.min(axis=1, initial=NEVER))
+    least = arrays.host_ns.min(axis=1, initial=NEVER)
+    moves = sum_by(index.tensor_producer, least, instance.num_ops)
     one = np.ones_like(times)
     return [times, times + moves, arrays.resident_bytes, one]
 
@@ -95,18 +100,8 @@ def _longest_path(index: GraphIndex, weight: Ints) -> list[int]:
     return path[::-1]
 
 
-def _matrix(after: list[int]) -> Flags:
-    """Whether op j comes after op i, (n, n)."""
-    n = len(after)
-    size = (n + 7) // 8
-    rows = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in after), np.uint8)
-    bits = np.unpackbits(rows.reshape(n, size), axis=1, bitorder="little")
-    reach: Flags = np.ascontiguousarray(bits[:, :n].astype(np.bool_))
-    return reach
-
-
 class ChainOps(NamedTuple):
-    """What n ops cost in a call, at least: time of those that are `able`, bytes of their groups."""
+    """Least costs of n ops in a call: time of those that are `able`, bytes of their groups."""
 
     own_ns: Ints
     able: Flags
@@ -115,7 +110,7 @@ class ChainOps(NamedTuple):
 
 
 class ChainTensors(NamedTuple):
-    """Producers and consumers of t tensors, and what it takes to move one, at least."""
+    """Producers, consumers and least move times of t tensors."""
 
     ptr: Ints
     consumer: Ints
@@ -124,7 +119,7 @@ class ChainTensors(NamedTuple):
 
 
 class _ChainBound:
-    """The bound of one chain: (L,) ops, each after the one before; `after`: is op j after op i."""
+    """The bound of one chain of ops, (L,); `after`: whether op j comes after op i."""
 
     def __init__(
         self, instance: Instance, semantics: LatencySubgraphs, chain: Ints, after: Flags
@@ -155,7 +150,9 @@ class _ChainBound:
         return int(value), [(i, j) for i, j in intervals.tolist()]
 
     def refined(self, most_cuts: int, until: float | None) -> int:
-        """The bound when the intervals that decide it have their minimum cuts."""
+        """The bound once the intervals that decide it have their minimum cuts."""
+        # Costs only rise, so the value is a bound at any time. It is final when all intervals of
+        # the best way to cut the chain are refined: no other way is cheaper.
         value, intervals = self.value()
         done: dict[tuple[int, int], None] = {}
         while any(interval not in done for interval in intervals) and len(done) < most_cuts:
@@ -175,7 +172,7 @@ class _ChainBound:
 
 @kernel
 def _sides(chain: Ints, i: int, j: int, after: Flags) -> Sides:
-    """Which ops are in a call that meets the chain from i to j, and which are not, (n,)."""
+    """The sides of all ops for a call that meets the chain from i to j, (n,)."""
     first, last = chain[i], chain[j]
     side = np.zeros(len(after), np.int8)
     for v in range(len(after)):
@@ -192,11 +189,9 @@ def _sides(chain: Ints, i: int, j: int, after: Flags) -> Sides:
 def _intervals(
     chain: Ints, after: Flags, ops: ChainOps, tensors: ChainTensors, once: bool, room: int
 ) -> Ints:
-    """What a call that meets the chain from i to j takes at least, (L, L); `NEVER`: it cannot.
-
-    It has the memory of all colocation groups that it holds an op of, and if accelerators make one
-    call, all ops of these groups.
-    """
+    """Least times of calls that meet the chain from i to j, (L, L); `NEVER` if there is none."""
+    # A call has the memory of all colocation groups of which it holds an op, and all their ops if
+    # accelerators make one call. `seen` marks the groups counted for this interval.
     costs = np.full((len(chain), len(chain)), NEVER, np.int64)
     group = ops.group
     seen, stamp = np.full(len(ops.group_bytes), -1, np.int64), 0
@@ -232,10 +227,10 @@ def _intervals(
 
 @kernel
 def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
-    """Least time to cut the chain into a limited number of intervals, and those intervals, (c, 2).
+    """Least time to cut the chain into a limited number of intervals, and the intervals, (c, 2).
 
-    ``value[j, s]`` is that of the first j ops with s calls; ``origin[j, s]`` the first op of the
-    last interval, -1 where the last op is on a host.
+    ``value[j, s]`` is that of the first j ops with s calls; ``origin[j, s]`` is the first op of the
+    last interval, -1 if the last op is on a host.
     """
     length = len(alone)
     value = np.full((length + 1, calls + 1), NEVER, np.int64)
@@ -267,12 +262,12 @@ def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
 
 
 class CallCuts:
-    """Networks whose cuts are calls: the source's side are its members.
+    """Networks whose cuts are calls: the members of the call are on the source's side.
 
-    An op costs its time there. A tensor costs its move if it has ends on both sides: it has two
-    nodes, the first with the source if some end is, the second with the sink if some end is, and
-    the arc between them is what is cut. `own_ns` and `move_ns` are lower bounds on the time of each
-    op and tensor; `able` are the ops that an accelerator can run.
+    A member costs its time. A tensor costs its move if it has ends on both sides: of its two nodes
+    the first is on the source's side if some end is, the second on the sink's side if some end is,
+    and then the arc between them is cut. `own_ns` and `move_ns` are lower bounds on the times of
+    ops and tensors; `able` are the ops that an accelerator can run.
     """
 
     def __init__(self, index: GraphIndex, own_ns: Ints, able: Flags, move_ns: Ints) -> None:
@@ -290,12 +285,13 @@ class CallCuts:
         self.capacity = np.concatenate([own, move_ns, always])
 
     def least_ns(self, side: NDArray[np.int8], after: Flags, before: Flags) -> int:
-        """What a call takes besides the time of the ops that are known to be in it, at least.
+        """A lower bound on the time of a call without that of the ops surely in it.
 
-        `side` is `INSIDE`, `OUTSIDE` or 0 for each op; `after` and `before` are ops after and
-        before some op inside. A member after it has all its producers that also come after it in
-        the call, because the call is convex, and a member before it all its consumers that do.
+        `side` is `INSIDE`, `OUTSIDE` or 0 for each op; `after` and `before` are the ops after and
+        before some op inside.
         """
+        # Arcs of convexity: if a member comes after an op inside, its producers that also come
+        # after that op are members, and likewise backwards. So the cut cannot leave and come back.
         index, n = self.index, self.num_ops
         forward = after[index.producer] & after[index.consumer]
         back = before[index.producer] & before[index.consumer]
@@ -305,7 +301,7 @@ class CallCuts:
         capacity = np.concatenate([self.capacity, more])
         node = np.arange(self.sink + 1)
         node[:n][side == INSIDE], node[:n][side == OUTSIDE] = self.source, self.sink
-        own = np.arange(len(tail)) < n  # the time of an op that is inside is no part of the cut
+        own = np.arange(len(tail)) < n  # ops inside: their time is counted by the caller
         tail, head = node[tail], node[head]
         kept = (tail != self.sink) & (head != self.source) & (tail != head)
         kept &= ~(own & (tail == self.source))

@@ -10,7 +10,7 @@ clocks wait under literals. For ops i, devices k, calls (k, c) and tensors u:
 - ``rank`` of ops and ``rank_call``: where calls without any time could wait in a cycle.
 
 Where times are no multiples of the unit they are rounded down: the times of a plan, rounded down,
-then satisfy every constraint, so that bounds hold for all plans; the referee tells a plan's value.
+then satisfy every constraint, so bounds hold for all plans; the referee computes a plan's value.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ class LatencyModel:
 
     @property
     def objective(self) -> cp_model.IntVar:
-        """What is minimized."""
+        """The minimized variable."""
         return self.latency
 
     @property
     def instance(self) -> Instance:
-        """Whose model it is."""
+        """The instance of the model."""
         return self.sets.instance
 
     @property
@@ -100,7 +100,7 @@ class LatencyModel:
         return int(self.instance.arrays.time_ns[i, k]) // self.unit_ns
 
     def host(self, u: int, k: int) -> int:
-        """Units of tensor u into or out of device k, rounded down; beyond the horizon is never."""
+        """Units of tensor u into or out of device k, rounded down; at most horizon + 1."""
         never = self.horizon_ns // self.unit_ns + 1
         return min(int(self.instance.arrays.host_ns[u, k]) // self.unit_ns, never)
 
@@ -121,7 +121,7 @@ def build(
     horizon_ns : int, optional
         The latency of a known plan, or of no plan of interest; by default every plan fits.
     bound_ns : int, optional
-        A latency that no plan is below; by default `chain_bound_ns`.
+        A lower bound on the latency; by default `chain_bound_ns`.
     symmetry : bool
         Equal accelerators are numbered by their first call. It is wrong beside constraints of
         your own that name devices.
@@ -205,7 +205,7 @@ def new_model(instance: Instance, semantics: LatencySubgraphs, horizon_ns: int) 
 
 
 def _longest_row_ns(sets: CallSets, horizon_ns: int) -> int:
-    """What a row can sum up to: the horizon, and beside it a call, or an op and its tensor."""
+    """An upper bound on the sum of a row: the horizon and a call, or an op and its tensor."""
     arrays, window = sets.instance.arrays, sets.window
     on_hosts = np.where(window.possible & arrays.is_host, arrays.time_ns, 0).astype(object)
     spread = max(
@@ -219,7 +219,7 @@ def _longest_row_ns(sets: CallSets, horizon_ns: int) -> int:
         call[k] += move
     for k, _ in sets.calls:
         call[k] += sum(arrays.time_ns[sets.on(k), k].tolist())
-    # the time of a call is a variable of its own where it may take longer than the horizon
+    # A call that may take longer than the horizon has a variable for its time (`_call_takes`).
     longest_call = min(max(call), horizon_ns)
     of_op = max(int(on_hosts.sum(axis=1).max()), spread + max(moves, default=0))
     return horizon_ns + max(longest_call, of_op)

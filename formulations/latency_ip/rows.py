@@ -1,8 +1,8 @@
 """The latency IP of Tarnawski et al. (2020): index sets, windows, variables and rows of both forms.
 
-`latency_ip` lists the components and says what the model claims, `instances.referee.simulate_calls`
-what a call takes. In all bounds an op counts as done when its call has brought its inputs in and
-run its members up to it, in topological order: no later than the call ends.
+`latency_ip` lists the components and the claim of the model; `objectives.calls.referee` has
+the duration of a call. In all bounds an op counts as done when its call has brought in its inputs
+and run its members up to this op, in topological order: no later than the call ends.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from itertools import pairwise
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.devices import identical_devices
 from placegap.formulations.shared.families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors, edge_ends, tensor_edges
 from placegap.formulations.shared.times import (
@@ -25,13 +24,15 @@ from placegap.formulations.shared.times import (
 )
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, LatencySubgraphs
+from placegap.instances.problem.device_classes import identical_devices
+from placegap.instances.problem.graph_index import all_by
 from placegap.instances.problem.integers import UNSUPPORTED
 
 Pair = tuple[int, int]
 
 
 NEXT_TO_NOTHING = 0.1
-"""Units of time (of which a horizon has up to 1000) that solvers' tolerances may hide."""
+"""Times up to this many units may vanish in solvers' tolerances; a horizon has up to 1000 units."""
 
 
 # --------------------------------------------------------------------------------------- index sets
@@ -42,7 +43,7 @@ class CallSets:
     """Index sets and data of a model."""
 
     instance: Instance
-    #: q.
+    #: Calls per accelerator, q.
     num_calls: int
     #: unit_ns, horizon: Nanoseconds per unit; the horizon in units.
     unit_ns: float
@@ -50,14 +51,14 @@ class CallSets:
     window: Windows
     #: (k, c)
     calls: list[Pair]
-    #: producer, consumers: Of each tensor, every op once.
+    #: producer, consumers: Producer and consumers of each tensor, every op once.
     producer: list[int]
     consumers: list[list[int]]
     #: entering, leaving: (u, k): Tensors that may enter accelerator k; that may leave it, and take
     #: time to do so.
     entering: list[Pair]
     leaving: list[Pair]
-    #: time, host: Of op i on device k and of tensor u at device k, in units.
+    #: time, host: Times of op i on device k and of tensor u at device k, in units.
     time: list[list[float]]
     host: list[list[float]]
 
@@ -76,7 +77,7 @@ def model_unit_ns(instance: Instance, horizon_ns: int | None) -> float:
 def index_sets(
     instance: Instance, semantics: LatencySubgraphs, horizon_ns: int, *, windowed: bool = True
 ) -> CallSets:
-    """Sets and data; `windowed`: without what the horizon rules out. O(m K) per round of these."""
+    """Sets and data; `windowed`: without what the horizon excludes. O(m K) per round of windows."""
     arrays, index = instance.arrays, instance.arrays.index
     unit_ns = model_unit_ns(instance, horizon_ns)
     window = call_windows(instance, horizon_ns if windowed else serial_horizon_ns(instance))
@@ -489,7 +490,7 @@ def calls_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def serial_horizon_ns(instance: Instance) -> int:
-    """Every plan ends by then: all ops in sequence, each tensor out once, in per consumer."""
+    """An upper bound on every latency: all ops in a row, tensors out once and in per consumer."""
     arrays = instance.arrays
     ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1).tolist()
     tensors = _host_ns(instance).max(axis=1, initial=0).tolist()
@@ -504,9 +505,8 @@ def _host_ns(instance: Instance) -> Ints:
 def where_needed(instance: Instance) -> Flags:
     """Devices that some optimal plan may use for an op, (n, K).
 
-    Hosts are one pool: a group may be spread over them, and a host that can hold all ops makes
-    every other host superfluous for the ops that it runs at least as fast (of several, the first
-    is kept).
+    Hosts are one pool: a group may be spread over them. If a host can hold all ops, no other host
+    is needed for the ops that it runs at least as fast (the first one is kept if several tie).
     """
     arrays = instance.arrays
     possible = arrays.time_ns != UNSUPPORTED
@@ -523,12 +523,11 @@ def where_needed(instance: Instance) -> Flags:
 
 
 def _for_pooled_groups(instance: Instance, possible: Flags) -> Flags:
-    """What is possible for whole groups: the same accelerator for all ops, or a host for each."""
+    """Devices possible for whole groups: one accelerator for all ops, or a host for each op."""
     group, is_host = instance.arrays.group, instance.arrays.is_host
-    together = np.ones((int(group.max()) + 1, len(is_host)), np.bool_)
-    np.logical_and.at(together, group, np.where(is_host, True, possible))
-    pooled = np.ones(len(together), np.bool_)
-    np.logical_and.at(pooled, group, possible[:, is_host].any(axis=1))
+    num_groups = instance.arrays.num_groups
+    together = all_by(group, np.where(is_host, True, possible), num_groups)
+    pooled = all_by(group, possible[:, is_host].any(axis=1), num_groups)
     together[~pooled] &= ~is_host
     return possible & together[group]
 
@@ -536,9 +535,9 @@ def _for_pooled_groups(instance: Instance, possible: Flags) -> Flags:
 def call_windows(instance: Instance, horizon_ns: int) -> Windows:
     """Propagate heads, tails and the horizon until nothing changes; O(m K) per round.
 
-    Along an edge an op stays on its device (its call may, too), or pays host_time out of an
-    accelerator and into one. Heads are what comes before the op, tails what passes between its
-    being done and the end of the plan.
+    Along an edge the consumer is on the same device (perhaps in the same call), or pays host_time
+    out of an accelerator and into one. Heads are times before the op, tails times between its being
+    done and the end of the plan.
     """
     host = _host_ns(instance)
 
@@ -551,10 +550,10 @@ def call_windows(instance: Instance, horizon_ns: int) -> Windows:
 
 
 def empty_edges(instance: Instance, possible: Flags, largest_ns: int) -> list[int]:
-    """Edges that a cycle of calls may consist of without taking time, in input order.
+    """Edges that may form a cycle of calls without any time, in input order.
 
     Times up to `largest_ns` count as none. Both ends of such an edge take no time on devices where
-    the tensor takes none. Clocks exclude every other cycle, because something on it takes time.
+    the tensor takes none. Clocks exclude every other cycle, since some time passes on it.
     """
     index, is_host = instance.arrays.index, instance.arrays.is_host
     idle = (np.asarray(possible) > 0) & (instance.arrays.time_ns <= largest_ns)
@@ -566,6 +565,6 @@ def empty_edges(instance: Instance, possible: Flags, largest_ns: int) -> list[in
 
 
 def equal_accelerators(instance: Instance) -> list[tuple[int, ...]]:
-    """Classes of two or more accelerators that are alike."""
+    """Classes of two or more equal accelerators."""
     is_host = instance.arrays.is_host
     return [members for members in identical_devices(instance) if not is_host[members[0]]]

@@ -18,10 +18,10 @@ from placegap.formulations.shared.devices import new_names
 from placegap.formulations.shared.families import placement, set_placement
 from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import PairSolution, edge_ends, plan_in_order, spans_ns
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.reading.errors import look_up
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-from placegap.instances.referee.simulate import simulate
 
 Form = Literal["verbatim", "as_published", "strengthened"]
 
@@ -92,7 +92,7 @@ def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
     """Why the model does not state a semantics, or None if it does."""
     if form != "strengthened" and semantics != SEMANTICS:
         return f"states {SEMANTICS.label} as published, not {semantics.label}"
-    if semantics.objective != "makespan" or semantics.transfers != "per_edge":
+    if not isinstance(semantics, Makespan) or semantics.transfers != "per_edge":
         return f"states makespan per_edge, not {semantics.label}"
     return None
 

@@ -50,8 +50,8 @@ def build(instance: Instance, horizon_ns: int, verbatim: bool = False) -> pyo.Co
     times = scale_times(instance, horizon_ns)
     if verbatim:
         times = replace(times, horizon=BIG_M)
-    said = "verbatim" if verbatim else "as published"
-    model = pyo.ConcreteModel(name=f"moirai {said}: {instance.name}")
+    form = "verbatim" if verbatim else "as published"
+    model = pyo.ConcreteModel(name=f"moirai {form}: {instance.name}")
     model.unit_ns = pyo.Param(initialize=times.unit_ns)
     place_ops(model, instance.arrays.able)
     time_variables(model, times)

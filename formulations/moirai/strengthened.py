@@ -6,15 +6,15 @@ changes:
 
 - transport linking: ``route[q, a, b]`` stands for x[i, a] x[j, b], q = (i, j), a == b included, and
   is tied to x by its row and column sums;
-- windows (`windows`): what cannot belong to a plan of at most the horizon gets no variable, and
-  every pair of ops or flows has a big-M of its own;
+- windows (`windows`): a choice that no plan of at most the horizon makes has no variable, and each
+  pair of ops or flows has its own big-M;
 - transitive pruning: no row for what a path or the windows order already; one big-M row per order
   of a pair instead of one per device;
 - work rows: no device and no channel is busy for longer than the makespan;
 - head and tail rows: the device-indexed critical paths into and out of an op;
-- channels other than ports, which flows compete for in the same way: what a flow from device a to
-  device b occupies is all that tells them apart, ``link`` (a, b), or the ``port`` out of a and the
-  one into b, or the only port of a and that of b (``half_duplex``), or nothing (``free``);
+- channels other than ports, for which flows compete in the same way; a flow from device a to
+  device b occupies the ``link`` (a, b), or the ``port`` out of a and the one into b, or the only
+  port of a and that of b (``half_duplex``), or nothing (``free``);
 - symmetry breaking: of placements that differ in the names of identical devices, one
   (`shared.devices`).
 
@@ -39,7 +39,6 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.devices import (
     count_symmetry_rows,
-    identical_devices,
     representative_devices,
     symmetry_order,
 )
@@ -64,6 +63,7 @@ from placegap.formulations.shared.times import (
     windows,
 )
 from placegap.instances.problem import Channels, Instance
+from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 Pair = tuple[int, int]
@@ -306,19 +306,23 @@ def channel_sharing(
     remote: use(q) = 1 - sum over k of route[q, k, k]. They share a link as soon as both go into one
     device k: use(q) = x[j, k] - route[q, k, k]. Likewise flows into one consumer.
     """
+    # Why fewer rows suffice: the published rows need a pair, a channel and both flows on it, which
+    # an LP avoids by spreading x. If an end is common, the flows are on the same device there
+    # whichever it is, so the sum over devices is a single row, and a stronger one.
     index, num_devices = instance.arrays.index, instance.num_devices
     before, x = model.flow_before, model.x
     ends = index.producer.tolist(), index.consumer.tolist()
     local_route = {key: route for key, route in model.route.items() if key[1] == key[2]}
-    enough = 2 if channels == "link" else 1  # common ends that make remote flows share a channel
+    # A port belongs to one device, so one common end is enough to share it; a link needs both.
+    enough = 2 if channels == "link" else 1
     common = {(q, r): [end[q] == end[r] for end in ends] for q, r in pairs}
     akin = [pair for pair, same in common.items() if sum(same) >= enough]
     half = [pair for pair, same in common.items() if 0 < sum(same) < enough]
     other = [pair for pair, same in common.items() if not any(same)]
     shared = {(q, r): sorted(items[q].resources & items[r].resources) for q, r in pairs}
 
-    def other_end(q: int, r: int) -> int:
-        return 1 if common[q, r][0] else 0  # the end that the two do not have in common
+    def other_end(q: int, r: int) -> int:  # the end that the two flows do not have in common
+        return 1 if common[q, r][0] else 0
 
     def local(q: int, k: int) -> Linear:
         return local_route.get((q, k, k), 0)
@@ -329,6 +333,8 @@ def channel_sharing(
     def at(q: int, side: int, k: int) -> Linear:
         return x[ends[side][q], k] - local(q, k)
 
+    # Channels are numbered as in `channels_of`: link a K + b, port k out of device k and port K + k
+    # into it, single port k.
     def use(q: int, channel: int) -> Linear:
         first, second = divmod(channel, num_devices)
         if channels == "link":
@@ -361,15 +367,15 @@ def channel_sharing(
 
 @dataclass(frozen=True)
 class Item:
-    """When an op or a flow can run, in ns, and what it can occupy."""
+    """The window of an op or a flow, in ns, and the resources that it may occupy."""
 
-    #: earliest_ns, latest_ns: It starts no earlier, and ends no later.
+    #: earliest_ns, latest_ns: Earliest start and latest end.
     earliest_ns: int
     latest_ns: int
-    #: shortest_ns, longest_ns: Its durations while it occupies anything.
+    #: shortest_ns, longest_ns: Least and largest duration on a resource.
     shortest_ns: int
     longest_ns: int
-    #: An op's devices; a flow's channels, by their numbers (`channels_of`).
+    #: Devices of an op; channels of a flow, by their numbers (`channels_of`).
     resources: frozenset[int]
 
 
@@ -424,10 +430,10 @@ def flow_items(
 
 
 def competing(items: list[Item], unordered: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """The orders (first, second) that the model must decide on, and the pairs they belong to.
+    """The orders (first, second) that the model must decide on, and their pairs.
 
-    Left out are pairs that share no resource, that both take no time, or that the windows order;
-    and an order that the windows rule out.
+    Pairs are left out that share no resource, that take no time, or that the windows order; and so
+    are orders that the windows exclude.
     """
     orders, pairs = [], []
     for i, j in unordered:

@@ -1,8 +1,8 @@
-"""What the CP-SAT models share: rows of small numbers only, and the check that they are.
+"""Parts that the CP-SAT models share: rows of small numbers only, and a check of the whole model.
 
 CP-SAT 9.15 adds coefficients of Boolean terms in 32 bits in a part of its presolve
-(google/or-tools issue 5293), and then proves wrong optima. So no row of ours may get near: sums of
-large numbers are stated digit by digit, and `refuse_large_rows` looks at the finished model.
+(google/or-tools issue 5293), and then proves wrong optima. So rows must stay far below: sums of
+large numbers are stated digit by digit, and `refuse_large_rows` checks the finished model.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ Values = Callable[[Expression], int]
 """The value of a variable or expression in a solution."""
 
 LARGEST_ACTIVITY = 2**30
-"""No linear expression of a model may get above this, nor below its negative.
+"""Largest absolute value that a linear expression of a model may reach.
 
-CP-SAT was right on all models within it, and began to be wrong at twice as much; presolve puts two
-rows together now and then.
+CP-SAT was right on all models within it, and wrong on some from twice as much on, since presolve
+sometimes adds two rows.
 """
 
 
 DIGIT_BITS = 16
-"""Of a variable that `at_most` splits: its largest value and one digit stay within the cap."""
+"""Bits of a digit of a variable that `at_most` splits: with its largest value a digit stays within
+the cap."""
 
 MOST_UNITS = LARGEST_ACTIVITY - 2**DIGIT_BITS
-"""No time, and no sum of times in a row, may be more units than this."""
+"""Most units of a time, and of a sum of times in a row."""
 
 
 class RowTooLarge(ValueError):
@@ -70,7 +71,7 @@ def memory_capacity(
 ) -> list[Derived]:
     """Sum over i of m_i x[i, k] <= M_k, to the byte: `at_most`, in units of the sizes' gcd.
 
-    Ops of a literal count together. What exceeds a device alone is not there.
+    Ops of one literal count together. A literal that exceeds a device alone is false.
     """
     size, derived = instance.arrays.resident_bytes.tolist(), list[Derived]()
     for k, limit in enumerate(instance.arrays.memory_bytes.tolist()):
@@ -93,14 +94,14 @@ def memory_capacity(
 def at_most(
     cp: cp_model.CpModel, terms: Sequence[Term], limit: int | cp_model.IntVar
 ) -> list[Derived]:
-    """Sum of terms <= limit, exactly, in rows within `LARGEST_ACTIVITY`; what they need besides.
+    """Sum of terms <= limit, exactly, in rows within `LARGEST_ACTIVITY`; returns new variables.
 
-    A sum of numbers a = low + B high is at most r + B q if and only if there is a carry c >= 0 with
-    sum low <= r + B c and sum high + c <= q: c is by how many B the low parts exceed r, rounded up.
-    The second row is split again where its numbers are still too large. A limit that is a variable
-    of at most `MOST_UNITS` is split into q and r by a row of its own. Coefficients and limit are at
-    least 0.
+    Coefficients and limit are at least 0; a limit that is a variable is at most `MOST_UNITS`.
     """
+    # A sum of numbers a = low + B high is at most r + B q if and only if some carry c >= 0 has
+    # sum low <= r + B c and sum high + c <= q: c is the excess of the low parts over r, in units of
+    # B, rounded up. The second row is split again if its numbers are still too large. By hand, with
+    # B = 10: 17 + 25 <= 43, as 7 + 5 <= 3 + 10 c with c = 1, and 1 + 2 + 1 <= 4.
     terms = [term for term in terms if term.coefficient]
     if sum(term.coefficient * term.most for term in terms) <= LARGEST_ACTIVITY:
         cp.add(_sum(terms) <= limit)
@@ -134,7 +135,7 @@ def at_most(
 
 
 def _digit_bits(terms: Sequence[Term]) -> int:
-    """Bits of the lowest digit: as few digits as will do, of equal size but for the highest."""
+    """Bits of the lowest digit, for the least number of digits of about equal size."""
     count = sum(term.most for term in terms)
     excess = 1
     while sum((t.coefficient >> excess) * t.most for t in terms) + count + 1 > LARGEST_ACTIVITY:
@@ -159,7 +160,8 @@ def _sum(terms: Sequence[Term]) -> cp_model.LinearExpr:
 
 
 def by_device(x: Mapping[int, cp_model.IntVar], table: Ints) -> cp_model.LinearExpr:
-    """Sum over k of table[k] x[k], exactly one of which is 1: its least, and what is above."""
+    """Sum over k of table[k] x[k], exactly one of which is 1: the least entry and the excess."""
+    # Coefficients are smaller without the least entry, and the row's reach with them.
     least = min((int(table[k]) for k in x), default=0)
     return least + _sum([Term(int(table[k]) - least, literal) for k, literal in x.items()])
 
@@ -192,8 +194,8 @@ def hint_derived(cp: cp_model.CpModel, derived: Sequence[Derived]) -> None:
 def refuse_large_rows(cp: cp_model.CpModel) -> None:
     """Raise `RowTooLarge` if an expression of the model can pass `LARGEST_ACTIVITY`.
 
-    Rows, intervals and the objective are looked at, and other kinds of constraints refused; O(size
-    of the model).
+    Rows, intervals and the objective are checked, and other kinds of constraints refused; O(size of
+    the model).
     """
     proto = cp.proto
     domain = [(min(v.domain), max(v.domain)) for v in proto.variables]

@@ -1,13 +1,13 @@
-"""Which devices belong together: identical ones, GETF's groups, and pools with fast links.
+"""Sets of devices that belong together: identical ones, GETF's groups, and pools with fast links.
 
-*Identical devices.* Swapping two of them changes no value, so every placement has up to p! twins
-for a class of p of them. One of each orbit is kept, its *representative*: in a fixed order of the
-colocation groups (`group_leaders`), the devices of a class are first used in the order of their
-numbers. In the 0/1 matrix of groups and devices of a class these are column inequalities of the
-packing orbitope (Kaibel and Pfetsch, "Packing and partitioning orbitopes", Mathematical Programming
-114, 2008). All of it holds for every objective and every model: it needs nothing but ``x[i, k]``
-and one device per op. What names a device, though, such as a user's row that pins an op, may
-exclude all representatives, and does not go together with it.
+*Identical devices.* Swapping two of them changes no value, so every placement has up to p!
+equivalent ones for a class of p devices. One of each orbit is kept, its *representative*: in a
+fixed order of the colocation groups (`group_leaders`), the devices of a class are first used in the
+order of their numbers. In the 0/1 matrix of groups and devices of a class these are column
+inequalities of the packing orbitope (Kaibel and Pfetsch, "Packing and partitioning orbitopes",
+Mathematical Programming 114, 2008). This holds for every objective and every model with ``x[i, k]``
+and one device per op. It is wrong beside rows that name a device, such as a user's row that pins an
+op: these may exclude all representatives.
 
 *Groups* are after Su, Ren, Vardi, Wierman, "Communication-Aware Scheduling of
 Precedence-Constrained Tasks on Related Machines" (2020). *Pools* are devices with fast links
@@ -17,7 +17,6 @@ between them: what has no room in one crosses slow links.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -27,6 +26,13 @@ from placegap.formulations.shared.families import Linear
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics, Transfer
 from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.device_classes import (
+    Classes,
+    classes_of,
+    equal_columns,
+    identical_devices,
+)
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
@@ -34,16 +40,12 @@ if TYPE_CHECKING:
     import pyomo.environ as pyo
 
 
-Classes = tuple[tuple[int, ...], ...]
-"""Classes of two or more identical devices, each in ascending order."""
-
-
 MOST_EARLIER = 200
-"""Rows stop after this many groups: they are quadratic in number, and the late ones cut little."""
+"""Most groups with rows: rows are quadratic in their number, and the late ones cut little."""
 
 
 UNLIKE_LINKS = 2.0
-"""How many times as long slow links take, at least."""
+"""Least ratio of the times of slow and fast links."""
 
 
 Grouping = Literal["auto", "columns", "speeds"]
@@ -52,46 +54,10 @@ Grouping = Literal["auto", "columns", "speeds"]
 # -------------------------------------------------------------------------------- identical devices
 
 
-def identical_devices(instance: Instance, labels: Sequence[object] | None = None) -> Classes:
-    """Classes of devices, two or more each, any two of which may be swapped.
-
-    Devices are identical if all ops take the same time on them, if they have the same memory and
-    host times and are both hosts or both not, and if all tensors take the same time from and to
-    every other device and both ways between the two. Kinds and names decide nothing. `labels` tell
-    devices apart as well, such as the servers that they are in. Swaps that are automorphisms
-    generate each other, (a c) = (a b)(b c)(a b), so a device is compared with the first one of each
-    class: O(K^2 c) for c classes, after sorting (t, L) times.
-    """
-    arrays, num_devices = instance.arrays, instance.num_devices
-    own = np.vstack([arrays.time_ns, arrays.host_ns, arrays.memory_bytes, arrays.is_host])
-    traits = np.unique(own, axis=1, return_inverse=True)[1].ravel().tolist()
-    alike = np.unique(arrays.transfer_ns, axis=1, return_inverse=True)[1].ravel()
-    move = alike[arrays.link_class]  # equal where all tensors take equally long
-    found: dict[tuple[object, ...], list[list[int]]] = {}
-    for b in range(num_devices):
-        key = (traits[b], None if labels is None else labels[b])
-        classes = found.setdefault(key, [])
-        for members in classes:
-            if _may_be_swapped(move, members[0], b):
-                members.append(b)
-                break
-        else:
-            classes.append([b])
-    classes = sorted(members for group in found.values() for members in group)
-    return tuple(tuple(members) for members in classes if len(members) > 1)
-
-
-def _may_be_swapped(move: Ints, a: int, b: int) -> bool:
-    """Whether exchanging two devices changes no transfer time."""
-    swap = np.arange(len(move))
-    swap[[a, b]] = b, a
-    return bool((move[a] == move[b][swap]).all() and (move[:, a] == move[swap, b]).all())
-
-
 class FirstUse(NamedTuple):
     """The op is on one of the devices only if an earlier op is on the earlier device.
 
-    Ops stand for their colocation groups. As a row: sum over k in `devices` of x[op, k] <= sum over
+    Ops represent their colocation groups. As a row: sum over k in `devices` of x[op, k] <= sum over
     i in `earlier_ops` of x[i, earlier_device]; as clauses: x[op, k] implies one of the latter, for
     every k.
     """
@@ -105,9 +71,8 @@ class FirstUse(NamedTuple):
 def group_leaders(instance: Instance) -> list[int]:
     """The topologically first op of each colocation group, the longest-running groups first.
 
-    What is decided on early should matter: on random graphs HiGHS needs fewer nodes in this order
-    than in the topological one, which breaks ties. A group runs for the sum of its ops' longest
-    times.
+    Early decisions should matter: on random graphs HiGHS needs fewer nodes in this order than in
+    topological order, which breaks ties. A group counts the sum of its ops' longest times.
     """
     arrays, first = instance.arrays, dict[int, int]()
     group = arrays.group.tolist()
@@ -139,12 +104,12 @@ def representative_devices(
 def first_uses(
     instance: Instance, possible: Flags | None = None, classes: Classes | None = None
 ) -> list[FirstUse]:
-    """What makes a placement a representative, beyond `representative_devices`.
+    """The conditions of a representative, beyond `representative_devices`.
 
     For the j-th device of a class, j >= 1, and every group: the group is on it or on a later one
-    only if an earlier group is on the one before it. Up to `MOST_EARLIER` groups per class, after
-    which it is dropped: that keeps all representatives, and some of their twins. Ops that cannot be
-    on a class do not count there.
+    only if an earlier group is on the device before it. Only up to `MOST_EARLIER` groups per class:
+    this keeps all representatives and some equivalent placements. Ops that cannot be on a class do
+    not count there.
     """
     where = instance.arrays.able if possible is None else possible
     leaders, found = group_leaders(instance), []
@@ -187,7 +152,7 @@ def count_symmetry_rows(instance: Instance) -> int:
 
 
 def new_names(instance: Instance, plan: Plan, classes: Classes | None = None) -> list[int]:
-    """For every device, which device it is in the plan's representative: a permutation.
+    """For every device, its number in the plan's representative: a permutation.
 
     Within a class, in the order of first use; devices without an op come last.
     """
@@ -205,8 +170,8 @@ def canonical(
 ) -> Plan:
     """A plan's representative: its devices, and the orders on devices and channels, renamed.
 
-    Its value is the same. (Of a makespan, only if the plan gives its orders: the referee fills in
-    missing ones by a rule whose ties look at the numbers of devices.)
+    Its value is the same. (A makespan only if the plan states its orders: the referee's rule for
+    missing orders breaks ties by the numbers of devices.)
     """
     names = new_names(instance, plan, classes)
     old = sorted(range(len(names)), key=names.__getitem__)  # the inverse permutation
@@ -267,11 +232,8 @@ def device_groups(instance: Instance, by: Grouping = "auto") -> DeviceGroups:
     if speeds is None:
         if by == "speeds":
             raise ValueError(f"{instance.name}: its times are not those of devices with speeds")
-        columns: dict[bytes, list[int]] = {}
-        for k, column in enumerate(instance.arrays.time_ns.T):
-            columns.setdefault(column.tobytes(), []).append(k)
-        equal = np.ones(instance.num_devices)
-        return DeviceGroups(tuple(map(tuple, columns.values())), equal, related=False)
+        equal = classes_of(equal_columns(instance.arrays.time_ns))
+        return DeviceGroups(equal, np.ones(instance.num_devices), related=False)
     factor = speed_factor(len(speeds))
     levels: dict[int, list[int]] = {}
     for k, speed in enumerate(speeds.tolist()):
@@ -305,24 +267,23 @@ def related_speeds(time_ns: Ints) -> Floats | None:
         return None
     for row in time_ns.tolist():
         for p, scale in zip(row, longest, strict=True):
-            # with all four numbers off by at most 1/2, and row[0] <= longest[0], the products
-            # differ by no more than this
+            # All four numbers are rounded by at most 1/2, and row[0] <= longest[0], so the products
+            # differ by at most this.
             if abs(p * longest[0] - row[0] * scale) > longest[0] + scale + 1:
                 return None
     return np.asarray(min(longest) / np.array(longest, float))
 
 
 def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
-    """Where each of B colocation groups can be, and its ops' total time there: (B, K) each.
+    """Devices possible for each of B colocation groups, and its ops' total time there: (B, K) each.
 
-    The time means nothing where the group cannot be.
+    The time has no meaning where the group cannot be.
     """
     arrays = instance.arrays
     possible = instance.arrays.possible
     fits = arrays.group_bytes[:, None] <= arrays.memory_bytes
     possible_together: Flags = arrays.group_runs & fits
-    total = np.zeros(possible_together.shape, np.int64)
-    np.add.at(total, arrays.group, np.where(possible, arrays.time_ns, 0))
+    total = sum_by(arrays.group, np.where(possible, arrays.time_ns, 0), arrays.num_groups)
     return possible_together, total
 
 
@@ -332,19 +293,19 @@ def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
 class DevicePools(NamedTuple):
     """Pools of K devices."""
 
-    #: (K,) int64: That each device is in.
+    #: (K,) int64: Pool of each device.
     pool: Ints
-    #: (S,) int64: Of all devices of a pool. S is 0 where pools say nothing: there is one, or each
-    #: has room for everything.
+    #: (S,) int64: Memory of all devices of a pool. S is 0 if pools exclude nothing: there is only
+    #: one, or each has room for everything.
     room_bytes: Ints
 
 
 def device_pools(arrays: Arrays) -> DevicePools:
     """The pools of an instance's devices.
 
-    Times of links are those of all tensors, the faster way of two. Links are slow beyond the
-    largest ratio of neighbouring times, and pools are what fast ones join. Whatever the pools are,
-    what a pool holds is at most the room of its devices: a bound may rest on any.
+    The time of a link is that of all tensors, in the faster direction. Links are slow above the
+    largest gap between sorted times, and fast links join devices to pools. A pool holds at most
+    the memory of its devices, however pools are chosen, so a bound may use any of them.
     """
     pool = np.zeros(len(arrays.memory_bytes), np.int64)
     time = arrays.transfer_ns.sum(axis=0, dtype=np.float64)[arrays.link_class] + 1.0
@@ -356,7 +317,6 @@ def device_pools(arrays: Arrays) -> DevicePools:
 
         pool = connected_components(time <= times[ratio.argmax()], directed=False)[1]
     all_bytes = int(arrays.group_bytes.sum())
-    room = np.zeros(pool.max() + 1, np.int64)
-    np.add.at(room, pool, np.minimum(arrays.memory_bytes, all_bytes))
+    room = sum_by(pool, np.minimum(arrays.memory_bytes, all_bytes), pool.max() + 1)
     binding = len(room) > 1 and (room < all_bytes).any()
     return DevicePools(pool.astype(np.int64), room if binding else room[:0])

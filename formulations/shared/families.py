@@ -15,6 +15,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Plan
+from placegap.instances.problem.graph_index import all_by, first_of
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for Pyomo to load
@@ -31,15 +32,12 @@ NO_SOLUTION = "the model holds no solution to extract: none was found, or it was
 
 def for_whole_groups(group: Ints, possible: Flags) -> Flags:
     """What is possible for all ops of each op's group, (n, K)."""
-    together = np.ones((int(group.max()) + 1, possible.shape[1]), np.bool_)
-    np.logical_and.at(together, group, possible)
-    return together[group]
+    return all_by(group, possible, int(group.max()) + 1)[group]
 
 
 def first_of_group(instance: Instance) -> list[int]:
     """The first op of each op's colocation group."""
-    first: dict[int, int] = {}
-    return [first.setdefault(g, i) for i, g in enumerate(instance.arrays.group.tolist())]
+    return first_of(instance.arrays.group).tolist()
 
 
 def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:
@@ -96,7 +94,7 @@ def memory_capacity(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def exclude_overload(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> bool:
-    """Add rows that exclude a plan which exceeds a device's memory; whether it does.
+    """Add rows that exclude a plan which exceeds a device's memory; False if it does not.
 
     The ops S on an overloaded device k are reduced to a minimal cover, the largest first:
     sum over i in S of x[i, l] <= |S| - 1 for every device l that cannot hold S either.
@@ -138,14 +136,14 @@ def solved(model: pyo.ConcreteModel, name: str) -> dict[Any, float]:
 
     values = {index: variable.value for index, variable in model.component(name).items()}
     goals = model.component_data_objects(pyo.Objective, active=True)
-    # all of x may be fixed, and have values without any solve
+    # If all of x is fixed, it has values without any solve: so objectives are checked, too.
     if None in values.values() or None in [pyo.value(goal, exception=False) for goal in goals]:
         raise InputError(NO_SOLUTION)
     return values
 
 
 def placement(model: pyo.ConcreteModel, num_ops: int, of: str = "x") -> list[int]:
-    """The device of each op, read off the values of x, or what else each op has one of."""
+    """The device of each op from the values of x, or the index of another variable of each op."""
     best = [(-1.0, 0)] * num_ops
     for (i, k), value in solved(model, of).items():
         best[i] = max(best[i], (value, -k))

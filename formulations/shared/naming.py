@@ -1,6 +1,6 @@
-"""What the components of a model say about themselves, and their names instead of numbers.
+"""Documentation of a model's components, and names instead of numbers as their indices.
 
-Every ``build`` ends with `describe`. It takes all from what stands in the code already:
+Every ``build`` ends with `describe`, which takes it from the code:
 
 - a constraint or expression is documented by the docstring of the function that states it, which
   begins with the paper's equation or says that the rows are placegap's own;

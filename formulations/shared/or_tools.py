@@ -1,7 +1,7 @@
-"""OR-tools' CP-SAT, loaded without pandas, which take four times as long as all the rest of it.
+"""OR-tools' CP-SAT, loaded without pandas, which takes four times as long as the rest of it.
 
-`cp_model` asks pandas for two classes, of what its callers may give it. No caller can give it such
-an object without loading pandas, so until then two empty classes do.
+`cp_model` uses two classes of pandas to check its arguments. No caller can pass such an object
+without loading pandas, so two empty classes serve until then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pairs of ops and of edges: which are ordered by paths, and from decided pairs to one order."""
+"""Pairs of ops and of edges: those that paths order, and one order from decided pairs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Transfer
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.referee.channels import plan_from_times
@@ -29,7 +32,7 @@ def tensor_edges(instance: Instance) -> list[tuple[int, int, int]]:
 
 
 def consumers_of_tensors(instance: Instance) -> list[list[int]]:
-    """Of each tensor, the ops that read it, every op once."""
+    """The ops that read each tensor, every op once."""
     index = instance.arrays.index
     return [
         sorted(set(index.consumer[index.tensor_edge[a:b]].tolist()))
@@ -41,6 +44,14 @@ def op_reach(index: GraphIndex) -> tuple[list[int], list[int]]:
     """Ancestors and descendants of every op; bit j of an integer stands for op j. O(n m / 64)."""
     producer, consumer = index.producer.tolist(), index.consumer.tolist()
     return _sweep_down(index, producer), _sweep_up(index, consumer)
+
+
+def reach_matrix(index: GraphIndex) -> Flags:
+    """Whether op j comes after op i, (n, n)."""
+    after = op_reach(index)[1]
+    n, size = len(after), (len(after) + 7) // 8
+    rows = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in after), np.uint8)
+    return np.unpackbits(rows.reshape(n, size), axis=1, bitorder="little")[:, :n].astype(np.bool_)
 
 
 def flow_reach(index: GraphIndex) -> tuple[list[int], list[int]]:
@@ -92,7 +103,7 @@ def unordered_pairs(before: Sequence[int], after: Sequence[int]) -> Iterator[tup
 
 
 def count_unordered_pairs(after: Sequence[int]) -> int:
-    """How many pairs `unordered_pairs` yields."""
+    """Number of pairs that `unordered_pairs` yields."""
     return math.comb(len(after), 2) - sum(bits.bit_count() for bits in after)
 
 
@@ -104,10 +115,10 @@ Span = tuple[int, int]
 
 
 def sequence(keys: Mapping[int, Key], arcs: Iterable[tuple[int, int]]) -> list[int]:
-    """Items in an order that respects the arcs; of the available ones the least key comes first.
+    """Items in an order that respects the arcs, by least key among those available.
 
-    The last part of a key is the item. Items on a circle of arcs, and what follows them, are
-    missing. O((items + arcs) log items).
+    The last part of a key is the item. Items on a cycle of arcs, and those after it, are missing.
+    O((items + arcs) log items).
     """
     waiting = dict.fromkeys(keys, 0)
     after: dict[int, list[int]] = {item: [] for item in keys}
@@ -141,14 +152,14 @@ def spans_ns(instance: Instance, schedule: Schedule) -> tuple[list[Span], list[S
 
 
 class PairSolution(NamedTuple):
-    """What a solved model with pair variables says, n ops and m edges."""
+    """Values of a solved model with pair variables, n ops and m edges."""
 
     device: list[int]
     #: op_start, flow_start: In units of `unit_ns`.
     op_start: list[float]
     flow_start: list[float]
     unit_ns: float
-    #: op_pairs, flow_pairs: (first, second): Pairs that share a device or a channel, as decided.
+    #: op_pairs, flow_pairs: (first, second): Decided pairs that share a device or a channel.
     op_pairs: list[tuple[int, int]]
     flow_pairs: list[tuple[int, int]]
 
@@ -156,8 +167,8 @@ class PairSolution(NamedTuple):
 def plan_in_order(instance: Instance, semantics: Makespan, found: PairSolution) -> Plan:
     """The plan of a solution, executed as early as its orders allow.
 
-    The orders are those that the model decided on and, where it had no pair to decide on, those of
-    its start times. So the plan takes no longer than the model says, up to the solver's tolerances.
+    The orders are those that the model decided and, where it had no pair to decide, those of its
+    start times. So the plan takes at most the model's value, up to the solver's tolerances.
     """
     n, ends, arrays, device = instance.num_ops, edge_ends(instance), instance.arrays, found.device
     remote = [q for q, (i, j) in enumerate(ends) if device[i] != device[j]]
@@ -175,7 +186,7 @@ def plan_in_order(instance: Instance, semantics: Makespan, found: PairSolution) 
     arcs += [(ends[q][0], n + q) for q in remote] + [(n + q, ends[q][1]) for q in remote]
     decided = found.op_pairs + [(n + q, n + r) for q, r in found.flow_pairs]
     order = sequence(keys, arcs + decided)
-    if len(order) < len(keys):  # items without duration may follow each other in a circle
+    if len(order) < len(keys):  # decided pairs of items without duration may form a cycle
         order = sequence(keys, arcs)
     rank = {item: at for at, item in enumerate(order)}
     return plan_from_times(

@@ -1,7 +1,7 @@
-"""Times in models: their unit, durations, when each op can run, and paths through sections.
+"""Times in models: their unit, durations, windows of ops, and paths through sections.
 
-Windows are the heads and tails of job-shop scheduling, indexed by device: what precedence, transfer
-times and the horizon rule out, no model needs to hold.
+Windows are the heads and tails of job-shop scheduling, indexed by device: a model needs no variable
+for what precedence, transfer times and the horizon exclude.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LARGEST_TIME = 1000.0
 
 
 LARGEST_HORIZON_NS = 2**59
-"""Longer horizons are refused: the windows could not tell them from never."""
+"""Longer horizons are refused: windows use sums near `NO_WAY` for what is impossible."""
 
 
 # ------------------------------------------------------------------------------ units and durations
 
 
 def granularity_ns(instance: Instance, *, transfers: bool) -> int:
-    """Greatest common divisor of all times that a value is a sum of; 1 if all of them are 0.
+    """Greatest common divisor of all times that add up to a value; 1 if all of them are 0.
 
     Every makespan (``transfers=True``: op and transfer times) and every load of a device
     (``transfers=False``: op and host times) is a multiple of it.
@@ -91,12 +91,11 @@ WholeGroups = Callable[[Flags], Flags]
 class Windows:
     """Heads and tails of n ops on K devices, in ns."""
 
-    #: (n, K) bool: Whether a plan of at most the horizon may have op i on device k, or needs it
-    #: there.
+    #: (n, K) bool: Whether a plan of at most the horizon may have op i on device k.
     possible: Flags
-    #: (n, K) int64: Op i cannot start earlier on k; `NO_WAY` where it is not possible.
+    #: (n, K) int64: Earliest start of op i on k; `NO_WAY` where it is not possible.
     head_ns: Ints
-    #: (n, K) int64: So much time passes at least between the end of i on k and the end of the plan.
+    #: (n, K) int64: Least time between the end of op i on k and the end of the plan.
     tail_ns: Ints
 
 
@@ -120,12 +119,14 @@ def windows(instance: Instance, horizon_ns: int) -> Windows:
 def settled_windows(
     arrays: Arrays, possible: Flags, horizon_ns: int, cross: Cross, whole_groups: WholeGroups
 ) -> Windows:
-    """Heads and tails that agree with the horizon, from where ops can be at all.
+    """Heads and tails that agree with the horizon, from the devices possible for each op.
 
-    `cross` maps when an op is done on each device to when its neighbour across a tensor can begin
-    on each device, also backwards in time; `whole_groups` keeps the devices that fit whole
-    colocation groups.
+    `cross` maps the times at which an op is done on each device to the times at which its neighbour
+    across a tensor can begin on each device, also backwards in time; `whole_groups` keeps the
+    devices that are possible for whole colocation groups.
     """
+    # A device that is excluded for an op may raise the heads of all ops after it, and so exclude
+    # more: until nothing changes.
     while True:
         head = _longest(arrays, possible, cross, back=False)
         tail = _longest(arrays, possible, cross, back=True)
@@ -136,7 +137,9 @@ def settled_windows(
 
 
 def _longest(arrays: Arrays, possible: Flags, cross: Cross, *, back: bool) -> Ints:
-    """Longest ways to each op on each device, or from it to the end, (n, K); at most `NO_WAY`."""
+    """Longest paths to each op on each device, or from it to the end, (n, K); at most `NO_WAY`."""
+    # For each device of an op, the least over devices of a producer, and the largest of that over
+    # its producers: every producer must have arrived, wherever it is.
     index = arrays.index
     order, ptr, edges, other = (
         (index.topological_order[::-1], index.succ_ptr, index.succ_edge, index.consumer)
@@ -153,9 +156,9 @@ def _longest(arrays: Arrays, possible: Flags, cross: Cross, *, back: bool) -> In
 
 
 def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[Flags]:
-    """Per edge (i, j), the pairs of devices (a, b) that a plan of at most the horizon may use.
+    """For each edge (i, j), the pairs of devices (a, b) that a plan within the horizon may use.
 
-    Those with head_ia + p_ia + T_ab + p_jb + tail_jb <= horizon, as a (K, K) table.
+    These are the pairs with head_ia + p_ia + T_ab + p_jb + tail_jb <= horizon, as a (K, K) table.
     """
     arrays, index = instance.arrays, instance.arrays.index
     until, after = window.head_ns + arrays.time_ns, arrays.time_ns + window.tail_ns
@@ -174,8 +177,8 @@ def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[
 def path_bounds(instance: Instance, section: Section) -> Ints:
     """Device-indexed longest path from the end of the entry to the end of the exit, in ns.
 
-    Row a: the entry is on device a; column b: the exit is on b; of one row or column where there is
-    no entry or exit. `NO_WAY` where an end cannot be on a device. A lower bound on the time through
+    Row a: the entry is on device a; column b: the exit is on b; a single row or column if there is
+    no entry or exit. `NO_WAY` if an end cannot be on a device. A lower bound on the time through
     the section under every semantics. O(e K^3) for e edges.
     """
     arrays, num_devices = instance.arrays, instance.num_devices
@@ -192,9 +195,9 @@ def path_bounds(instance: Instance, section: Section) -> Ints:
 def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
     """Longest paths from the ends of a section to each op on each device, (K, ops, K) each, in ns.
 
-    First entry [a, i, c]: with the entry on device a, the i-th op ends on c no earlier after it.
-    Second entry [b, i, c]: with the i-th op on c, least time until the exit has ended
-    on b. By paths alone, under every semantics; `NO_WAY` where that cannot be. O(e K^3), e edges.
+    First [a, i, c]: with the entry on device a, the earliest end of the i-th op on c after it.
+    Second [b, i, c]: with the i-th op on c, the least time until the exit has ended on b. By paths
+    alone, under every semantics; `NO_WAY` if impossible. O(e K^3) for e edges.
     """
     arrays, num_devices, index = instance.arrays, instance.num_devices, instance.arrays.index
     local = {i: at for at, i in enumerate(section.ops)}
@@ -238,11 +241,9 @@ def _ends(instance: Instance, section: Section) -> Ints:
 
 
 def bare_lengths(instance: Instance, section: Section, semantics: Makespan) -> Ints:
-    """Exact times through a section that has nothing but its ends, in the form of `path_bounds`.
-
-    All its transfers go from the one device to the other: one after the other on the channels
-    that they share, or all at once if channels are free.
-    """
+    """Exact times through a section without inner ops, in the form of `path_bounds`."""
+    # All its transfers go from one device to the other: one after the other on the channels that
+    # they share, or all at once if channels are free.
     paths = lengths = path_bounds(instance, section)
     if section.entry is None or section.exit is None:
         return paths

@@ -82,20 +82,12 @@ from placegap.formulations.throughput_ip.rows import (
     tensor_enters,
     tensor_leaves,
 )
-from placegap.instances.problem import (
-    Instance,
-    LoadSemantics,
-    Plan,
-    PlanClass,
-    Semantics,
-    has_replicas,
-    has_two_levels,
-)
+from placegap.instances.objectives.max_load.checks import why_not_two_levels
+from placegap.instances.problem import Instance, LoadSemantics, Plan, PlanClass, Semantics
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import look_up
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import combine, device_loads, sync_ns
-from placegap.instances.referee.rules import why_not_two_levels
 
 __all__ = [
     "Contiguous",
@@ -136,9 +128,9 @@ def build(
         Which plans the model admits; it must be the class of the semantics, as it is by default.
     symmetry : bool
         Fix the roles of equal devices. It makes proofs shorter, and is wrong beside constraints of
-        your own that name devices. `warm_start` and `extract` must be told the same.
+        your own that name devices. Pass the same value to `warm_start` and `extract`.
     most_ns : int, optional
-        The value of a plan that is known: the model need not have worse ones.
+        The value of a known plan: worse plans may be missing in the model.
     names : bool
         Index the components by the names of ops and devices, not by their numbers.
         A column of devices that replicate a stage is "gpu0+gpu1".
@@ -168,7 +160,9 @@ def build(
     data = throughput_data(instance, semantics, symmetry, most_ns)
     model = pyo.ConcreteModel(name=f"throughput IP: {instance.name}")
     model.unit_ns = pyo.Param(initialize=data.unit_ns)
-    if has_replicas(semantics):
+    # With replicas an op chooses a column of devices, not a device: x is an expression of these
+    # choices, so that rows on single devices (memory) are the same in both cases.
+    if semantics.has_replicas:
         place_stages(model, data)
         crossing_variables(model, data)
         share_variables(model, data)
@@ -183,6 +177,7 @@ def build(
         assign_once(model, instance)
         colocate_ops(model, instance)
     inside = _inside(model)
+    # Before the rows: they leave out variables that are fixed here.
     exclude_too_long(data, inside)
     memory_capacity(model, instance)
     tensor_leaves(model, data, inside)
@@ -191,14 +186,15 @@ def build(
         load_add(model, data, inside)
     else:
         load_overlap(model, data, inside)
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         load_shared(model, data, inside)
     if len(data.servers) > 1:
         server_variables(model, data, inside)
         server_crossings(model, data)
         server_load(model, data)
     contiguity(model, data)
-    if data.columns.classes and not has_replicas(semantics):
+    # Replicated columns have their own order of equal devices (`stage_packed`, `position_order`).
+    if data.columns.classes and not semantics.has_replicas:
         symmetry_order(model, instance, classes=data.columns.classes)
     model.objective = pyo.Objective(
         expr=sum(model.component(f"largest{suffix}") for suffix, _ in parts_of(data)),
@@ -212,10 +208,9 @@ def build(
 
 
 def contiguity(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """The rows of the class of plans, for the columns of devices and for the servers.
-
-    A chain is convex, too, and it is those rows that the bound of a chain comes from.
-    """
+    """The rows of the class of plans, for the columns of devices and for the servers."""
+    # Every chain is convex. Its own rows have big-M and bound little: the LP bound of a chain comes
+    # from the rows of convex regions.
     instance, columns, plans = data.instance, data.columns, data.semantics.plans
     regions = [(_inside(model), len(columns), "")]
     if len(data.servers) > 1:
@@ -225,7 +220,7 @@ def contiguity(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
             convex_regions(model, instance, inside, size, prefix)
         if plans == "chain":
             stages = None
-            if has_replicas(data.semantics) and not prefix:
+            if data.semantics.has_replicas and not prefix:
                 stages = Stages(model.used, instance.num_devices, alike_pairs(columns))
             arcs = chain_arcs(instance)
             chain_regions(model, arcs, inside, instance.num_ops, size, stages, prefix)
@@ -245,11 +240,11 @@ def why_not(
             f"with contiguous={contiguous} states plans {CLASS_OF[contiguous]}, not"
             f" {semantics.label}"
         )
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         reason = why_not_two_levels(instance)
         if reason is not None:
             return f"does not apply: {reason}"
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         uneven = uneven_class(instance, semantics, symmetry)
         if uneven > MOST_UNEVEN:
             return (
@@ -266,13 +261,13 @@ def count_rows(instance: Instance, semantics: LoadSemantics, symmetry: bool = Fa
     pays = sum(not arrays.is_host[devices[0]] for devices in columns.devices)
     pins = len(np.unique(index.tensor * n + index.consumer))
     servers = 0
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         servers = len({device.server for device in instance.cluster.devices})
     parts = 2 if semantics.objective == "max_load_fwd_bwd" else 1
     rows = n + 2 * len(columns) * parts + 2 * pins * (pays + servers) + servers
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         rows += n * len(columns) + instance.num_devices + 3 * len(columns)
-    if not has_replicas(semantics):
+    if not semantics.has_replicas:
         groups = min(arrays.num_groups, MOST_EARLIER + 1)
         rows += groups * sum(len(members) - 1 for members in columns.classes)
     regions = len(columns) + servers
@@ -282,7 +277,7 @@ def count_rows(instance: Instance, semantics: LoadSemantics, symmetry: bool = Fa
     if semantics.plans == "chain":
         arcs, size = len(chain_arcs(instance)), instance.num_devices
         rows += 2 * n * regions + arcs * (2 if servers else 1) + 2 * (regions + size)
-        if has_replicas(semantics):
+        if semantics.has_replicas:
             rows += len(alike_pairs(columns)) * size
     return rows
 
@@ -305,12 +300,12 @@ def warm_start(
 ) -> None:
     """Set the values of all variables to those of a feasible plan.
 
-    Where the model fixes the roles of equal devices, as `symmetry` says, they swap them.
+    With `symmetry`, equal devices are swapped as the model demands.
     """
     data = throughput_data(instance, semantics, symmetry)
     data = replace(data, unit_ns=pyo.value(model.unit_ns))
     column, order = columns_of(data, plan)
-    if has_replicas(semantics):
+    if semantics.has_replicas:
         set_stages(model, column)
         _set_shares(model, data, plan, column)
     else:
@@ -342,7 +337,7 @@ def extract(
     model: pyo.ConcreteModel, instance: Instance, semantics: LoadSemantics, symmetry: bool = False
 ) -> Plan:
     """The plan that the values of x describe."""
-    if not has_replicas(semantics):
+    if not semantics.has_replicas:
         return Plan.on(placement(model, instance.num_ops))
     devices = device_columns(instance, semantics, symmetry).devices
     return Plan(tuple(devices[s] for s in placement(model, instance.num_ops, of="stage")))
@@ -351,11 +346,11 @@ def extract(
 def columns_of(data: ThroughputSets, plan: Plan) -> tuple[list[int], list[int]]:
     """The column of each op, and the columns in the order of the chain, unused devices last.
 
-    Equal devices are swapped as the model demands: by `devices.canonical`, or, where stages are
-    replicated, those of a class take its devices from the left, larger ones first, then in order.
+    Equal devices are swapped as the model demands: by `devices.canonical`, or, with replicas, the
+    stages of a class take its devices from the left, larger stages first, then in order.
     """
     instance, columns, plans = data.instance, data.columns, data.semantics.plans
-    replicas = has_replicas(data.semantics)
+    replicas = data.semantics.has_replicas
     if not replicas:
         plan = canonical(instance, plan, data.semantics, columns.classes)
     stages = list(dict.fromkeys(plan.placement))

@@ -1,4 +1,4 @@
-"""What the throughput IP is made from: columns of devices, costs at borders, readers of tensors.
+"""Sets and data of the throughput IP: columns of devices, costs at borders, readers of tensors.
 
 A *column* is a set of devices that run a stage together: every single device and, where stages may
 be replicated, sets of equal devices. The other modules of the throughput IP number columns, not
@@ -25,7 +25,9 @@ from placegap.formulations.shared.families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Instance, LoadSemantics, has_replicas, has_two_levels
+from placegap.instances.problem import Instance, LoadSemantics
+from placegap.instances.problem.device_classes import classes_of
+from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.loads import (
     border_costs,
@@ -35,21 +37,21 @@ from placegap.instances.referee.loads import (
 )
 
 MOST_UNEVEN = 6
-"""Equal devices with links of different bandwidths: every set of them is a column of its own."""
+"""Most equal devices with links of different bandwidths: every set of them is a column."""
 
 
 @dataclass(frozen=True)
 class Columns:
     """Sets of devices that may run a stage."""
 
-    #: Of each column, ascending.
+    #: Devices of each column, ascending.
     devices: tuple[tuple[int, ...], ...]
     #: Narrowest bandwidth between two devices of the column, where links give one.
     bandwidth: tuple[int | None, ...]
     #: Columns with the same number may be swapped, if they have no device in common.
     alike: tuple[int, ...]
-    #: Where a class of equal devices is filled from the left, large stages first: a column that is
-    #: used only if one of some other columns is.
+    #: For a class of equal devices that is filled from the left, large stages first: columns that
+    #: are used only if one of some other columns is.
     packed: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     def __len__(self) -> int:
@@ -57,7 +59,7 @@ class Columns:
 
     @property
     def classes(self) -> tuple[tuple[int, ...], ...]:
-        """Two or more single devices each that may be swapped."""
+        """Classes of two or more single devices that may be swapped."""
         members: dict[int, list[int]] = {}
         for s, number in enumerate(self.alike):
             if len(self.devices[s]) == 1:
@@ -79,19 +81,19 @@ class ThroughputSets:
     columns: Columns
     #: (n, S) int64: `UNSUPPORTED` where the column's devices cannot run the op.
     time_ns: Ints
-    #: (t, S) int64: What a tensor costs at the column's border, 0 on hosts.
+    #: (t, S) int64: Cost of a tensor at the column's border, 0 on hosts.
     border_ns: Ints
-    #: Names, with two levels of communication, else none.
+    #: Names of servers with two levels of communication, else empty.
     servers: tuple[str, ...]
     #: (S,) int64: Server of each column, or 0.
     server: Ints
     #: (t, V) int64
     server_ns: Ints
-    #: Of each tensor.
+    #: Producer of each tensor.
     producer: list[int]
-    #: Of each tensor, every op once.
+    #: Consumers of each tensor, every op once.
     consumers: list[list[int]]
-    #: Plans with a larger value are of no interest: some best plan is no such plan.
+    #: Plans with a larger value are of no interest: some optimal plan has at most this value.
     horizon_ns: int
     #: Nanoseconds per unit of model time.
     unit_ns: float
@@ -108,11 +110,12 @@ class ThroughputSets:
 def throughput_data(
     instance: Instance, semantics: LoadSemantics, symmetry: bool = False, most_ns: int | None = None
 ) -> ThroughputSets:
-    """Everything that `throughput_ip.build` needs; O(m + (n + t) S).
+    """Sets and data for `throughput_ip.build`; O(m + (n + t) S).
 
-    With `most_ns`, the value of a plan that is known, what would cost more than that costs just
-    enough to be out of the question: then the unit of time fits the values that matter.
+    With `most_ns`, the value of a known plan, larger costs are cut to just above it.
     """
+    # A cost above the horizon excludes a crossing whatever it is. Cut, it no longer decides the
+    # unit of time, which so fits the values of interest.
     arrays, index = instance.arrays, instance.arrays.index
     columns = device_columns(instance, semantics, symmetry)
     first = np.array([devices[0] for devices in columns.devices])
@@ -124,7 +127,7 @@ def throughput_data(
     border = np.minimum(border[:, first], load + 1)
     servers: tuple[str, ...] = ()
     server, server_ns = np.zeros(len(first), np.int64), np.zeros((len(border), 0), np.int64)
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         servers, of_device = instance.cluster.server_numbers
         server, server_ns = of_device[first], np.minimum(server_costs(instance), horizon + 1)
     return ThroughputSets(
@@ -144,15 +147,14 @@ def throughput_data(
 
 
 def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> Columns:
-    """The columns: the devices one by one, then sets of equal devices where stages are replicated.
-
-    Equal devices among which all links have one bandwidth need not be told apart: stages take them
-    from the left, larger ones first, so that a column of r devices begins at the first or after at
-    least r others. Otherwise, and without `symmetry`, every set of them is a column.
-    """
+    """The columns: the devices one by one, then, with replicas, sets of equal devices."""
+    # If all links between the equal devices of a class have one bandwidth, its devices can be
+    # exchanged: stages take them from the left, larger stages first. So a column of r devices
+    # begins at the first device or after at least r others: about p^2 / 4 columns for p devices
+    # instead of 2^p. Otherwise, and without `symmetry`, every set of them is a column.
     kind, num_devices = equal_devices(instance, semantics), instance.num_devices
     single = tuple((k,) for k in range(num_devices))
-    if not has_replicas(semantics):
+    if not semantics.has_replicas:
         return Columns(
             single, (None,) * num_devices, kind if symmetry else tuple(range(num_devices))
         )
@@ -160,12 +162,11 @@ def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool 
     devices: list[tuple[int, ...]] = list(single)
     alike = [(0, 1, kind[k]) for k in range(num_devices)]
     packed: list[tuple[int, tuple[int, ...]]] = []
-    for number in range(max(kind) + 1):
-        members = tuple(k for k in range(num_devices) if kind[k] == number)
+    for number, members in enumerate(classes_of(kind)):
         widths = {narrowest_bandwidth(paths, pair) for pair in combinations(members, 2)}
         if len(widths) > 1 or not symmetry:
             for k in members:
-                alike[k] = (1, k, number)  # its links tell it apart
+                alike[k] = (1, k, number)  # its links differ
             for r in range(2, len(members) + 1):
                 for chosen in combinations(members, r):
                     alike.append((1, len(devices), number))
@@ -179,23 +180,22 @@ def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool 
                 devices.append(members[a : a + r])
         for (a, r), s in starts.items():
             if a > 0:
+                # What ends where this column begins, at least as large, must be in use.
                 packed.append(
                     (s, tuple(o for (b, q), o in starts.items() if b + q == a and q >= r))
                 )
-    number_of = {key: n for n, key in enumerate(dict.fromkeys(alike))}
     return Columns(
         tuple(devices),
         tuple(narrowest_bandwidth(paths, chosen) for chosen in devices),
-        tuple(number_of[key] for key in alike),
+        tuple(numbered(alike)),
         tuple(packed),
     )
 
 
 def uneven_class(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> int:
-    """Size of the largest class of equal devices all sets of which are columns, or 0."""
+    """Size of the largest class of equal devices whose subsets are all columns, or 0."""
     kind, paths, largest = equal_devices(instance, semantics), instance.cluster.widest_paths, 0
-    for number in range(max(kind) + 1):
-        members = [k for k in range(len(kind)) if kind[k] == number]
+    for members in classes_of(kind):
         widths = {narrowest_bandwidth(paths, pair) for pair in combinations(members, 2)}
         if len(widths) > 1 or not symmetry:
             largest = max(largest, len(members))
@@ -203,27 +203,27 @@ def uneven_class(instance: Instance, semantics: LoadSemantics, symmetry: bool = 
 
 
 def horizon_ns(instance: Instance, semantics: LoadSemantics) -> int:
-    """Some best plan loads no device or server with more, nor with both passes together.
+    """An upper bound on every load of some optimal plan, of both passes together.
 
-    What replicas have to synchronise is left out: a stage may do without them.
+    Without the synchronisation of replicas, since an optimal plan may do without replicas.
     """
     arrays = instance.arrays
     ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1).tolist()
     border = border_costs(instance, semantics).max(axis=1, initial=0).tolist()
     most = sum(ops) + 2 * sum(border)
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         most = max(most, sum(server_costs(instance).max(axis=1, initial=0).tolist()))
     return int(most)
 
 
 def value_step_ns(instance: Instance, semantics: LoadSemantics) -> int:
-    """Greatest common divisor of all times that a value is a sum of; 1 if shares are rounded."""
-    if has_replicas(semantics):
+    """Greatest common divisor of all times that add up to a value; 1 if shares are rounded."""
+    if semantics.has_replicas:
         return 1
     arrays = instance.arrays
     ops = arrays.time_ns[arrays.time_ns != UNSUPPORTED]
     paid = [border_costs(instance, semantics)[:, ~arrays.is_host]]
-    if has_two_levels(semantics):
+    if semantics.has_two_levels:
         paid.append(server_costs(instance))
     return math.gcd(*(int(t) for part in (ops, *paid) for t in np.unique(part))) or 1
 
@@ -287,8 +287,8 @@ def stage_packed(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """Placegap's own: used[s] <= sum of used over the columns that may be left of s
     (`Columns.packed`).
 
-    Equal devices are taken from the left, by large stages first: of the ways to choose the devices
-    of a stage one is kept.
+    Equal devices are taken from the left, by large stages first: this keeps one of the ways to
+    choose the devices of the stages.
     """
     before = dict(data.columns.packed)
 

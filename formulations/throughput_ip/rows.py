@@ -202,7 +202,7 @@ def server_load(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
 
 
 def parameter_bytes(data: ThroughputSets) -> dict[int, int]:
-    """Of the ops that have any."""
+    """Parameter bytes of the ops that have any."""
     ops = data.instance.graph.ops
     return {i: op.parameter_bytes for i, op in enumerate(ops) if op.parameter_bytes}
 
@@ -210,9 +210,7 @@ def parameter_bytes(data: ThroughputSets) -> dict[int, int]:
 def _at_least(
     model: pyo.ConcreteModel, data: ThroughputSets, suffix: str, name: str, parts: dict[int, Linear]
 ) -> None:
-    """Tarnawski et al., MaxLoad: largest, or what r replicas can do until then, covers each
-    part.
-    """
+    """Tarnawski et al., MaxLoad: largest, or r times the share of a replica, covers each part."""
     largest, devices = model.component(f"largest{suffix}"), data.columns.devices
 
     def covers(model: pyo.ConcreteModel, s: int) -> Linear:
@@ -329,7 +327,7 @@ class Stages:
 
     #: Column -> variable that is 1 if it has a stage.
     used: Any
-    #: Of a chain: the number of devices.
+    #: Number of positions of a chain: the number of devices.
     num_positions: int
     #: Pairs of columns that are used in this order.
     alike: tuple[tuple[int, int], ...]
@@ -356,18 +354,21 @@ def chain_regions(
         pos[r] - place[i] <= (P - 1) (1 - x[i, r])                  place_at_least
         place[i] <= place[j]             for every arc (i, j)       chain_in_order
 
-    Exactly the chains of ideals of Tarnawski et al., section 5.1: an order of regions that no arc
-    goes against. The LP relaxation sees little of it; the rows of `convex_regions`, which every
-    chain satisfies, are what makes the bound. (Rows on prefixes, "what comes before op i is in the
-    first p regions if i is", need ops times regions times positions variables, and where the order
-    of equal devices is fixed by their positions the bound is far worse.)
+    Exactly the chains of ideals of Tarnawski et al., section 5.1: an order of regions such that no
+    arc leads back. The LP bound comes from the rows of `convex_regions`, which every chain
+    satisfies. (Prefix rows, "all ops before op i are in the first p regions if i is", need ops
+    times regions times positions variables, and with equal devices ordered by their positions the
+    bound is far worse.)
 
-    Of replicated columns only those in use have a position, without gaps, and alike ones in order:
+    Only replicated columns in use have a position, without gaps, and equal columns are in order:
 
         sum over p of position[r, p] == used[r]                     position_of_region
         sum over r of position[r, p + 1] <= sum of position[r, p]   position_filled
         position[b, <= p] <= position[a, < p] + 1 - used[a]         position_order
     """
+    # An op takes the position of its region by two big-M rows with P - 1, the largest difference of
+    # positions: place is free if the op is elsewhere. Regions without ops take positions, too, so
+    # that every region has one and no row on emptiness is needed.
     regions, size = range(num_regions), num_regions if stages is None else stages.num_positions
     last = size - 1
     position = pyo.Var(regions, range(size), domain=pyo.Binary)
@@ -387,6 +388,8 @@ def chain_regions(
     def uses(r: int) -> Linear:
         return 1 if stages is None else stages.used[r]
 
+    # Of two columns that may be swapped, a comes first if it is used: b is among the first p + 1
+    # only if a is among the first p.
     def in_order(_: pyo.ConcreteModel, a: int, b: int, p: int) -> Linear:
         return placed(b, p + 1) <= placed(a, p) + 1 - uses(a)
 
@@ -429,7 +432,7 @@ def chain_order(arcs: Arcs, region: Sequence[int]) -> list[int]:
 
 
 def alike_pairs(columns: Columns) -> tuple[tuple[int, int], ...]:
-    """Pairs of columns that may be swapped: alike, and without a device in common."""
+    """Pairs of equal columns without a device in common, which may be swapped."""
     devices = columns.devices
     return tuple(
         (a, b)

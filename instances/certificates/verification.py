@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placegap.instances.files.plan_file import StatedPlan
+from placegap.instances.objectives.makespan.oracle import recheck_times
+from placegap.instances.objectives.makespan.referee import check_times
 from placegap.instances.oracle.recheck import recheck
-from placegap.instances.oracle.values import recheck_times
-from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Violation, told
+from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Violation
 from placegap.instances.referee.channels import plan_from_times
-from placegap.instances.referee.evaluate import check_times, evaluate
+from placegap.instances.referee.evaluate import evaluate
 
 NO_SHAPE = ("shape", "fields")
 """Rules without which a plan's times mean nothing."""
@@ -71,8 +72,8 @@ def _claims(stated: StatedPlan, verdict: Evaluation) -> list[Violation]:
     if stated.value_ns is None or stated.value_ns == verdict.value_ns:
         return []
     rules = stated.semantics
-    worth = "nothing" if verdict.value_ns is None else told(rules, verdict.value_ns)
-    said = f"it states a value of {told(rules, stated.value_ns)}, and the referee finds {worth}"
+    worth = "nothing" if verdict.value_ns is None else rules.text(verdict.value_ns)
+    said = f"it states a value of {rules.text(stated.value_ns)}, and the referee finds {worth}"
     return [Violation("claim", said)]
 
 

@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import StringConstraints, TypeAdapter, ValidationError, model_validator
+from pydantic import StringConstraints, TypeAdapter, model_validator
 
 from placegap.instances.costing.costing import with_costs
 from placegap.instances.files.document import Document, load_document, read_json
 from placegap.instances.problem import BestKnown, Cluster, Instance, Name, Semantics
-from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
+from placegap.instances.reading.errors import InputError, as_input_error, instead_of
 from placegap.instances.reading.input_files import data_path
 
 ONNX_FAMILY, PARTITIONING_FAMILY = "onnx-light", "dnn-partitioning"
@@ -99,12 +99,8 @@ def load_best_known(path: str | Path | None = None) -> tuple[BestEntry, ...]:
     """All entries of a best-known file: the package's own, or another."""
     path = data_path("corpus", "best-known.json") if path is None else path
     raw = read_json(path)
-    try:
+    with as_input_error(raw, path):
         entries = TypeAdapter(tuple[BestEntry, ...]).validate_python(raw)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, path) from None
-    except RecursionError:
-        raise InputError("nested too deeply", path) from None
     seen = set()
     for number, entry in enumerate(entries):
         if entry.key in seen:

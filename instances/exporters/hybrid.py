@@ -26,11 +26,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from placegap.instances.exporters.stages import TORCHTITAN, layout
+from placegap.instances.objectives.hybrid.referee import hybrid_stages
 from placegap.instances.problem import HybridPipeline, Instance, Plan
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.hybrid import hybrid_stages
 
 KEEP, SELECTIVE, FULL = "keep", "selective", "full"
 WORDS = {

@@ -28,6 +28,7 @@ from placegap.instances.costing.costing import is_cpu
 from placegap.instances.exporters.modules import layer_list
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Cluster, Instance, Plan, Semantics
+from placegap.instances.problem.device_classes import Classes, equal_columns, interchangeable
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import homes_by_layer, is_expert
 from placegap.instances.reading.errors import InputError
@@ -193,30 +194,12 @@ def _renamed(instance: Instance, line: LayerLine) -> LayerLine:
     return line._replace(home=tuple(to[k] for k in line.home))
 
 
-def alike_devices(instance: Instance) -> list[list[int]]:
+def alike_devices(instance: Instance) -> Classes:
     """Devices in classes: any two of a class may change places, and nothing else changes."""
-    arrays, devices = instance.arrays, instance.cluster.devices
-    link, classes = arrays.link_class, list[list[int]]()
-    cpu = [is_cpu(device, instance.cluster) for device in devices]
-    for k, device in enumerate(devices):
-        for own in classes:
-            j = own[0]
-            others = [x for x in range(len(devices)) if x not in (j, k)]
-            if (
-                cpu[j] == cpu[k]
-                and device.is_host == devices[j].is_host
-                and arrays.memory_bytes[j] == arrays.memory_bytes[k]
-                and (arrays.time_ns[:, j] == arrays.time_ns[:, k]).all()
-                and (link[j, others] == link[k, others]).all()
-                and (link[others, j] == link[others, k]).all()
-                and link[j, k] == link[k, j]
-                and device.server == devices[j].server
-            ):
-                own.append(k)
-                break
-        else:
-            classes.append([k])
-    return classes
+    arrays, cluster = instance.arrays, instance.cluster
+    cpu = [is_cpu(device, cluster) for device in cluster.devices]
+    own = arrays.time_ns, arrays.memory_bytes, arrays.is_host, cpu, cluster.server_numbers[1]
+    return interchangeable(equal_columns(*own), arrays.link_class)
 
 
 def _said(

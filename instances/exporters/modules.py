@@ -20,6 +20,7 @@ from itertools import pairwise, product
 from typing import Any
 
 from placegap.instances.costing.costing import is_cpu
+from placegap.instances.objectives.iteration.stages import plan_stages
 from placegap.instances.problem import (
     WITHOUT_OPS,
     Edge,
@@ -36,7 +37,6 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.rules import PlanError
-from placegap.instances.referee.stages import plan_stages
 
 APART = "~host"
 """Ends the names of ops of experts that are apart from those on the card."""

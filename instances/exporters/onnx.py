@@ -18,9 +18,9 @@ from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any
 
+from placegap.instances.objectives.iteration.stages import plan_stages
 from placegap.instances.problem import Instance, LoadSemantics, PipelineIteration, Plan, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.stages import plan_stages
 
 CONFIGURATION = "placegap"
 """What the configuration is called."""

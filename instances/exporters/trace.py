@@ -15,6 +15,14 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from placegap.instances.objectives.iteration.referee import (
+    Iteration,
+    alone_bytes,
+    kept_bytes,
+    simulate_iteration,
+    stash_bytes,
+)
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import (
     AllLoads,
     Instance,
@@ -26,15 +34,7 @@ from placegap.instances.problem import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.iteration import (
-    Iteration,
-    alone_bytes,
-    kept_bytes,
-    simulate_iteration,
-    stash_bytes,
-)
 from placegap.instances.referee.memory import held_bytes, live_spans
-from placegap.instances.referee.simulate import simulate
 
 OPS, SENDS = 0, 1
 

@@ -136,6 +136,7 @@ def _least_makespan(
     best: Any = np.int64(NEVER)  # no literal: `_best_order` is compiled once
     best_device = home
     best_start, best_duration, best_move = home, home, edges
+    # Placements are counted up like a number in base K, a digit per colocation group.
     while True:
         if may_fit(device, ops, sizes):
             left = memory_bytes - state_of(device, sizes, num_devices)
@@ -199,6 +200,7 @@ def _items(device: Ints, time_ns: Ints, edges: Ints, links: FewLinks) -> Items:
         size += 1
         for e in range(len(edges)):
             source, target = device[edges[e, 0]], device[edges[e, 1]]
+            # Local edges and free channels need no item: the delay is in `lag`.
             if edges[e, 0] != op or channels[source, target, 0] == NO_CHANNEL:
                 continue
             # a tensor goes to a device once; its consumers there share the transfer
@@ -213,6 +215,8 @@ def _items(device: Ints, time_ns: Ints, edges: Ints, links: FewLinks) -> Items:
                     if channels[source, target, c] != NO_CHANNEL:
                         resources[size, c] = num_devices + channels[source, target, c]
                 size += 1
+    # By edges with a transfer, an item starts after the one before it; otherwise a tensor delays it
+    # by its time, which is 0 on one device.
     lag = np.full((size, size), -1, np.int64)
     for e in range(len(edges)):
         a, b, via = item_of_op[edges[e, 0]], item_of_op[edges[e, 1]], carrier[e]
@@ -221,6 +225,8 @@ def _items(device: Ints, time_ns: Ints, edges: Ints, links: FewLinks) -> Items:
         else:
             pair = link_class[device[edges[e, 0]], device[edges[e, 1]]]
             lag[a, b] = max(lag[a, b], transfer_ns[edges[e, 3], pair])
+    # Items are numbered so that each one follows what it waits for: backwards, all later tails are
+    # ready.
     tail = duration[:size].copy()
     for j in range(size - 1, -1, -1):
         for i in range(j + 1, size):
@@ -254,17 +260,22 @@ def _best_order(
         candidate[depth] += 1
         if start[i] >= 0:
             continue
+        # An item may only be appended once everything that it waits for is.
         waits = False
         for j in range(i):
             waits = waits or (lag[j, i] >= 0 and start[j] < 0)
         if waits:
             continue
-        if depth > 0:  # it comes after the item before in (start, end, number)
+        # In increasing (start, end, number): every schedule is built in one order only, which is
+        # what keeps the search small. The module's text says why an optimal one remains.
+        if depth > 0:
             last = sequence[depth - 1]
             mine = earliest[depth, i], duration[i], i
             if mine < (start[last], duration[last], last):
                 continue
         start[i], sequence[depth] = earliest[depth, i], i
+        # With this start, a longest path through any item bounds the makespan of all schedules
+        # below.
         below = earliest[min(depth + 1, size - 1)]
         bound = _earliest(start, items, num_resources, below)
         until = NEVER if depth + 1 == size else start[i]
@@ -405,6 +416,9 @@ def too_full(
     n, num_tensors = len(sizes.workspace), len(sizes.tensor)
     first = np.full((num_tensors + n, len(left)), NEVER, np.int64)
     last = np.full((num_tensors + n, len(left)), -1, np.int64)
+    # The span of each tensor (and workspace) on each device: from the first item that touches it
+    # there to the last. An item that is not placed yet counts as at NEVER: what it touches stays at
+    # least until `until`.
     for row in range(len(touches)):
         item, what, lag, k = touches[row]
         slot = what if what >= 0 else num_tensors - 1 - what
@@ -418,6 +432,7 @@ def too_full(
     for k in range(len(left)):
         for at in range(num_tensors + n):
             now = first[at, k]
+            # Only where a span begins: between two beginnings memory only falls.
             if now >= until or now >= last[at, k]:
                 continue
             live = 0
@@ -469,6 +484,7 @@ def best_context(instance: Instance, semantics: MaxContext) -> tuple[int, Plan] 
     arcs, is_host = _class_arcs(instance, semantics.loads), arrays.is_host.astype(np.int64)
     time_ns, group = arrays.time_ns[order], arrays.group[order]
     rules = semantics.plans == "chain", semantics.load == "overlap"
+    # No bound and no order of the search: what makes it an oracle is that it tries everything.
     everything: Any = np.ones(instance.num_ops, np.bool_)
     home, device = np.zeros(arrays.num_groups, np.int64), np.zeros(instance.num_ops, np.int64)
     best: tuple[int, Plan] | None = None
@@ -520,6 +536,8 @@ def _class_arcs(instance: Instance, semantics: LoadSemantics) -> Ints:
     for a, b in zip(index.producer.tolist(), index.consumer.tolist(), strict=True):
         backward = int(arrays.backward[a]) + int(arrays.backward[b])
         orphans = [i for i in (a, b) if int(arrays.group[i]) not in with_forward]
+        # Only forward edges restrict plans. A class without forward op counts as having one, with
+        # its backward edges reversed.
         if semantics.plans != "any" and backward == 0:
             arcs.append((a, b))
         elif semantics.plans == "chain" and backward == 2 and orphans:
@@ -602,6 +620,7 @@ def _largest_load(
     Only ops that count, and tensors that they produce, are looked at.
     """
     compute, moved = np.zeros(len(is_host), np.int64), np.zeros(len(is_host), np.int64)
+    # By the definition: a tensor that crosses is paid once by every device at either end.
     counted = np.zeros(host_ns.shape, np.bool_)
     for i in range(len(device)):
         if counts[i]:
@@ -633,6 +652,7 @@ def _is_convex(device: Ints, arcs: Ints) -> bool:
 @kernel
 def _is_chain(device: Ints, arcs: Ints, num_devices: int) -> bool:
     """The devices, joined by the arcs between them, form no cycle."""
+    # Warshall's closure of the graph of devices: a cycle is a device that reaches itself.
     reach = np.zeros((num_devices, num_devices), np.bool_)
     for at in range(len(arcs)):
         reach[device[arcs[at, 0]], device[arcs[at, 1]]] |= (
@@ -729,6 +749,7 @@ def _latency(
     Node i stands for the call of op i, which is that of its first op, or for op i on a host.
     """
     n = len(slot)
+    # The first op of a call represents it: its duration is summed there, and its waits stand there.
     node, lasts = np.arange(n), np.zeros(n, np.int64)
     for i in range(n):
         if not is_host[device[i]]:
@@ -741,6 +762,7 @@ def _latency(
         for j in range(n):
             if device[i] == device[j] and not is_host[device[i]]:
                 waits[node[j], node[i]] |= call_of[slot[i]] < call_of[slot[j]]
+    # A tensor counts once per call and direction; it cannot both enter and leave the same call.
     paid = np.zeros((n, host_ns.shape[0]), np.bool_)
     for e in range(len(edges)):
         a, b, u = node[edges[e, 0]], node[edges[e, 1]], edges[e, 2]

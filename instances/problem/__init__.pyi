@@ -58,14 +58,9 @@ from .semantics import (
     Sharding,
     StatedSemantics,
     Transfers,
-    has_replicas,
-    has_two_levels,
     includes,
     parse_semantics,
-    plan_class,
     stored_semantics,
-    told,
-    with_plans,
 )
 
 __all__ = [
@@ -135,12 +130,7 @@ __all__ = [
     "Transfers",
     "Violation",
     "free_bytes",
-    "has_replicas",
-    "has_two_levels",
     "includes",
     "parse_semantics",
-    "plan_class",
     "stored_semantics",
-    "told",
-    "with_plans",
 ]

@@ -42,11 +42,11 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
-from placegap.instances.problem.graph_index import GraphIndex
+from placegap.instances.problem.graph_index import GraphIndex, sum_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.mean_costs import Flow
-from placegap.instances.problem.semantics import LoadSemantics, PipelineIteration, Semantics
+from placegap.instances.problem.semantics import Semantics
 from placegap.instances.problem.weighted_dag import critical_paths
 
 MOST_STARTS = 16
@@ -94,13 +94,13 @@ def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
     np.add.at(floor, sizes.shared_op[first], sizes.shared_bytes)
     uses = _uses(instance)
     found: tuple[int, Flags] | None
-    if isinstance(semantics, PipelineIteration):
-        whole = semantics.stages_per_device == 1 and semantics.schedule != "zero_bubble"
-        found = _fullest_step(instance, uses) if whole else _largest_op(instance, uses)
-    elif isinstance(semantics, LoadSemantics):
-        found = _fullest_step(instance, uses)
-    else:
-        found = _fullest_start(instance, uses)
+    match semantics.memory_moment:
+        case "step":
+            found = _fullest_step(instance, uses)
+        case "op":
+            found = _largest_op(instance, uses)
+        case "start":
+            found = _fullest_start(instance, uses)
     if found is None:
         return floor
     moment, held = found
@@ -246,8 +246,7 @@ def _live_bytes(instance: Instance, uses: _Uses, first: Ints, last: Ints, place:
     begin = np.maximum(offset + first[order], np.concatenate([[0], end])[: len(end)])
     kept = begin < end
     bytes_ = sizes.tensor_bytes[tensor[kept]]
-    change = np.zeros(width, np.int64)
-    np.add.at(change, (begin - offset)[kept], bytes_)
+    change = sum_by((begin - offset)[kept], bytes_, width)
     np.subtract.at(change, (end - offset)[kept], bytes_)
     live = np.cumsum(change)[:-1]
     live[place] += sizes.workspace_bytes

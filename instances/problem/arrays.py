@@ -10,7 +10,14 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem.cluster import Cluster
 from placegap.instances.problem.graph import Graph
-from placegap.instances.problem.graph_index import GraphIndex, freeze
+from placegap.instances.problem.graph_index import (
+    GraphIndex,
+    all_by,
+    freeze,
+    inverse,
+    numbered,
+    sum_by,
+)
 from placegap.instances.problem.integers import NO_LIMIT, NS_PER_S, UNSUPPORTED, ceil_div
 from placegap.instances.problem.links import Group, Paths, all_joined
 from placegap.instances.reading.errors import ClusterError, InputError
@@ -80,16 +87,12 @@ class Arrays:
     @property
     def group_bytes(self) -> Ints:
         """Resident bytes of each colocation group, (g,)."""
-        size = np.zeros(self.num_groups, np.int64)
-        np.add.at(size, self.group, self.resident_bytes)
-        return size
+        return sum_by(self.group, self.resident_bytes, self.num_groups)
 
     @property
     def group_runs(self) -> Flags:
         """Whether a device runs all ops of a colocation group, (g, K)."""
-        runs = np.ones((self.num_groups, self.time_ns.shape[1]), np.bool_)
-        np.logical_and.at(runs, self.group, self.time_ns != UNSUPPORTED)
-        return runs
+        return all_by(self.group, self.time_ns != UNSUPPORTED, self.num_groups)
 
     @cached_property
     def able(self) -> Flags:
@@ -123,9 +126,7 @@ class Arrays:
 
     def place_of_ops(self, order: Ints) -> Ints:
         """Place of each op's colocation group in an order of the groups, (n,)."""
-        place = np.empty(self.num_groups, np.int64)
-        place[order] = np.arange(self.num_groups)
-        return place[self.group]
+        return inverse(order)[self.group]
 
     @cached_property
     def exchanged(self) -> Flags:
@@ -222,14 +223,8 @@ def _check_total(arrays: Arrays, busy_ns: int) -> None:
 
 
 def _groups(graph: Graph) -> Ints:
-    number: dict[object, int] = {}
-    return np.array(
-        [
-            number.setdefault(i if op.colocation is None else op.colocation, len(number))
-            for i, op in enumerate(graph.ops)
-        ],
-        np.int64,
-    )
+    groups = (i if op.colocation is None else op.colocation for i, op in enumerate(graph.ops))
+    return np.array(numbered(groups), np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,8 +266,6 @@ def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:
             shared.append((i, number))
     pairs = np.array(shared, np.int64).reshape(-1, 2)
     order = np.lexsort((index.topological_position, _changes(graph, backward)))
-    step = np.empty(len(ops), np.int64)
-    step[order] = np.arange(len(ops))
     arrays = MemoryArrays(
         state_bytes=np.array(
             [op.parameter_bytes if op.state_bytes is None else op.state_bytes for op in ops],
@@ -285,7 +278,7 @@ def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:
         shared_op=np.ascontiguousarray(pairs[:, 0]),
         shared_name=np.ascontiguousarray(pairs[:, 1]),
         shared_bytes=np.array(size, np.int64),
-        step=step,
+        step=inverse(order),
     )
     freeze(arrays)
     return arrays

@@ -36,7 +36,7 @@ from typing import Literal
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem.graph_index import freeze, group_by
+from placegap.instances.problem.graph_index import freeze, group_by, inverse, sum_by, times_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 
@@ -104,8 +104,7 @@ def contract(
     member[arrays.group] = np.arange(instance.num_ops)
     num_blocks = int(block.max()) + 1
     tail, head = distinct(block[member[tail]], block[member[head]], num_blocks)
-    rank = np.empty(num_blocks, np.int64)
-    rank[_depth_first_order(tail, head, num_blocks)] = np.arange(num_blocks)
+    rank = inverse(_depth_first_order(tail, head, num_blocks))
     block = rank[block]
     tail, head = distinct(rank[tail], rank[head], num_blocks)
     blocks = Blocks(block, *block_sums(instance, block, held), tail, head, held, roomy, exact)
@@ -173,14 +172,8 @@ def _depth_first_order(tail: Ints, head: Ints, num_nodes: int) -> Ints:
 def block_sums(instance: Instance, block: Ints, held: Flags) -> tuple[Ints, Ints]:
     """Time (b, K) and resident bytes (b,) of blocks, the latter of ops that are `held`."""
     arrays, b = instance.arrays, int(block.max()) + 1
-    time_ns = np.zeros((b, instance.num_devices), np.int64)
-    np.add.at(time_ns, block, np.maximum(arrays.time_ns, 0))
-    refused = np.zeros((b, instance.num_devices), np.bool_)
-    np.logical_or.at(refused, block, arrays.time_ns == UNSUPPORTED)
-    time_ns[refused] = UNSUPPORTED
-    resident_bytes = np.zeros(b, np.int64)
-    np.add.at(resident_bytes, block, np.where(held, arrays.resident_bytes, 0))
-    return time_ns, resident_bytes
+    resident_bytes = sum_by(block, np.where(held, arrays.resident_bytes, 0), b)
+    return times_by(block, arrays.time_ns, b), resident_bytes
 
 
 Bytes = Literal["count", "drop", "move"]

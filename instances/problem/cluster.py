@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.links import Group, Link, Links, Paths, widest_paths
 from placegap.instances.problem.part import (
     Count,
@@ -187,10 +188,8 @@ class Cluster(InstancePart):
     @cached_property
     def server_numbers(self) -> tuple[tuple[str, ...], Ints]:
         """Names of the V servers, in the order of their first devices, and each device's, (K,)."""
-        number: dict[str, int] = {}
         servers = [device.server or "" for device in self.devices]
-        of_device = np.array([number.setdefault(name, len(number)) for name in servers], np.int64)
-        return tuple(number), of_device
+        return tuple(dict.fromkeys(servers)), np.array(numbered(servers), np.int64)
 
     @cached_property
     def widest_paths(self) -> Paths:

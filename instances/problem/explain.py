@@ -17,7 +17,7 @@ from placegap.instances.problem.integers import (
     format_bytes,
     to_whole,
 )
-from placegap.instances.problem.semantics import FIELDS, Semantics
+from placegap.instances.problem.semantics import Semantics
 
 MAX_SETS = 4096
 """Sets of devices that the capacity check looks at; the smallest come first."""
@@ -129,7 +129,7 @@ def _helps(
     helps, state = [], instance.memory_arrays
     peak = None
     counted = state.state_bytes.any() or len(state.shared_bytes)
-    if counted and semantics.memory_rule == "sum" and "memory" in FIELDS[semantics.objective]:
+    if counted and semantics.memory_rule == "sum" and "memory" in semantics.rules():
         at_peak = semantics.model_copy(update={"memory": "peak"})
         peak, _ = relax_memory(instance, at_peak)
         if not _reasons(peak):
@@ -153,7 +153,7 @@ def _helps(
         helps.append(f"a device of {format_bytes(largest)} or more")
     has_rates = all(op.flops is not None for op in instance.graph.ops)
     hosts = any(spec.is_host for spec in instance.cluster.devices)
-    if has_rates and not hosts and semantics.objective != "hybrid_pipeline":
+    if has_rates and not hosts and semantics.allows_hosts:
         helps.append("a host (+host in --cluster)")
     small = _small_weights(instance, floor)
     if small is not None:

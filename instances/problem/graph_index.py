@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.op import Edge
 
 
@@ -54,8 +56,6 @@ def index_graph(op_index: Mapping[str, int], edges: Sequence[Edge]) -> GraphInde
     if len(kahn) < n:
         raise ValueError(f"edges: they form a cycle: {_name_cycle(op_index, edges, kahn)}")
     order = np.array(kahn, np.int64)
-    position = np.empty(n, np.int64)
-    position[order] = np.arange(n)
     index = GraphIndex(
         producer,
         consumer,
@@ -69,7 +69,7 @@ def index_graph(op_index: Mapping[str, int], edges: Sequence[Edge]) -> GraphInde
         producer[first],
         first,
         order,
-        position,
+        inverse(order),
     )
     freeze(index)
     return index
@@ -80,6 +80,45 @@ def group_by(key: Ints, num_groups: int) -> tuple[Ints, Ints]:
     pointer = np.zeros(num_groups + 1, np.int64)
     np.cumsum(np.bincount(key, minlength=num_groups), out=pointer[1:])
     return pointer, np.argsort(key, kind="stable").astype(np.int64)
+
+
+def inverse(order: Any) -> Ints:
+    """The place of each number in an order of all."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def sum_by(key: Any, values: Any, num_groups: int) -> Ints:
+    """Sums of the values of each key, (num_groups, ...)."""
+    total = np.zeros((num_groups, *np.shape(values)[1:]), np.int64)
+    np.add.at(total, key, values)
+    return total
+
+
+def all_by(key: Ints, flags: Any, num_groups: int) -> Flags:
+    """What holds for all of each key, (num_groups, ...)."""
+    every = np.ones((num_groups, *flags.shape[1:]), np.bool_)
+    np.logical_and.at(every, key, flags)
+    return every
+
+
+def times_by(key: Ints, time_ns: Ints, num_groups: int, never: int = UNSUPPORTED) -> Ints:
+    """Times of groups of ops, (num_groups, K): `never` where a device does not run one."""
+    total = sum_by(key, np.where(time_ns == never, 0, time_ns), num_groups)
+    return np.where(all_by(key, time_ns != never, num_groups), total, never)
+
+
+def first_of(key: Ints) -> Ints:
+    """The first place of the same key, for each."""
+    _, first, number = np.unique(key, return_index=True, return_inverse=True)
+    return np.asarray(first[number], np.int64)
+
+
+def numbered(keys: Iterable[object]) -> list[int]:
+    """The number of each key, by first appearance."""
+    number: dict[object, int] = {}
+    return [number.setdefault(key, len(number)) for key in keys]
 
 
 class DisjointSets:

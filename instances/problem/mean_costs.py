@@ -1,18 +1,19 @@
-"""An instance as a graph with one cost per op and per edge, and how much it communicates.
+"""Mean times of ops and transfers, the graph with these costs, and how much it communicates.
 
-Costs that differ between devices enter as means, rounded down to whole ns. There are no kernels
-here: what only counts need not compile.
+There are no kernels here: what only counts need not compile.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.graph_index import sum_by
+from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 
 
 class Flow(NamedTuple):
@@ -28,21 +29,73 @@ class Flow(NamedTuple):
     order: Ints
 
 
+class MeanCosts(NamedTuple):
+    """Mean costs in units of 1 / scale ns: of each op, (n,), and of each tensor, (t,)."""
+
+    op: Ints
+    tensor: Ints
+    scale: int
+
+
+def mean_costs(arrays: Arrays, *, rounded: bool = False) -> MeanCosts:
+    """Means as integers: of an op over the devices that run it, of a tensor over all device pairs.
+
+    They are exact, `scale` being a common denominator, or `rounded` down to whole ns. HEFT's kin
+    need the exact ones: rounding makes ties between ranks. Where the scale would overflow (paths
+    beyond 2**62 / scale ns), it is 1 and the terms of each mean are rounded down.
+    """
+    runs, in_class = arrays.time_ns != UNSUPPORTED, pairs_in_class(arrays)
+    times, transfers = np.where(runs, arrays.time_ns, 0), arrays.transfer_ns
+    if rounded:
+        pairs_of = np.broadcast_to(in_class, transfers.shape)
+        return MeanCosts(_mean(times, runs.astype(np.int64)), _mean(transfers, pairs_of), 1)
+    runs_on, pairs = runs.sum(axis=1), max(1, int(in_class.sum()))
+    scale = math.lcm(pairs, *np.unique(runs_on).tolist())
+    if longest_path(arrays) * scale > LARGEST_SUM:
+        terms = (times // runs_on[:, None]).sum(axis=1)
+        return MeanCosts(terms, (transfers // pairs) @ in_class, 1)
+    op, tensor = times.sum(axis=1) * (scale // runs_on), (transfers @ in_class) * (scale // pairs)
+    return MeanCosts(op, tensor, scale)
+
+
+def mean_time_ns(arrays: Arrays) -> Floats:
+    """Mean time of each op over the devices that run it, (n,), as floats: no tie depends on it."""
+    runs = arrays.time_ns != UNSUPPORTED
+    mean: Floats = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
+    return mean
+
+
+def mean_transfer_ns(arrays: Arrays) -> Floats:
+    """Mean transfer time of each tensor over all device pairs, (t,), likewise."""
+    in_class = pairs_in_class(arrays)
+    mean: Floats = arrays.transfer_ns @ in_class.astype(np.float64) / max(1, in_class.sum())
+    return mean
+
+
+def pairs_in_class(arrays: Arrays) -> Ints:
+    """How many ordered pairs of different devices each link class has, (L,)."""
+    apart = ~np.eye(len(arrays.memory_bytes), dtype=np.bool_)
+    return np.bincount(arrays.link_class[apart], minlength=arrays.transfer_ns.shape[1])
+
+
+def longest_path(arrays: Arrays) -> int:
+    """No path takes longer, wherever its ops run: the sum of all largest times, in ns."""
+    return int(arrays.time_ns.max(axis=1).sum()) + int(
+        arrays.transfer_ns.max(axis=1, initial=0).sum()
+    )
+
+
 def flow_of(arrays: Arrays) -> Flow:
     """The ops of an instance with their mean times, and its edges with their mean transfer times.
 
     Means are over the devices that run an op, and over all ordered pairs of different devices.
     """
-    index, num_devices = arrays.index, len(arrays.memory_bytes)
-    runs = arrays.time_ns != UNSUPPORTED
-    apart = ~np.eye(num_devices, dtype=np.bool_)
-    pairs = np.bincount(arrays.link_class[apart], minlength=arrays.transfer_ns.shape[1])
-    tensor_ns = _mean(arrays.transfer_ns, np.broadcast_to(pairs, arrays.transfer_ns.shape))
+    index, costs = arrays.index, mean_costs(arrays, rounded=True)
     return Flow(  # copies may be written to, as in `contracted`: kernels are compiled once
-        _mean(np.where(runs, arrays.time_ns, 0), runs.astype(np.int64)),
+        costs.op,
         index.succ_ptr.copy(),
         index.consumer[index.succ_edge],
-        tensor_ns[index.tensor[index.succ_edge]],
+        costs.tensor[index.tensor[index.succ_edge]],
         index.topological_order.copy(),
     )
 
@@ -76,13 +129,11 @@ def contracted(flow: Flow, tensor: Ints, segment: Ints) -> Flow:
     aligned with ``flow.succ``.
     """
     num_segments = int(segment.max()) + 1
-    node_ns = np.zeros(num_segments, np.int64)
-    np.add.at(node_ns, segment, flow.node_ns)
+    node_ns = sum_by(segment, flow.node_ns, num_segments)
     edges, source = crossing(flow.ptr, flow.succ, tensor, segment)
     pair = segment[source] * num_segments + segment[flow.succ[edges]]
     pairs, number = np.unique(pair, return_inverse=True)
-    edge_ns = np.zeros(len(pairs), np.int64)
-    np.add.at(edge_ns, number, flow.edge_ns[edges])
+    edge_ns = sum_by(number, flow.edge_ns[edges], len(pairs))
     ptr = np.searchsorted(pairs // num_segments, np.arange(num_segments + 1))
     return Flow(node_ns, ptr, pairs % num_segments, edge_ns, np.arange(num_segments))
 

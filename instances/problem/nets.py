@@ -17,7 +17,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.blocks import components, distinct
-from placegap.instances.problem.graph_index import freeze, group_by
+from placegap.instances.problem.graph_index import freeze, group_by, numbered, sum_by
 from placegap.instances.problem.instance import Instance
 
 
@@ -73,27 +73,30 @@ def build_nets(instance: Instance, block: Ints, paid: Ints | None = None) -> Net
     tensor, pin = np.divmod(
         np.unique(tensor[worth] * num_blocks + where[worth]), num_blocks
     )  # ascending by tensor, then by block
-    owner, start, count = np.unique(tensor, return_index=True, return_counts=True)
-    number: dict[bytes, int] = {}
-    pins: list[Ints] = []
-    net_of = np.full(len(owner), -1, np.int64)
-    for at in np.flatnonzero(count > 1).tolist():
-        own = pin[start[at] : start[at] + count[at]]
-        net_of[at] = number.setdefault(own.tobytes(), len(pins))
-        if net_of[at] == len(pins):
-            pins.append(own)
-    weight_ns = np.zeros((len(pins), paid.shape[1]), np.int64)
-    kept = net_of >= 0
-    np.add.at(weight_ns, net_of[kept], paid[owner[kept]])
-    return _index(pins, weight_ns, num_blocks)
+    return join_nets(tensor, pin, paid, num_blocks)
 
 
-def _index(pins: list[Ints], weight_ns: Ints, num_blocks: int) -> Nets:
-    sizes = np.array([len(own) for own in pins], np.int64)
+def join_nets(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
+    """The nets of two pins or more, those with the same pins as one whose weight is the sum.
+
+    `owner` and `pin` ascend; ``weight_ns[owner]`` are the weights.
+    """
+    several = (np.bincount(owner) > 1)[owner]
+    pin = pin[several]
+    own, start, sizes = np.unique(owner[several], return_index=True, return_counts=True)
+    spans = zip(start.tolist(), sizes.tolist(), strict=True)
+    number = np.array(numbered(pin[at : at + size].tobytes() for at, size in spans), np.int64)
+    weights = sum_by(number, weight_ns[own], int(number.max(initial=-1)) + 1)
+    is_first = np.zeros(len(own), np.bool_)
+    is_first[np.unique(number, return_index=True)[1]] = True
+    return index_nets(sizes[is_first], pin[np.repeat(is_first, sizes)], weights, num_blocks)
+
+
+def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
+    """Nets with these numbers of pins, one after the other, (e,) and (p,)."""
     net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    pin = np.concatenate([np.zeros(0, np.int64), *pins])
     block_ptr, at = group_by(pin, num_blocks)
-    nets = Nets(net_ptr, pin, block_ptr, np.repeat(np.arange(len(pins)), sizes)[at], weight_ns)
+    nets = Nets(net_ptr, pin, block_ptr, np.repeat(np.arange(len(sizes)), sizes)[at], weight_ns)
     freeze(nets)
     return nets
 

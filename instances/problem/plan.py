@@ -43,7 +43,7 @@ class Plan:
     #: hosts); None: all of them the first.
     call: tuple[int, ...] | None = None
     #: pipeline_iteration: the stage of each op, counted from 0; None: the devices are the stages,
-    #: in the order in which they feed each other (`referee.stages`). hybrid_pipeline: always.
+    #: in the order in which they feed each other (`iteration.stages`). hybrid_pipeline: always.
     stage: tuple[int, ...] | None = None
     #: hybrid_pipeline: over how many devices each stage splits its ops. Devices that follow each
     #: other in the placement of an op are such a group.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, pop, push
-from placegap.instances.problem.graph_index import group_by
+from placegap.instances.problem.graph_index import group_by, inverse
 from placegap.instances.problem.mean_costs import Flow
 
 
@@ -57,9 +57,7 @@ def cpd_topo(flow: Flow) -> Ints:
 
     Celeritas, Algorithm 1. Ties: the flow's order. O((V + E) log d) for d children of a node.
     """
-    by_order = np.empty(len(flow.order), np.int64)
-    by_order[flow.order] = np.arange(len(flow.order))
-    return _depth_first(flow, np.lexsort((by_order, -critical_paths(flow))))
+    return _depth_first(flow, np.lexsort((inverse(flow.order), -critical_paths(flow))))
 
 
 def dfs_topo(flow: Flow) -> Ints:

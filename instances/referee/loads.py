@@ -17,26 +17,20 @@ weights over the narrowest path between two of the devices; and it holds all byt
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import (
-    MOST_TOKENS,
     DeviceUse,
-    Evaluation,
     Instance,
     LoadRule,
-    LoadSemantics,
-    MaxContext,
-    MaxLoadFwdBwd,
     Plan,
     Semantics,
     ServerUse,
     Violation,
-    has_two_levels,
 )
+from placegap.instances.problem.device_classes import equal_columns
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
 
@@ -111,7 +105,7 @@ def border_costs(instance: Instance, semantics: Semantics) -> Ints:
     is alone in its server.
     """
     arrays = instance.arrays
-    if not has_two_levels(semantics):
+    if not semantics.has_two_levels:
         return arrays.host_ns
     _, server = instance.cluster.server_numbers
     cost = np.zeros_like(arrays.host_ns)
@@ -171,13 +165,9 @@ def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:
     """
     arrays = instance.arrays
     cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
-    number: dict[object, int] = {}
-    keys = []
-    for k, device in enumerate(instance.cluster.devices):
-        server = device.server if has_two_levels(semantics) else None
-        columns = arrays.time_ns[:, k].tobytes(), cost[:, k].tobytes()
-        keys.append((device.memory_bytes, device.is_host, server, *columns))
-    return tuple(number.setdefault(key, len(number)) for key in keys)
+    server = instance.cluster.server_numbers[1] * semantics.has_two_levels
+    own = arrays.time_ns, cost, arrays.memory_bytes, arrays.is_host, server
+    return tuple(equal_columns(*own).tolist())
 
 
 def narrowest_bandwidth(paths: Paths, devices: tuple[int, ...]) -> int | None:
@@ -323,92 +313,3 @@ def device_uses(
     rows = zip(*columns, memory, load.tolist(), strict=True)
     specs = instance.cluster.devices
     return tuple(DeviceUse(spec.name, *row) for spec, row in zip(specs, rows, strict=True))
-
-
-def heaviest_load(
-    instance: Instance, plan: Plan, semantics: LoadSemantics, parts: tuple[Ints, ...]
-) -> tuple[Ints, tuple[ServerUse, ...], int]:
-    """Load of each device and, with two levels, of each server; the heaviest of them.
-
-    With two passes it is the heaviest forward + the heaviest backward load.
-    """
-    if isinstance(semantics, MaxLoadFwdBwd):
-        forward, backward = (
-            combine(semantics.load, *device_loads(instance, plan.devices, backward=which))
-            for which in (False, True)
-        )
-        return forward + backward, (), int(forward.max()) + int(backward.max())
-    load = share_load(instance, plan, combine(semantics.load, *parts))
-    servers = server_uses(instance, plan.devices) if semantics.levels == 2 else ()
-    return load, servers, max([int(load.max()), *(use.load_ns for use in servers)])
-
-
-# ------------------------------------------------------------------------------------------- tokens
-
-
-def evaluate_context(
-    instance: Instance, plan: Plan, semantics: MaxContext, placed: tuple[Violation, ...]
-) -> Evaluation:
-    """The tokens that every device has room for, below 0; loads and memory are those with them."""
-    parts = device_loads(instance, plan.devices)
-    load = combine(semantics.load, *parts)
-    tokens = tokens_per_device(instance, plan)
-    least = max(0, min(tokens))
-    held = [0] * instance.num_devices  # on a device without a limit, perhaps beyond 64 bits
-    for op, k in zip(instance.graph.ops, plan.devices.tolist(), strict=True):
-        held[k] += op.bytes_at(least)
-    uses = device_uses(instance, plan, parts, load, held)
-    uses = tuple(replace(use, tokens=most) for use, most in zip(uses, tokens, strict=True))
-    broken = _context_violations(instance, semantics, tokens, load)
-    return Evaluation(-least, (*broken, *placed), uses)
-
-
-def tokens_per_device(instance: Instance, plan: Plan) -> list[int]:
-    """Most tokens whose caches fit each device; -1 where it does not even hold the rest.
-
-    What a device holds grows with the tokens, piece by piece less steeply, as windows fill up.
-    `MOST_TOKENS` stands for no limit.
-    """
-    num_devices = instance.num_devices
-    held, growth = [0] * num_devices, [0] * num_devices
-    ends: list[list[tuple[int, int]]] = [[] for _ in range(num_devices)]
-    for op, on in zip(instance.graph.ops, plan.placement, strict=True):
-        k = on[0]
-        held[k] += op.resident_bytes
-        for cache in op.caches:
-            held[k] -= cache.held_bytes(cache.tokens)
-            growth[k] += cache.token_bytes
-            if cache.most_tokens is not None:
-                ends[k].append((cache.most_tokens, cache.token_bytes))
-    found = []
-    for k, device in enumerate(instance.cluster.devices):
-        left, tokens, slope = device.memory_bytes, 0, growth[k]
-        if left is None:
-            found.append(MOST_TOKENS)
-            continue
-        left -= held[k]
-        for end, less in [*sorted(ends[k]), (MOST_TOKENS, 0)]:
-            further = min(end, MOST_TOKENS) - tokens
-            if left >= 0 and further > 0:
-                more = further if slope == 0 else min(further, left // slope)
-                tokens, left = tokens + more, left - more * slope
-                if more < further:
-                    break
-            slope -= less
-        found.append(tokens if left >= 0 else -1)
-    return found
-
-
-def _context_violations(
-    instance: Instance, semantics: MaxContext, tokens: list[int], load_ns: Ints
-) -> list[Violation]:
-    """Devices that do not hold their weights, or have more to do than is allowed."""
-    found = []
-    for device, most, load in zip(instance.cluster.devices, tokens, load_ns.tolist(), strict=True):
-        if most < 0:
-            said = f"{device.name!r} does not hold its ops without any token"
-            found.append(Violation("memory", said, device=device.name))
-        if semantics.at_most_ns is not None and load > semantics.at_most_ns:
-            said = f"{device.name!r} has {load} ns to do, of at most {semantics.at_most_ns}"
-            found.append(Violation("load", said, device=device.name))
-    return found

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Semantics, Violation
+from placegap.instances.problem import Instance, Plan, Schedule, Semantics, Violation
 
 
 class Holdings(NamedTuple):
@@ -56,8 +56,8 @@ class Spans(NamedTuple):
 
 def held_bytes(
     instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None
-) -> Holdings | None:
-    """What each device holds at most; None where the rule needs a schedule and there is none.
+) -> Holdings:
+    """What each device holds at most; without a schedule, ops are steps.
 
     O((n + m) log(n + m)) for `peak`, O(n) for `sum`.
     """
@@ -66,8 +66,6 @@ def held_bytes(
         used = np.zeros(instance.num_devices, np.int64)
         np.add.at(used, on, instance.arrays.resident_bytes[op])
         return Holdings(used, used, np.zeros_like(used))
-    if semantics.objective == "makespan" and schedule is None:
-        return None
     state = state_of(instance, on, op)
     spans = live_spans(instance, plan, semantics, schedule)
     return fullest(state, spans)
@@ -128,8 +126,7 @@ def live_spans(
     if schedule is not None:
         moves = schedule.transfers
         item = moves.item
-        per_edge = isinstance(semantics, Makespan) and semantics.transfers == "per_edge"
-        tensor = index.tensor[item] if per_edge else item
+        tensor = index.tensor[item] if semantics.per_edge else item
         for side in (moves.source, moves.destination):
             tensors.append(tensor)
             device.append(side)

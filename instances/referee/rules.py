@@ -1,4 +1,4 @@
-"""Rules that a plan has to keep whatever its value is, and what an instance needs to be judged."""
+"""Rules that a plan has to keep whatever its value is."""
 
 from __future__ import annotations
 
@@ -9,116 +9,13 @@ from itertools import pairwise
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import (
-    HybridPipeline,
-    Instance,
-    MaxContext,
-    PipelineIteration,
-    Plan,
-    PlanClass,
-    Semantics,
-    Violation,
-    has_replicas,
-    has_two_levels,
-    plan_class,
-)
-from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_files import MAX_EVENTS
+from placegap.instances.problem import Instance, Plan, PlanClass, Semantics, Violation
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.loads import check_replicas
 
 
 class PlanError(ValueError):
     """A plan that cannot be executed: wrong shape, an op where it cannot run, cyclic orders."""
-
-
-def check_semantics(instance: Instance, semantics: Semantics) -> None:
-    """Raise an InputError where an instance lacks what a semantics needs.
-
-    Tokens need ops with caches. With ``levels=2`` every device names its server, and, where there
-    are several servers, every tensor has a time between them: links or transfer_ns, not a host time
-    alone.
-    """
-    if has_two_levels(semantics):
-        reason = why_not_two_levels(instance)
-        if reason is not None:
-            raise InputError(reason, instance.name)
-    if isinstance(semantics, MaxContext) and not any(op.caches for op in instance.graph.ops):
-        raise InputError(
-            "max_context maximizes the tokens of caches, but no op has a cache; trace the model"
-            " with --context, or state caches",
-            instance.name,
-        )
-
-
-def why_not_two_levels(instance: Instance) -> str | None:
-    """What an instance lacks for two levels of communication, or None."""
-    for device in instance.cluster.devices:
-        if device.server is None:
-            return f"two levels need the server of every device; {device.name!r} has none"
-    if len(instance.cluster.server_numbers[0]) > 1:
-        for edge in instance.graph.edges:
-            if edge.host_time_ns is not None and edge.transfer_ns is None:
-                return (
-                    f"the edge '{edge.producer} -> {edge.consumer}' has only a host time, which"
-                    " gives no time between servers; state its bytes or transfer_ns"
-                )
-    return None
-
-
-def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
-    """Raise an InputError where times or bytes of all microbatches overflow, or where they have
-    too many events.
-    """
-    arrays, splits = instance.arrays, semantics.schedule == "zero_bubble"
-    if splits:
-        _check_split(instance)
-    passes = 2 + splits if arrays.backward.any() else 1
-    stages = min(instance.num_devices * semantics.stages_per_device, arrays.num_groups)
-    MAX_EVENTS.check(
-        passes * stages * semantics.microbatches,
-        f"an iteration of {semantics.microbatches} microbatches in {stages} stages",
-        instance.name,
-    )
-    moves = sum(arrays.transfer_ns.max(axis=1, initial=0).tolist())
-    moves += sum(arrays.host_ns.max(axis=1, initial=0).tolist())
-    time_ns = sum(arrays.time_ns.max(axis=1).tolist()) + instance.num_devices * moves
-    held = 2 * sum(instance.memory_arrays.tensor_bytes.tolist()) * instance.num_devices
-    held += sum(arrays.resident_bytes.tolist())
-    if semantics.memory == "peak":
-        sizes = instance.memory_arrays
-        held += sum(sizes.workspace_bytes.tolist()) + sum(sizes.state_bytes.tolist())
-        held += sum(sizes.shared_bytes.tolist()) * instance.num_devices
-    for total, what in ((time_ns, "take {} ns"), (held, "hold {} bytes")):
-        if total * semantics.microbatches > LARGEST_SUM:
-            most = what.format(total * semantics.microbatches)
-            raise InputError(
-                f"{semantics.microbatches} microbatches may {most}, above 2**62; use fewer",
-                instance.name,
-            )
-
-
-def _check_split(instance: Instance) -> None:
-    """Raise an InputError where the weight gradients of a training step are not told apart."""
-    arrays, index, ops = instance.arrays, instance.arrays.index, instance.graph.ops
-    if not arrays.backward.any():
-        return
-    if not arrays.weight_gradient.any():
-        raise InputError(
-            "zero_bubble: no backward op is marked weight_gradient, as those that only updates of"
-            " weights wait for must be; mark them (placegap convert MODEL OUT --weight-gradients),"
-            " or choose --schedule 1f1b",
-            instance.name,
-        )
-    wrong = arrays.weight_gradient[index.producer] & ~arrays.weight_gradient[index.consumer]
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        a, b = (ops[int(ends[at])].name for ends in (index.producer, index.consumer))
-        raise InputError(
-            f"zero_bubble: op {a!r} is marked weight_gradient and feeds {b!r}, which is not; mark"
-            f" both, or {a!r} not",
-            instance.name,
-        )
 
 
 def check_shape(instance: Instance, plan: Plan, *, replicas: bool = False) -> Ints:
@@ -154,40 +51,27 @@ def check_shape(instance: Instance, plan: Plan, *, replicas: bool = False) -> In
 
 
 def foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
-    if semantics.objective != "latency_subgraphs" and plan.call is not None:
-        yield Violation("fields", f"call is not defined under {semantics.label}")
-    if not isinstance(semantics, PipelineIteration | HybridPipeline) and plan.stage is not None:
-        yield Violation("fields", f"stage is not defined under {semantics.label}")
-    for name, given in (("tensor", plan.tensor), ("mode", plan.mode)):
-        if given is not None and not isinstance(semantics, HybridPipeline):
+    """Fields of a plan that its objective does not define."""
+    for name in ("call", "stage", "tensor", "mode", "device_order", "channel_order"):
+        if getattr(plan, name) is not None and name not in semantics.plan_fields:
             yield Violation("fields", f"{name} is not defined under {semantics.label}")
-    if semantics.objective != "makespan":
-        if plan.device_order is not None:
-            yield Violation("fields", f"device_order is not defined under {semantics.label}")
-        if plan.channel_order is not None:
-            yield Violation("fields", f"channel_order is not defined under {semantics.label}")
-    elif semantics.channels == "free" and plan.channel_order:
-        yield Violation("fields", "channel_order is not defined: channels are free")
 
 
 def check_placement(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violation, ...]:
     """The rules about where ops are: colocation, replicated stages, class of plans."""
     device = plan.devices  # a replicated stage is where its first device is
-    if isinstance(semantics, PipelineIteration):  # its stages are a chain, or it cannot run
-        return tuple(_colocation(instance, device, pooled=False))
-    pooled = semantics.objective == "latency_subgraphs"  # hosts are one pool there
-    found = [*_colocation(instance, device, pooled)]
-    if has_replicas(semantics):
+    found = [*colocation(instance, device, pooled=semantics.pools_hosts)]
+    if semantics.has_replicas:
         found += check_replicas(instance, plan, semantics)
     names = [spec.name for spec in instance.cluster.devices]
-    found += check_class(instance, plan_class(semantics), device, names, "device")
-    if has_two_levels(semantics):
+    found += check_class(instance, semantics.plan_class, device, names, "device")
+    if semantics.has_two_levels:
         servers, server = instance.cluster.server_numbers
-        found += check_class(instance, plan_class(semantics), server[device], servers, "server")
+        found += check_class(instance, semantics.plan_class, server[device], servers, "server")
     return tuple(found)
 
 
-def _colocation(instance: Instance, device: Ints, pooled: bool) -> Iterator[Violation]:
+def colocation(instance: Instance, device: Ints, pooled: bool) -> Iterator[Violation]:
     """Ops of a group share a device or, where the hosts are one pool, any of the hosts."""
     is_host = instance.arrays.is_host
     home: dict[str, int] = {}

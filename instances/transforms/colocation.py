@@ -13,7 +13,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.blocks import contract
-from placegap.instances.problem.graph_index import DisjointSets
+from placegap.instances.problem.graph_index import DisjointSets, all_by, first_of
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.merge import Merge, merge_groups
 
@@ -51,7 +51,7 @@ def contract_classes(instance: Instance, *, fuse_cycles: bool = True) -> Merge:
     whole = arrays.group.copy()
     if fuse_cycles:
         whole = _fused(instance)
-    unit = _first_ops(2 * whole + arrays.backward)
+    unit = first_of(2 * whole + arrays.backward)
     return merge_groups(instance, _without_cycles(instance, unit), "contracted", "Tarnawski et al.")
 
 
@@ -63,9 +63,7 @@ def _fused(instance: Instance) -> Ints:
     has_forward[arrays.group[~arrays.backward]] = True
     apart = np.zeros(int(block.max()) + 1, np.bool_)
     apart[block[~has_forward[arrays.group]]] = True
-    runs = np.ones((len(apart), instance.num_devices), np.bool_)
-    np.logical_and.at(runs, block, arrays.time_ns != UNSUPPORTED)
-    apart |= ~runs.any(axis=1)
+    apart |= ~all_by(block, arrays.time_ns != UNSUPPORTED, len(apart)).any(axis=1)
     return np.where(apart[block], len(apart) + arrays.group, block)
 
 
@@ -84,12 +82,6 @@ def _without_cycles(instance: Instance, unit: Ints) -> Ints:
             apart[list(members)] = True
     # a cycle of what is left would lie within one component, where only single ops are left
     return np.where(apart[unit], np.arange(len(unit)), unit)
-
-
-def _first_ops(key: Ints) -> Ints:
-    """The first op of the same key."""
-    _, first, number = np.unique(key, return_index=True, return_inverse=True)
-    return np.asarray(first[number.reshape(-1)], np.int64)
 
 
 class Together(DisjointSets):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import (
     Cache,
     Edge,
@@ -24,7 +25,6 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.graph_index import DisjointSets, freeze
 from placegap.instances.referee.channels import plan_from_times
-from placegap.instances.referee.simulate import simulate
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,8 @@ devices, and each layer has a forward and a backward op. All methods for pipelin
 
 from __future__ import annotations
 
+from placegap.instances.objectives.hybrid.checks import check as check_hybrid
+from placegap.instances.objectives.hybrid.referee import least_bandwidth
 from placegap.instances.problem import (
     Cluster,
     Device,
@@ -30,7 +32,6 @@ from placegap.instances.problem import (
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.hybrid import check_hybrid, least_bandwidth
 
 FORWARD = 3
 """A layer's backward pass has twice as many products as its forward pass."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
+from placegap.instances.problem.mean_costs import pairs_in_class
 from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
 
@@ -52,8 +53,8 @@ class Contraction:
             self.preds[v][u] = tensors
             tensors[tensor] = None
         # in Python integers: the sum over device pairs may be large
-        pairs = np.bincount(arrays.link_class.ravel(), minlength=arrays.transfer_ns.shape[1])
-        self.cost = (arrays.transfer_ns.astype(object) @ pairs.astype(object)).tolist()
+        pairs = pairs_in_class(arrays).astype(object)
+        self.cost = (arrays.transfer_ns.astype(object) @ pairs).tolist()
         self.sign = -1 if order == "dearest_first" else 1
         self.backward = arrays.backward[at].tolist()
         self.queue: list[tuple[int, int, int]] = []

@@ -10,7 +10,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.graph_index import DisjointSets
+from placegap.instances.problem.graph_index import DisjointSets, first_of, sum_by
 from placegap.instances.problem.integers import UNSUPPORTED, times_written
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.colocation import Together
@@ -104,9 +104,7 @@ def _groups(instance: Instance, memory_share: float) -> Ints:
                 has_grown[a] = True
         home = np.array([clusters.find(op) for op in range(n)])
         has_grown &= home == np.arange(n)
-    first = np.full(n, n)
-    np.minimum.at(first, home, np.arange(n))
-    return np.asarray(first[home], np.int64)
+    return first_of(home)
 
 
 def _contracted(edges: Ints, home: Ints, clusters: _Clusters) -> Ints:
@@ -117,8 +115,7 @@ def _contracted(edges: Ints, home: Ints, clusters: _Clusters) -> Ints:
     ends, first, of = np.unique(
         source[apart] * n + target[apart], return_index=True, return_inverse=True
     )
-    transfer_ns = np.zeros(len(ends), np.int64)
-    np.add.at(transfer_ns, of, edges[2, apart])
+    transfer_ns = sum_by(of, edges[2, apart], len(ends))
     clusters.num_succs = np.bincount(ends // n, minlength=n).tolist()
     clusters.num_preds = np.bincount(ends % n, minlength=n).tolist()
     order = np.argsort(first, kind="stable")

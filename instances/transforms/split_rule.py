@@ -14,7 +14,7 @@ import numpy as np
 
 from placegap.instances.problem import Instance, Op
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.mean_costs import mean_time_ns
 from placegap.instances.transforms.op_splitting import Axis, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_gradients import is_update
 
@@ -77,8 +77,7 @@ def choose_cuts(instance: Instance, rule: SplitRule) -> dict[int, Cut]:
     can be split along one axis.
     """
     arrays, ops = instance.arrays, instance.graph.ops
-    runs = arrays.time_ns != UNSUPPORTED
-    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1) / runs.sum(axis=1)
+    mean_ns = mean_time_ns(arrays)
     is_long = mean_ns >= max(rule.min_time_ns, rule.min_share * mean_ns.sum())
     cuts: dict[int, Cut] = {}
     pointer, member = group_by(arrays.group, arrays.num_groups)

@@ -10,15 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from placegap.instances.problem import (
-    Instance,
-    LoadSemantics,
-    Makespan,
-    Plan,
-    Semantics,
-    has_replicas,
-    plan_class,
-)
+from placegap.instances.problem import Instance, LoadSemantics, Makespan, Plan, Semantics
 from placegap.instances.reading.errors import as_input_error, look_up
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, commit_groups, fuse
@@ -96,7 +88,7 @@ def _moirai(instance: Instance, semantics: Semantics, params: MoiraiFusionParams
 def _contraction_is_exact(semantics: Semantics, params: ColourParams) -> bool:
     kept = ("chain",) if params.fuse_cycles else ("any", "chain")
     is_load = isinstance(semantics, LoadSemantics)
-    return is_load and not has_replicas(semantics) and plan_class(semantics) in kept
+    return is_load and not semantics.has_replicas and semantics.plan_class in kept
 
 
 TRANSFORMS: dict[str, Transform] = {
@@ -215,7 +207,7 @@ def _claim(merge: Merge, semantics: Semantics, transform: Transform, params: Any
         return "exact"
     if semantics.memory_rule == "peak":  # a merged op begins with all its inputs, without steps
         return "neither"
-    if has_replicas(semantics) or (plan_class(semantics) == "chain" and backward.any()):
+    if semantics.has_replicas or (semantics.plan_class == "chain" and backward.any()):
         return "neither"
     mixes = (merge.coarse.arrays.backward[merge.op] != backward).any()
     return "neither" if isinstance(semantics, LoadSemantics) and mixes else "restriction"
@@ -253,7 +245,7 @@ def expand(found: Coarsening, plan: Plan) -> Plan:
     if loses_groups(merge):
         return Plan.on(commit_groups(merge, plan.devices).tolist())
     as_given = expand_plan(merge, plan, semantics)
-    if semantics.objective != "makespan":
+    if not isinstance(semantics, Makespan):
         return as_given
     ordered = expand_plan(merge, with_all_orders(merge.coarse, plan, semantics), semantics)
     verdicts = [evaluate(merge.fine, each, semantics) for each in (as_given, ordered)]

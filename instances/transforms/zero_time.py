@@ -7,18 +7,7 @@ from collections import deque
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags
-from placegap.instances.problem import (
-    HybridPipeline,
-    Instance,
-    LatencySubgraphs,
-    LoadSemantics,
-    Makespan,
-    MaxContext,
-    PipelineIteration,
-    Semantics,
-    has_replicas,
-    has_two_levels,
-)
+from placegap.instances.problem import Instance, LoadSemantics, Makespan, Semantics
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import Merge, merge_groups
@@ -73,9 +62,8 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     exact, so all of them are. O((V + E) K^2) but for ops tried again (K^3 for free channels).
     Merged ops are in the order of their first ops; they keep the kind of the joined op.
     """
-    unproven = has_replicas(semantics) or has_two_levels(semantics)
-    others = LatencySubgraphs | PipelineIteration | HybridPipeline | MaxContext
-    if isinstance(semantics, others) or unproven:
+    unproven = semantics.has_replicas or semantics.has_two_levels
+    if not isinstance(semantics, Makespan | LoadSemantics) or unproven:
         raise InputError(
             f"zero-time: no merge is known to be exact under {semantics.label}; choose another"
             " objective or transform"

@@ -1,17 +1,20 @@
 """Bounds that cost next to nothing beside any exact method, for every objective.
 
-What paths prove and what work proves, in integers, and then the registry's own cheap methods.
+Paths and work, in integers, and then the registry's own cheap methods.
 
-Work spread over devices of different kinds, each block split at will: a bound in exact integers.
-
-min T such that every block b is shared out, sum over k of x[b, k] == 1, and no device has more than
-T to do. For any weights w[k] >= 0 of the devices, not all 0,
+*Work* spread over devices of different kinds, each block split at will, is a bound in exact
+integers: min T such that every block b is shared out, sum over k of x[b, k] == 1, and no device has
+more than T to do. For any weights w[k] >= 0 of the devices, not all 0,
 
     T sum of w[k]  >=  sum over k of w[k] sum over b of p[b, k] x[b, k]  >=  sum over b of min w p,
 
 so any weights prove something. The best ones are the duals of that LP, one per kind of device. Two
 kinds need a sort, more of them some cutting planes; either way only the weights come from floating
-point, and what they prove is summed up in integers.
+point, and the sum is in integers.
+
+*Example.* Each of two blocks takes 10 ns on a fast device, and 30 on a slow one. With equal weights
+work proves 20 / 2 = 10 ns. With weights 3 and 1 a block has mass 30 on either: 60 / 4 = 15, the
+least if blocks may be split (three quarters of the work on the fast device). The optimum is 20.
 """
 
 from __future__ import annotations
@@ -31,7 +34,6 @@ from placegap.instances.problem import (
     HybridPipeline,
     Instance,
     MaxContext,
-    MaxLoad,
     PipelineIteration,
     Semantics,
 )
@@ -50,7 +52,7 @@ METHODS_OF: dict[str, tuple[tuple[str, float, int], ...]] = {
     "makespan": (("getf-lp", 30.0, 60_000),),
     "max_load": (("archer-combinatorial", 6.0, 1_000_000),),
 }
-"""Of an objective: bounds of the registry, microseconds per part of the model, and most parts."""
+"""Bounds of the registry for an objective, microseconds per part of the model, and most parts."""
 
 
 def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
@@ -58,6 +60,8 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
 
     O(m K^2) for m edges and K devices, beside the work (`spread_bound`).
     """
+    # Of equal bounds the first one counts, as it has the simpler reason. Memory is only what every
+    # plan must hold (its floor), so that bounds hold at the peak, too.
     instance, semantics = relax_memory(instance, semantics)
     if isinstance(semantics, MaxContext):
         return Bound(-most_tokens(instance), ROOM)
@@ -74,6 +78,7 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
     elif semantics.objective == "max_load_fwd_bwd":
         return _two_parts(instance, possible)
     elif isinstance(semantics, PipelineIteration):
+        # an update runs once an iteration, and not once a microbatch
         late = instance.arrays.update
         together = _without(instance, late)
         work = semantics.microbatches * spread_bound(together, possible)
@@ -82,7 +87,7 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
         one = int(np.where(possible, together, NO_WAY).min(axis=1).sum())
         return max(Bound(one, ONE), Bound(work, WORK), key=Bound.rank)
     else:
-        found = [Bound(_longest(possible, together, semantics), LONGEST)]
+        found = [Bound(_longest(possible, together, semantics.has_replicas), LONGEST)]
     found.append(Bound(spread_bound(together, possible), WORK))
     return max(found, key=Bound.rank)
 
@@ -108,15 +113,16 @@ def most_tokens(instance: Instance) -> int:
     return max(0, bisect_left(range(MOST_TOKENS + 1), x=True, key=fails) - 1)
 
 
-def _longest(possible: Flags, together: Ints, semantics: MaxLoad) -> int:
+def _longest(possible: Flags, together: Ints, replicas: bool) -> int:
     """The longest colocation group where it is fastest; replicas may share one."""
-    if semantics.replicas:
+    if replicas:
         return 0
     return int(np.where(possible, together, NO_WAY).min(axis=1).max())
 
 
 def _hybrid_work(instance: Instance, semantics: HybridPipeline) -> int:
-    """Every layer in the mode that takes least time of devices, on all devices alike."""
+    """Every layer in the mode that needs least device time, spread over all devices."""
+    # a tensor-parallel mode occupies `tensor` devices for its time
     kind = instance.cluster.devices[0].kind
     work = sum(
         min(mode.tensor * mode.time_ns.get(kind, 0) for mode in op.ways)
@@ -126,7 +132,8 @@ def _hybrid_work(instance: Instance, semantics: HybridPipeline) -> int:
 
 
 def _two_parts(instance: Instance, possible: Flags) -> Bound:
-    """Forward and backward loads are added up, and so are what work and longest ops prove."""
+    """The sum of two bounds, on the largest forward and the largest backward load."""
+    # the objective adds the two maxima, even if they are of different devices
     arrays, total, work = instance.arrays, 0, 0
     for backward in (False, True):
         time = np.where(arrays.backward[:, None] == backward, arrays.time_ns, 0).clip(0)
@@ -151,6 +158,9 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
     time = np.where(possible, arrays.time_ns, NO_WAY)
     if not transfers:
         time = time.min(axis=1, keepdims=True)
+    # The longest path through an op on a device is at least that of any schedule which has it
+    # there; ops of a group are on one device, so the longest of theirs counts for each device, and
+    # then the best device.
     head, tail = (least_starts(graph, time) for graph in directions(instance, transfers=transfers))
     through = np.minimum(head + time + tail, NO_WAY)
     if not transfers:
@@ -205,7 +215,9 @@ def directions(instance: Instance, *, transfers: bool = True) -> list[Direction]
 
 @kernel(allocates=False)
 def arrive(graph: Direction, time: Ints, start: Ints, v: int) -> None:
-    """Raise the least start of an op on each device to what paths say; at most `NO_WAY`."""
+    """Raise the least start of an op on each device by paths; at most `NO_WAY`."""
+    # Each edge takes the best device of its producer, so that different edges may have it in
+    # different places: O(K^2) per edge, and a bound.
     num_devices = time.shape[1]
     for e in graph.edge[graph.pointer[v] : graph.pointer[v + 1]]:
         u, to = graph.other[e], graph.transfer_ns[graph.tensor[e]]
@@ -231,7 +243,7 @@ def least_starts(graph: Direction, time: Ints) -> Ints:
 def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
     """The best of a bound and of the registry's cheap methods, those that fit into some seconds."""
     best = known
-    relaxed, plain = relax_memory(task.instance, task.semantics)  # methods know the rule `sum`
+    relaxed, plain = relax_memory(task.instance, task.semantics)  # methods take the rule `sum`
     task = replace(task, instance=relaxed, semantics=plain)
     parts = task.instance.num_parts
     for name, us_per_part, most_parts in METHODS_OF.get(task.semantics.objective, ()):
@@ -248,10 +260,10 @@ def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
 
 
 MOST_CUTS, ENOUGH = 50, 1e-6
-"""Cutting planes, and the share of the bound that the search for weights leaves on the table."""
+"""Cutting planes at most, and the share of the bound that the search for weights may miss."""
 
 MOST_BITS = 40
-"""Of an integer weight."""
+"""Bits of an integer weight at most."""
 
 
 def spread_bound(time_ns: Ints, possible: Flags) -> int:
@@ -264,6 +276,8 @@ def spread_bound(time_ns: Ints, possible: Flags) -> int:
 
 def spread_weights(time_ns: Ints, possible: Flags) -> tuple[int, list[int]]:
     """The bound of `spread_bound`, and integer weights of the devices that prove it."""
+    # devices with equal columns get one weight: the LP is convex, and the average of the weights of
+    # such devices proves no less
     somewhere = possible.any(axis=1)
     masked = np.where(possible, time_ns, -1)[somewhere]
     columns = [column.tobytes() for column in masked.T]
@@ -274,6 +288,7 @@ def spread_weights(time_ns: Ints, possible: Flags) -> tuple[int, list[int]]:
         return 0, [1] * len(columns)
     time = np.stack([np.frombuffer(column, np.int64) for column in alike], axis=1)
     count = np.array(list(alike.values()), np.int64)
+    # equal weights are tried as well: they are best where devices are alike, and cost nothing
     trials = [np.ones(len(count))]
     if len(count) > 1:
         trials.append((_two_weights if len(count) == 2 else _weights)(time, count))
@@ -285,7 +300,8 @@ def spread_weights(time_ns: Ints, possible: Flags) -> tuple[int, list[int]]:
 
 
 def _proven(time: Ints, count: Ints, weights: Floats) -> tuple[int, list[int]]:
-    """What weights prove, after they were made integers, and these."""
+    """The bound of weights after rounding them to integers, and these."""
+    # a product with the longest time stays within 64 bits; sums are Python's integers
     bits = max(1, min(MOST_BITS, 61 - int(time.max()).bit_length()))
     whole = to_whole(np.rint(weights / weights.max() * 2.0**bits))
     products = np.where(time >= 0, time * whole, np.iinfo(np.int64).max)
@@ -297,8 +313,8 @@ def _proven(time: Ints, count: Ints, weights: Floats) -> tuple[int, list[int]]:
 def _two_weights(time: Ints, count: Ints) -> Floats:
     """The best weights of two kinds of devices.
 
-    What they prove is concave in the ratio of the weights and bends where a block is as dear on
-    either kind.
+    The bound as a function of the ratio of the weights has its maximum where some block costs the
+    same on either kind, or at an end.
     """
     both = (time >= 0).all(axis=1)
     first, second = time[both, 0].astype(float), time[both, 1].astype(float)
@@ -331,6 +347,9 @@ def _weights(time: Ints, count: Ints) -> Floats:
         highs.addVar(0.0, 1 / size)
     highs.addVar(-highspy.kHighsInf, highspy.kHighsInf)
     highs.changeColCost(num, -1.0)
+    # Maximize v over weights whose sum over devices is 1. Each block takes its cheapest kind, so
+    # the bound is concave and piecewise linear in the weights: a cut v <= slope @ w for each point
+    # tried. With one column per kind the LPs are tiny, however many blocks there are.
     highs.addRow(1.0, 1.0, num, columns[:-1], count.astype(float))
     scale = float(np.where(time >= 0, time, 0).max(axis=1).sum(dtype=float)) or 1.0
     share = np.where(time >= 0, time / scale, 1.0)
@@ -345,6 +364,7 @@ def _weights(time: Ints, count: Ints) -> Floats:
         highs.addRow(-highspy.kHighsInf, 0.0, num + 1, columns, np.append(-slope, 1.0))
         highs.run()
         solution = highs.getSolution().col_value
+        # v is above the bound of any weights: near the best one found, no weights prove more
         if len(solution) != num + 1 or solution[num] <= least * (1 + ENOUGH):
             break
         trial = np.maximum(solution[:num], 0.0)

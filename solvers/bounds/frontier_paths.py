@@ -1,32 +1,31 @@
-"""Memory along the order of the colocation groups: the frontier is known, and the rest forgotten.
+"""Memory along the order of the colocation groups: a shortest path over partial placements.
 
-Groups are placed one after the other (`Arrays.group_order`). At every step the *frontier* are
-the groups that later ones exchange tensors with. Labels know the devices of the frontier, what
-these hold, and ways from the beginning to ops (forward ops, say) and from ops to the end (backward
-ops). What a device holds is forgotten when no group of the frontier is there any
-more: it may be filled twice. That is the relaxation, besides that little waits for a device or a
-channel. Where links are of different speeds, what each *pool* of devices with fast links holds is
-remembered: a model that no server has room for has to cross the slow links.
+*Relaxation.* Groups are placed one after the other (`Arrays.group_order`). The *frontier* after a
+step are the groups that exchange tensors with later ones. The bytes on a device count only while a
+group of the frontier is on it. Then they are forgotten, and the device may be filled again.
 
-Any plan passes these steps, with no more bytes and no longer ways than its own. So the least path
-over all sequences of labels that fit is a bound. Labels of one *signature* (the devices of the
-frontier, alike ones by first appearance) are thinned, and joined where they are too many; both
-leave the least path where it is or lower. Labels that cannot end below an *aim* are left out: where
-none is left, the aim is a bound. Aims rise from what is known.
+*State.* A label is a partial placement: the devices of the frontier, the bytes on these devices,
+the bytes in each *pool* of devices with fast links (never forgotten: a model that no server has
+room for must cross slow links), and *ways*. The way of a `HEAD` op, whose ancestors are all placed,
+is the least time from the beginning to its end. The way of a `TAIL` op, whose descendants are all
+placed (a backward op is in the group of its forward op), is the least time from its start to the
+end of everything. Ways include waiting where every schedule has it: what an op reads comes in
+through one port, one transfer after the other; and between two *narrow* ops, which all others of
+their mode come before or after, each device runs its ops, and each port its transfers, one by one.
 
-The method frontier-paths makes the plan of the least path that memory leaves.
+*Why it is a bound.* Every plan that fits passes these steps, with labels that have no more bytes
+and no longer ways than the plan. So the shortest path over labels that fit is a bound. Labels of
+one *signature* (the devices of the frontier, identical devices numbered by first appearance) go on
+alike, so a label is dropped if another one is nowhere above it. Where too many stay, some are
+joined, at the least of each number. Neither makes the shortest path longer. Labels whose path
+cannot end below an *aim* are left out: where none is left, the aim is a bound, and the next aim is
+higher.
 
-A label is a partial placement, by what later steps ask for: the devices of the places that later
-ones exchange tensors with, the bytes on these devices, and ways. The way of a `HEAD` op is the time
-from the beginning to its end, at least, and that of a `TAIL` op the time from its start to the end
-of everything.
+*Example.* A row of four ops on two devices, each op 1 ns and 1 byte, each transfer 5 ns. With room
+for two bytes the path d0 d0 d1 d1 is the optimum: 4 + 5 = 9 ns. With room for one byte no plan
+fits, but d0 d1 d0 d1 is a path, since d0 is forgotten when the row leaves it: 4 + 3 * 5 = 19 ns.
 
-Ways count what cannot be at the same time. What an op reads comes in by one port, one transfer
-after the other. And between two *narrow* ops, which all others of their kind come before or after,
-each device does its ops, and each port its transfers, one by one.
-
-Of the labels of a step, those go that another one is below, and where too many stay, some are
-joined (`few_labels`): what is left proves no more than all of them do.
+The method frontier-paths makes a plan of the shortest path.
 """
 
 from __future__ import annotations
@@ -36,10 +35,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import device_pools, identical_devices
+from placegap.formulations.shared.devices import device_pools
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel, stable_order
 from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.device_classes import first_identical
 from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.cheap_bounds import directions, least_starts, quick_bound
@@ -51,18 +51,17 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
 UNKNOWN, HEAD, TAIL = 0, 1, 2
-"""Of an op: whether the way to its end, or that from its start, is known when its place is."""
+"""Modes of an op: no way is known; the way to its end; the way from its start."""
 
 WORK, INTO, OUT = 0, 1, 2
-"""What a device does since the last op that everything else comes before or after."""
-
+"""Rows of what a device has done since the last narrow op: its ops, transfers in, transfers out."""
 
 MOST_SHARE = 4
-"""Labels of one signature are at most this part of all."""
+"""The labels of one signature are at most one in `MOST_SHARE` of all."""
 
 POOL_PARTS = 64, 16, 4, 0
-"""Of the room of a pool: where there are too many labels, those with as many whole parts hold the
-least of any; 0 drops what they hold."""
+"""Where labels are too many, the bytes of a pool count in whole parts of its room: labels with the
+same number of parts get the least bytes of any. 0: the bytes are dropped."""
 
 
 class ValueColumns(NamedTuple):
@@ -84,25 +83,25 @@ def value_columns(num_ops: int, num_devices: int, num_pools: int) -> ValueColumn
 
 
 class OpenPlaces(NamedTuple):
-    """What later steps still need, of P places and n ops, and what is to come at least."""
+    """The frontier after a step: what later steps need of it, and the least time to come."""
 
-    #: (p,) int64: Whose devices are remembered.
+    #: (p,) int64: The places whose devices are remembered.
     places: Ints
     #: (s,) int64
     ops: Ints
-    #: (s,) int64: Beyond the way of each op: from its end, or to its start.
+    #: (s,) int64: The least time beyond the way of each op: after its end, or before its start.
     rest_ns: Ints
-    #: (b, 3) int64: Of two of the ops, by their places in `ops`, and the time from the end of the
-    #: first to the start of the second; pairs that no way leads between are left out.
+    #: (b, 3) int64: Positions in `ops` of a `HEAD` and a `TAIL` op, and the least time from the end
+    #: of the first to the start of the second; pairs without a path between them are left out.
     between: Ints
-    #: Of the labels that know this.
+    #: The columns of the labels after this step.
     columns: ValueColumns
 
 
 class FrontierLabels(NamedTuple):
-    """L partial placements, by what is known of them."""
+    """L partial placements."""
 
-    #: (L, places) int64: Of each place of the frontier; -1 where it has been forgotten.
+    #: (L, places) int64: The device of each place of the frontier; -1 where it is forgotten.
     device: Ints
     #: (L, 3 + s + K + S + 6 K) int64: Numbers of which less is better (`ValueColumns`): the longest
     #: path that is complete; the ways of the last narrow op, from the beginning and to the end; the
@@ -111,8 +110,8 @@ class FrontierLabels(NamedTuple):
     #: out of each device of the frontier since the last narrow op, of ways from the beginning, then
     #: of those to the end.
     value: Ints
-    #: source, on: (L,) int64: The label of the step before, and the device of the last place by
-    #: that label's names.
+    #: source, on: (L,) int64: The label of the step before, and the device of the place added, in
+    #: the names of that label.
     source: Ints
     on: Ints
 
@@ -120,9 +119,8 @@ class FrontierLabels(NamedTuple):
 class PlacedGraph(NamedTuple):
     """The instance as the kernels take it."""
 
-    #: mode, narrow, section, place: (n,): Of each op: which way of it is known; whether it is
-    #: narrow; how many narrow ops of its mode are placed before it; and the place of its group in
-    #: the order.
+    #: mode, narrow, section, place: (n,): Which way of each op is known; whether it is narrow; how
+    #: many narrow ops of its mode are placed up to it, itself included; and the place of its group.
     mode: Ints
     narrow: Flags
     section: Ints
@@ -149,7 +147,7 @@ class PlacedGraph(NamedTuple):
     peers: Ints
     #: (K,) int64: That each device is in.
     pool: Ints
-    #: (S,) int64: Of all devices of a pool; S is 0 where there are no pools.
+    #: (S,) int64: The room of all devices of a pool; S is 0 where there are no pools.
     pool_room_bytes: Ints
     #: Whether each device takes in, and sends out, one transfer of an edge at a time.
     has_ports: bool
@@ -167,21 +165,18 @@ def extended(
 ) -> tuple[FrontierLabels, Ints, Ints]:
     """All labels with one more place on each device that has room; their signatures and costs.
 
-    `ops` are those of the place, in topological order. A label costs what its ways and the least
-    that is to come make of a path; those that cost `most_ns` or more are left out. Of alike devices
-    outside the frontier the first one stands for all.
+    `ops` are those of the place, in topological order. The cost of a label is the longest path that
+    its ways and the least time to come make; labels that cost `most_ns` or more are left out.
     """
-    k, pools, wide, many = (
-        len(graph.peers),
-        len(graph.pool_room_bytes),
-        len(new.places),
-        len(new.ops),
-    )
+    k, pools = len(graph.peers), len(graph.pool_room_bytes)
+    width, num_open = len(new.places), len(new.ops)
     was, now = old.columns, new.columns
     most = len(labels.value) * k
-    device, found_value = np.empty((most, wide), np.int64), np.zeros((most, now.end), np.int64)
+    device, found_value = np.empty((most, width), np.int64), np.zeros((most, now.end), np.int64)
     signature, cost = np.empty(most, np.int64), np.empty(most, np.int64)
     source, on = np.empty(most, np.int64), np.empty(most, np.int64)
+    # `at` stays -1 for places outside the frontier: their transfers take no time, which is less
+    # than any plan's
     at, value = np.full(len(graph.able), -1), np.zeros(len(graph.mode), np.int64)
     load_ns, way_ns = np.empty((6, k), np.int64), np.empty(2, np.int64)
     label = OneLabel(at, value, load_ns, way_ns)
@@ -189,7 +184,9 @@ def extended(
     found, size = 0, graph.size_bytes[here]
     for row in range(len(labels.value)):
         known = labels.value[row]
-        # devices that the frontier names are told apart; of the others one per class is tried
+        # A device of the frontier is *tracked*: labels know its bytes, so it differs from its
+        # peers. All others count as empty, so that one per class of identical devices stands for
+        # the rest: swapping two of them maps every continuation to one of equal cost.
         for b in range(k):
             tracked[b] = False
             taken[b] = False
@@ -205,34 +202,41 @@ def extended(
                 if taken[graph.peers[a]]:
                     continue
                 taken[graph.peers[a]] = True
+            # 0 + size for a device that is not tracked: here memory is forgotten
             load = known[was.held + a] + size
             if not graph.able[here, a] or load > graph.room_bytes[a]:
                 continue
+            # bytes of a pool are never forgotten, whichever of its devices are tracked
             q = graph.pool[a]
             if pools and known[was.pools + q] > graph.pool_room_bytes[q] - size:
                 continue
-            # `_ways` changes these: each device gets them anew
+            # `_ways` changes the work since the last narrow op: copy it for each device tried
             at[here] = a
             for x in range(6):
                 for b in range(k):
                     load_ns[x, b] = known[was.since + x * k + b]
             way_ns[0], way_ns[1] = known[1], known[2]
             whole = _ways(graph, label, here, a, ops, known[0])
-            # the path through each open op, and through pairs of them with the least way between
+            # Every path of the plan that is complete, or goes on from an open op with the least
+            # time to come, is no longer than its makespan. A path that goes from a forward op over
+            # ops not yet placed to a backward op counts both ways of this label.
             total = whole
-            for s in range(many):
+            for s in range(num_open):
                 total = max(total, value[new.ops[s]] + new.rest_ns[s])
             for x in range(len(new.between)):
                 s, r, middle = new.between[x, 0], new.between[x, 1], new.between[x, 2]
                 total = max(total, value[new.ops[s]] + middle + value[new.ops[r]])
             if total >= most_ns:
                 continue
-            for b in range(k):  # new names: alike devices by first appearance, -1 for others
+            # Rename: identical devices are numbered by first appearance in the frontier, so that
+            # labels that differ in their names alone get one signature, and can be compared. -1:
+            # the device has left the frontier, and its bytes are not copied below.
+            for b in range(k):
                 to[b] = -1
-            for f in range(wide):
+            for f in range(width):
                 b = at[new.places[f]]
                 named = b < 0 or to[b] >= 0
-                for c in range(k):  # the first of its class that no other one has
+                for c in range(k):  # the first name of its class that is free
                     if named:
                         break
                     free = graph.peers[c] == graph.peers[b]
@@ -240,15 +244,18 @@ def extended(
                         free = free and to[other] != c
                     if free:
                         to[b], named = c, True
+            # the signature: one digit per place, base k + 1, as forgotten is a digit too. It fits
+            # into 64 bits, for there are at most `MOST_WIDTH` places
             code = 0
-            for f in range(wide):
+            for f in range(width):
                 b = at[new.places[f]]
                 device[found, f] = -1 if b < 0 else to[b]
                 code = code * (k + 1) + device[found, f] + 1
             one = found_value[found]
             one[0], one[1], one[2] = whole, way_ns[0], way_ns[1]
-            for s in range(many):
+            for s in range(num_open):
                 one[now.ways + s] = value[new.ops[s]]
+            # bytes and work of devices that left the frontier stay 0: they are forgotten
             for b in range(k):
                 if to[b] >= 0:
                     one[now.held + to[b]] = load if b == a else known[was.held + b]
@@ -264,8 +271,8 @@ def extended(
 
 
 class OneLabel(NamedTuple):
-    """A label that grows: the device of each place, -1 for none; the way of each op; and what is
-    done since the last narrow op, (6, K), and the ways of that, (2,), as in `FrontierLabels`.
+    """A label that grows: the device of each place, -1 for none; the way of each op; the work since
+    the last narrow op, (6, K); and the ways of that op, (2,), as in `FrontierLabels`.
     """
 
     at: Ints
@@ -278,7 +285,9 @@ class OneLabel(NamedTuple):
 def _ways(graph: PlacedGraph, label: OneLabel, here: int, a: int, ops: Ints, done: int) -> int:
     """Write the ways of the ops of a place on device a; the longest path that is complete."""
     value = label.way_ns
-    for side in range(2):  # from the beginning, then from the end back
+    # Side 0 has `HEAD` ops from the beginning, side 1 `TAIL` ops from the end: the same recursion
+    # on the reversed graph. In this order each op comes after those that its way depends on.
+    for side in range(2):
         for x in range(len(ops)):
             i = ops[-1 - x] if side else ops[x]
             if graph.mode[i] != (TAIL if side else HEAD):
@@ -291,7 +300,9 @@ def _ways(graph: PlacedGraph, label: OneLabel, here: int, a: int, ops: Ints, don
             if graph.narrow[i]:
                 label.base_ns[side] = value[i]
             done = max(done, value[i])
-    for i in ops:  # edges from ops whose way is known to ops whose rest is
+    # An edge from a `HEAD` to a `TAIL` op closes a path: the first has a way from the beginning,
+    # the second one to the end. It is counted when the later of its two places is placed.
+    for i in ops:
         if graph.mode[i] == HEAD:
             for e in graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]:
                 j = graph.consumer[e]
@@ -311,15 +322,20 @@ def _ways(graph: PlacedGraph, label: OneLabel, here: int, a: int, ops: Ints, don
 def _since(
     graph: PlacedGraph, label: OneLabel, i: int, a: int, edges: Ints, way: int, side: int
 ) -> int:
-    """Add an op, and what it exchanges within its section, to what devices do; the way to the op.
+    """Add an op and its transfers within its section to the work of devices; the way to the op.
 
-    A narrow op waits for all of that.
+    A narrow op waits for all work of its section.
     """
+    # Ops of a section start after the narrow op before it ends, and end before the next one starts.
+    # So all that one device (or port) does for them fits in between, one by one.
     first, since = 3 * side, label.since_ns
     if graph.has_ports:
         for e in edges:
             j = graph.consumer[e] if side else graph.producer[e]
             b = label.at[graph.place[j]]
+            # transfers from before the section's narrow op may have begun before it, and do not
+            # count. `section` includes the op itself: a narrow op i closes the section before its
+            # own
             near = graph.section[j] == graph.section[i] - graph.narrow[i]
             if near and b >= 0 and b != a:
                 length = _moved(graph, e, a, b) if side else _moved(graph, e, b, a)
@@ -328,6 +344,7 @@ def _since(
     if not graph.narrow[i]:
         since[first + WORK, a] = min(NO_WAY, since[first + WORK, a] + graph.time_ns[i, a])
         return way
+    # the busiest device or port of all; then the next section begins with this op, and no work
     for x in range(first, first + 3):
         for b in range(since.shape[1]):
             way = max(way, label.base_ns[side] + since[x, b])
@@ -337,21 +354,22 @@ def _since(
 
 @kernel
 def _through_port(graph: PlacedGraph, label: OneLabel, a: int, edges: Ints, side: int) -> int:
-    """The way to where all is there that an op on device a reads; or from where it has sent all.
-
-    A port takes one transfer after the other, in by when they can begin: no order ends earlier.
-    Seen from the end, that holds of what it sends out as well.
+    """The least time until all that an op on device a reads is there; or, from the end, since it
+    began to send.
     """
+    # A port is a machine, transfers are jobs with release times (the ends of the producers): in
+    # order of release they end as early as in any order. Other transfers of the port are left out.
+    # From the end backwards the same holds of what the op sends.
     last, count, value = 0, 0, label.way_ns
     begins, lengths = np.empty(len(edges), np.int64), np.empty(len(edges), np.int64)
     for e in edges:
         j = graph.consumer[e] if side else graph.producer[e]
         b = label.at[graph.place[j]]
         length = _moved(graph, e, a, b) if side else _moved(graph, e, b, a)
-        if length == 0 or not graph.has_ports:
+        if length == 0 or not graph.has_ports:  # it waits for its producer alone
             last = max(last, value[j] + length)
             continue
-        slot = count
+        slot = count  # an insertion sort by release time: ops read few tensors
         while slot > 0 and begins[slot - 1] > value[j]:
             begins[slot], lengths[slot] = begins[slot - 1], lengths[slot - 1]
             slot -= 1
@@ -365,7 +383,7 @@ def _through_port(graph: PlacedGraph, label: OneLabel, a: int, edges: Ints, side
 
 @kernel(allocates=False)
 def _moved(graph: PlacedGraph, e: int, a: int, b: int) -> int:
-    """What an edge takes between two devices, at least; nothing where one is forgotten."""
+    """The least transfer time of an edge between two devices; 0 where one is forgotten."""
     if a == b or a < 0 or b < 0:
         return 0
     return int(graph.transfer_ns[graph.tensor[e], graph.link_class[a, b]])
@@ -374,10 +392,13 @@ def _moved(graph: PlacedGraph, e: int, a: int, b: int) -> int:
 def few_labels(
     graph: PlacedGraph, labels: FrontierLabels, signature: Ints, cost: Ints, rows: int
 ) -> tuple[FrontierLabels, bool]:
-    """A limited number of labels, if not one for each signature; and whether anything was lost."""
+    """At most `rows` labels, or one per signature if these are more; whether any were joined."""
+    # What is given up first matters least. Labels get equal bytes in pools that are about as full,
+    # so that more of them can be compared; then each signature keeps half as many, again and again.
     num_pools, num_devices = len(graph.pool_room_bytes), len(graph.peers)
     since = labels.value.shape[1] - 6 * num_devices
     pools = slice(since - num_pools, since)
+    # a cap per signature, so that one with many labels does not crowd out all others
     most, lost, value = max(1, rows // MOST_SHARE), False, labels.value
     kept, least, joined = _thinned(value, signature, cost, most)
     for parts in POOL_PARTS if num_pools else ():
@@ -394,7 +415,8 @@ def few_labels(
 
 
 def _alike_pools(graph: PlacedGraph, pool_bytes: Ints, signature: Ints, parts: int) -> Ints:
-    """What pools hold, (L, S): the least of all labels of a signature that agree in whole parts."""
+    """Bytes of pools, (L, S): the least of all labels of a signature with equal whole parts."""
+    # the least real value, and not the part's lower end: no label gets fewer bytes than it must
     if not parts:
         return np.zeros_like(pool_bytes)
     whole = pool_bytes // np.maximum(1, graph.pool_room_bytes // parts)
@@ -406,7 +428,9 @@ def _alike_pools(graph: PlacedGraph, pool_bytes: Ints, signature: Ints, parts: i
 
 @kernel
 def _thinned(value: Ints, signature: Ints, cost: Ints, most: int) -> tuple[Ints, Ints, bool]:
-    """Labels that stay, by signature and cost; their numbers, and whether any are joined."""
+    """Rows of labels that stay, by signature and cost; their values, and whether any are joined."""
+    # two stable sorts: by signature, and by cost within each. The cheapest come first, because a
+    # label is compared only with those before it, and a cheap one dominates more
     by_cost = stable_order(cost)
     order = by_cost[stable_order(signature[by_cost])]
     rows, least = np.empty(len(order), np.int64), np.empty(value.shape, np.int64)
@@ -421,34 +445,34 @@ def _thinned(value: Ints, signature: Ints, cost: Ints, most: int) -> tuple[Ints,
 
 
 MOST_WIDTH = 5
-"""Places of a frontier whose devices are remembered; those needed last are forgotten first."""
+"""Places of a frontier whose devices are remembered at most; those needed latest are forgotten."""
 
 MOST_CELLS = 30_000_000
-"""Of the tables of all labels of a step: where devices are many and different, fewer places are
-remembered."""
+"""Cells of the tables of one step: with many unlike devices, fewer places are remembered."""
 
 FEW_ROWS, MOST_ROWS, MORE_ROWS = 256, 2_048, 8_192
-"""Labels of a step: where there are more, each signature keeps fewer. The first are enough for most
-aims, and the last are for where something is proven."""
+"""Labels of a step at most. The first number suffices for most aims; the last is used once the
+frontier has proven something."""
 
 HOPELESS = 0.85
-"""Of what is known: a path below that is left by joining few labels, and by joining more."""
+"""If the shortest path of few labels is below this share of the proven bound, more labels do not
+lift it above the bound either: they are not tried."""
 
 MOST_OPS = 5_000
 """Larger graphs are not tried."""
 
 STRIDE, LEAST_STRIDE = 0.06, 0.004
-"""By what shares aims rise; halved where a path below the aim is found."""
+"""An aim is this share above the proven bound; the share is halved when a path is below the aim."""
 
 MORE_AIMS = 2
-"""Aims that a path is below, until which plans are made: the second may fit, and be shorter."""
+"""Plans are made of the paths below this many aims: the second may fit, or have a shorter plan."""
 
 
 class LeastPath(NamedTuple):
     """The least path below an aim.
 
-    `ns` is None if there is none. With `joined`, it may be less than the least. `traces` are the
-    labels of all steps.
+    `ns` is None if there is none. With `joined`, the true shortest path may be longer. `traces` are
+    the labels of all steps.
     """
 
     ns: int | None
@@ -463,15 +487,17 @@ def frontier_bound(
     stop: Callable[[], bool] = never,
     rows: int = MOST_ROWS,
 ) -> int:
-    """What memory along the order of the groups proves of every makespan, in ns.
+    """A lower bound on every makespan by memory along the order of the groups, in ns.
 
     Resident bytes add up (`additive_memory`). The result is at least `known_ns`, which is proven
-    already; `stop` ends it with what is proven so far. O(P L K (w + L)) for each aim, with P
+    already; `stop` ends the search with the bound so far. O(P L K (w + L)) for each aim, with P
     groups, at most `rows` labels L and w numbers in each.
     """
     if instance.num_ops > MOST_OPS or instance.arrays.memory_is_slack:
         return known_ns
     best, stride, steps = known_ns, STRIDE, steps_of(instance, semantics)
+    # Few labels refute most low aims at an eighth of the cost. A call with more rows than usual
+    # follows one that has tried few, and starts with all.
     now = FEW_ROWS if rows <= MOST_ROWS else rows
     most_ns = instance.arrays.serial_horizon_ns
     while stride >= LEAST_STRIDE:
@@ -481,9 +507,11 @@ def frontier_bound(
         found = least_below(steps, aim, stop, rows=now)
         if found is None:
             return best
-        if found.ns is None:
+        if found.ns is None:  # every plan below the aim would have left a label
             best = aim
             continue
+        # A path below the aim. If no labels were joined it is the optimum of the relaxation, and no
+        # aim above it can be refuted. If some were, more labels may refute this aim.
         if not found.joined:
             return max(best, found.ns)
         if now < rows and (best > known_ns or found.ns > best * HOPELESS):
@@ -491,6 +519,8 @@ def frontier_bound(
             continue
         if found.ns < best * (1 - STRIDE):  # too much is lost in joining
             return best
+        # the path is a bound by itself: joining only shortens paths, and what is not below the aim
+        # is not below the path either
         best, stride = max(best, found.ns), stride / 2
     return best
 
@@ -506,11 +536,9 @@ def least_below(
     """The least path, if it is below the aim; None where it was stopped or has too many labels."""
     k, none = steps.graph.able.shape[1], np.zeros(0, np.int64)
     columns = value_columns(0, k, len(steps.graph.pool_room_bytes))
-    old, joined, traces = (
-        OpenPlaces(none, none, none, np.zeros((0, 3), np.int64), columns),
-        False,
-        [],
-    )
+    # the empty placement: no frontier, no bytes, no ways
+    old = OpenPlaces(none, none, none, np.zeros((0, 3), np.int64), columns)
+    joined, traces = False, list[FrontierLabels]()
     nowhere, nothing = np.zeros((1, 0), np.int64), np.zeros((1, columns.end), np.int64)
     known = FrontierLabels(nowhere, nothing, none, none)
     for here, new in enumerate(steps.frontiers):
@@ -522,9 +550,12 @@ def least_below(
         if not len(cost):
             return LeastPath(None, joined, [])
         old = new
+        # The next step has a table of k rows per label, each with an op's way per open op and eight
+        # numbers per device. Where one label per signature is already too many, nothing is proven:
+        # dropping a signature would drop plans.
         fitting = MOST_CELLS // (k * (len(new.ops) + 8 * k))  # rows of the next step's tables
         known, lost = few_labels(steps.graph, found, signature, cost, min(rows, fitting))
-        if len(known.value) > 2 * fitting + 1:  # of one label per signature
+        if len(known.value) > 2 * fitting + 1:
             return None
         joined = joined or bool(lost)
         if trace:
@@ -542,13 +573,13 @@ def least_below(
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Shortest path of labels along the order of the groups, under memory limits.
 
-    Where memory forces transfers, a plan is good if its longest path is short. The labels know that
-    path, forward and backward, and what the devices of the frontier and pools of devices hold. They
-    do not know what a device still holds that has left the frontier: the emptiest one of its kind
-    is taken, and a plan that does not fit is no plan. Aims rise from what is proven by paths until
-    there is a path below, and once more; the plan with the shortest schedule counts. With slack
-    memory nothing forces transfers, and there is no plan. A heuristic, for at most 5,000 ops. O(P L
-    K (w + L)) for each aim, with P groups, at most 2,048 labels L and w numbers in each.
+    Where memory forces transfers, a plan is good if its longest path is short. The labels have that
+    path, forward and backward, and the bytes on the devices of the frontier and in pools of
+    devices. They do not have the bytes of a device that has left the frontier: the emptiest one of
+    its kind is taken, and a plan that does not fit is discarded. Aims rise from the bound of paths
+    until there is a path below one, and once more; the plan with the shortest schedule counts. With
+    slack memory nothing forces transfers, and there is no plan. A heuristic, for at most 5,000 ops.
+    O(P L K (w + L)) for each aim, with P groups, at most 2,048 labels L and w numbers in each.
     """
     instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
     if instance.num_ops > MOST_OPS:
@@ -568,7 +599,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
             continue
         more -= 1
         best.offer_plan(task, plan_by(steps, found.traces))
-        if best.plan is not None and not found.joined:
+        if best.plan is not None and not found.joined:  # a higher aim has the same shortest path
             break
     if best.plan is None:
         return Outcome(message="memory: no path of labels makes a plan that fits")
@@ -578,23 +609,26 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
 def plan_by(steps: PlacingSteps, traces: Sequence[FrontierLabels]) -> Plan:
     """Each op on the device of its group's place, by the first label of the last step.
 
-    A label has its own names for the devices of its frontier; any other one is a device of its
-    class that has most room left. It may be too full.
+    A label has its own names for the devices of its frontier; any other device is the one of its
+    class with the most room left. It may be too full.
     """
     graph, frontiers = steps.graph, steps.frontiers
+    # at the end the frontier is empty: there is one signature, and its first label is the cheapest
     row, path = 0, list[int]()
     for trace in reversed(traces):
         path.append(row)
         row = int(trace.source[row])
     path.reverse()
     at, room = np.full(len(path), -1), graph.room_bytes.astype(np.float64)
+    # forward again: `named` maps names of the label before to real devices, by the places of its
+    # frontier, all of which have a device by now
     for here, row in enumerate(path):
         named: dict[int, int] = {}
         if here:
             names = traces[here - 1].device[path[here - 1]].tolist()
             named = dict(zip(names, at[frontiers[here - 1].places].tolist(), strict=True))
         name = int(traces[here].on[row])
-        if name not in named:
+        if name not in named:  # a device that was forgotten, or not used so far
             others = np.flatnonzero(graph.peers == graph.peers[name]).tolist()
             free = [k for k in others if k not in named.values()]
             named[name] = max(free, key=lambda k: room[k])
@@ -617,13 +651,14 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
     order = arrays.group_order
     place = arrays.place_of_ops(order)
     member_ptr, member = group_by(place, len(order))
+    # within a place in topological order: the way of an op needs those of its producers there
     ops = [
         part[np.argsort(index.topological_position[part], kind="stable")]
         for part in np.split(member, member_ptr[1:-1])
     ]
-    pools, peers = device_pools(arrays), np.arange(instance.num_devices)
-    for alike in identical_devices(instance, pools.pool.tolist()):  # a pool is filled once
-        peers[list(alike)] = alike[0]
+    pools = device_pools(arrays)
+    # identical devices of different pools are no peers: a swap would change what the pools hold
+    peers = first_identical(instance, pools.pool.tolist())
     mode = _modes(index, place)
     narrow, section = _sections(index, mode, place)
     graph = PlacedGraph(
@@ -653,13 +688,13 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
 
 
 def most_width(peers: Ints) -> int:
-    """Places that are remembered, by the first device of each one's class: so few that there are
-    labels for all their signatures.
-    """
+    """How many places are remembered: so few that each of their signatures can have a label."""
     num_devices, classes = len(peers), len(np.unique(peers))
     width, signatures = 0, 1
     while width < MOST_WIDTH:
-        signatures *= min(num_devices, classes + width)  # one that is named, or of some class
+        # a place is on a device that one of the `width` places before it is on, or on the first
+        # unnamed one of a class
+        signatures *= min(num_devices, classes + width)
         if width and signatures * num_devices * 8 * num_devices > MOST_CELLS:
             break
         width += 1
@@ -667,8 +702,10 @@ def most_width(peers: Ints) -> int:
 
 
 def _modes(index: GraphIndex, place: Ints) -> Ints:
-    """Whose ways are known with their place, (n,): all that comes before, or after, is placed."""
+    """Mode of each op, (n,): whether all that comes before it, or after it, is placed with it."""
     mode = np.full(len(place), UNKNOWN)
+    # `HEAD` first: an op that could be both (all its ancestors and descendants are placed with it)
+    # counts from the beginning, as its producers do. The rest count in no way, but their bytes do.
     order = index.topological_order.tolist()
     for i in order:
         before = index.producer[index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]]
@@ -682,14 +719,17 @@ def _modes(index: GraphIndex, place: Ints) -> Ints:
 
 
 def _sections(index: GraphIndex, mode: Ints, place: Ints) -> tuple[Flags, Ints]:
-    """Whether all other ops of an op's mode come before or after it, as they are placed, (n,); and
-    how many such ops are placed before each.
+    """Whether all other ops of an op's mode come before or after it, in the order of places, (n,);
+    and how many such ops are placed up to each.
     """
     narrow, section = np.zeros(len(mode), np.bool_), np.zeros(len(mode), np.int64)
     position, order = index.topological_position, index.topological_order
     forward = (order, index.succ_ptr, index.consumer[index.succ_edge])
     backward = (order[::-1], index.pred_ptr, index.producer[index.pred_edge])
     for kind, sign in ((HEAD, 1), (TAIL, -1)):
+        # In the order in which labels meet them, the r-th op is narrow if all r ops before it lead
+        # to it (for `TAIL`: it leads to them) and it leads to all after it. Counts decide that:
+        # there are exactly r ops before it, and an op that leads to it comes before it.
         inside = mode == kind
         ops = np.flatnonzero(inside)
         ops = ops[np.lexsort((sign * position[ops], place[ops]))]
@@ -701,7 +741,7 @@ def _sections(index: GraphIndex, mode: Ints, place: Ints) -> tuple[Flags, Ints]:
 
 
 def _how_many_lead_to(order: Ints, pointer: Ints, target: Ints, inside: Flags) -> Ints:
-    """How many of the ops inside lead to each of them, (n,); sets are bits of integers."""
+    """How many of the ops inside lead to each of them, (n,); a set is the bits of an integer."""
     sets = [0] * len(order)
     for i in order[inside[order]].tolist():
         for j in target[pointer[i] : pointer[i + 1]].tolist():
@@ -712,12 +752,16 @@ def _how_many_lead_to(order: Ints, pointer: Ints, target: Ints, inside: Flags) -
 def _frontiers(
     instance: Instance, graph: PlacedGraph, members: list[Ints], width: int
 ) -> list[OpenPlaces]:
+    """The frontier after each place is added."""
+    # An op is open until the last of its neighbours is placed; a place, until the last of its ops
+    # is closed. Edges at ops without a way need no device: their transfers are in no path.
     known = (graph.mode[graph.producer] != UNKNOWN) & (graph.mode[graph.consumer] != UNKNOWN)
     u, v = graph.producer[known], graph.consumer[known]
     last_op, last = np.full(len(graph.mode), -1), np.full(len(members), -1)
     np.maximum.at(last_op, u, graph.place[v])
     np.maximum.at(last_op, v, graph.place[u])
     np.maximum.at(last, graph.place, last_op)
+    # what is not placed yet takes its least time on any device, and its transfers none
     index, least = instance.arrays.index, graph.time_ns.min(axis=1)
     order, bare = index.topological_order, directions(instance, transfers=False)
     head, tail = (least_starts(way, least[:, None])[:, 0] for way in bare)
@@ -725,16 +769,20 @@ def _frontiers(
     frontiers, places, ops = list[OpenPlaces](), list[int](), np.zeros(0, np.int64)
     for here, added in enumerate(members):
         places = [q for q in [*places, here] if last[q] > here]
+        # the places that close soonest stay: a place that is open for long, such as a residual,
+        # would take part in the signatures of many steps. In order of places, so that names are
+        # canonical
         places = sorted(sorted(places, key=lambda q: (last[q], q))[:width])
         ops = np.concatenate([ops, added])
         ops = ops[last_op[ops] > here]
         heads = np.flatnonzero(graph.mode[ops] == HEAD)
         others = np.flatnonzero(graph.mode[ops] != HEAD)
-        # no ways where there is nothing between: wide graphs have many open ops
-        asked = ops[heads].tolist() if len(others) else []
-        ways = {i: ways[i] if i in ways else _ways_from(graph, order, least, i) for i in asked}
+        # Paths from `HEAD` to `TAIL` ops over ops that are not placed. Without `TAIL` ops, as in
+        # most inference, there are none, and no search: with many open ops it would be quadratic.
+        sources = ops[heads].tolist() if len(others) else []
+        ways = {i: ways[i] if i in ways else _ways_from(graph, order, least, i) for i in sources}
         between = [np.zeros((0, 3), np.int64)]
-        for s, i in zip(heads.tolist(), asked, strict=False):
+        for s, i in zip(heads.tolist(), sources, strict=False):
             reached = others[ways[i][ops[others]] >= 0]
             between.append(
                 np.column_stack([np.full(len(reached), s), reached, ways[i][ops[reached]]])
@@ -747,7 +795,7 @@ def _frontiers(
 
 @kernel
 def _ways_from(graph: PlacedGraph, order: Ints, least: Ints, source: int) -> Ints:
-    """Least time from the end of an op to the start of each, (n,), -1 where no way leads."""
+    """Least time from the end of an op to the start of each, (n,), -1 where no path leads."""
     way = np.full(len(order), -1)
     for j in order:
         for e in graph.pred_edge[graph.pred_ptr[j] : graph.pred_ptr[j + 1]]:

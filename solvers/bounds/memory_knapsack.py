@@ -2,7 +2,7 @@
 
 Where a model does not fit the fast devices, what goes to the slow ones is a knapsack: each group of
 colocated ops is on one device, groups fill up the devices' memory, and along a path the times of
-its ops add up. One mixed-integer model says so for the whole graph:
+its ops add up. This is one mixed-integer model of the whole graph:
 
 - N[G, k] groups of class G on device k, all of them somewhere, their bytes within the memory;
 - starts s[v]: an edge (u, v) leaves s[v] >= s[u] + time of u + transfer. The transfers between two
@@ -17,7 +17,7 @@ duals are checked (`back_ends.standard_form`), and for the MIP on HiGHS, not che
 that no two devices share the MIP is exact. Waiting for channels and devices in other places is what
 it leaves out.
 
-**Classes.** Ops that colour refinement of the graph does not tell apart (equal experts, say) are
+**Classes.** Ops that colour refinement of the graph cannot distinguish (such as equal experts) are
 one class, with one start. As each op of a class has as many edges to each other class, the average
 of a solution over the classes satisfies their rows; no bound of the LP is lost (Grohe, Kersting,
 Mladenov, Selman, "Dimension reduction via colour refinement", ESA 2014).
@@ -43,6 +43,7 @@ from placegap.formulations.shared.devices import colocated_times
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.sections import Interval, intervals
 from placegap.instances.referee.evaluate import feasible_ns
@@ -64,14 +65,15 @@ MOST_COLUMNS = 60_000
 """Larger models are not built."""
 
 MOST_WAYS = 60
-"""To share out the ops between two others that are told apart."""
+"""Ways to share out the ops between two others that have columns of their own."""
 
 MOST_SHARED = 20_000
 """Columns of such ways by the devices of their ends, of all intervals."""
 
 MOST_MIP, LP_SHARE = 10_000, 0.75
-"""Columns with which HiGHS finds plans in seconds; beyond, the MIP has no columns for ends, which
-in the LP prove 2 % more of 80 layers on three devices. The LP has a share of the time at most."""
+"""With at most so many columns HiGHS finds plans in seconds; beyond, the MIP has no columns for
+ends, which raise the bound of the LP by 2 % for 80 layers on three devices. The LP has at most this
+share of the time."""
 
 MOST_INNER = 1_000
 """Ops of an interval, at most."""
@@ -97,9 +99,12 @@ class OpClasses(NamedTuple):
 def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpClasses:
     """The coarsest classes of ops that colour refinement ends with.
 
-    `trait` and `move` are what tells ops and edges apart by themselves. Colours begin with what
-    leads to an op and what it leads to, which leaves few rounds: O(n + m) for each of them.
+    Ops with different `trait`, or edges with different `move`, are different from the start. Each
+    round is O(n + m).
     """
+    # Plain refinement takes as many rounds as the graph is deep. Two passes number each op by all
+    # that leads to it, and by all that it leads to, which is nearly the end of it; the rounds only
+    # add what groups and mixed paths distinguish.
     index, group = instance.arrays.index, instance.arrays.group.tolist()
     into: list[list[tuple[int, int]]] = [[] for _ in group]
     out: list[list[tuple[int, int]]] = [[] for _ in group]
@@ -109,16 +114,16 @@ def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpC
         into[v].append((u, m))
         out[u].append((v, m))
     order = index.topological_order.tolist()
-    alone = _numbered(trait)
+    alone = numbered(trait)
     ahead = _along(order, into, alone)
-    colour = _numbered(list(zip(ahead, _along(order[::-1], out, alone), strict=True)))
+    colour = numbered(list(zip(ahead, _along(order[::-1], out, alone), strict=True)))
     count = len(set(colour))
     while True:
         held: list[list[int]] = [[] for _ in range(instance.arrays.num_groups)]
         for v, g in enumerate(group):
             held[g].append(colour[v])
-        of_group = _numbered([tuple(sorted(each)) for each in held])
-        colour = _numbered(
+        of_group = numbered([tuple(sorted(each)) for each in held])
+        colour = numbered(
             [
                 (
                     colour[v],
@@ -129,6 +134,7 @@ def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpC
                 for v in range(len(group))
             ]
         )
+        # a round only divides classes: with as many as before they are stable
         before, count = count, len(set(colour))
         if count == before:
             break
@@ -138,13 +144,8 @@ def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpC
     return OpClasses(of_op, groups, op, first, op_count, group_count)
 
 
-def _numbered(keys: Sequence[Hashable]) -> list[int]:
-    number: dict[Hashable, int] = {}
-    return [number.setdefault(key, len(number)) for key in keys]
-
-
 def _along(order: list[int], into: list[list[tuple[int, int]]], alone: list[int]) -> list[int]:
-    """A number of each op for all that leads to it."""
+    """A number for each op, equal for ops that alike graphs lead to."""
     number: dict[Hashable, int] = {}
     found = [0] * len(order)
     for v in order:
@@ -211,8 +212,8 @@ class _Rows:
 class _Crossing(NamedTuple):
     """Transfers within an interval."""
 
-    #: move, ways: (K, K) float: Of one edge at least, and of all that lead from one device to
-    #: another.
+    #: move, ways: (K, K) float: The least time of an edge, and of a path of such edges, from one
+    #: device to another.
     move: Floats
     ways: Floats
     #: into, out: Classes of ops that the entry feeds, and that feed the exit.
@@ -266,6 +267,7 @@ class _Builder:
         self.rows = _Rows()
         arrays = instance.arrays
         possible = colocated_times(instance)[0][classes.group]
+        # counts come first: the MIP's integers are a prefix of the columns
         self.group_of = classes.of_group[arrays.group[classes.op]]  # of op classes
         self.time = np.where(possible[self.group_of], arrays.time_ns[classes.op], 0) / self.unit_ns
         self.column = np.full(possible.shape, -1)
@@ -281,6 +283,8 @@ class _Builder:
 
     def knapsack(self) -> Knapsack:
         """All rows."""
+        # Small intervals first: ways to share out ops get columns once per op, and those of a small
+        # interval are few.
         self._assign_once()
         self._memory_capacity()
         self._paths()
@@ -310,10 +314,11 @@ class _Builder:
         arrays, classes = self.instance.arrays, self.classes
         size = arrays.group_bytes[classes.group]
         for k, room in enumerate(arrays.memory_bytes.tolist()):
+            # a row that can bind, in about thousandths of the room: a power of two keeps it exact
             held = size * classes.group_count * (self.column[:, k] >= 0)
             if room >= NO_LIMIT or int(held.sum()) <= room:
                 continue
-            unit = 2.0 ** max(0, room.bit_length() - 10)  # exact in floating point
+            unit = 2.0 ** max(0, room.bit_length() - 10)
             columns = self.column[:, k]
             taken = {
                 int(columns[G]): size[G] / unit for G in np.flatnonzero((columns >= 0) & (size > 0))
@@ -321,6 +326,9 @@ class _Builder:
             self.rows.add(taken, -np.inf, room / unit)
 
     def _paths(self) -> None:
+        """Starts after producers and their transfers; T after the last ops."""
+        # one row for all edges between two classes that take equally long: averages over a class
+        # satisfy it if all its edges do
         index, of = self.instance.arrays.index, self.classes.of_op
         group = self.instance.arrays.group
         seen = set[tuple[int, int, int, bool]]()
@@ -343,7 +351,7 @@ class _Builder:
             self.rows.add(terms, 0.0, np.inf)
 
     def _transfer(self, terms: dict[int, float], u: int, v: int, move: Floats) -> None:
-        """Take off what the way from one class to another takes."""
+        """Subtract the transfer from one class to another."""
         link = self.instance.arrays.link_class
         for at, a, b in self._flow(int(self.group_of[u]), int(self.group_of[v])):
             cost = float(move[link[a, b]])
@@ -351,7 +359,10 @@ class _Builder:
                 terms[at] = terms.get(at, 0.0) - cost
 
     def _flow(self, one: int, other: int) -> list[tuple[int, int, int]]:
-        """Columns of what goes from a class of groups on a to another one on b, with a and b."""
+        """Columns of the flow from a class of groups on a to another one on b, with a and b."""
+        # A transportation problem: what is on k of the one and not of the other leaves k. The flow
+        # is shared by all edges between the two classes, so its least cost is for all of them
+        # together.
         if one == other:
             return []
         if (one, other) in self.flows:
@@ -408,7 +419,7 @@ class _Builder:
             self.rows.add(terms, 0.0, np.inf)
 
     def _numbers_between(self, part: Interval) -> None:
-        """What each way to share out a few ops takes, by whole numbers: work hides no other work.
+        """Columns for each way to share out a few ops in whole numbers, and rows of their times.
 
         l[j, a, b] >= 0 of way j, with n[j, c, k] ops of class c on k, the entry on a and the exit
         on b, sum to the shares of entry and exit, and give N. A way takes D[j, a, b]: the longest
@@ -419,16 +430,20 @@ class _Builder:
         inside = Counter(classes.of_op[list(part.inner)].tolist())
         columns = {c: self.column[int(self.group_of[c])] for c in inside}
         members = np.bincount(arrays.group)[arrays.group[list(part.inner)]]
-        if (members > 1).any():  # colocated with others, here or elsewhere
+        # `_colocated_between` is for groups of several ops
+        if (members > 1).any():
             return
         able = {c: np.flatnonzero(columns[c] >= 0).tolist() for c in inside}
         ends = [int(self.group_of[classes.of_op[end]]) for end in (part.entry, part.exit)]
         homes = [np.flatnonzero(self.column[G] >= 0).tolist() for G in ends]
         pairs = tuple((a, b) for a, b in product(*homes) if a == b or ends[0] != ends[1])
+        # Without these columns an LP halves an op: two devices with half of its work each, at the
+        # same time. Equal ops of a class are only counted, so that there are few ways.
         ways = math.prod(math.comb(q + len(able[c]) - 1, q) for c, q in inside.items())
         if ways > MOST_WAYS:
             self._spread_between(part, inside, pairs)
             return
+        # a column for each way and pair of ends, or one for all pairs where columns run out
         is_shared = ways * len(pairs) <= self.ways_left
         self.ways_left -= ways * len(pairs) if is_shared else 0
         crossing = self._crossing(part)
@@ -462,6 +477,7 @@ class _Builder:
             for e in index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]].tolist()
             if int(index.consumer[e]) in ops
         ]
+        # a path may take several of the interval's edges: all-pairs shortest paths over the devices
         move = self.moves[self.move[edges]].min(axis=0)[arrays.link_class]
         np.fill_diagonal(move, 0.0)
         ways = move.copy()
@@ -474,7 +490,9 @@ class _Builder:
     def _takes(
         self, on: Sequence[tuple[int, Sequence[int]]], a: int, b: int, crossing: _Crossing
     ) -> float:
-        """From the end of an entry on a to the start of an exit on b, the least of all orders."""
+        """The least time from the end of an entry on a to the start of an exit on b."""
+        # each device that is used gets its first input over some path, does all its work, and sends
+        # its last output
         work = np.zeros(self.instance.num_devices)
         for c, homes in on:
             for k in homes:
@@ -494,7 +512,7 @@ class _Builder:
         return float(longest)
 
     def _port(self, moves: Iterable[tuple[int, float]]) -> float:
-        """What transfers between one device and others take, in its port or on the busiest link."""
+        """Time of transfers between one device and others, in its port or on the busiest link."""
         on: dict[int, float] = {}
         for k, move in moves:
             on[k] = on.get(k, 0.0) + move
@@ -503,13 +521,13 @@ class _Builder:
     def _spread_between(
         self, part: Interval, inside: Mapping[int, int], pairs: Sequence[tuple[int, int]]
     ) -> None:
-        """Where ways are too many: how many ops are on each device, for each pair of ends.
+        """Columns for the numbers of ops on each device, for each pair of ends.
 
         With y[a, b] the share of the entry on a and the exit on b, n[a, b, c, k] ops sum to y times
         their number and to N; T[a, b] is no less than the work on k with the way there and back,
-        and the transfers of a port, after the last or before the first of which an op runs. Where
-        nothing is on k, or goes through the port, all of it is elsewhere and takes as long: that
-        much of the way, or of that op, holds for y as a whole. All T are between the ends.
+        and the transfers of a port, after the last or before the first of which an op runs. That
+        way, or that op, counts only if something is on k, or passes the port. If nothing does, all
+        work is elsewhere and takes some time as well: the lesser of the two holds for y as a whole.
         """
         crossing = self._crossing(part)
         ways, num_devices, is_port = crossing.ways, len(crossing.ways), self.sends_each == "port"
@@ -524,6 +542,8 @@ class _Builder:
         share: dict[tuple[int, int], dict[int, float]] = {}
         numbers: dict[int, dict[int, float]] = {}
         takes = self._between(part)
+        # Rows are multiplied by y, the share of the pair: in a fraction of a solution, this
+        # fraction of each constant holds.
         for a, b in pairs:
             chosen, took = self.rows.add_column(1.0), self.rows.add_column(self.horizon)
             for end, k in enumerate((a, b)):
@@ -545,6 +565,7 @@ class _Builder:
                     at = self.rows.add_column(float(count))
                     spread[at] = 1.0
                     numbers.setdefault(int(columns[k]), {})[at] = 1.0
+                    # of one class: the rest of the way in equal parts, one for each op on k
                     more = (way[k] - held[k]) / count if len(inside) == 1 else 0.0
                     work[k][at] = -float(self.time[c, k] + more)
                     if c in crossing.into and is_port:
@@ -580,6 +601,7 @@ class _Builder:
         for i in (*part.inner, part.exit):
             members.setdefault(int(group[i]), []).append(i)
         for g, ops in members.items():
+            # a row needs the share of this very group: its class must have no other
             home = int(self.classes.of_group[g])
             if len(ops) < 2 or self.classes.group_count[home] > 1:
                 continue
@@ -591,7 +613,7 @@ class _Builder:
             self.rows.add(terms, 0.0, np.inf)
 
     def _entry(self, terms: dict[int, float], u: int, group: int) -> None:
-        """Before the first op of a group runs, it gets something from `u`."""
+        """Subtract the transfer from `u` that the first op of a group waits for."""
         arrays = self.instance.arrays
         index = arrays.index
         edges = index.succ_edge[index.succ_ptr[u] : index.succ_ptr[u + 1]]
@@ -602,7 +624,7 @@ class _Builder:
 
 
 def relaxed(model: Knapsack, time_limit_s: float | None = None) -> tuple[int, Floats | None]:
-    """The LP: what its duals prove of every makespan, 0 if nothing; its solution, if any."""
+    """The LP: its bound on every makespan, 0 if there is none; its solution, if any."""
     no = np.zeros_like(model.form.is_integer)
     found = solve_form(replace(model.form, is_integer=no), time_limit_s, interior=True)
     floor = 0 if found.proven is None else max(0, math.ceil(found.proven * model.unit_ns))
@@ -612,8 +634,7 @@ def relaxed(model: Knapsack, time_limit_s: float | None = None) -> tuple[int, Fl
 def rounded_plan(instance: Instance, model: Knapsack, values: Floats) -> Plan | None:
     """The plan of a solution in fractions, the largest groups first; None where one has no room.
 
-    Of a class each device gets what it has in whole numbers, and those that are left go where the
-    largest fractions are, if there is room.
+    Each group goes where most of its class's number is left, among devices with room.
     """
     arrays, classes = instance.arrays, model.classes
     size = arrays.group_bytes[classes.group]
@@ -634,9 +655,9 @@ def rounded_plan(instance: Instance, model: Knapsack, values: Floats) -> Plan | 
 
 
 def plan_of(instance: Instance, model: Knapsack, values: Floats) -> Plan:
-    """The groups of each class on as many devices as a solution says.
+    """The plan of a solution in whole numbers.
 
-    A group goes where most of what feeds it is, among the devices that its class has left.
+    A group goes where most of what feeds it is, among the devices that its class still has.
     """
     left: Floats = np.where(model.column >= 0, np.rint(values[model.column]), 0.0).astype(float)
     return _plan(instance, np.full(instance.arrays.num_groups, -1), left, model.classes.of_group)
@@ -654,7 +675,8 @@ def plan_of_stops(instance: Instance, stops: Stops, at: Ints) -> Plan:
 
 
 def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
-    """Groups that have no home yet go with what feeds them, among what is left for their kind."""
+    """Groups that have no home yet go where most of what feeds them is, as far as `left` allows."""
+    # the model does not distinguish the members of a class: here is the choice of which goes where
     arrays = instance.arrays
     feeds: list[list[int]] = [[] for _ in home]
     for u, v in zip(
@@ -692,6 +714,8 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     instance, clock = task.instance, task.limits.clock()
     if not instance.arrays.possible.any(axis=1).all():
         return Outcome(message="memory: an op fits no device")
+    # A row of groups needs no model. First with the bytes of the peak: where its plan misses its
+    # sum, or labels are too many, the plain bytes may still have the optimum.
     for at_peak in (task.at_peak, None) if task.at_peak is not None else (None,):
         stops = stops_of(instance, at_peak)
         chain = stops and least_chain(instance, stops, clock.part(0.5).is_over)
@@ -703,6 +727,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     if model is None:
         return Outcome(message="its model is too large")
     built_s, left_s = clock.spent_s, clock.left_s
+    # the LP first: its bound is checked, and its solution rounded is a plan even if the MIP fails
     floor, shares = relaxed(model, None if left_s is None else LP_SHARE * left_s)
     plans = [] if shares is None else [rounded_plan(instance, model, shares)]
     if model.form.matrix.shape[1] > MOST_MIP:

@@ -22,7 +22,7 @@ WINDOWS, LAYERS, INTERVALS, FRONTIER = (
     "memory chain",
     "memory frontier",
 )
-"""Origins of bounds: work between heads and tails; a chain that comes back, and the work beside it;
+"""Origins of bounds: work between heads and tails; a chain there and back, and the work beside it;
 memory along a chain of intervals, and along the order of the colocation groups."""
 
 WINDOWS_US = 60.0
@@ -96,7 +96,7 @@ def expensive_bounds(
     of the task's time are left out, and those after one that reaches `best_ns`.
     """
     clock, best = task.limits.clock().part(share), known
-    for found in _dearer(task, known, clock):
+    for found in _expensive(task, known, clock):
         if found.ns > best.ns:
             best = found
             yield best
@@ -104,9 +104,12 @@ def expensive_bounds(
             return
 
 
-def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
+def _expensive(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
+    """Bounds of a makespan in the order of their cost, then those of the registry."""
     size = task.instance.num_parts
 
+    # Heads and tails of work windows are part of all that follow. Memory bounds come first among
+    # those, because nested layers start their thresholds at the best bound so far.
     if isinstance(task.semantics, Makespan):
         relaxed, _ = relax_memory(task.instance, task.semantics)
         somewhere = relaxed.arrays.possible.any(axis=1).all()
@@ -117,6 +120,7 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
                 yield by_work
                 least = max(known.ns, by_work.ns)
                 if not relaxed.arrays.memory_is_slack:
+                    # a row of stops counts the true peak, where all others have its floor
                     at_peak = None if relaxed is task.instance else task.instance
                     in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
                     yield Bound(in_layers, CHAIN)
@@ -134,6 +138,7 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 def _in_memory(
     relaxed: Instance, semantics: Makespan, windows: WorkWindows, least_ns: int, clock: Clock
 ) -> Iterator[Bound]:
+    """Bounds of memory that binds: runs of a chain, then frontiers from there."""
     in_runs = memory_bound(relaxed, windows)
     yield Bound(in_runs, INTERVALS)
     least_ns = max(least_ns, in_runs)

@@ -1,43 +1,39 @@
 """Work between heads and tails: what must run between two moments needs devices in between.
 
-Weights w[k] >= 0 of the devices turn ops into masses m[i] = min over k of w[k] p[i, k]. However ops
-are placed, all devices together do no more than W = sum of w mass in a nanosecond. So if no op of a
-set S can start before a, and after each at least b must follow, then
+*Relaxation.* Weights w[k] >= 0 of the devices turn ops into masses m[i] = min over k of
+w[k] p[i, k]. However ops are placed, all devices together do no more than W = sum of w mass in a
+nanosecond. So if no op of a set S can start before a, and at least b must follow after each, then
 
     makespan  >=  a + b + (sum of m over S) / W.
 
-**Heads.** All ancestors of v end before v starts. Those of them that cannot start before a hold v
+*Heads.* All ancestors of v end before v starts. Those of them that cannot start before a hold v
 back until a + (sum of their masses) / W: a head of v, beside the longest path, and paths go on from
-there. Ancestors are looked at in the order of falling heads, by a heap: only the first few of
-them, as fewer ancestors prove less and nothing wrong. Tails are heads of the reversed graph.
+there. Tails are heads of the reversed graph.
 
-**Arcs.** The same for the ops between two others: `interval_arcs` counts in the longest paths.
-
-**Makespan.** The largest value over all pairs (a, b), by a sweep over falling heads with a segment
+*Makespan.* The largest value over all pairs (a, b), by a sweep over falling heads with a segment
 tree over tails: O(n log n). Heads cost O(n MOST log MOST).
 
-Least times through a section, by paths, by the work of all its ops, and by shared channels.
+*Example.* An op of 1 ns feeds three of 2 ns, which feed one of 1 ns, on two equal devices, and
+transfers take no time. Paths prove 4 ns, and so does all work: 8 / 2. The three cannot start before
+1, and 1 follows each: 1 + 6 / 2 + 1 = 5. The optimum is 6, as an op cannot be divided.
 
-Let u and v be ops, and X the ops strictly between them. All of X starts after the end of u and ends
-before the start of v. With u on device a and v on device b, G being the time between:
+*Arcs.* Least times through a section (`interval_arcs`), counted as edges by the longest paths. Let
+u and v be ops, and X the ops strictly between them. All of X starts after the end of u and ends
+before the start of v. With u on device a and v on device b, and the time G between:
 
-- **Paths.** With x on device c a longest path from u over x to v takes through(x, c); G is at least
+- *Paths.* With x on device c a longest path from u over x to v takes through(x, c); G is at least
   the least of these over c, for every x.
-- **Forced ops.** If through(x, c') > G for all devices c' but c, x is on c. All such ops run on c
-  one after the other: G >= least head + sum of their times there + least tail. So G is at least the
-  smallest number that keeps this condition. Where transfers are dear, it says that all of X runs
-  on one device.
-- **Work.** Device c can start with X only after h[c], the least head of any x there, and must end
+- *Forced ops.* If through(x, c') > G for all devices c' but c, x is on c. All such ops run on c one
+  after the other: G >= least head + sum of their times there + least tail. So G is at least the
+  smallest number that satisfies this. With expensive transfers all of X runs on one device.
+- *Work.* Device c can start with X only after h[c], the least head of any x there, and must end
   t[c], the least tail, before v starts: sum over X of the masses <= sum of w[c] (G - h[c] - t[c])
-  over the c with G > h[c] + t[c] (masses and weights as in `work_windows`).
-- **Channels.** With the devices of some ops given, some tensors must be sent inside a section. Each
-  transfer begins when its producer ends at the earliest, and its consumer runs after it. Those that
-  hold the same channel follow each other: of all that begin after r and leave at least q behind,
-  r + the sum of the transfers + q is no more than G. So do the ops of a device (`port_gap`).
+  over the c with G > h[c] + t[c].
+- *Channels* (`port_gap`). With the devices of some ops given, some tensors must be sent inside a
+  section. Those that hold the same channel follow each other: of all that begin after r and leave
+  at least q behind, r + the sum of the transfers + q is no more than G. So do the ops of a device.
 
 Every condition holds in every schedule; all but the last under every semantics of the makespan.
-So what the others prove of the ops between two makes arcs, which may be counted beside the edges by
-longest paths (`interval_arcs`).
 """
 
 from __future__ import annotations
@@ -50,6 +46,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import copy_to, kernel, pop, push, stable_order
 from placegap.instances.problem import Instance, Makespan
+from placegap.instances.problem.device_classes import equal_columns, links_alike
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
 from placegap.instances.problem.sections import Interval, Section, intervals
@@ -57,13 +54,13 @@ from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions, spread_weights
 
 FREE = -2
-"""Of an op that may be on several devices."""
+"""In place of a device: the op may be on several."""
 
 MOST_STEPS = 300_000_000
-"""Edges of all intervals times devices cubed, a second's worth."""
+"""Edges of all intervals times devices cubed, about a second."""
 
 MOST_CELLS = 20_000_000
-"""Of all tables together."""
+"""Cells of all tables together."""
 
 
 class SectionEdges(NamedTuple):
@@ -76,7 +73,7 @@ class SectionEdges(NamedTuple):
     tensor: Ints
     #: (e, K, K) int64
     move_ns: Ints
-    #: (e,) int64: Of two devices that are not the same.
+    #: (e,) int64: The least between two different devices.
     least_ns: Ints
 
 
@@ -103,16 +100,19 @@ def section_edges(instance: Instance, part: Section, semantics: Makespan) -> Sec
 class ChannelTable(NamedTuple):
     """Which channels transfers hold."""
 
-    #: (K, K, 2) int64: Of a transfer between two devices, -1 for none.
+    #: (K, K, 2) int64: The channels of a transfer between two devices, -1 for none.
     of: Ints
     num: int
-    #: Whether a way over other ops, each of which reads and feeds one op, has a transfer on the
-    #: channels of its two ends, which is no other way's.
+    #: Whether a path from one device to another, over ops that each read and feed one op, must hold
+    #: the channels of its two ends for a transfer that no other path shares.
     ways: bool
 
 
 def channel_table(semantics: Makespan, num_devices: int) -> ChannelTable:
     """The channels of a semantics."""
+    # A path may change devices in between. It leaves the port of its first device and enters that
+    # of its last one all the same; with links, only two devices leave no detour. A tensor that is
+    # sent once for several readers could serve two paths.
     every = range(num_devices)
     table = [[channels_of(semantics.channels, num_devices, a, b) for b in every] for a in every]
     own = semantics.transfers == "per_edge"
@@ -132,12 +132,15 @@ def paths_through(
     [x, a, c] is for x on c and that end on a.
     """
     size, num_devices = own.shape
+    # One pass over the edges, by consumers in topological order, for each device of the entry: then
+    # the heads of an edge's producer are final. The least over its devices is what must be waited
+    # for; ops may be on different devices for different paths, which only makes paths shorter.
     gap = np.zeros((num_devices, num_devices), np.int64)
     for a in range(num_devices):
         for b in range(num_devices):
             if enter[a] >= NO_WAY or leave[b] >= NO_WAY:
                 gap[a, b] = NO_WAY
-    # [x, a, c]: x on c, the end on a; what is not zero where x cannot be, no one reads
+    # [x, a, c]: x on c, the end on a
     head = np.zeros((size, num_devices, num_devices), np.int64)
     tail = np.zeros((size, num_devices, num_devices), np.int64)
     for x in range(size):
@@ -188,7 +191,7 @@ def paths_through(
 
 @kernel(bounded=True)
 def raise_by_all(gap: Ints, own: Ints, head: Ints, tail: Ints, mass: int, weights: Ints) -> None:
-    """What ops that may be anywhere say of the gaps: paths over each, and the work of all."""
+    """Raise the gaps by paths over each op, by forced ops, and by the work of all."""
     size, num_devices = own.shape
     away = np.empty(size, np.int64)
     total: Any = np.int64(mass)
@@ -196,6 +199,7 @@ def raise_by_all(gap: Ints, own: Ints, head: Ints, tail: Ints, mass: int, weight
         for b in range(num_devices):
             if gap[a, b] >= NO_WAY:
                 continue
+            # an op is on some device, the same for the path before and after it
             least = gap[a, b]
             for x in range(size):
                 through = NO_WAY
@@ -203,6 +207,8 @@ def raise_by_all(gap: Ints, own: Ints, head: Ints, tail: Ints, mass: int, weight
                     if own[x, c] < NO_WAY:
                         through = min(through, head[x, a, c] + own[x, c] + tail[x, b, c])
                 least = max(least, through)
+            # Only the devices of the ends are tried: an op elsewhere pays for transfers from them
+            # and to them. `away` is the least gap with x on any other device than c.
             for c in (a, b):
                 for x in range(size):
                     away[x] = NO_WAY
@@ -227,12 +233,15 @@ def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
     if total == 0:  # ops that devices of weight 0 can do
         return 0
     num_devices = len(weights)
+    # what no device can do: the time before its first op, and that after its last one
     closed = np.empty(num_devices, np.int64)
     for c in range(num_devices):
         before, behind = NO_WAY, NO_WAY
         for x in range(len(head)):
             before, behind = min(before, head[x, c]), min(behind, tail[x, c])
         closed[c] = min(NO_WAY, before + behind)
+    # For the devices that open first, G = (total + their closed time) / their width. Any set of
+    # devices alone needs at least the true G; the prefix of those open at G needs just that.
     width, shut, best = 0, 0, NO_WAY
     for c in stable_order(closed):
         if closed[c] >= NO_WAY or weights[c] == 0:
@@ -247,12 +256,15 @@ def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
 def port_gap(
     gap: Ints, own: Ints, head: Ints, tail: Ints, edges: SectionEdges, channels: ChannelTable
 ) -> Ints:
-    """The least times between entry and exit, (K, K), with what channels make of transfers.
+    """The least times between entry and exit, (K, K), with waiting for channels and devices.
 
-    `gap` is known of them; `own` has the times of the s inner ops by device, `NO_WAY` where one is
+    `gap` has those by paths; `own` the times of the s inner ops by device, `NO_WAY` where one is
     not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of that
     end and the op's.
     """
+    # Items are transfers that must happen, and ops whose device is given; each has a least begin, a
+    # length, and a least time after it. For each pair of end devices, list the items, then look at
+    # each channel as a machine (`_one_by_one`).
     producer, consumer, least_move = edges.producer, edges.consumer, edges.least_ns
     num_devices, size, most = len(gap), len(own), len(producer)
     least, on = gap.copy(), np.full(size, -1)
@@ -260,6 +272,7 @@ def port_gap(
         for d in range(num_devices):
             if own[x, d] < NO_WAY:
                 on[x] = d if on[x] == -1 else FREE
+    # in- and out-degrees, and an edge into each op: for the walk back below
     before, behind = np.zeros(size, np.int64), np.zeros(size, np.int64)
     into = np.zeros(size, np.int64)
     for e in range(most):
@@ -281,7 +294,8 @@ def port_gap(
                 y, x, takes_e, is_way = producer[e], consumer[e], NO_WAY, False
                 target = b if x == size else on[x]
                 at = e
-                # back over ops that are anywhere: somewhere on such a way there is a transfer
+                # Back over ops that may be anywhere: if the path's ends are on two devices, it has
+                # a transfer somewhere, of the least length on the path.
                 while (
                     channels.ways and y >= 0 and on[y] == FREE and before[y] == 1 and behind[y] == 1
                 ):
@@ -297,6 +311,8 @@ def port_gap(
                     takes_e = edges.move_ns[e, source, target]
                 r = 0 if y < 0 else head[y, a, source] + own[y, source]
                 q = 0 if x == size else own[x, target] + tail[x, b, target]
+                # A tensor goes to a device once, for all its readers there: one item, whose least
+                # time after it is the most of any reader's. With transfers per edge none are equal.
                 same = -1
                 for z in range(count):
                     if of[z] == edges.tensor[e] and to[z] == target:
@@ -312,7 +328,8 @@ def port_gap(
                     edges.tensor[e],
                 )
                 count += 1
-            for x in range(size):  # a device is a channel of its ops
+            # a device is the channel of its ops
+            for x in range(size):
                 if on[x] >= 0:
                     begin[count], after[count] = head[x, a, on[x]], tail[x, b, on[x]]
                     takes[count] = own[x, on[x]]
@@ -326,10 +343,10 @@ def port_gap(
 
 @kernel
 def _one_by_one(holds: Flags, begin: Ints, takes: Ints, after: Ints) -> int:
-    """The least time that some items take one after the other: those that hold a channel. O(n^2).
-
-    The most of begin + sum + after over the items that begin, and leave behind, at least so much.
-    """
+    """The least time for the items that hold a channel, one after the other. O(n^2)."""
+    # max over pairs (r, q) of r + sum + q, where the sum is over the items with begin >= r and
+    # after >= q. For each q of an item, add items by falling begin: each prefix is the set of one
+    # r.
     mine = np.flatnonzero(holds[:, 0] | holds[:, 1])
     falling, least = mine[stable_order(-begin[mine])], 0
     for j in mine:
@@ -342,7 +359,7 @@ def _one_by_one(holds: Flags, begin: Ints, takes: Ints, after: Ints) -> int:
 
 
 class IntervalArcs(NamedTuple):
-    """Pairs of ops, and what lies between the end of the first and the start of the second.
+    """Pairs of ops, and least times from the end of the first to the start of the second.
 
     ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
     ``head_ns[x, a, c]`` and ``tail_ns[x, b, c]``, a row for each op between, in the order
@@ -368,7 +385,9 @@ def interval_arcs(
     """
     arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
     link, classes, multiple = arrays.link_class, num_devices, np.ones(num_devices, np.int64)
-    alike = num_devices > 3 and _alike(instance, time, weights)
+    alike = (  # no device can be told from another, nor any link
+        num_devices > 3 and links_alike(instance) and not equal_columns(time, weights).any()
+    )
     if alike:  # the device of u, that of v, and all others
         classes, multiple = 3, np.array([1, 1, num_devices - 2], np.int64)
         link = link[:3, :3]
@@ -399,14 +418,6 @@ def interval_arcs(
     return IntervalArcs(parts_of.entry, parts_of.exit, gap, head, tail)
 
 
-def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
-    """Whether no device can be told from another, nor any link."""
-    link = instance.arrays.link_class
-    away = link[~np.eye(len(link), dtype=np.bool_)]
-    same = bool((away == away[0]).all()) and bool((weights == weights[0]).all())
-    return same and bool((time == time[:, :1]).all())
-
-
 class IntervalOps(NamedTuple):
     """Ends of intervals, and the ops between: those of interval r from ``pointer[r]`` on."""
 
@@ -427,6 +438,8 @@ def _gaps(
     keep: bool,
 ) -> tuple[Ints, Ints, Ints]:
     """Least times of all intervals, for the first `ends` devices as ends; heads and tails."""
+    # Each interval becomes a small problem with ops 0, 1, ..., in topological order, -1 for the
+    # entry and the last number for the exit.
     num_devices, num = time.shape[1], len(parts.entry)
     gaps = np.zeros((num, ends, ends), np.int64)
     rows = len(parts.inner) if keep else 0
@@ -452,7 +465,7 @@ def _gaps(
             most += graph.pointer[op + 1] - graph.pointer[op]
         producer, consumer = np.empty(most, np.int64), np.empty(most, np.int64)
         move, count = np.empty((most, num_devices, num_devices), np.int64), 0
-        # edges from the entry and from inside; others have no end on these ways
+        # edges from the entry and from inside; producers outside end at any time
         for x in range(size + 1):
             for at in range(graph.pointer[ops[x]], graph.pointer[ops[x] + 1]):
                 e = graph.edge[at]
@@ -482,22 +495,22 @@ def _gaps(
 
 
 MOST, FEWEST, MOST_ANCESTORS = 300, 16, 3_000_000
-"""Ancestors that are looked at for one head: at most, at least in large graphs, and for all ops."""
+"""Ancestors that count in one head: at most; at least, in large graphs; and in all heads."""
 
 BITS, MOST_BITS = 61, 20
 """Products of times and weights stay below 2**61; bits of a weight."""
 
 
 class WorkWindows(NamedTuple):
-    """What of an instance is between heads and tails."""
+    """Heads and tails of an instance, and masses between them."""
 
     #: (n, K) int64: `NO_WAY` where an op cannot be.
     time_ns: Ints
-    #: mass, weights: (n,): Weights of the devices, and what the ops are worth by them.
+    #: mass, weights: (n,), (K,): Masses of the ops, and weights of the devices.
     mass: Ints
     weights: Ints
-    #: head_ns, tail_ns: (n, K) int64: An op starts no earlier, and so much follows its end at
-    #: least, on each device.
+    #: head_ns, tail_ns: (n, K) int64: The least start of an op, and the least time after its end,
+    #: on each device.
     head_ns: Ints
     tail_ns: Ints
     #: The small ones first.
@@ -509,6 +522,7 @@ def work_windows(instance: Instance) -> WorkWindows | None:
 
     Every op can be on some device.
     """
+    # weights have as many bits as keep all products of sums of times and weights below 2**61
     arrays, index = instance.arrays, instance.arrays.index
     possible, num_ops = instance.arrays.possible, instance.num_ops
     largest = sum(np.where(possible, arrays.time_ns, 0).max(axis=1).tolist())
@@ -517,6 +531,7 @@ def work_windows(instance: Instance) -> WorkWindows | None:
     if bits < 0:
         return None
     _, best = spread_weights(arrays.time_ns, possible)
+    # the weights that prove most of all work; any others are valid for windows, too
     weights = to_whole(np.rint(np.array(best) / max(best) * 2.0**bits))
     width = int(weights.sum())
     masses = np.where(possible, arrays.time_ns, 0) * weights
@@ -539,7 +554,8 @@ def work_windows(instance: Instance) -> WorkWindows | None:
 
 
 def window_bound(windows: WorkWindows) -> int:
-    """What work between heads and tails proves of every makespan, in ns."""
+    """The bound of work between heads and tails on every makespan, in ns."""
+    # work has no devices: an op's head and tail are those of its best ones, each by itself
     head, tail, time = windows.head_ns, windows.tail_ns, windows.time_ns
     by_path = int(np.minimum(head + tail + time, NO_WAY).min(axis=1).max())
     first = np.where(time < NO_WAY, head, NO_WAY).min(axis=1)
@@ -584,6 +600,10 @@ class ArcsInto(NamedTuple):
 @kernel(bounded=True)
 def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto, most: int) -> Ints:
     """Least start of every op on every device, by paths and by the work of its ancestors."""
+    # Ops in topological order: paths and arcs raise the start of v first, then the work of its
+    # ancestors. A heap gives these by falling heads, as no producer has a higher head than its
+    # consumer. Only the first `most` count: they hold v back the most, and fewer prove nothing
+    # wrong.
     num_ops, num_devices = time.shape
     start = np.zeros((num_ops, num_devices), np.int64)
     first, seen = np.zeros(num_ops, np.int64), np.full(num_ops, -1)
@@ -607,6 +627,7 @@ def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto,
         while count < most:
             if size == 0:
                 break
+            # all of `work` cannot start before the head of u, which is the least of them
             u = heap[0]
             size = pop(heap, size, latest)
             work += mass[u]
@@ -633,6 +654,9 @@ def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
     A segment tree over the tails b: of each node the mass below it, and the largest b width + mass
     of the tails from b on, among the b of ops that are in.
     """
+    # Ops come in by falling heads, so that a is the head of the last one. Times `width` all is in
+    # integers. A node's best is over the tails b below it: either b is on the right, or it is on
+    # the left, and the mass of the right counts as well.
     num_ops = len(mass)
     order = stable_order(tail)
     at = np.empty(num_ops, np.int64)

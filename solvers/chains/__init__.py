@@ -1,1 +1,1 @@
-"""What cutting an order of blocks into slices needs."""
+"""Chains of ideals: `ideal-dp`, and cutting an order of blocks into slices."""

@@ -1,19 +1,21 @@
-"""The best line that a tool can say (`exporters.lines`), and a bound of all that it can.
+"""The best plan that a tool's options can express (`exporters.lines`), and a bound on all of them.
 
-A line's value is made of slots: each takes its ops' time on its device, more where the slot before
-is on another one or its experts are on the host. Labels go along the slots: the value so far, the
-bytes on the device at hand and on the host, by which devices were used and which one is at hand.
-Devices that are alike count as one. A label that is nowhere better than another one of its state is
-left out; the least at the end is the optimum of the class.
+A line is one slot after another, and each slot (a layer, the embeddings, the head) is on a device.
+Its value is a sum or a maximum over slots: the time of its ops on its device, and more if the slot
+before is on another device or its experts are on the host. A label-setting DP runs along the slots.
+State: the number of devices of each class used so far (equal devices are one class), and the class
+of the last one. Label: the value so far, and the bytes on the last device and on the host. A label
+that another one of its state is at most in every column is dropped, as whatever follows adds the
+same to both. The least at the end is the optimum of the class of lines.
 
-- **makespan**: between two cuts (`problem.sections.cuts`) time does not depend on what is before.
-  The referee's own clock says how long it is, in a few plans that have each device after each other
-  one. This is exact if what is between two cuts is of two slots.
-- **max_load**: the work of a device, and for each tensor across its border the time there. It is
-  exact if tensors go to neighbouring slots alone.
+- **makespan**: between two cuts (`problem.sections.cuts`) time does not depend on what was before.
+  It is read from the referee's clock, in a few plans in which each class of devices follows each
+  other one. This is exact if the ops between two cuts are of two slots.
+- **max_load**: the work of a device, and for each tensor across its border the time there. This is
+  exact if tensors go to neighbouring slots only.
 
-Bytes are those of `relax_memory`, so that under the rule `peak` the labels' optimum is a bound. A
-line that does not fit at its peak is looked for again with less room.
+Bytes are those of `relax_memory`, so that under the rule `peak` the labels' optimum is a bound. If
+the line found does not fit at its peak, the search is repeated with less room.
 """
 
 from __future__ import annotations
@@ -36,43 +38,44 @@ from placegap.instances.exporters.lines import (
 from placegap.instances.exporters.modules import layer_list, num_experts
 from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics, plan_class
+from placegap.instances.objectives.makespan.simulate import simulate
+from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import cuts
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.result import Bound
 
 ORIGIN = "lines of layers"
 """Origin of its bounds."""
 
 MOST_STATES = 500
-"""Ways to have used devices: 64 of six different cards take 2 s for a makespan of 64 layers, and 10
-s for a load, on one core of ours. Beyond, devices are taken in the cluster's order, and nothing is
-proven."""
+"""Most vectors of used devices: the 64 of six different cards take 2 s for a makespan of 64 layers,
+and 10 s for a load, on one core. With more, devices are taken in the cluster's order, and nothing
+is proven."""
 
 MOST_LABELS = 300
-"""Labels of a state; beyond, those of least value are kept, and nothing is proven. Two cards, a
-host and 46 layers with experts need 40 for a makespan, and more than these for a load."""
+"""Most labels of a state; with more, those of least value are kept, and nothing is proven. Two
+cards, a host and 46 layers with experts need 40 for a makespan, and more than 300 for a load."""
 
 HALVINGS, MOST_AIMS = 8, 30
-"""Aims for a load that halve what is open, and all of them. After these halvings one to six more
-prove the optimum."""
+"""Number of limits on a load that halve what is open, and of all limits. After 8 halvings one to
+six more prove the optimum."""
 
 MOST_ROOM_TRIES, MOST_SIMPLE = 20, 500
-"""Times that room is taken away for what is live at the peak, and lines of few devices that are
-tried if no line fits then, or none has plans of the rules' class: on 1,258 ops 8 CPU s for a
-makespan, and 2 for a load."""
+"""Number of times that room is reduced by what is missing at the peak, and of lines of few devices
+that are tried if still no line fits, or none has plans of the semantics' class: on 1,258 ops 8 CPU
+s for a makespan, and 2 for a load."""
 
 TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
-"""Columns of labels: the sum of times, or the heaviest load of devices that are done; load and
-bytes of the device at hand; bytes and load of the host."""
+"""Columns of labels: the sum of times, or the heaviest load of finished devices; load and bytes of
+the last device; bytes and load of the host."""
 
 
 class BestLine(NamedTuple):
-    """A line, its plan and value, and what no line of its class is below, if anything is proven."""
+    """A line, its plan and value, and a bound on all lines of its class, if one is proven."""
 
     line: LayerLine
     plan: Plan
@@ -81,28 +84,28 @@ class BestLine(NamedTuple):
 
 
 class _Costs(NamedTuple):
-    """Of S slots on devices of C classes, in ns; `NO_WAY` where a slot cannot be.
+    """Times of S slots on devices of C classes, in ns; `NO_WAY` where a slot cannot be.
 
-    The last axis: experts with the rest, or on the host.
+    The last axis: experts with the rest of the slot, or on the host.
     """
 
-    #: (S, C, 2): a slot on the device of the one before it.
+    #: (S, C, 2): A slot on the same device as the one before it.
     stay: Ints
-    #: (S, C, C, 2): one on a device of the second class, after one of the first.
+    #: (S, C, C, 2): A slot on a device of the second class, after one on the first.
     enter: Ints
-    #: (S, C): what the device before it has to do more then.
+    #: (S, C): What this adds to the load of the device before it.
     left: Ints
-    #: (S,): what the host has to do for experts of the slot.
+    #: (S,): Load of the host for the experts of the slot.
     host: Ints
     is_exact: bool
 
 
 _Key = tuple[tuple[int, ...], int]
-"""How many devices of each class were used, and the class of the one at hand."""
+"""A state: number of used devices of each class, and the class of the last one."""
 
 
 class _Step(NamedTuple):
-    """Labels of a state, whose successor each is, and whether its slot's experts are away."""
+    """Labels of a state, the label before each, and whether its slot's experts are on the host."""
 
     labels: Ints
     before: tuple[_Key, ...]
@@ -112,8 +115,8 @@ class _Step(NamedTuple):
 
 
 def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> BestLine | None:
-    """The best line of a class; None where none was found that fits."""
-    layer_list(instance)  # refused, if it has none
+    """The best line of a class; None if none was found that fits."""
+    layer_list(instance)  # raises an error for a model without layers
     if not kind.has_host and not gpus_and_host(instance.cluster)[0]:
         return None
     try:
@@ -123,6 +126,8 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
     room, bound = search.room.copy(), None
     best: BestLine | None = None
     line: LayerLine | None = None
+    # Labels count bytes by `relax_memory`, so a line may lack room at its peak. Taking that much
+    # room away excludes it, but perhaps others that fit: so only the first value is a bound.
     for _ in range(MOST_ROOM_TRIES):
         found = search.least(room)
         if found is None:
@@ -142,7 +147,7 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
 
 
 class _Search:
-    """The slots of an instance, what they take where, and the labels along them."""
+    """The slots of an instance, their costs on each class of devices, and the labels along them."""
 
     def __init__(self, instance: Instance, semantics: Semantics, kind: LineClass) -> None:
         self.instance, self.semantics, self.kind = instance, semantics, kind
@@ -160,12 +165,12 @@ class _Search:
         self.first = [own[0] for own in self.classes]
         self.num = len(layer_list(instance)) + 2
         self.is_sum = isinstance(semantics, Makespan)
-        can_part = kind.experts_apart and self.host is not None and plan_class(semantics) == "any"
+        can_part = kind.experts_apart and self.host is not None and semantics.plan_class == "any"
         self.parts = np.zeros(self.num, np.bool_)
         self.parts[self.slots.slot[self.slots.expert]] = can_part
         size = floor.arrays.resident_bytes
         self.can = self._possible(floor)
-        self.may_begin = np.ones(self.num, np.bool_)  # a device
+        self.may_begin = np.ones(self.num, np.bool_)  # whether a slot may begin a device
         if kind.fills:
             self.may_begin = filling_bytes(instance) > 0
         elif kind.has_host and self.host is None:  # embeddings are with the first layer
@@ -188,20 +193,19 @@ class _Search:
 
     def sums(self, of_op: Ints, chosen: Flags) -> Ints:
         """Sums over the ops of each slot."""
-        found = np.zeros((self.num, *of_op.shape[1:]), np.int64)
-        np.add.at(found, self.slots.slot[chosen], of_op[chosen])
-        return found
+        return sum_by(self.slots.slot[chosen], of_op[chosen], self.num)
 
     def least(self, room: Ints) -> tuple[int, LayerLine] | None:
-        """A line of the least value by the costs, and what no line is below.
-
-        Labels of loads do not compete in the loads of devices that are done, which are within an
-        aim: halving comes near to the least that a line reaches, and then one less is the aim.
+        """A bound on all lines by these costs, and a line of least value (of the bound's, if
+        exact).
         """
+        # For a sum one pass is enough. A maximum is searched by limits on it: then the loads of
+        # finished devices, all within the limit, need not be compared, which leaves few labels.
+        # Limits halve what is open first, and then are one below the best line.
         best = self._within(room, NO_WAY - 1)
         if best is None or self.is_sum:
             return best
-        low, high = 0, best[0] - 1  # a line is known above `high`, and none below `low`
+        low, high = 0, best[0] - 1  # the best line is above `high`, and no line is below `low`
         for step in range(MOST_AIMS):
             if low > high:
                 break
@@ -214,7 +218,7 @@ class _Search:
         return low if low <= high else best[0], best[1]
 
     def _within(self, room: Ints, aim: int) -> tuple[int, LayerLine] | None:
-        """The line of the least label that no more than an aim, and its value."""
+        """The line of the least label of at most `aim`, and its value; None if there is none."""
         steps = list[dict[_Key, _Step]]()
         states: dict[_Key, Ints] = {((0,) * len(self.classes), -1): np.zeros((1, 5), np.int64)}
         for s in range(self.num):
@@ -234,20 +238,23 @@ class _Search:
             states = {key: step.labels for key, step in steps[-1].items()}
         if not states:
             return None
+        # Walk back from the least label of all states after the last slot.
         key = min(states, key=lambda key: int(self._value(states[key]).min()))
         row = int(self._value(states[key]).argmin())
         value = int(self._value(states[key])[row])
         home, away_from = list[int](), list[int]()
         for s in range(self.num - 1, -1, -1):
             step, (used, at) = steps[s][key], key
-            home.append(self.classes[at][used[at] - 1])  # alike ones in their order
+            home.append(self.classes[at][used[at] - 1])  # equal devices in the cluster's order
             if step.away[row]:
                 away_from.append(s - 1)
             key, row = step.before[int(step.source[row])], int(step.row[row])
         return value, LayerLine(tuple(home[::-1]), tuple(away_from[::-1]))
 
     def _merged(self, parts: list[tuple[_Key, Ints, Ints, bool]]) -> _Step:
-        """The labels of a state, but for those that are nowhere better than another one."""
+        """The undominated labels of a state."""
+        # A maximum needs no TOTAL column: see `least`. Whatever is cut off here for its number
+        # costs the proof (`is_cut`), not the line.
         labels = np.concatenate([part[1] for part in parts])
         count = [len(part[1]) for part in parts]
         source = np.repeat(np.arange(len(parts)), count)
@@ -260,7 +267,9 @@ class _Search:
         return _Step(labels[kept], tuple(p[0] for p in parts), source[kept], row[kept], away[kept])
 
     def _next(self, key: _Key, s: int) -> Iterator[_Key]:
-        """Where a slot may be after one in a state."""
+        """The states of a slot after one in a given state."""
+        # It may stay on the last device or open another one; the host, if there is one, has the
+        # first slots. If states are too many (`all_orders`), devices are opened in one order only.
         used, at = key
         if s:
             yield key
@@ -276,10 +285,12 @@ class _Search:
                 yield (*used[:c], used[c] + 1, *used[c + 1 :]), c
 
     def _grown(self, labels: Ints, key: _Key, other: _Key, s: int, away: bool) -> Ints:
-        """Labels with one slot more."""
+        """Labels extended by one more slot."""
         costs, new, at, to = self.costs, labels.copy(), key[1], other[1]
         is_host, is_new = to == self.of_host, key != other
         time = costs.enter[s, at, to, int(away)] if is_new and s else costs.stay[s, to, int(away)]
+        # The last device is finished: its load enters the maximum, and the columns start at 0
+        # again.
         if is_new and s:
             new[:, HOST_LOAD if at == self.of_host else LOAD] += costs.left[s, at]
             new[:, TOTAL] = np.maximum(new[:, TOTAL], new[:, LOAD])
@@ -321,7 +332,7 @@ class _Search:
                         yield LayerLine(home, tuple(away))
 
     def judged(self, line: LayerLine) -> tuple[BestLine | None, Ints]:
-        """A line as the referee sees it, if it is feasible; what each class lacks in bytes."""
+        """A line evaluated by the referee, if it is feasible; the bytes that each class lacks."""
         plan = self.slots.plan(line, self.host)
         verdict = evaluate(self.instance, plan, self.semantics)
         over = np.zeros(len(self.classes), np.int64)
@@ -335,7 +346,9 @@ class _Search:
 
 
 def _undominated(labels: Ints) -> Ints:
-    """Rows that no other row is below or equal to in all columns, of equal ones the first."""
+    """Rows that no other row is at most in all columns; the first one if several are equal."""
+    # Columns in which all rows agree decide nothing. Sorted, a row can only be dominated by an
+    # earlier one: with two columns, the least of the last column so far says by whom.
     columns = labels[:, (labels != labels[0]).any(axis=0)]
     if not columns.shape[1]:
         return np.zeros(1, np.int64)
@@ -355,7 +368,7 @@ def _undominated(labels: Ints) -> Ints:
 
 
 def _grouped(instance: Instance, slots: LayerSlots) -> Instance:
-    """The instance with the ops of a slot, but for its experts, as one group, and these as one."""
+    """The instance with two groups for each slot: its experts, and its other ops."""
     parts = zip(instance.graph.ops, slots.slot.tolist(), slots.expert.tolist(), strict=True)
     ops = tuple(
         op.model_copy(update={"colocation": f"{slot}{'e' if expert else ''}"})
@@ -371,15 +384,20 @@ def _with_limits(search: _Search, costs: _Costs) -> _Costs:
 
 
 def _by_clock(search: _Search) -> _Costs | None:
-    """What the referee's clock says, from cut to cut; None where that is not exact."""
+    """Times between cuts by the referee's clock; None where that is not exact."""
+    # At a cut nothing else runs, so the time from one cut to the next depends only on the devices
+    # of the slots in between and of the cut op. If these are at most two neighbouring slots, plans
+    # that alternate between two devices show all of them.
     instance, slots, semantics = search.instance, search.slots, search.semantics
     assert isinstance(semantics, Makespan)
     at = np.array(cuts(instance), np.int64)
     position = instance.arrays.index.topological_position
-    part = np.searchsorted(position[at], position)  # the ops after a cut, up to the next one
+    # Part p: the ops after cut p - 1 up to cut p. Its time belongs to its last slot; a part is also
+    # of the slot of the cut that it waits for.
+    part = np.searchsorted(position[at], position)
     of_part = np.full(len(at) + 1, -1)
     np.maximum.at(of_part, part, slots.slot)
-    np.maximum.at(of_part, np.arange(1, len(at) + 1), slots.slot[at])  # it waits for that cut
+    np.maximum.at(of_part, np.arange(1, len(at) + 1), slots.slot[at])
     lag, begins = of_part[part] - slots.slot, of_part[1:] - slots.slot[at]
     experts = slots.expert & search.parts[slots.slot]
     if max(lag.max(), begins.max(initial=0)) > 1 or lag[experts].any() or begins[experts[at]].any():
@@ -391,9 +409,9 @@ def _by_clock(search: _Search) -> _Costs | None:
     enter = np.full((num, len(first), len(first), 2), NO_WAY)
 
     def clock(turns: list[tuple[int, int]], away: bool) -> Ints:
-        """The time of each slot where they take turns on two devices, of a class each.
+        """The time of each slot in a plan that alternates between two devices (class, device).
 
-        A slot that cannot be there is elsewhere: its own time is then not used.
+        A slot that cannot be there is put elsewhere; its time is then not used.
         """
         home, apart = list[int](), list[int]()
         for s in range(num):
@@ -407,9 +425,7 @@ def _by_clock(search: _Search) -> _Costs | None:
         line = LayerLine(tuple(home), tuple(apart))
         schedule = simulate(instance, slots.plan(line, search.host), semantics)
         ends = np.concatenate([[0], schedule.end_ns[at], [schedule.makespan_ns]])
-        found = np.zeros(num, np.int64)
-        np.add.at(found, of_part, np.diff(ends))
-        return found
+        return sum_by(of_part, np.diff(ends), num)
 
     for away in (False, True) if search.parts.any() else (False,):
         for c, d in combinations_with_replacement(range(len(first)), 2):
@@ -427,7 +443,10 @@ def _by_clock(search: _Search) -> _Costs | None:
 
 
 def _by_loads(search: _Search) -> _Costs:
-    """Work, and for each tensor across a border the time there."""
+    """Costs of loads: work, and for each tensor across a border the time there."""
+    # A tensor is paid where a border lies between its slots, by both devices. Counted per border it
+    # is exact for neighbouring slots; a tensor with several readers or far ones may count too often
+    # or too rarely, so that the sums are no proof (`is_simple`).
     arrays, slots, semantics = search.instance.arrays, search.slots, search.semantics
     first, of_host, index = search.first, search.of_host, arrays.index
     time = np.maximum(arrays.time_ns[:, first], 0)
@@ -438,7 +457,8 @@ def _by_loads(search: _Search) -> _Costs:
     border, apart = np.zeros_like(work), np.zeros_like(work)
     far, inner = np.abs(a - b), experts[index.producer] != experts[index.consumer]
     is_border, is_apart = far > 0, (far == 0) & inner
-    # a tensor for one slot that is no neighbour, as of tied weights, is sent in almost any line
+    # A tensor for a single slot that is no neighbour, as of tied weights, is sent in almost any
+    # line: it counts as work of its slots.
     times_sent = np.bincount(index.tensor[is_border], minlength=len(cost))
     lone = (far > 1) & (times_sent[index.tensor] == 1)
     for end in (b,) if search.is_sum else (a, b):
@@ -466,8 +486,8 @@ def _by_loads(search: _Search) -> _Costs:
 def best_expert_count(instance: Instance, semantics: Semantics) -> tuple[str, int]:
     """KTransformers' option for the best number of experts of each layer on a card, and its value.
 
-    All numbers are tried: with all experts on the card nothing is sent to the host, so that the
-    value need not first fall and then rise.
+    All numbers are tried, as the value need not fall and then rise: with all experts on the card,
+    nothing is sent to the host.
     """
     best, why = list[tuple[int, str]](), ""
     for number in range(num_experts(instance) + 1):

@@ -1,15 +1,19 @@
-"""Value and bound of the best chain, closing in: orders, decisions, a run for the value.
+"""Value and bound of the best chain, brought together: orders, decisions, a run for the value.
 
-With two levels of communication servers take super-segments, devices segments. A chain of devices
-and a chain of servers together are a chain of devices in which those of a server follow each other.
-With value(U, I) the least max_load when servers U take ideal I,
+First a good plan, from ideals along a few orders (`Bracket.cut`). Then decisions over all ideals
+that windows leave: is there a plan within a limit? A no raises the bound, a plan lowers the value,
+until they are close; a last run computes the value with the bound as its floor (`Bracket.finish`).
+This is exact: a run with ``enough`` = bound is right about every value above the bound.
+
+With two levels of communication servers take super-segments, devices segments: a chain of devices
+in which those of a server follow each other. With value(U, I) the least max_load when servers U
+take ideal I,
 
     value(U + s, I) = min over J within I of max(value(U, J), inside_s(J, I), border_s(I - J)),
 
-where inside_s(J, I) is the ideal DP of the devices of s from J to I (`Inside`),
-and border_s the cut of I - J at the costs of the server. The border depends on J, so that every J
-needs a DP of its own: O(N^3) pairs of ideals in the worst case, far fewer in the windows of a
-limit.
+where inside_s(J, I) is the ideal DP of the devices of s from J to I (`Inside`), and border_s the
+cut of I - J at the costs of the server. The border depends on J, so that every J needs a DP of its
+own: O(N^3) pairs of ideals in the worst case, far fewer in the windows of a limit.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ from placegap.solvers.core.starts import best_start
 
 
 class IdealPairs(NamedTuple):
-    """The DP from several ideals J, each with the candidates I, J first, by size."""
+    """The DP from several ideals J, each with its candidates I: J first, then by size."""
 
     #: ptr, ideal: (sources + 1,): Candidates of source j are ``ideal[ptr[j]:ptr[j + 1]]``.
     ptr: Ints
@@ -68,7 +72,7 @@ class IdealPairs(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What the difference of two ideals may take of a server: additive rows, and their cuts."""
+    """Limits on the difference of two ideals in a server: additive rows and their cuts."""
 
     #: work, cut: (N, rows) int64
     work: Ints
@@ -79,7 +83,7 @@ class Rows(NamedTuple):
 
 
 class Inside:
-    """One type of server, over ideals that are sorted by size."""
+    """The DP within one type of server, over ideals sorted by size."""
 
     def __init__(
         self,
@@ -97,7 +101,7 @@ class Inside:
         self.devices = pool.of_kinds(pool.counts, problem.num_kinds)
 
     def count(self, sources: Indices, targets: Ints, limit: int) -> Ints:
-        """How many candidates each source has."""
+        """The number of candidates of each source."""
         rows = self._rows(limit)
         return np.diff(_candidates(sources, targets, self.ideals.members, rows, False)[0])
 
@@ -133,6 +137,7 @@ class Inside:
 
     def path(self, pairs: IdealPairs, end: int) -> Iterator[tuple[Stage, int, int]]:
         """Stages from the first source's ideal to an ideal, the last first: stage, from, to."""
+        # The first layer that has the value is that of fewest devices.
         at = int(np.flatnonzero(pairs.ideal[: pairs.ptr[1]] == end)[0])
         value = pairs.value[-1, at]
         number = int(np.flatnonzero((pairs.origin[:, at] >= 0) & (pairs.value[:, at] == value))[0])
@@ -143,7 +148,7 @@ class Inside:
             number, at = number - offset_of(stage, self.strides), before
 
     def _rows(self, limit: int) -> Rows:
-        """What the windows require of these devices, on the way from one ideal to another."""
+        """The windows' limits on what the server's devices take between two ideals."""
         among = self.devices > 0
         sums = self.windows.sums(among)
         most = [row.most(self.devices, limit) for row in self.windows.book.rows(among)]
@@ -154,7 +159,9 @@ class Inside:
 def _candidates(
     sources: Indices, targets: Ints, members: Ints, rows: Rows, listed: bool
 ) -> tuple[Ints, Ints]:
-    """Where the candidates of each source begin, and, if they are to be listed, which they are."""
+    """Where the candidates of each source begin, and, if they are to be listed, the candidates."""
+    # One pass counts and a second one writes, so that no array grows. Ideals are sorted by size:
+    # only later ones can contain a source. Sums come before the bit sets, as they exclude more.
     ptr, ideal = np.zeros(len(sources) + 1, np.int64), np.zeros(0, np.int64)
     for writes in range(2 if listed else 1):
         if writes:
@@ -187,6 +194,8 @@ def _extend(
     d: View, sharing: Sharing, pairs: IdealPairs, before: int, layer: int, mark: int, enough: int
 ) -> None:
     """Improve the values of a layer by one more stage after the new states of another."""
+    # For each source J, `new` collects the new states before the candidate at hand: smaller ideals
+    # come first, so no later one can lie within it.
     ptr, ideal, value = pairs.ptr, pairs.ideal, pairs.value[layer]
     value_before, origin_before = pairs.value[before], pairs.origin[before]
     longest = 0
@@ -212,6 +221,7 @@ def _extend(
                     continue
                 if d.need[target] - d.need[source] > d.room:
                     continue
+                # The potentials of `transitions`: a bound on the load without looking at nets.
                 helps = True
                 for q in range(d.potential.shape[1]):
                     if d.potential[target, q] - d.potential[source, q] > most:
@@ -228,14 +238,11 @@ def _extend(
 
 
 PAIRS = 1_000_000
-"""States (J, devices taken, I) that are kept at a time, 14 bytes each."""
+"""Most states (J, devices taken, I) that are kept at a time, 14 bytes each."""
 
 
 class ServerSearch(LayerSearch):
-    """The DP over servers, and within them over devices.
-
-    Ideals are looked at by size, so that J comes before I.
-    """
+    """The DP over servers, and within them over devices; ideals are sorted by size: J before I."""
 
     def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
         bits = np.ascontiguousarray(ideals.members).view(np.uint8)
@@ -278,7 +285,9 @@ class ServerSearch(LayerSearch):
     def _add(
         self, s: int, used: tuple[int, ...], before: Layer, states: States, limit: int, enough: int
     ) -> None:
-        """Let one more server of a type take what lies between two ideals."""
+        """Improve the states by one more server of a type."""
+        # Windows test both ends: the servers used so far must be able to hold I, the others the
+        # rest. Within the server only the rest is tested, as a part of its devices may hold less.
         total, end = self.problem.counts, self._devices(used)
         start = end - self.problem.servers[s].of_kinds(
             self.problem.servers[s].counts, self.problem.num_kinds
@@ -298,7 +307,7 @@ class ServerSearch(LayerSearch):
     def _pairs(
         self, s: int, before: Layer, targets: Ints, limit: int, enough: int
     ) -> Iterator[tuple[int, IdealPairs]]:
-        """The DP within the server from all new states, some at a time; the first state of each."""
+        """The DP within the server from all new states, in portions; the first state of each."""
         inside = self.of_type[s]
         room = max(1, PAIRS // inside.num_layers)
         sizes = inside.count(before.ideal, targets, limit)
@@ -315,7 +324,7 @@ class ServerSearch(LayerSearch):
             first = last
 
     def _devices(self, used: tuple[int, ...]) -> Ints:
-        """Devices of each kind in some servers."""
+        """Number of devices of each kind in some servers."""
         d = self.problem.num_kinds
         pools = self.problem.servers
         parts = [u * pool.of_kinds(pool.counts, d) for u, pool in zip(used, pools, strict=True)]
@@ -325,6 +334,7 @@ class ServerSearch(LayerSearch):
         self, value: int, limit: int, enough: int, layers: list[Layer], strides: list[int]
     ) -> Pipeline | None:
         """Walk back from the full ideal, and again through each server."""
+        # The DP within a server is run again for its one source: its states were not kept.
         if value > limit:
             return None
         problem = self.problem
@@ -356,7 +366,7 @@ class ServerSearch(LayerSearch):
 def _close(
     pairs: IdealPairs, first: int, border: Cuts, ends: Flags, states: States, mark: int, enough: int
 ) -> None:
-    """Improve the values of ideals that a server may end at, by its border."""
+    """Improve the values of ideals that a server may end at, with the cost of its border."""
     ptr, value, layer = pairs.ptr, states.value, len(pairs.value) - 1
     for j in range(len(ptr) - 1):
         source = pairs.ideal[ptr[j]]
@@ -364,6 +374,7 @@ def _close(
             target, inside = pairs.ideal[at], pairs.value[layer, at]
             if not ends[target] or value[target] <= enough or inside >= value[target]:
                 continue
+            # The potential of a cut: cut(I - J) is at least the difference of the two.
             if abs(border.cut[target] - border.cut[source]) >= value[target]:
                 continue
             now = max(inside, cut_between(border, target, source))
@@ -375,17 +386,17 @@ MOST_BYTES = 800_000_000
 """Memory for ideals, and for what a search keeps of each."""
 
 BOUND_ROUNDS = 6
-"""Where the ideals do not fit the memory: how many limits at which they do are tried."""
+"""If the ideals do not fit the memory: number of limits that are tried to find some that do."""
 
 NUM_ORDERS, MOST_CUTS = 6, 400
-"""Orders that are cut first, and at how many places at most."""
+"""Number of orders that are cut first, and most places to cut each."""
 
 FEW = 2_000
-"""Up to this many ideals one run over all comes first. It takes 10 for 22 ms on 30 ideals of the
-published inputs, 17 for 24 on 1,428 and 72 for 61 on 2,906."""
+"""Up to this many ideals, one run over all replaces the orders. It takes 10 instead of 22 ms on 30
+ideals of the published inputs, 17 instead of 24 on 1,428, and 72 instead of 61 on 2,906."""
 
 MOST_SERVER_IDEALS = 16_000
-"""With servers and more ideals than this the bound leaves the servers out."""
+"""With servers and more ideals than this the bound ignores the servers."""
 
 BISECTION = 0.004
 """Relative gap at which bisection hands over to a run for the value."""
@@ -395,32 +406,32 @@ BY_DP = "ideal-dp"
 
 
 class Bracket(Incumbent):
-    """What is known of a problem's optimum, and how to learn more."""
+    """Best plan and bound of one problem, and the searches that improve them."""
 
     def __init__(self, task: Task[MaxLoad], problem: KindsProblem, clock: Clock) -> None:
         self.task, self.problem, self.clock = task, problem, clock
         self.book = PriceBook(problem)
         least = Bound(work_bound(problem, self.book.of_all), "combinatorial")
         super().__init__(gap=task.limits.gap, bound=least)
-        #: How many ideals there are, and how many were kept.
+        #: Number of ideals, and number of those kept.
         self.counts: dict[str, int] = {}
         self.offer_plan(task, task.incumbent)
 
     def take(self, found: Pipeline | None) -> bool:
-        """Take over a pipeline of at most `limit`; whether there is one."""
+        """Take over a pipeline if there is one and it is better; False otherwise."""
         return found is not None and self.improve(found.value, Plan(found.placement))
 
     @property
     def limit(self) -> int:
-        """Loads up to this are better than what is known."""
+        """The largest load that is an improvement."""
         return self.problem.largest_load if self.value_ns is None else self.value_ns - 1
 
     def cut(self, max_ideals: int) -> None:
-        """Find a good plan soon: the DP over the ideals of one topological order after another.
+        """Find a good plan fast: the DP over the ideals of one topological order after another.
 
-        Where there are few ideals in all, one run over them is enough.
+        If there are few ideals in all, one run over them replaces the orders.
         """
-        # a low limit keeps few states; it is raised until something fits
+        # A low limit keeps few states; it is raised until a plan is found.
         limit, few = min(self.limit, 2 * self.bound_ns + 1), self._few(max_ideals)
         for ideals in self._of_orders() if few is None else (few,):
             if self.is_close:
@@ -436,7 +447,7 @@ class Bracket(Incumbent):
             self.prove(Bound(self.value_ns, BY_DP))
 
     def _few(self, max_ideals: int) -> Ideals | None:
-        """All ideals that matter, if they are few."""
+        """All ideals within the windows, if they are few; else None."""
         try:
             ideals, total = self._enumerate(self.limit, min(FEW, max_ideals))
         except LimitReached:
@@ -446,7 +457,7 @@ class Bracket(Incumbent):
         return ideals
 
     def close(self, max_ideals: int) -> None:
-        """Close the gap with the DP over all ideals that matter."""
+        """Close the gap with the DP over all ideals within the windows."""
         if self.is_close:
             return
         try:
@@ -467,14 +478,14 @@ class Bracket(Incumbent):
         self.finish(self.search(ideals))
 
     def _enumerate(self, limit: int, max_ideals: int) -> tuple[Ideals, int]:
-        """The ideals that matter for loads up to a limit, and how many there are in all."""
+        """The ideals within the windows of a limit, and the number of all ideals."""
         most = max(2, MOST_BYTES // bytes_per_ideal(self.book))
         walk = partial(walk_in_windows, window_tests(self.book, limit))
         problem, amounts = self.problem, self.book.amounts
         return enumerate_ideals(problem, amounts, walk, self.clock, max_ideals, most)
 
     def _bisect_in_memory(self, max_ideals: int) -> None:
-        """Close the gap as far as the ideals fit the memory: lower limits leave fewer."""
+        """Close the gap as far as the ideals fit the memory: lower limits leave fewer ideals."""
         high = self.limit
         for _ in range(BOUND_ROUNDS):
             limit = (self.bound_ns + high) // 2
@@ -486,6 +497,7 @@ class Bracket(Incumbent):
                 high = limit
                 continue
             found = None
+            # Without the empty ideal not even all devices hold everything within the limit.
             if ideals.size and not ideals.members[0].any():
                 found = self.search(ideals).best(limit, limit)
             if self.take(found):
@@ -494,7 +506,7 @@ class Bracket(Incumbent):
                 self.prove(Bound(limit + 1, BY_DP))
 
     def _without_servers(self, ideals: Ideals) -> None:
-        """A bound, and perhaps a better plan: the DP in which servers cost nothing."""
+        """A bound, and perhaps a better plan, from the DP without the costs of servers."""
         relaxed = replace(self.task, incumbent=None)
         inner = Bracket(relaxed, replace(self.problem, servers=()), self.clock)
         inner.bound, inner.value_ns, inner.plan = self.bound, self.value_ns, self.plan
@@ -505,10 +517,8 @@ class Bracket(Incumbent):
             self.offer_plan(self.task, inner.plan)
 
     def _start(self, ideals: Ideals, total: int) -> bool:
-        """Note the ideals that matter; whether any do.
-
-        If not even the empty ideal does, all devices together do not suffice.
-        """
+        """Note the numbers of ideals; False, with the value proven, if the windows leave none."""
+        # If they exclude even the empty ideal, all devices together cannot hold the rest of it.
         self.counts.update(ideals=total, kept_ideals=ideals.size)
         if ideals.size == 0 or ideals.members[0].any():
             if self.value_ns is not None:
@@ -517,19 +527,16 @@ class Bracket(Incumbent):
         return True
 
     def finish(self, search: LayerSearch) -> None:
-        """Close the gap: by decisions to a relative gap, then by one run for the value."""
+        """Close the gap: by decisions down to a relative gap, then by one run for the value."""
         self._bisect(search)
         if not self.is_close and self.value_ns is not None:
             self.take(search.best(self.limit, self.bound_ns))
             self.prove(Bound(self.value_ns, BY_DP))
 
     def _bisect(self, search: LayerSearch) -> None:
-        """Decide whether anything is better; if so, narrow the bracket to a relative gap.
-
-        What a decision finds is often the optimum: then all that is missing is the proof that
-        nothing is better still. So that is tried next, but not twice in a row, for it may go down
-        ns by ns.
-        """
+        """Decide whether anything is better; if so, narrow the bracket to a relative gap."""
+        # The plan of a decision is often optimal, and then only the proof is missing: so value - 1
+        # is tried next (`straight`). Not twice in a row, as values could fall ns by ns.
         limit, straight = self.limit, False
         while not self.is_close:
             improved = self.take(search.best(limit, limit))
@@ -544,7 +551,7 @@ class Bracket(Incumbent):
             limit = self.limit if straight else (self.bound_ns + self.value_ns) // 2
 
     def search(self, ideals: Ideals) -> LayerSearch:
-        """The DP over some ideals, with servers if there are any."""
+        """The search over some ideals, with servers if there are any."""
         kind = ServerSearch if self.problem.servers else LayerSearch
         return kind(self.book, ideals, self.clock)
 

@@ -1,12 +1,19 @@
 """The exact contiguous split for max-load: a DP over chains of ideals (Tarnawski et al., 2020).
 
-The recurrence is the paper's (section 5.1); the way it is searched is not. An upper bound from
-slicing topological orders and a lower bound from the work alone confine each ideal to a few numbers
-of devices; a first run only decides whether anything beats the upper bound; if so, bisection and a
-run for the value close the gap. Exact in integers.
+State: value(u, I) is the least max_load of u devices that take the ideal I. One more device takes
+the difference to a larger ideal: value(u + 1, I) = min over J within I of max(value(u, J),
+load(I - J)). In a chain of ideals no stage feeds an earlier one, and every such chain is met, so
+the value of all ops is the optimum. The recurrence is the paper's (section 5.1); the search is not:
+an upper bound from slicing topological orders and a lower bound from the work leave each ideal a
+few numbers of devices (`windows`), a first run only decides whether anything beats the upper bound,
+and if so, bisection and a run for the value close the gap (`bracket`). Exact in integers.
 
-The paper's devices are accelerators that are alike and hosts that are. Here they are of any kinds,
-stages may be replicated, and communication may have two levels (docs/exact.md).
+Example by hand: op a (2 ns) feeds b and c (3 ns each), an edge that is cut costs 1 ns at both ends,
+two equal devices. value(1, a) = 2 + 2 = 4, value(1, ab) = 5 + 1 = 6, value(1, abc) = 8. Then
+value(2, abc) is the least of max(4, 6 + 2) for J = a, max(6, 3 + 1) for J = ab, and 8 alone: 6.
+
+The paper has equal accelerators and equal hosts. Here devices may be of any kinds, stages may be
+replicated, and communication may have two levels (docs/exact.md).
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ from placegap.solvers.core.result import Bound, Outcome, no_plan
 class IdealDPParams(ExactParams):
     """Parameters of `ideal-dp`."""
 
-    #: With more ideals than this the best plan and the bound known until then are returned.
+    #: With more ideals than this the best plan and bound found so far are returned.
     max_ideals: int = Field(default=20_000_000, ge=2)
 
 
@@ -63,12 +70,14 @@ def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
     def start(rule: IdleRule) -> Bracket:
         return Bracket(task, build_kinds(task.instance, task.semantics, rule), clock)
 
+    # Without bytes or idle blocks in doubt this is a single bracket; else `Steps` closes several.
     least = Bound(0, "combinatorial")
     steps = Steps(task, start, params.max_ideals, gap=task.limits.gap, bound=least)
     try:
         message = _until_stopped(steps.run)
     except Misfit as misfit:
         return _misfit(task, misfit.blocks, misfit.block)
+    # A limit came before any plan: the fastest placers still give one.
     if message and steps.value_ns is None and steps.last is not None:
         steps.last.simple_plan()
         steps.improve(steps.last.value_ns, steps.last.plan)
@@ -76,7 +85,7 @@ def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
 
 
 def _until_stopped(work: Callable[[], None]) -> str:
-    """Work to the end, or until a limit or Ctrl-C; which of these it was, in words."""
+    """Run to the end or to a limit or Ctrl-C; returns the message, empty at the end."""
     try:
         work()
     except LimitReached as limit:
@@ -87,7 +96,7 @@ def _until_stopped(work: Callable[[], None]) -> str:
 
 
 def _misfit(task: Task[MaxLoad], blocks: Blocks, block: int) -> Outcome:
-    """A block fits no device at all: the end, in words."""
+    """The outcome if a block fits no device at all."""
     ops = np.flatnonzero(blocks.block == block).tolist()
     names = [repr(task.instance.graph.ops[i].name) for i in ops[:3]]
     listed = ", ".join(names) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
@@ -98,7 +107,7 @@ def _misfit(task: Task[MaxLoad], blocks: Blocks, block: int) -> Outcome:
 
 
 def _outcome(steps: Steps, message: str) -> Outcome:
-    """What is known in the end: plan, value, bound, and what the bound rests on."""
+    """The outcome: plan, value, bound, and counts of the last bracket."""
     details: dict[str, int] = {}
     if steps.last is not None:
         problem, kinds = steps.last.problem, steps.last.problem.num_kinds

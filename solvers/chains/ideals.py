@@ -1,9 +1,13 @@
 """Ideals: sets of blocks closed under predecessors, as bit sets with sums over their blocks.
 
-They are enumerated along one path each, without a table of those seen. Blocks whose predecessors
-are in are *ready*. The next ready block is taken, or left out of all that follows on this path: so
-each ideal is met once. Ready blocks form a linked list that shares its tails among the paths, so
-that the search needs memory for one path. O(degree + words) per ideal.
+Each ideal is reached by one path of a depth-first search, so no table of those seen is needed.
+Blocks whose predecessors are all inside are *ready*. The search takes the next ready block, and on
+the way back leaves it out of all that follows: so each ideal comes once. Ready blocks form a linked
+list whose tails all steps of a path share, so that memory for one path is enough. O(degree + words)
+per ideal.
+
+Example by hand: a feeds b and c. The order is {}, a, ab, abc, ac: below ab, c is still ready, and
+after the way back to a, b is left out.
 """
 
 from __future__ import annotations
@@ -45,18 +49,18 @@ class Ideals(NamedTuple):
         return int(found[0]) if len(found) else -1
 
     def resize(self, size: int) -> None:
-        """Make room, or give it back, in place: at no time are there two copies."""
+        """Grow or shrink in place: there are never two copies in memory."""
         for table in self:
             table.resize((size, *table.shape[1:]), refcheck=False)
 
 
 class Amounts(NamedTuple):
-    """What is summed up of a set of blocks."""
+    """Quantities that are summed over a set of blocks and over the nets that it cuts."""
 
     nets: CutNets
     #: (b, r) int64
     of_block: Ints
-    #: (e, c) int64: It counts where a net is cut.
+    #: (e, c) int64: Counts if the net is cut.
     of_net: Ints
 
     @property
@@ -89,7 +93,7 @@ def empty_set(problem: ChainBlocks, amounts: Amounts) -> CurrentSet:
     return CurrentSet(*(np.zeros(size, np.int64) for size in (*sizes, amounts.width)))
 
 
-# inlined, as are the steps of the enumeration: a call with so many arrays takes longer than they do
+# Inlined, as are the steps of the enumeration: a call with this many arrays takes longer than they.
 @kernel(inline="always", allocates=False)
 def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
     """Put a block in (step 1) or take it out (step -1). O(nets of the block)."""
@@ -97,6 +101,7 @@ def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
     now.members[v // WORD] ^= np.int64(1) << (v % WORD)
     for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
         e = nets.net[at]
+        # A net is cut if some of its pins are inside and some are not.
         was_cut = 0 < now.pins_in[e] < nets.size[e]
         now.pins_in[e] += step
         is_cut = 0 < now.pins_in[e] < nets.size[e]
@@ -111,8 +116,8 @@ def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
 
 @kernel(inline="always", allocates=False)
 def write(now: CurrentSet, ideals: Ideals, row: int) -> None:
-    """Write the set down as an ideal."""
-    # element by element: rows as slices take numba twice as long
+    """Store the set as an ideal."""
+    # Element by element: with rows as slices numba is twice as slow.
     for at in range(len(now.members)):
         ideals.members[row, at] = now.members[at]
     for at in range(len(now.cut_nets)):
@@ -122,7 +127,7 @@ def write(now: CurrentSet, ideals: Ideals, row: int) -> None:
 
 
 def prefixes(problem: ChainBlocks, amounts: Amounts, order: Ints, stops: Ints) -> Ideals:
-    """The ideals that a topological order of the blocks runs through, at some positions."""
+    """The ideals that consist of the first blocks of a topological order, for some numbers."""
     ideals = room_for(problem, amounts, len(stops))
     _write_prefixes(order, stops, amounts, empty_set(problem, amounts), ideals)
     return ideals
@@ -158,7 +163,8 @@ def blocks_of(members: Ints) -> Ints:
 
 
 FIRST_CHUNK, CHUNK = 256, 50_000
-"""Ideals that are met first, mostly without numba; and between two looks at the clock."""
+"""Ideals of the first chunk, mostly without compiled code, and of each later one, after which the
+clock is checked."""
 
 
 class MemoryFull(LimitReached):
@@ -166,7 +172,7 @@ class MemoryFull(LimitReached):
 
 
 class IdealPath(NamedTuple):
-    """Where the search stands."""
+    """The state of the enumeration."""
 
     #: succ_ptr, succ: Of the problem.
     succ_ptr: Ints
@@ -189,8 +195,8 @@ class IdealPath(NamedTuple):
 
 
 Walk = Callable[[Amounts, CurrentSet, IdealPath, Ideals, int], bool]
-"""Go on with `next_ideal` and write down what is to be kept: until so many ideals are met, or no
-room is left (False), or to the end (True)."""
+"""Go on with `next_ideal` and store the ideals to keep: True at the end; False once a number of
+ideals is met or no room is left."""
 
 
 def enumerate_ideals(
@@ -198,8 +204,7 @@ def enumerate_ideals(
 ) -> tuple[Ideals, int]:
     """All ideals that a walk keeps, and how many ideals there are in all.
 
-    Each ideal comes after the ones on its path, the empty ideal first: neighbours share most
-    blocks.
+    The empty ideal comes first, and each one after those on its path: neighbours share most blocks.
     """
     ideals = room_for(problem, amounts, min(max_kept, 4096))
     now, path, chunk = empty_set(problem, amounts), start_path(problem), FIRST_CHUNK
@@ -214,6 +219,7 @@ def enumerate_ideals(
             raise LimitReached(f"there are more than {max_ideals} ideals (max_ideals)")
         clock.check()
         chunk = CHUNK
+        # By half at a time: doubling would hold up to twice the memory needed.
         if kept == ideals.size:
             if kept == max_kept:
                 raise MemoryFull(f"{max_kept} ideals fill the memory")
@@ -221,7 +227,7 @@ def enumerate_ideals(
 
 
 def start_path(problem: ChainBlocks) -> IdealPath:
-    """Before the empty ideal: all sources are ready, and no block is taken."""
+    """The state before the empty ideal: all sources are ready, and no block is taken."""
     b = problem.num_blocks
     sources = np.flatnonzero(problem.arcs.num_preds == 0)
     ready, next_ready = (np.full(b, -1, np.int64) for _ in range(2))
@@ -244,7 +250,9 @@ def start_path(problem: ChainBlocks) -> IdealPath:
 
 @kernel(inline="always")
 def next_ideal(amounts: Amounts, now: CurrentSet, path: IdealPath) -> bool:
-    """Go on to the next ideal, the empty one first; whether there is one."""
+    """Go on to the next ideal, the empty one first; False if there is none."""
+    # `cell` of a depth is the first ready block not yet tried there; the list behind it is shared
+    # with the steps above. Cells made at a depth are given back by the count `cells` alone.
     joins = path.done[0] == 0
     while not joins:
         depth = path.depth[0]
@@ -252,7 +260,9 @@ def next_ideal(amounts: Amounts, now: CurrentSet, path: IdealPath) -> bool:
         joins = cell >= 0
         if joins:
             v, head, cells = path.ready[cell], path.next_ready[cell], path.cells[depth]
+            # What this depth tries after the way back, with v left out for good.
             path.cell[depth] = head
+            # Successors that become ready are put in front of the list, in new cells.
             for at in range(path.succ_ptr[v + 1] - 1, path.succ_ptr[v] - 1, -1):
                 u = path.succ[at]
                 path.waiting[u] -= 1
@@ -262,7 +272,7 @@ def next_ideal(amounts: Amounts, now: CurrentSet, path: IdealPath) -> bool:
                     cells += 1
             depth += 1
             path.cell[depth], path.block[depth], path.cells[depth] = head, v, cells
-        else:  # every way on from here is done: take the last block out
+        else:  # all blocks are tried here: take the last one out
             if depth == 0:
                 return False
             v = path.block[depth]
@@ -284,6 +294,8 @@ def ideals_as_bits(before: list[int], most: int) -> list[int] | None:
     found, layer = [0], [0]
     while layer:
         grown: dict[int, None] = {}
+        # Every ideal of n + 1 blocks is one of n blocks and a block that is ready there; the
+        # dictionary removes copies and keeps the order.
         for ideal in layer:
             for b, needs in enumerate(before):
                 if not ideal >> b & 1 and needs & ~ideal == 0:

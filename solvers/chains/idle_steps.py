@@ -1,26 +1,25 @@
-"""The best chain where idle blocks hold bytes: solved without their bytes first, then with them.
+"""The best chain where blocks without time hold bytes: first without their bytes, then with them.
 
-Idle blocks that join a neighbour leave few ideals (`instances.problem.blocks`). Where that
-is exact one run is enough. Where their bytes may matter, in this order, until value and bound meet:
+If idle blocks join a neighbour, few ideals are left (`instances.problem.blocks`). If that is exact,
+one run is enough. If their bytes may matter, these steps follow until value and bound meet:
 
-1. The bytes *move* along: slices alone give a plan. Up to its load many a device's memory cannot
-   end (`roomy_within`), and if that goes for all of them, joining is exact after all.
-2. The bytes are *dropped*: a relaxation. Mostly it proves that nothing is better than the plan,
-   or its own plan turns out to fit.
-3. The bytes move along, searched to the end: a restriction, and so a better plan perhaps.
-4. The relaxation's best plan overfills some devices. The largest of the blocks that do it stay
-   alone from now on, and the last two steps are done again: more ideals, but between a bound and a
-   value that are close by now. In the end all such blocks are alone, and that is exact.
+1. The bytes *move* along with the block: a plan from slices. Many devices hold every set of ops
+   that they can run within its load (`roomy_within`); if all do, joining is exact after all.
+2. The bytes are *dropped*: a relaxation. Often it proves that nothing is better than the plan, or
+   its own plan fits.
+3. The bytes move along, searched to the end: a restriction, which may find a better plan.
+4. The relaxation's best plan overfills some devices. The largest blocks that do so stay alone from
+   now on, and steps 2 and 3 are repeated: more ideals, but a bound and a value that are close. In
+   the end all such blocks are alone, and that is exact.
 
-Where the best chain of the floor does not fit at its peak: two runs of the DP for any devices, in
-which each stage's peak is looked up (`stage_peak`):
+Under the rule `peak`, the best chain of `relax_memory` may not fit. Then two more runs of the DP
+look up the peak of each stage (`stage_peak`):
 
-1. Idle blocks move along with neighbours, and everything counts: a restriction, whose plans fit.
-2. If any have moved, those hold nothing: a relaxation, as what is left holds no more than in the
-   plan of all ops, wherever those are. Its optimum is a bound, and often its plan fits as it is.
+1. Idle blocks join neighbours, and all ops count: a restriction, whose plans fit.
+2. Ops that have joined another block hold nothing: a relaxation, since the remaining ops hold no
+   more than they do in the plan of all ops. Its optimum is a bound, and often its plan fits.
 
-Devices whose memory may end at a peak are alike only with equal memory, though all of them may
-hold the floor.
+There, devices of equal times are of one kind only if they have equal memory as well.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ from placegap.solvers.core.progress import Incumbent, teller
 from placegap.solvers.core.result import Bound, Outcome
 
 MOST_IDEALS = 20_000
-"""With more ideals than this that may matter the question stays open."""
+"""With more ideals within the windows than this, no chain that fits at its peak is searched."""
 
 
 class PeakBracket(Bracket):
-    """What is known of chains whose stages fit at their peak."""
+    """Best plan and bound of chains whose stages fit at their peak."""
 
     def __init__(
         self, task: Task[MaxLoad], part: Task[MaxLoad], clock: Clock, *, all_count: bool
     ) -> None:
-        """Of the restriction, or of the relaxation, of a task, on its floor."""
+        """The restriction (`all_count`) or the relaxation of a task, on its `relax_memory` part."""
         floor, semantics = part.instance, part.semantics
         most = int(ceiling_bytes(task.instance).sum())
         room = np.minimum(task.instance.arrays.memory_bytes, most).tolist()
@@ -67,6 +66,8 @@ class PeakBracket(Bracket):
         self.is_exact = bool(solid.all())
         counted = np.ones_like(solid) if all_count else solid
         self.peak = stage_peak(task.instance, blocks.block, counted)
+        # A kind's devices differ in memory only above what all ops hold at most; the bound takes
+        # the largest of them, plans the smallest.
         bytes_ = [task.instance.arrays.memory_bytes[list(own)] for own in self.devices_of_kinds()]
         self.room_bytes = np.array([own.min() if all_count else own.max() for own in bytes_])
 
@@ -78,15 +79,15 @@ class PeakBracket(Bracket):
         return found
 
     def run(self) -> None:
-        """Look at the ideals of some orders, then at all."""
+        """Search along some orders, then over all ideals."""
         self.cut(MOST_IDEALS)
         self.close(MOST_IDEALS)
 
 
 def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | None:
-    """Search the best chain that fits at its peak, where that of a run on the floor does not.
+    """The best chain that fits at its peak, if that of `relax_memory` does not fit.
 
-    `plan` is the best that is known to fit. None where there is neither a plan nor a bound.
+    `plan` is the best plan so far that fits. None where this search does not apply.
     """
     semantics = task.semantics
     floor, plain = relax_memory(task.instance, semantics)
@@ -109,6 +110,7 @@ def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | 
             loose.run()
     except LimitReached as limit:
         message = f"stopped: {limit}"
+    # The strict run proves something only if no op has joined another block.
     proven, best = strict if strict.is_exact else loose, Incumbent()
     for found in (plan, strict.plan, None if loose is None else loose.plan):
         best.offer_plan(task, found)
@@ -121,7 +123,7 @@ def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | 
 
 
 def _solid(instance: Instance, joined: Blocks) -> Flags:
-    """Ops of blocks that have joined no other: alone, or with time where both run, (n,)."""
+    """Ops of blocks that have not joined another one: alone, or with time on some device, (n,)."""
     apart = contract(instance, merge_idle=False)
     home = np.zeros(apart.num_blocks, np.int64)
     home[apart.block] = joined.block
@@ -132,14 +134,14 @@ def _solid(instance: Instance, joined: Blocks) -> Flags:
 
 
 EXACT_SHARE = 0.6
-"""Of the time that is left, for the DP without the bytes; the rest is for plans with them."""
+"""Share of the remaining time for the DP without the bytes; the rest is for plans with them."""
 
 
 def roomy_within(instance: Instance, limit_ns: int, replicas: int = 1) -> Flags:
     """Devices that hold every set of ops which they can run within a load, (K,).
 
-    A device's compute is at most its load, of a stage of r replicas at most r times that. What it
-    then holds at most is a knapsack's optimum: ops are worth their bytes and take their time.
+    A device computes at most for its load, in a stage of r replicas at most r times that. The most
+    bytes of ops within that time is a knapsack, whose upper bound is compared with the memory.
     """
     arrays = instance.arrays
     size, most = arrays.resident_bytes, replicas * limit_ns
@@ -156,11 +158,10 @@ def roomy_within(instance: Instance, limit_ns: int, replicas: int = 1) -> Flags:
 
 
 def most_held(time_ns: Ints, size: Ints, capacity_ns: int) -> int:
-    """At least the most bytes of things whose times sum up to a capacity; in exact integers.
-
-    For any price p of a ns, it is at most p * capacity + the sum of max(0, bytes - p * ns): linear
-    programming duality. The best p is bytes / ns of the thing that no longer fits as a whole.
-    """
+    """An upper bound on the bytes of ops whose times sum up to at most a capacity; in integers."""
+    # Linear programming duality: for any price p of a ns, the bytes are at most p * capacity + the
+    # sum of max(0, bytes - p * ns). The best p is bytes / ns of the first op that does not fit as a
+    # whole. With p = worth / takes all is multiplied by `takes`; the order alone is in floats.
     total = int(size.sum())
     if int(time_ns.sum()) <= capacity_ns:
         return total
@@ -183,20 +184,20 @@ class Misfit(Exception):
 
 @dataclass(eq=False)
 class Steps(Incumbent):
-    """The steps, and what is known after each: also where a limit ends one."""
+    """The steps, with the best plan and bound after each, also if a limit ends one."""
 
     task: Task[MaxLoad]
     start: Callable[[IdleRule], Bracket]
     max_ideals: int
-    #: The one whose ideals were looked at last.
+    #: The bracket whose ideals were searched last.
     last: Bracket | None = None
-    #: No chain of ideals fits.
+    #: Whether it is proven that no chain of ideals fits.
     impossible: bool = False
     build_s: float = 0.0
     _reached: LimitReached | None = None
 
     def run(self) -> None:
-        """All steps."""
+        """All steps, as numbered in the module's text."""
         replicated = self.task.semantics.replicas
         rule = IdleRule("move", parameters=replicated)
         self.offer_plan(self.task, self.task.incumbent)
@@ -205,7 +206,9 @@ class Steps(Incumbent):
         strict = moved if exact else self._start(replace(rule, bytes="count"))
         self._check(strict)
         self.last = strict
-        moved.bound = strict.bound  # the one of `moved` is no bound where bytes moved
+        # A chain with moved bytes is a plan, but its bound holds only for plans that move them. The
+        # bound on all plans is that of `strict`, which leaves such blocks alone.
+        moved.bound = strict.bound
         self.prove(strict.bound)
         self._work(moved, partial(moved.cut, self.max_ideals), proves=exact)
         if not exact:
@@ -213,11 +216,14 @@ class Steps(Incumbent):
             self._work(strict, partial(strict.cut, self.max_ideals))
         if self._done:
             return
+        # Step 1 again with the plan's load: the shorter it is, the more devices are roomy.
         roomy = self._roomy(moved)
         if roomy is not None:
             rule = replace(rule, roomy=roomy)
             moved = self._start(rule)
             exact = moved.problem.blocks.exact
+        # Each round leaves more blocks alone. If the relaxation names no new one, all are left
+        # alone.
         while not exact:
             overfull = self._without_bytes(rule)
             if self._done:
@@ -247,17 +253,17 @@ class Steps(Incumbent):
         return bracket
 
     def _work(self, bracket: Bracket, work: Callable[[], None], *, proves: bool = True) -> None:
-        """Work on a bracket of real plans, and take over what it learns."""
+        """Work on a bracket, and take over its best plan and, if it `proves`, its bound."""
         if bracket.problem.fits.any(axis=0).all():
             self.last = bracket
-            told = teller(self.task.instance, self.task.semantics, "ideal-dp")
+            report = teller(self.task.instance, self.task.semantics, "ideal-dp")
 
-            def on_news(
+            def report_part(
                 value_ns: int | None, bound_ns: int | None, plan: Plan | None = None
             ) -> None:
-                told(value_ns, bound_ns if proves else None)
+                report(value_ns, bound_ns if proves else None)
 
-            bracket.on_news = on_news
+            bracket.on_news = report_part
             try:
                 work()
             finally:
@@ -272,7 +278,7 @@ class Steps(Incumbent):
             raise Misfit(bracket.problem.blocks, int(np.argmin(fits)))
 
     def _roomy(self, bracket: Bracket) -> Flags | None:
-        """Devices whose memory cannot end in better plans, if there are any that are not roomy."""
+        """Devices that hold all they can run in better plans; None if no further one does."""
         if self.value_ns is None:
             return None
         semantics = self.task.semantics
@@ -282,9 +288,9 @@ class Steps(Incumbent):
         return None if (known | ~roomy).all() else roomy
 
     def _without_bytes(self, rule: IdleRule) -> Flags:
-        """A bound, and the optimum if the best plan without the bytes fits with them.
+        """Step 2: a bound, and the optimum if the best plan without the bytes fits with them.
 
-        Which ops must stay alone, in addition to those that do, if it does not fit.
+        Returns the ops that must stay alone in the next round.
         """
         dropped = self._start(replace(rule, bytes="drop"))
         self.last, value_ns = dropped, dropped.value_ns
@@ -298,7 +304,7 @@ class Steps(Incumbent):
             dropped.close(self.max_ideals)
             self.impossible = dropped.value_ns is None
         except LimitReached as limit:
-            self._reached = limit  # after the next step, which may find a better plan
+            self._reached = limit  # raised after step 3, which may find a better plan
         finally:
             self.prove(dropped.bound)
         if dropped.value_ns != value_ns and dropped.plan is not None:
@@ -308,7 +314,7 @@ class Steps(Incumbent):
 
 
 def overfilling(instance: Instance, plan: Plan, held: Flags) -> Flags:
-    """The largest ops, of those not `held`, without which all others fit their devices; (n,)."""
+    """The largest ops that are not `held` whose removal makes all others fit; (n,)."""
     size, found = instance.arrays.resident_bytes, np.zeros(len(held), np.bool_)
     for k in range(instance.num_devices):
         here = np.array([k in devices for devices in plan.placement])

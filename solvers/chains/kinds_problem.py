@@ -1,10 +1,10 @@
 """The problem of the ideal DP over any devices: blocks, nets, kinds of devices, pools.
 
-A pool is a set of devices that share stages out among them, counted by classes of interchangeable
-ones. A stage runs on one device or, where replicas are allowed, on several equal ones, which then
-sum up the stage's parameters over the narrowest link between any two of them. So equal devices are
-interchangeable only if the same bandwidths lead to all others: those form a class. A state of the
-ideal DP counts how many devices of each class are taken.
+A pool is a set of devices that run a row of stages, counted by classes of interchangeable devices.
+A stage runs on one device or, where replicas are allowed, on several equal ones, which then sum up
+the stage's parameters over the narrowest link between any two of them. So equal devices are
+interchangeable only if they have the same bandwidths to all others: those form a class. A state of
+the ideal DP counts the devices taken of each class.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.objectives.max_load.checks import why_not_two_levels
 from placegap.instances.problem import Instance, MaxLoad
 from placegap.instances.problem.blocks import IdleRule, contract
-from placegap.instances.problem.graph_index import freeze
+from placegap.instances.problem.device_classes import equal_columns
+from placegap.instances.problem.graph_index import freeze, numbered, sum_by
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import border_costs, server_costs
-from placegap.instances.referee.rules import why_not_two_levels
 from placegap.solvers.chains.problem import (
     LARGEST_LOAD,
     ChainBlocks,
@@ -34,11 +35,11 @@ from placegap.solvers.chains.problem import (
 )
 
 MOST_LAYERS = 100
-"""With as many vectors of counts half of them at most are kept in whatever order: 50 layers of a
-million ideals are what `layers.MOST_VALUES` admits."""
+"""With up to 100 vectors of counts at most half of them are kept, in any order of the classes: 50
+layers of a million ideals are what `layers.MOST_VALUES` admits."""
 
 NO_SYNC, NO_PATH = (0, 1), (1, 0)
-"""Nothing to sum up; and no links to sum up parameters over."""
+"""No time to sum up parameters; and no links to sum them up over."""
 
 
 class Stage(NamedTuple):
@@ -46,20 +47,20 @@ class Stage(NamedTuple):
 
     #: Kind of all its devices.
     kind: int
-    #: How many devices of each class it takes.
+    #: Number of devices of each class.
     uses: tuple[int, ...]
-    #: How many in all.
+    #: Number of all its devices.
     replicas: int
-    #: (int, int): A fraction: with P bytes of parameters the devices take ceil(P * fraction) ns to
-    #: sum them up. `NO_PATH`: there must be no parameters.
+    #: (int, int): A fraction: the devices take ceil(P * fraction) ns to sum up P bytes of
+    #: parameters. With `NO_PATH` the stage must have none.
     sync: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Pool:
-    """One or several alike sets of devices: the cluster, or servers."""
+    """One or several equal sets of devices: the cluster, or servers."""
 
-    #: Devices of each class, for each of the alike sets.
+    #: Devices of each class, for each of the equal sets.
     copies: tuple[tuple[tuple[int, ...], ...], ...]
     #: Kind of each class.
     kinds: tuple[int, ...]
@@ -72,14 +73,12 @@ class Pool:
 
     @property
     def num_layers(self) -> int:
-        """How many vectors of counts there are."""
+        """Number of vectors of counts."""
         return prod(count + 1 for count in self.counts)
 
     def of_kinds(self, used: Sequence[int], num_kinds: int) -> Ints:
         """Devices of each kind, from those of each class; (kinds,)."""
-        found = np.zeros(num_kinds, np.int64)
-        np.add.at(found, list(self.kinds), list(used))
-        return found
+        return sum_by(list(self.kinds), list(used), num_kinds)
 
 
 Width = Callable[[int, int], int | None]
@@ -107,9 +106,10 @@ def build_pool(devices: Sequence[int], kind: Sequence[int], width: Width | None)
             classes.append([a])
         else:
             home.append(a)
-    # the search runs through all counts of the last class before it takes one more of the first. It
-    # keeps as many layers as the other classes have vectors of counts; where these are few, rare
-    # devices come first, which mostly are slow hosts that good plans do without
+    # The search runs through all counts of the last class before it takes one more of the first,
+    # and keeps the layers of one count of the first class. With few vectors in all, rare devices
+    # come first: mostly slow hosts, without which good plans are found before they are taken. With
+    # many, the largest class comes first, which leaves the fewest layers to keep.
     few = prod(len(own) + 1 for own in classes) <= MOST_LAYERS
     classes.sort(key=lambda own: len(own) if few else -len(own))
     kinds = tuple(kind[own[0]] for own in classes)
@@ -126,7 +126,7 @@ def build_pool(devices: Sequence[int], kind: Sequence[int], width: Width | None)
 def _alike(
     a: int, b: int, devices: Sequence[int], kind: Sequence[int], width: Width | None
 ) -> bool:
-    """Whether two devices may change places in every plan."""
+    """Whether two devices can be exchanged in every plan."""
     others = (x for x in devices if kind[x] == kind[a] and x not in (a, b))
     return kind[a] == kind[b] and (width is None or all(width(a, x) == width(b, x) for x in others))
 
@@ -146,6 +146,8 @@ def _replicated(
         narrowest = [w for w in between if w is not None]
         sync = NO_PATH
         if len(narrowest) == len(between):
+            # A ring all-reduce: each device sends 2 (r - 1) / r of the bytes over the narrowest
+            # link.
             top, bottom = 2 * (r - 1) * NS_PER_S, r * min(narrowest)
             common = gcd(top, bottom)
             sync = top // common, bottom // common
@@ -154,7 +156,7 @@ def _replicated(
 
 
 def merge_alike(pools: Sequence[Pool], keys: Sequence[object]) -> tuple[tuple[Pool, ...], Ints]:
-    """Pools that are alike, and have the same key, as copies of one; and where each went."""
+    """Equal pools of the same key merged as copies of one, and the number of each in the result."""
     number: dict[object, int] = {}
     merged: list[Pool] = []
     home = np.zeros(len(pools), np.int64)
@@ -169,22 +171,22 @@ def merge_alike(pools: Sequence[Pool], keys: Sequence[object]) -> tuple[tuple[Po
 
 
 LARGEST_SYNC = 2**49
-"""With replicas loads and parameters stay below: see `transitions.sync_ns`."""
+"""Limit on loads and parameters with replicas (`transitions.sync_ns`)."""
 
 
 @dataclass(frozen=True, eq=False)
 class KindsProblem(ChainBlocks):
-    """Any kinds of devices, taken from pools."""
+    """The problem for any kinds of devices."""
 
-    #: (D, e): What each kind pays for a net that is cut.
+    #: (D, e): Cost of a cut net for each kind.
     weight: Ints
     #: (b,) int64
     parameter_bytes: Ints
-    #: All devices, servers aside.
+    #: All devices, regardless of servers.
     pool: Pool
-    #: Servers, alike ones together; none with one level of communication.
+    #: Servers, equal ones together; none with one level of communication.
     servers: tuple[Pool, ...]
-    #: (servers, e) int64: What each server pays for a net that is cut.
+    #: (servers, e) int64: Cost of a cut net for each server.
     border: Ints
 
     @property
@@ -199,13 +201,13 @@ class KindsProblem(ChainBlocks):
 
     @property
     def largest_load(self) -> int:
-        """No device or server of a plan without replicas has more load than this."""
+        """Upper bound on the load of a device or server of a plan without replicas."""
         work = int(self.time.max(axis=0).sum())
         return work + sum(int(w.max(axis=0, initial=0).sum()) for w in (self.weight, self.border))
 
 
 def why_not_kinds(instance: Instance, semantics: MaxLoad) -> str | None:
-    """What the DP lacks for an instance, or None: servers, or sums that fit 64 bits."""
+    """Why the DP cannot take an instance, or None: its servers, or sums beyond 64 bits."""
     if semantics.levels == 2:
         reason = why_not_two_levels(instance)
         if reason is not None:
@@ -234,10 +236,10 @@ def build_kinds(
     rule: IdleRule | None = None,
     labels: Sequence[object] | None = None,
 ) -> KindsProblem:
-    """Contract an instance, whatever its devices are.
+    """Contract an instance with any devices.
 
-    `rule` says which idle blocks join others, and which devices' memory cannot end; `labels` what
-    else tells devices apart.
+    `rule` says which idle blocks join others and which devices hold everything (roomy); devices
+    with different `labels` are of different kinds.
     """
     arrays, two = instance.arrays, semantics.levels == 2
     rule = rule or IdleRule(parameters=semantics.replicas)
@@ -246,6 +248,7 @@ def build_kinds(
     server = instance.cluster.server_numbers[1] if two else np.zeros(instance.num_devices, np.int64)
     many = two and int(server.max()) > 0
     border = server_costs(instance) if many else np.zeros((len(cost), 0), np.int64)
+    # Costs of servers are further columns: nets of equal pins are merged once for both levels.
     nets = build_nets(instance, blocks.block, np.hstack([cost, border]))
     weight = nets.weight_ns
     own_costs = [kind_costs(instance, blocks, k) for k in range(instance.num_devices)]
@@ -290,24 +293,15 @@ def _kinds(
     weight: Ints,
     labels: Sequence[object] | None,
 ) -> tuple[list[int], list[int]]:
-    """Kind of each device, by what the blocks and nets cost there; the first device of each.
+    """Kind of each device, by the costs of blocks and nets there; the first device of each kind.
 
     With replicas, devices that may not share a stage are of different kinds
-    (`loads.equal_devices`; servers aside).
+    (`loads.equal_devices`, without servers).
     """
-    arrays = instance.arrays
-    number: dict[object, int] = {}
-    kind: list[int] = []
-    first: list[int] = []
-    for k in range(instance.num_devices):
-        time, need, room = costs[k]
-        key: tuple[object, ...] = time.tobytes(), need.tobytes(), room, weight[:, k].tobytes()
-        if semantics.replicas:
-            key += int(arrays.memory_bytes[k]), bool(arrays.is_host[k])
-            key += arrays.time_ns[:, k].tobytes(), cost[:, k].tobytes()
-        if labels is not None:
-            key += (labels[k],)
-        kind.append(number.setdefault(key, len(number)))
-        if kind[k] == len(first):
-            first.append(k)
-    return kind, first
+    arrays, devices = instance.arrays, instance.num_devices
+    time, need, room = (np.array([part[at] for part in costs], np.int64).T for at in range(3))
+    own = [time, need, room, weight[:, :devices], numbered(labels or [None] * devices)]
+    if semantics.replicas:
+        own += [arrays.memory_bytes, arrays.is_host, arrays.time_ns, cost]
+    kind = equal_columns(*own)
+    return kind.tolist(), np.unique(kind, return_index=True)[1].tolist()

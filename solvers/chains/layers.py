@@ -1,10 +1,10 @@
 """The ideal DP: layers of states (devices taken of each class, ideal), for loads up to a limit.
 
-value(u, I) is the least max_load when u_c devices of each class c at most take ideal I. It falls as
+value(u, I) is the least max_load when at most u_c devices of each class c take ideal I. It falls as
 u grows. So a state is *new* only if its value is below that of all (u - one device, I), and only
-new states are extended: what the others reach is reached with fewer devices.
+new states are extended: what the others reach, fewer devices reach at the same value.
 
-The ideal DP over devices of any kinds, servers aside.
+Devices may be of any kinds; servers are in `bracket.ServerSearch`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from placegap.solvers.chains.windows import PriceBook, PricedWindows, set_sums
 from placegap.solvers.core.clock import Clock, LimitReached
 
 BUDGET = 2_000_000
-"""Nodes of trees between two looks at the clock."""
+"""Nodes of trees between two checks of the clock."""
 
 MOST_STATES = 20_000_000
-"""New states of all layers; 20 bytes each."""
+"""Most new states of all layers, 20 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Pipeline:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """New states: ideals, values, number of the state before, and of the last stage or server."""
+    """New states: ideals, values, numbers of the states before and of the last stage or server."""
 
     ideal: Indices
     value: Ints
@@ -61,9 +61,8 @@ class Layer:
 class LayerSearch:
     """The DP over a list of ideals of a problem, the empty ideal and the full one among them.
 
-    Ideals that are not in the list are not used: with all that matter the search is exact, with
-    some of them it is a heuristic. Servers cost nothing here. The sums of the ideals are the
-    amounts of `book`.
+    With all ideals that matter in the list the search is exact, with some of them it is a
+    heuristic. Servers cost nothing here. The sums of the ideals are the amounts of `book`.
     """
 
     def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
@@ -73,8 +72,8 @@ class LayerSearch:
         self.views = [see(self.windows, kind) for kind in range(self.problem.num_kinds)]
         total = int(self.problem.parameter_bytes.sum())
         self.sharings = [share(stage, total) for stage in self.pool.stages]
-        #: (D,) int64: Bytes that a device of each kind can hold then.
-        #: What stages hold at their peak; empty: that does not matter.
+        #: What stages hold at their peak, empty if that is not checked; and (D,) int64, the bytes
+        #: that a device of each kind can hold then.
         self.peak, self.peak_room = no_peak(), np.zeros(len(self.views), np.int64)
         full = all_blocks(self.problem)
         self.empty, self.full = ideals.find(np.zeros_like(full)), ideals.find(full)
@@ -82,8 +81,8 @@ class LayerSearch:
     def best(self, limit: int, enough: int) -> Pipeline | None:
         """A pipeline of least load, or None if none has at most `limit`.
 
-        Loads up to `enough` are all good: the search for better ones ends there. With `enough` a
-        lower bound the pipeline is optimal; with ``enough == limit`` this only decides.
+        The search ends at a load of at most `enough`. With a lower bound as `enough` the pipeline
+        is optimal; with ``enough == limit`` the search only decides whether there is one.
         """
         if self.empty < 0 or self.full < 0:
             return None
@@ -91,6 +90,9 @@ class LayerSearch:
         strides = strides_of(counts)
         if (strides[0] + 1) * self.ideals.size > MOST_VALUES:
             raise LimitReached(f"{self.pool.num_layers} layers of states fill the memory")
+        # Vectors of devices are numbered in lexicographic order. One device less of class c lowers
+        # the number by strides[c], at most strides[0], so the values of that many layers are kept;
+        # a stage leads at most `reach` layers on.
         reach = max(offset_of(stage, strides) for stage in self.pool.stages)
         values: dict[int, Ints] = {}
         layers: list[Layer] = []
@@ -99,10 +101,11 @@ class LayerSearch:
         for number, used in enumerate(product(*(range(count + 1) for count in counts))):
             if number:
                 before = [number - d for d, u in zip(strides, used, strict=True) if u]
-                known = np.minimum.reduce([values[at] for at in before])  # with one device less
+                known = np.minimum.reduce([values[at] for at in before])
                 targets = known > enough
                 have = self.pool.of_kinds(used, self.problem.num_kinds)
                 targets &= self.windows.inside(have, limit)
+                # After the last device only the full ideal counts.
                 if used == counts:
                     targets[: self.full] = targets[self.full + 1 :] = False
                 layer = self._layer(used, layers, strides, np.flatnonzero(targets), known, enough)
@@ -117,7 +120,7 @@ class LayerSearch:
             states += len(layer.ideal)
             if states > MOST_STATES:
                 raise LimitReached(f"{states} states of the ideal DP fill the memory")
-            if number >= reach:  # nothing extends it any more: only its path is needed
+            if number >= reach:  # nothing extends it any more: `_trace` needs no values
                 layers[number - reach] = replace(
                     layers[number - reach], value=np.zeros(0, np.int64)
                 )
@@ -152,7 +155,7 @@ class LayerSearch:
             extension = Extension(view, sources, self.sharings[mark], mark, self.peak, room)
             at = 0
             while at < len(targets):
-                with np.errstate(over="ignore"):  # `cut_between` multiplies bits beyond 64
+                with np.errstate(over="ignore"):  # `cut_between` wraps around 64 bits on purpose
                     at = relax(extension, targets, states, enough, at, BUDGET)
                 self.clock.check()
         new = states.origin >= 0
@@ -183,32 +186,33 @@ class LayerSearch:
 
 
 def strides_of(counts: Sequence[int]) -> list[int]:
-    """How the layers are numbered: by how much the number grows with each class."""
+    """By how much the number of a layer grows with one more device of each class."""
     return [prod(count + 1 for count in counts[c + 1 :]) for c in range(len(counts))]
 
 
 def offset_of(stage: Stage, strides: list[int]) -> int:
-    """How far a stage leads in the numbering of layers."""
+    """By how much the number of a layer grows with a stage."""
     return sum(need * stride for need, stride in zip(stage.uses, strides, strict=True))
 
 
 def take(free: list[list[int]], stage: Stage) -> tuple[int, ...]:
-    """Devices for a stage, of those that are free in each class; they are taken out."""
+    """Remove devices for a stage from those free in each class, and return them."""
     taken = [own.pop(0) for own, need in zip(free, stage.uses, strict=True) for _ in range(need)]
     return tuple(sorted(taken))
 
 
 MOST_VALUES = 50_000_000
-"""Values of layers that are still needed, 8 bytes each."""
+"""Most values of layers that are still needed, 8 bytes each."""
 
 
 def see(windows: PricedWindows, kind: int) -> View:
-    """The ideals of a problem as one kind of device sees them."""
+    """Work, needs and cuts of a problem's ideals on one kind of device."""
     problem, ideals = windows.problem, windows.ideals
     alone = windows.sums(np.arange(problem.num_kinds) == kind)  # its first price is 1
     work, cut = alone.work[:, 0].copy(), alone.cut[:, 0].copy()
     weight = problem.weight[kind].copy()
     pays = bool(weight.any())
+    # Load adds work and cut, or under overlap is the larger of them: these are its potentials.
     if not pays:
         columns = [work]
     else:

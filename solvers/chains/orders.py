@@ -1,4 +1,4 @@
-"""Topological orders of blocks that are worth cutting into segments, and where they are cut."""
+"""Topological orders of blocks that are cut well into segments, and the places to cut them at."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, pop, push
+from placegap.instances.problem.graph_index import inverse, sum_by
 from placegap.solvers.chains.problem import ChainBlocks, CutNets, put_in
 
 DEPTH_FIRST, BREADTH_FIRST, LEAST_CUT = 0, 1, 2
 NUM_RANDOM = 3
-"""Orders per rule and direction in which ties are broken at random."""
+"""Number of orders per rule and direction with ties broken at random."""
 
 LOOK = 256
 """Most ready blocks that are compared."""
 
 NUM_ORDERS = 2 * (3 + 2 * NUM_RANDOM)
-"""How many orders `orders` yields."""
+"""Number of orders that `orders` yields."""
 
 
 def orders(problem: ChainBlocks, seed: int = 0) -> Iterator[Ints]:
@@ -43,10 +44,14 @@ def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int,
 
     Ties: by `tie`, then the last ready. Of many ready blocks only `LOOK` are compared.
     """
+    # Depth first keeps branches together, so that few tensors are open at a time; breadth first
+    # keeps levels together; the least cut looks at the nets themselves. Which one gives the best
+    # segments depends on the graph, so `orders` yields all of them.
     b = len(num_preds)
     waiting, pins_in = num_preds.copy(), np.zeros(len(nets.size), np.int64)
     ready, since = np.zeros(b, np.int64), np.zeros(b, np.int64)
-    head, end = 0, 0  # the ready blocks are ready[head:end], the last ready at the end
+    # The ready blocks are ready[head:end], in the order in which they became ready.
+    head, end = 0, 0
     for v in range(b - 1, -1, -1):
         if waiting[v] == 0:
             ready[end] = v
@@ -62,7 +67,8 @@ def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int,
             elif rule == BREADTH_FIRST:
                 key = since[v]
             else:
-                key = np.int64(0)  # what it would add to the cut
+                # What it adds to the cut: nets that it opens, less nets that it completes.
+                key = np.int64(0)
                 for e in nets.net[nets.block_ptr[v] : nets.block_ptr[v + 1]]:
                     if pins_in[e] == 0:
                         key += nets.weight[e]
@@ -73,6 +79,7 @@ def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int,
         v = ready[chosen]
         order[step] = v
         put_in(nets, pins_in, v)
+        # Close the gap from the side on which few blocks lie, and keep the order of the others.
         if rule == BREADTH_FIRST:
             for at in range(chosen, head, -1):
                 ready[at] = ready[at - 1]
@@ -92,7 +99,7 @@ def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int,
 
 @kernel
 def order_of_keys(succ_ptr: Ints, succ: Ints, num_preds: Ints, keys: Ints) -> Ints:
-    """A topological order of blocks by keys, each order by some keys; O((b + a) log b)."""
+    """The topological order that takes ready blocks by least key; O((b + a) log b)."""
     waiting, ready, size = num_preds.copy(), np.empty(len(keys), np.int64), 0
     for v in range(len(keys)):
         if waiting[v] == 0:
@@ -110,13 +117,13 @@ def order_of_keys(succ_ptr: Ints, succ: Ints, num_preds: Ints, keys: Ints) -> In
 
 
 MOST_CUTS = 2000
-"""Places where an order of more blocks may be cut: those of least communication, spread out."""
+"""Most places where an order may be cut: those of least communication, spread out."""
 
 
 def places_to_cut(order: Ints, work: Ints, nets: CutNets, most: int = MOST_CUTS) -> Ints:
     """Positions of an order where segments may begin and end, the ends included.
 
-    All of them in a short order; else, of intervals of equal work, the place of least cut in each.
+    All of them in a short order; else the place of least cut in each interval of equal work.
     """
     if len(order) <= most:
         return np.arange(len(order) + 1)
@@ -130,14 +137,11 @@ def places_to_cut(order: Ints, work: Ints, nets: CutNets, most: int = MOST_CUTS)
 
 def prefix_cuts(order: Ints, nets: CutNets) -> Ints:
     """Cut of the first i + 1 blocks of an order, for each i. O(pins)."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    at = np.repeat(place, np.diff(nets.block_ptr))
+    at = np.repeat(inverse(order), np.diff(nets.block_ptr))
     first, last = np.full(len(nets.size), len(order)), np.full(len(nets.size), len(order))
     np.minimum.at(first, nets.net, at)
     last[nets.net] = -1
     np.maximum.at(last, nets.net, at)
-    change = np.zeros(len(order) + 1, np.int64)
-    np.add.at(change, first, nets.weight)
+    change = sum_by(first, nets.weight, len(order) + 1)
     np.subtract.at(change, last, nets.weight)
     return np.cumsum(change[:-1])

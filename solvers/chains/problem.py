@@ -1,4 +1,4 @@
-"""What chains are cut from: blocks, nets and kinds of devices, as int64 arrays."""
+"""The problem of chains as int64 arrays: blocks, nets and kinds of devices."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from placegap.instances.problem.nets import Nets, build_nets
 
 
 class CutNets(NamedTuple):
-    """Nets with their weights, in the form of the kernels."""
+    """Arrays for the kernels: nets and their weights."""
 
     #: block_ptr, net: (b + 1,): Nets of block v are ``net[block_ptr[v]:block_ptr[v + 1]]``.
     block_ptr: Ints
     net: Ints
-    #: size, weight: (e,) int64: Pins of each net, and what it costs if it is cut.
+    #: size, weight: (e,) int64: Number of pins of each net, and its cost if it is cut.
     size: Ints
     weight: Ints
 
 
 @kernel(allocates=False)
 def put_in(nets: CutNets, pins_in: Ints, v: int) -> int:
-    """Let block v join the set; the change of the cut."""
+    """Add block v to the set; returns the change of the cut."""
     change = np.int64(0)
     for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
         e = nets.net[at]
@@ -49,11 +49,11 @@ ACCELERATOR, HOST = 0, 1
 
 WORD = 64
 LARGEST_LOAD = 2**60
-"""Loads of whole instances, and memory counts, stay below, so that sums of two fit int64."""
+"""Limit on loads of whole instances and on bytes, so that the sum of two fits int64."""
 
 
 class ArcLists(NamedTuple):
-    """Arcs out of each block, and how many lead into it; and the same arcs backwards."""
+    """Arcs out of each block and their numbers into it, and the same for the reversed arcs."""
 
     succ_ptr: Ints
     succ: Ints
@@ -77,19 +77,19 @@ class ChainBlocks:
 
     blocks: Blocks
     arcs: ArcLists
-    #: What a device pays if a net is cut; the most of any kind.
+    #: Nets, with the largest cost of any kind of device as their weight.
     nets: CutNets
     #: net_ptr, pin: (e + 1,): Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
     net_ptr: Ints
     pin: Ints
     #: (D, b) int64: Time of each block on each kind, 0 where it cannot run or does not fit.
     time: Ints
-    #: (D, b) int64: What each block takes of a device's `room`; a block that cannot run needs more
-    #: than all.
+    #: (D, b) int64: Part of a device's `room` that each block takes; more than all of it where the
+    #: block cannot run.
     need: Ints
-    #: (D,) int64: 0 where memory holds everything.
+    #: (D,) int64: Memory of each kind, 0 where it holds everything.
     room: Ints
-    #: Load is the larger of compute and communication, not their sum.
+    #: Whether load is the larger of compute and communication, not their sum.
     overlap: bool
 
     @property
@@ -132,7 +132,7 @@ class ChainProblem(ChainBlocks):
 
     @property
     def largest_load(self) -> int:
-        """No device of any plan has more load than this."""
+        """Upper bound on the load of a device in any plan."""
         return int(self.time.sum(axis=1).max()) + int(self.nets.weight.sum())
 
 
@@ -176,7 +176,7 @@ def build_problem(
 ) -> ChainProblem:
     """Contract an instance whose devices are of two kinds (`why_not_two_kinds`).
 
-    `rule` says which idle blocks join others, and which devices' memory cannot end.
+    `rule` says which idle blocks join others and which devices hold everything (roomy).
     """
     arrays = instance.arrays
     blocks = contract(instance, rule=rule)
@@ -210,7 +210,7 @@ def cut_nets(nets: Nets, weight: Ints) -> CutNets:
 
 
 def kind_costs(instance: Instance, blocks: Blocks, device: int) -> tuple[Ints, Ints, int]:
-    """Times, needs and room of a device; on a roomy one only support counts."""
+    """Times, needs and room of a device; a roomy one only needs to run the block."""
     room = int(instance.arrays.memory_bytes[device])
     size = blocks.resident_bytes
     if blocks.roomy[device]:

@@ -1,16 +1,20 @@
 """Upper bounds on max_load: cut one topological order into segments, optimally.
 
-Every segment of a topological order is the difference of two ideals, so this is a restriction of
-the ideal DP to one chain. Where accelerators are alike, and hosts are, `best_slices` finds the best
-segments on them in any succession. Other devices come in a few fixed sequences (`Slicer`), each
-device with its own times, memory and host times; it takes one segment, which may be empty.
+Every segment of a topological order is the difference of two ideals, so this restricts the ideal DP
+to one chain of ideals. If all accelerators are alike and all hosts are, `best_slices` finds the
+best segments on them in any succession. Other devices come in a few fixed sequences (`Slicer`),
+each device with its own times, memory and host times; it takes one segment, which may be empty.
 
-An order is cut at some stops; what lies between two of them is a bucket, and a segment is a run of
-buckets. A segment pays a net that has a pin in it and one outside. With the segment's first bucket
-fixed, bucket j that joins it adds the nets whose first pin from there on is in j, and takes off the
-nets whose last pin is in j if the segment began at or before their first one. Both change for the
-nets of a bucket alone when the segment begins behind it: all segments together take O(s^2 + pins)
-for s stops, in place of O(s pins).
+An order is cut at some stops; a bucket lies between two of them, and a segment is a run of buckets.
+A segment pays for a net that has a pin in it and one outside. With the first bucket of the segment
+fixed, bucket j adds the nets whose first pin from there on is in j, and removes the nets whose last
+pin is in j if the segment began at or before their first one (`joining`). When the segment begins
+one bucket later, this changes for the nets of that bucket alone: all segments together take
+O(s^2 + pins) for s stops instead of O(s pins).
+
+Example by hand: buckets 0, 1, 2 and a net of weight 5 with pins in 0 and 2. From bucket 0 on,
+joining is 5, 0, -5: the segments 0, 01 and 012 pay 5, 5 and 0. From bucket 1 on it is -, 0, 5: the
+segments 1 and 12 pay 0 and 5.
 """
 
 from __future__ import annotations
@@ -53,7 +57,7 @@ class Touched(NamedTuple):
 
 @kernel
 def touched_nets(order: Ints, stops: Ints, nets: CutNets) -> Touched:
-    """Walk through the order once; O(pins)."""
+    """The nets of each bucket; O(pins)."""
     ptr = np.zeros(len(stops), np.int64)
     net, follows = np.zeros(len(nets.net), np.int64), np.full(len(nets.net), -1)
     first, last = np.full(len(nets.size), -1), np.full(len(nets.size), -1)
@@ -76,9 +80,9 @@ def touched_nets(order: Ints, stops: Ints, nets: CutNets) -> Touched:
 
 @kernel
 def joining_costs(touched: Touched, weight: Ints) -> Ints:
-    """What each bucket adds to the cut of the segment that begins with the first one, (B, d).
+    """The change of the cut by each bucket for segments that begin with the first one, (B, d).
 
-    `weight` is what a cut net costs each of d payers.
+    `weight` is the cost of a cut net for each of d payers.
     """
     joining = np.zeros((len(touched.ptr) - 1, weight.shape[1]), np.int64)
     for e in range(len(weight)):
@@ -90,7 +94,9 @@ def joining_costs(touched: Touched, weight: Ints) -> Ints:
 
 @kernel(allocates=False)
 def leave_behind(touched: Touched, weight: Ints, joining: Ints, bucket: int) -> None:
-    """Let segments begin behind a bucket, and no longer with it: change `joining` in place."""
+    """Update `joining` for segments that begin behind a bucket instead of with it."""
+    # A net of this bucket now opens at its next bucket. If this was its first one, it lies partly
+    # outside of every later segment, so its last bucket no longer removes it.
     for at in range(touched.ptr[bucket], touched.ptr[bucket + 1]):
         e = touched.net[at]
         for p in range(weight.shape[1]):
@@ -102,7 +108,7 @@ def leave_behind(touched: Touched, weight: Ints, joining: Ints, bucket: int) -> 
 
 @dataclass(frozen=True)
 class Slices:
-    """Blocks on devices: the kind, and the number among its kind, of each block's device."""
+    """The device of each block: its kind, and its number among the devices of that kind."""
 
     value: int
     kind: Ints
@@ -137,7 +143,7 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Slices | None
 
 
 class _TwoKinds(NamedTuple):
-    """Costs on accelerators and hosts, as of `ChainProblem`; the kernel's form."""
+    """Arrays for the kernel: costs on accelerators and hosts, as in `ChainProblem`."""
 
     time: Ints
     need: Ints
@@ -150,9 +156,9 @@ class _TwoKinds(NamedTuple):
 def _slice(
     order: Ints, stops: Ints, tables: _TwoKinds, accelerators: int, hosts: int, limit: int
 ) -> tuple[int, int, int, Indices]:
-    """Shortest chain of segments: the value, the devices of each kind in use, and where from.
+    """The chain of segments of least max_load: its value, the devices of each kind, the origins.
 
-    ``value[j, k, c]`` is the least load of k accelerators and c hosts that share the order up to
+    ``value[j, k, c]`` is the least max_load of k accelerators and c hosts that take the order up to
     stop j, and ``origin[j, k, c]`` 2 * (stop before) + kind of the last device.
     """
     last = len(stops) - 1
@@ -172,7 +178,7 @@ def _slice(
     for i in range(last):
         if i > 0:
             leave_behind(touched, weight, joining, i - 1)
-        # no state up to here is below the limit: no segment begins here
+        # A segment begins only where some state is within the limit.
         least = limit + 1
         for k in range(accelerators + 1):
             for c in range(hosts + 1):
@@ -188,7 +194,7 @@ def _slice(
             host_size += need_of[HOST, j - 1]
             on_accelerator = size <= room[ACCELERATOR] and work <= limit and accelerators > 0
             on_host = host_size <= room[HOST] and host_work <= limit and hosts > 0
-            # work and bytes only grow with the segment; the cut does not, and may not end it
+            # Work and bytes grow with the segment, so they end it. The cut may fall again.
             if not on_accelerator and not on_host:
                 break
             load = max(work, cut) if tables.overlap else work + cut
@@ -205,6 +211,7 @@ def _slice(
                         now = max(before, host_work)
                         if now < value[j, k, c + 1]:
                             value[j, k, c + 1], origin[j, k, c + 1] = now, 2 * i + HOST
+    # Any number of devices may do; on ties the fewest are used.
     best, best_k, best_c = limit + 1, 0, 0
     for k in range(accelerators + 1):
         for c in range(hosts + 1):
@@ -215,7 +222,7 @@ def _slice(
 
 @kernel
 def _sums_in_buckets(order: Ints, stops: Ints, quantity: Ints) -> Ints:
-    """Sums of rows of a quantity of blocks over what lies between two stops; -1 if one is."""
+    """Sums of each row of a quantity over the blocks of a bucket; -1 if one of them is -1."""
     total = np.zeros((len(quantity), len(stops) - 1), np.int64)
     for j in range(len(stops) - 1):
         for at in range(stops[j], stops[j + 1]):
@@ -226,7 +233,7 @@ def _sums_in_buckets(order: Ints, stops: Ints, quantity: Ints) -> Ints:
 
 
 SEQUENCES = 8
-"""Sequences of devices that are not alike: four rules, the others at random."""
+"""Number of sequences of devices that are not alike: four by rule, the others at random."""
 
 
 class Slicer:
@@ -234,13 +241,13 @@ class Slicer:
 
     def __init__(self, task: Task[MaxLoad]) -> None:
         instance, overlap = task.instance, task.semantics.load == "overlap"
-        #: The blocks and their arcs. Its times are those of the first accelerator and host.
+        #: The blocks and their arcs; times are those of the first accelerator and the first host.
         self.problem = build_problem(instance, overlap=overlap)
         self.alike = why_not_two_kinds(instance) is None
         arrays, blocks = instance.arrays, self.problem.blocks
         self.time_ns, self.num_devices = blocks.time_ns, instance.num_devices
         paid = np.where(arrays.is_host, 0, arrays.host_ns).max(axis=1, initial=0)
-        #: No load is larger.
+        #: Upper bound on every load.
         self.largest = int(self.time_ns.max(axis=1, initial=0).sum()) + 2 * int(paid.sum())
         self.sequences = _sequences(instance, task.limits.seed)
         self.tables = _Devices(
@@ -253,10 +260,9 @@ class Slicer:
         )
 
     def slices(self, order: Ints, limit: int | None = None) -> tuple[int, Ints] | None:
-        """Least max_load of at most `limit`, and the device of each op; None if there is none.
-
-        Without a limit a low one is tried at first, which ends segments early.
-        """
+        """Least max_load of at most `limit`, and the device of each op; None if there is none."""
+        # The time is that of all segments within the limit. So without one, twice the mean load is
+        # tried first, then four times as much, and so on.
         if limit is not None:
             return self._within(order, min(limit, self.largest))
         guess = 2 * self.largest // self.num_devices + 1
@@ -284,7 +290,7 @@ class Slicer:
 
 
 def _sequences(instance: Instance, seed: int) -> list[Ints]:
-    """Devices as they are, backwards, the fastest first or last, then at random."""
+    """Devices in the cluster's order, reversed, fastest first, slowest first, then at random."""
     time_ns = np.maximum(instance.arrays.time_ns, 0).sum(axis=0)
     refused = (instance.arrays.time_ns == UNSUPPORTED).sum(axis=0)
     by_speed = np.lexsort((time_ns, refused))
@@ -306,7 +312,7 @@ def _devices(order: Ints, stops: Ints, sequence: Ints, origin: Ints) -> Ints:
 
 
 class _Devices(NamedTuple):
-    """Costs of blocks and nets on each device; the kernel's form. Blocks are columns."""
+    """Arrays for the kernel: costs of blocks (columns) and nets on each device."""
 
     time: Ints
     size: Ints
@@ -325,6 +331,8 @@ def _in_sequence(
     ``value[p, j]`` is that of the first p devices with the order up to stop j. O((s^2 + pins) K)
     for s stops, less where the limit ends the segments.
     """
+    # All devices p grow their segments from stop i side by side: value[p, i] is final then, as its
+    # segments begin before i. `able` are the devices whose segment is still within the limits.
     last, k_count = len(stops) - 1, len(sequence)
     value = np.full((k_count + 1, last + 1), limit + 1, np.int64)
     origin = np.zeros((k_count + 1, last + 1), np.int64)
@@ -339,6 +347,7 @@ def _in_sequence(
     for i in range(last + 1):
         if i > 0:
             leave_behind(touched, mine, joining, i - 1)
+        # The empty segment, first: in the order of p it can skip several devices.
         for p in range(k_count):
             if value[p, i] < value[p + 1, i]:
                 value[p + 1, i], origin[p + 1, i] = value[p, i], i
@@ -352,6 +361,7 @@ def _in_sequence(
                 own = time_of[sequence[p], j - 1]
                 work[p] += max(own, 0)
                 able[p] &= own >= 0 and held <= tables.memory[sequence[p]] and work[p] <= limit
+            # Work and bytes only grow, so a device that is out of its limits stays out.
             if not able.any():
                 break
             for p in range(k_count):

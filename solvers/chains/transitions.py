@@ -2,8 +2,14 @@
 
 value(I) = min over sources J within I of max(value(J), load(I - J)).
 
-The load follows from sums of each ideal (`View`) and from the nets that both cut; sources that
-cannot help are skipped by an implicit 8-ary tree over them (`Sources`).
+The load follows from sums of each ideal (`View`) and from the nets that both ideals cut. Sources
+that cannot improve a target are skipped, many at a time, by an implicit 8-ary tree over them
+(`Sources`): a node states the least value, the largest potentials and the common blocks of all
+sources below it.
+
+Potentials: cuts are symmetric and subadditive, so cut(I - J) is at least cut(I) - cut(J) and at
+least cut(J) - cut(I). With work(I - J) = work(I) - work(J), the functions q = work + cut and
+q = work - cut both have load(I - J) >= q(I) - q(J): a bound without looking at any net.
 """
 
 from __future__ import annotations
@@ -16,15 +22,16 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance
+from placegap.instances.problem.graph_index import sum_by
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import WORD, Indices
 from placegap.solvers.chains.windows import set_sums
 
 DE_BRUIJN = 0x03F79D71B4CB0A89
-"""Any window of 6 bits occurs once: (bit * DE_BRUIJN) >> 58 tells the bits apart."""
+"""Every window of 6 bits occurs once, so (bit * DE_BRUIJN) >> 58 is another number for each bit."""
 
 SLOPE_BITS = 30
-"""Precision of the first guess at a stage's synchronisation."""
+"""Bits of precision of the first guess at a stage's synchronisation."""
 
 MOST_KEPT = 3_000
 """With more ideals than this the peak of a pair is computed whenever it is needed."""
@@ -32,7 +39,7 @@ MOST_KEPT = 3_000
 UNKNOWN = -1
 
 FAN_OUT_BITS = 3
-"""Each node stands for 2**3 nodes of the level below, in list order."""
+"""Each node has 2**3 children, in the order of the list."""
 
 
 def _bit_numbers() -> Ints:
@@ -46,21 +53,21 @@ BIT_NUMBER = _bit_numbers()
 
 
 class Cuts(NamedTuple):
-    """What N ideals cut, for one payer; the kernels' form."""
+    """Arrays for the kernels: what N ideals cut, for one payer."""
 
     #: members, cut_nets: (N, words) int64: Bit sets of blocks and of nets.
     members: Ints
     cut_nets: Ints
-    #: (N,) int64: What each ideal's cut costs.
+    #: (N,) int64: Cost of the cut of each ideal.
     cut: Ints
-    #: weight, net_ptr, pin: Of the nets.
+    #: weight, net_ptr, pin: Weights and pins of the nets.
     weight: Ints
     net_ptr: Ints
     pin: Ints
 
 
 class View(NamedTuple):
-    """N ideals as one kind of device sees them; the kernels' form."""
+    """Arrays for the kernels: work, needs and cuts of N ideals on one kind of device."""
 
     cuts: Cuts
     #: work, need, parameters: (N,) int64: Time and need of each ideal on this kind, and its
@@ -68,8 +75,7 @@ class View(NamedTuple):
     work: Ints
     need: Ints
     parameters: Ints
-    #: (N, p) int64: Functions q with base(I - J) >= q(I) - q(J), for the load of one device: as
-    #: cuts are subadditive and symmetric, work and cut of I - J are at least the differences.
+    #: (N, p) int64: Potentials q, with load(I - J) >= q(I) - q(J) on one device.
     potential: Ints
     room: int
     #: pays, overlap: Whether any net costs something, and how communication counts.
@@ -78,7 +84,7 @@ class View(NamedTuple):
 
 
 class Sharing(NamedTuple):
-    """How the replicas of a stage share its load, and what they pay to sum up its parameters.
+    """How the replicas of a stage divide its load, and the time to sum up its parameters.
 
     With base the load of one device, r devices have ceil(base / r) + ceil(fraction *
     parameter_bytes); all in integers.
@@ -96,7 +102,9 @@ class Sharing(NamedTuple):
 
 
 def share(stage: Stage, parameter_bytes: int) -> Sharing:
-    """How a stage shares its load, with a limited number of parameters in all."""
+    """How a stage divides its load, where no ideal has more bytes of parameters."""
+    # P top / bottom would need 128 bits. So a guess from SLOPE_BITS bits of the slope and of P,
+    # rounded down, is corrected in `sync_ns`.
     top, bottom = stage.sync
     if top == 0 or bottom == 0:
         return Sharing(stage.replicas, top, bottom, 0, 0, 0)
@@ -110,17 +118,16 @@ def share(stage: Stage, parameter_bytes: int) -> Sharing:
 
 @kernel(allocates=False)
 def least_sync_ns(s: Sharing, parameter_bytes: int) -> int:
-    """A lower bound on the synchronisation of parameters, nearly as much."""
+    """A close lower bound on the synchronisation of parameters."""
     product = (parameter_bytes >> s.cut_bits) * s.slope
     return int(product >> s.shift if s.shift >= 0 else product << -s.shift)
 
 
 @kernel(allocates=False)
 def sync_ns(s: Sharing, parameter_bytes: int) -> int:
-    """ceil(parameter_bytes * top / bottom).
-
-    The products wrap around 2**64, their difference does not: the guess is that good.
-    """
+    """ceil(parameter_bytes * top / bottom)."""
+    # Both products may wrap around 2**64, but their difference is small, as the guess is close: so
+    # it is right (`kinds_problem.LARGEST_SYNC`).
     if s.top == 0 or parameter_bytes == 0:
         return 0
     guess = least_sync_ns(s, parameter_bytes)
@@ -129,23 +136,23 @@ def sync_ns(s: Sharing, parameter_bytes: int) -> int:
 
 
 class StagePeak(NamedTuple):
-    """What a stage holds at its peak: the largest sum over the steps of one sample.
+    """Arrays for the kernel: what a stage holds at its peak; empty if that is not checked.
 
-    Not additive: a tensor counts on a stage from the first to the last step of its ops that use it
-    (`instances.referee.memory`), so a sum over blocks is a bound alone (`additive_memory`). Blocks,
-    tensors and steps of an instance, as the kernel takes them; empty for no check.
+    The peak is not additive: a tensor counts on a stage from the first to the last step of its ops
+    there that use it (`instances.referee.memory`), so a sum over blocks is only a bound
+    (`additive_memory`).
     """
 
     #: (t + 1,) int64
     tensor_ptr: Ints
-    #: block, step: (u,) int64: Of each op that uses a tensor, by tensor and step.
+    #: block, step: (u,) int64: Block and step of each op that uses a tensor, by tensor and step.
     block: Ints
     step: Ints
     #: (t,) int64: Bytes of each tensor.
     size: Ints
-    #: (b,) int64: Of each block, shared state aside.
+    #: (b,) int64: State bytes of each block without shared state.
     state: Ints
-    #: name_ptr, holder, shared: Blocks that hold each name of shared state, and its bytes.
+    #: name_ptr, holder, shared: Blocks that hold each name of shared state; bytes of each name.
     name_ptr: Ints
     holder: Ints
     shared: Ints
@@ -154,18 +161,18 @@ class StagePeak(NamedTuple):
     workspace: Ints
     #: (n + 1,) int64: Scratch.
     level: Ints
-    #: (N, N) int64: Peaks of the pairs of ideals that were needed, or (0, 0).
+    #: (N, N) int64: Peaks of the pairs of ideals that were computed, or (0, 0).
     known: Ints
 
 
 def no_peak() -> StagePeak:
-    """Nothing to check."""
+    """The arrays for no check."""
     none = np.zeros(0, np.int64)
     return StagePeak(*(none,) * 11, np.zeros((0, 0), np.int64))
 
 
 def stage_peak(instance: Instance, block: Ints, counted: Flags) -> StagePeak:
-    """The arrays for blocks of ops, (n,), of which those that are not `counted` hold nothing."""
+    """The arrays for the blocks of ops, (n,); ops that are not `counted` hold nothing."""
     sizes, index = instance.memory_arrays, instance.arrays.index
     tensor = np.concatenate([np.arange(len(index.tensor_producer)), index.tensor])
     op = np.concatenate([index.tensor_producer, index.consumer])
@@ -174,8 +181,7 @@ def stage_peak(instance: Instance, block: Ints, counted: Flags) -> StagePeak:
     order = np.lexsort((sizes.step[op], tensor))
     tensor, op = tensor[order], op[order]
     used, start = np.unique(tensor, return_index=True)
-    state = np.zeros(int(block.max()) + 1, np.int64)
-    np.add.at(state, block[counted], sizes.state_bytes[counted])
+    state = sum_by(block[counted], sizes.state_bytes[counted], int(block.max()) + 1)
     holds = counted[sizes.shared_op]
     holder, name = block[sizes.shared_op[holds]], sizes.shared_name[holds]
     by_name = np.argsort(name, kind="stable")
@@ -198,14 +204,16 @@ def stage_peak(instance: Instance, block: Ints, counted: Flags) -> StagePeak:
 
 
 def for_ideals(peak: StagePeak, num_ideals: int) -> StagePeak:
-    """The same, with room for what is known of the pairs of the ideals."""
+    """The same with an empty table for the peaks of pairs of ideals."""
     side = num_ideals if num_ideals <= MOST_KEPT else 0
     return peak._replace(known=np.full((side, side), UNKNOWN))
 
 
 @kernel(allocates=False)
 def peak_between(peak: StagePeak, members: Ints, target: int, source: int) -> int:
-    """Bytes that a stage holds at its peak which takes I - J, J within I. O(n + u)."""
+    """Bytes at the peak of a stage that takes I - J, J within I. O(n + u)."""
+    # State counts always. For tensors the changes at each step are noted, and a running sum gives
+    # what is live; the workspace of the op at a step comes on top at that step alone.
     known = peak.known
     if len(known) and known[target, source] != UNKNOWN:
         return int(known[target, source])
@@ -223,6 +231,7 @@ def peak_between(peak: StagePeak, members: Ints, target: int, source: int) -> in
                 break
     for t in range(len(peak.size)):
         first, last = -1, -1
+        # Uses come by step: the first and the last one on this stage bound the tensor's life there.
         for at in range(peak.tensor_ptr[t], peak.tensor_ptr[t + 1]):
             if _takes(members, target, source, peak.block[at]):
                 last = step[at]
@@ -252,8 +261,9 @@ def _takes(members: Ints, target: int, source: int, v: int) -> bool:
 class Sources(NamedTuple):
     """States (ideal, value) that one more device may extend, and the tree over them.
 
-    Level 0 are the states themselves; node i of level l + 1 sums up nodes 8 i .. 8 i + 7 of level
-    l. Consecutive states share most of their blocks, so that a node's common blocks decide much.
+    Level 0 are the states themselves; node i of level l + 1 has the children 8 i .. 8 i + 7 on
+    level l. Ideals are in the order of their enumeration: neighbours share most blocks, so the
+    common blocks of a node exclude many targets.
     """
 
     #: (s,) int32: Ideal of each state, ascending.
@@ -273,7 +283,7 @@ class Sources(NamedTuple):
 
 def build_sources(view: View, ideal: Indices, value: Ints) -> Sources:
     """The tree over source states with these ideals and values."""
-    # what each node stands for, level by level: least values, the largest of the rest
+    # Least values, and the largest of all else: what excludes them excludes every source below.
     level = [value, view.need[ideal], view.parameters[ideal], view.potential[ideal]]
     common, levels, commons = view.cuts.members[ideal], [level], [view.cuts.members[:0]]
     while len(level[0]) > 1:
@@ -292,7 +302,7 @@ def build_sources(view: View, ideal: Indices, value: Ints) -> Sources:
 
 
 class Extension(NamedTuple):
-    """One more stage: who it is, from which states it goes on, and what it may hold at its peak."""
+    """One more stage: its device, the states it extends, and what it may hold at its peak."""
 
     device: View
     sources: Sources
@@ -300,12 +310,12 @@ class Extension(NamedTuple):
     #: Number of the stage.
     mark: int
     peak: StagePeak
-    #: No stage holds more at its peak, if `peak` has any steps.
+    #: The most that a stage may hold at its peak, if `peak` has any steps.
     most_bytes: int
 
 
 class States(NamedTuple):
-    """States that are improved: values, the state before each, and its last stage or server."""
+    """States to improve: values, the state before each, and its last stage or server."""
 
     value: Ints
     origin: Indices
@@ -313,7 +323,7 @@ class States(NamedTuple):
 
 
 def _steps(x: Extension, targets: Indices, *_: object) -> float:
-    """Of `relax`: ten for each pair, and the pins of the nets that its target cuts."""
+    """Steps of `relax`: ten for each pair, and the pins of the nets that its target cuts."""
     pins = set_sums(x.device.cuts.cut_nets[targets], np.diff(x.device.cuts.net_ptr))
     is_plain = x.sharing.replicas == 1 and len(x.peak.workspace) == 0
     return len(x.sources.ideal) * float((10 + pins).sum()) if is_plain else inf
@@ -325,9 +335,11 @@ def relax(
 ) -> int:
     """Improve the states of the ideals ``targets[t]``, t >= begin, by one more stage.
 
-    A target whose value is at most `enough` is left as it is. Returns the target to go on with when
-    `budget` nodes of the tree have been looked at, or the number of targets.
+    Targets of at most `enough` are left alone. Returns the target to go on with once `budget` nodes
+    of the tree were visited, or the number of targets.
     """
+    # For each target the sources are run through in list order. `position` is the next leaf not yet
+    # excluded; as a target's value falls, nodes are excluded sooner.
     d, s, sharing, value = x.device, x.sources, x.sharing, states.value
     members = d.cuts.members
     size, top, looked, hint = len(s.ideal), len(s.start) - 2, 0, 0
@@ -340,8 +352,11 @@ def relax(
         if value[t] <= enough:
             continue
         target = targets[t]
-        most = sharing.replicas * (value[t] - 1)  # a base above that is no improvement
-        leaf, position = hint, 0  # the source that was best last time comes first
+        # A load of one device above that is no improvement, divided among the replicas.
+        most = sharing.replicas * (value[t] - 1)
+        # The best source of the last target comes first: neighbouring targets often share it, and a
+        # good value at once excludes most of the tree.
+        leaf, position = hint, 0
         while leaf >= 0:
             source = s.ideal[leaf]
             if s.value[leaf] < value[t] and d.need[target] - d.need[source] <= d.room:
@@ -357,7 +372,8 @@ def relax(
                         break
             leaf = -1
             while position < size and leaf < 0:
-                # go down from the largest node that begins here, until one cannot help
+                # Go down from the largest node that begins at this position. A node that cannot
+                # improve the target is skipped with all its leaves; a leaf that may is tried.
                 level = 0
                 while level < top and position & ((1 << FAN_OUT_BITS * (level + 1)) - 1) == 0:
                     level += 1
@@ -370,7 +386,9 @@ def relax(
                         if syncs:
                             weights = d.parameters[target] - s.parameters[node]
                             if weights > 0:
-                                sync = value[t]  # or more, where no parameters are allowed
+                                # The stage has at least these parameters to sum up; where none are
+                                # allowed, `spare` becomes negative.
+                                sync = value[t]
                                 if sharing.bottom > 0:
                                     sync = min(sync, least_sync_ns(sharing, weights))
                                 spare -= sharing.replicas * sync
@@ -378,6 +396,8 @@ def relax(
                             if d.potential[target, q] - s.potential[node, q] > spare:
                                 helps = False
                     if helps:
+                        # All sources below hold these blocks: one block outside of the target
+                        # excludes them.
                         for word in range(num_words):
                             if level:
                                 inside = s.common[node - size, word]
@@ -398,9 +418,7 @@ def relax(
 
 @kernel(allocates=False)
 def stage_load(d: View, sharing: Sharing, target: int, source: int, limit: int) -> int:
-    """Load of a stage that takes the difference; `limit` or more if that is too much or no
-    difference.
-    """
+    """Load of a stage that takes I - J; `limit` or more if it is too large or J is not within I."""
     most = sharing.replicas * (limit - 1)
     load = device_load(d, target, source, most + 1)
     if sharing.replicas == 1:
@@ -415,7 +433,7 @@ def stage_load(d: View, sharing: Sharing, target: int, source: int, limit: int) 
 
 @kernel(allocates=False)
 def device_load(d: View, target: int, source: int, limit: int) -> int:
-    """Load of one device that takes the difference; `limit` or more if it is no difference."""
+    """Load of one device that takes I - J; `limit` or more if J is not within I."""
     members = d.cuts.members
     for word in range(members.shape[1]):
         if members[source, word] & ~members[target, word]:
@@ -429,15 +447,16 @@ def device_load(d: View, target: int, source: int, limit: int) -> int:
 
 @kernel(allocates=False)
 def cut_between(c: Cuts, target: int, source: int) -> int:
-    """Cut of the difference of two ideals, the source J within the target I.
-
-    cut(I) + cut(J) - sum of weight * (2 if the net has no pin in I - J else 1), over nets cut by
-    both: few, found by bit operations.
-    """
+    """Cut of the difference of two ideals, the source J within the target I."""
+    # A net that only J cuts lies within I, so it has a pin in J and one in I - J; one that only I
+    # cuts has no pin in J, so it has one in I - J and one outside of I. Both are cut by I - J. A
+    # net that both cut counts twice in the sum and is cut by I - J only if it has a pin there:
+    # its weight is taken off once or twice. These nets are few, found by bit operations.
     moved = c.cut[target] + c.cut[source]
     for word in range(c.cut_nets.shape[1]):
         both = c.cut_nets[target, word] & c.cut_nets[source, word]
         while both:
+            # The lowest bit of the word; its number is the net.
             bit = both & -both
             both ^= bit
             e = word * WORD + BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63]

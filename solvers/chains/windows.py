@@ -1,16 +1,22 @@
-"""Windows: which ideals some devices may hold, and the others the rest, if no load exceeds T.
+"""Windows: ideals that some devices may hold, while the others hold the rest, with no load above T.
 
-Give a device of kind c the price y_c per ns. If u_c devices of each kind hold a set I of blocks and
-no load exceeds T, their time is worth at most T * sum of y_c u_c. A block v in I takes at least
+Let a device of kind c have the price y_c per ns. If u_c devices of each kind hold a set I of blocks
+and no load exceeds T, their time is worth at most T * sum of y_c u_c. A block v in I takes at least
 min y_c time_c(v) of it, over kinds c with u_c > 0, and a net that I cuts at least min y_c weight_c:
-some piece holds a pin of it inside I. So for *all* prices
+the device that holds a pin of it inside I pays for it. So for *all* prices
 
     sum over v in I of min y_c time_c(v) + sum over cut nets of min y_c weight_c <= T sum of y_c u_c
 
-and likewise for the rest of the blocks, which cuts the same nets, and the devices that are left.
-With overlap each of the two sums has to obey alone. Good prices are the dual of the fractional
-assignment of blocks to kinds; they are looked for in floating point and then rounded to integers,
-so that what they prove is exact. Replicas share a load and add to it, so it holds for them, too.
+and likewise for the rest of the blocks, which cuts the same nets, and the remaining devices. With
+overlap each of the two sums must be within the right side alone. Good prices are the dual of the
+fractional assignment of blocks to kinds; they are computed in floating point and then rounded to
+integers, so that what they prove is exact. Replicas divide a load and add synchronisation to it, so
+the inequality holds for them, too.
+
+Example by hand: two blocks take 4 ns each on kind 1 and 12 ns each on kind 2, one device of each,
+no nets. With prices y = (3, 1) every block takes 12 of a value of T (3 + 1), so 24 <= 4 T: T >= 6,
+the fractional optimum (1.5 blocks and half a block). An ideal of one block needs 12 <= T on
+device 2 alone, and 4 <= T on device 1.
 """
 
 from __future__ import annotations
@@ -35,17 +41,17 @@ STEPS = 150
 """Rounds of the search for prices."""
 
 SCARCE = 0.34
-"""Factor by which one kind is rarer in clusters for which prices are made, too."""
+"""Prices are also computed for clusters in which one kind has this share of its devices."""
 
 MOST_VECTORS, MOST_ROWS = 512, 32
-"""With more vectors of devices, or more rows for their sets of kinds, ideals are left out while
-they are enumerated by what all devices can hold alone: each row costs every ideal two sums, and a
-vector that leaves an ideal out costs it a comparison at least."""
+"""With more vectors of devices, or more rows for their sets of kinds, the enumeration only tests
+what all devices together can hold: each row costs every ideal two sums, and each vector at least
+one comparison."""
 
 
 @dataclass(frozen=True, eq=False)
 class WindowRow:
-    """What devices of some kinds can take at most: one inequality over blocks and cut nets."""
+    """One inequality over blocks and cut nets: the most that devices of some kinds can take."""
 
     #: work, weight: (b,): Of each block held, and of each net cut.
     work: Ints
@@ -55,14 +61,14 @@ class WindowRow:
     room: Ints
 
     def most(self, used: Ints, limit: int) -> int:
-        """What numbers of devices of each kind take within a limit T."""
+        """The most that given numbers of devices of each kind take within a limit T."""
         pairs = zip(self.price.tolist(), self.room.tolist(), used.tolist(), strict=True)
         most: int = sum((limit * price + room) * u for price, room, u in pairs)
         return min(most, LARGEST_LOAD)
 
 
 class PriceBook:
-    """The rows of a problem's sets of kinds, each found once."""
+    """The rows for each set of kinds of a problem, each computed once."""
 
     def __init__(self, problem: KindsProblem) -> None:
         self.problem = problem
@@ -73,6 +79,8 @@ class PriceBook:
         #: where the vectors of devices, or these rows, are too many.
         self.in_sums: list[Flags] = []
         vectors = prod(count + 1 for count in problem.counts.tolist())
+        # Sums over every ideal are kept while it is enumerated, as they change by one block at a
+        # time.
         if vectors <= MOST_VECTORS and 2**problem.num_kinds <= MOST_ROWS:
             choices = product((False, True), repeat=problem.num_kinds)
             self.in_sums = [np.array(among, np.bool_) for among in choices]
@@ -81,13 +89,13 @@ class PriceBook:
             self.in_sums, rows = [], self.of_all
         work = np.stack([row.work for row in rows], axis=1)
         weight = np.stack([row.weight for row in rows], axis=1)
-        #: Those sums: for each row what it cuts, and then for each row what it holds.
+        #: The sums of an ideal: for each row its cut, then for each row its work.
         self.amounts = Amounts(problem.nets, work if self.in_sums else 0 * work, weight)
 
     def rows(self, among: Flags) -> list[WindowRow]:
-        """Prices of some kinds, the others being of no use; blocks that none of them can run, of
-        which they take none; and bytes, where the memory of all of them may end.
-        """
+        """Rows for devices of some kinds: prices, blocks that none of them runs, and bytes."""
+        # A block that none of them can run counts 1, and they may take 0 of these. Bytes are a row
+        # only where each of the kinds has a limit (`room` is 0 where memory holds everything).
         key = among.tobytes()
         if key not in self._known:
             problem = self.problem
@@ -105,7 +113,10 @@ class PriceBook:
 
 
 def find_prices(problem: KindsProblem, among: Flags) -> list[WindowRow]:
-    """Prices of these kinds: for the devices there are, and with each kind scarce."""
+    """Rows with good prices for these kinds: for all their devices, and with each kind scarce."""
+    # Windows ask about parts of the devices, for which prices of the whole cluster may be poor:
+    # prices for clusters that lack one kind cover them. Larger integer prices are more precise, but
+    # price times load must stay within 64 bits.
     counts = np.where(among, problem.counts, 0).astype(np.float64)
     time = np.where(problem.fits & among[:, None], problem.time, -1)
     time = np.where(time < 0, np.inf, time)
@@ -146,7 +157,10 @@ def _dual(time: Floats, counts: Floats) -> Floats:
 # numpy adds up eight numbers and more in another order
 @kernel(bounded=lambda time, counts: 2 * STEPS * time.size if len(time) < 8 else math.inf)
 def _ascend(time: Floats, counts: Floats) -> Floats:
-    """Give every block to its cheapest kind, raise prices of kinds with much to do, and repeat."""
+    """Prices by subgradient ascent: blocks go to their cheapest kind, busy kinds cost more."""
+    # The value to maximize, sum of min y time / sum of y counts, does not change if all prices are
+    # scaled, so steps are taken in the logarithm. They start from prices at which every kind would
+    # be worth the same on all blocks.
     kinds, blocks = time.shape
     log, best, record, rate = np.zeros(kinds), np.ones(kinds), -1.0, 0.6
     for kind in range(kinds):
@@ -170,6 +184,8 @@ def _ascend(time: Floats, counts: Floats) -> Floats:
         bound = worth / (price * counts).sum()
         if bound > record:
             record, best = bound, price
+        # A kind with more work per device than the mean is too cheap. The steps shrink by 3 % a
+        # round.
         load /= counts
         if load.max() <= 0:
             break
@@ -180,6 +196,9 @@ def _ascend(time: Floats, counts: Floats) -> Floats:
 
 def work_bound(problem: KindsProblem, prices: list[WindowRow]) -> int:
     """A lower bound on every plan's max_load: the priced work, and the heaviest block."""
+    # The first is the inequality above for all devices and all blocks, which cut no net. The second
+    # takes each block on the stage that is fastest for it, replicas and their synchronisation
+    # included.
     low = 0
     for p in prices:
         low = max(low, -(-int(p.work.sum()) // int(p.price @ problem.counts)))
@@ -199,16 +218,16 @@ def work_bound(problem: KindsProblem, prices: list[WindowRow]) -> int:
 
 
 class WindowTests(NamedTuple):
-    """The tests of an ideal under all vectors of devices that may hold it; the kernel's form."""
+    """Arrays for the kernel: the tests of an ideal under each vector of devices."""
 
-    #: held, rest: (V, 2) int64: First and last row, the last not included, for the devices of each
-    #: vector and the others.
+    #: held, rest: (V, 2) int64: The range of rows for the devices of each vector, and for the other
+    #: devices.
     held: Ints
     rest: Ints
-    #: most_held, most_rest: (V, R) int64: What these devices and the others take of each row.
+    #: most_held, most_rest: (V, R) int64: The most that these devices and the others take of a row.
     most_held: Ints
     most_rest: Ints
-    #: (R,) int64: Of all blocks.
+    #: (R,) int64: Work of all blocks under each row.
     total: Ints
     overlap: bool
     #: (1,) int64: The vector that the last ideal passed with.
@@ -216,11 +235,10 @@ class WindowTests(NamedTuple):
 
 
 def window_tests(book: PriceBook, limit: int) -> WindowTests:
-    """The tests for loads up to a limit.
-
-    Where the sets of kinds are too many there is one test of an ideal and its rest together: both
-    pay for the nets between them.
-    """
+    """The tests for loads up to a limit."""
+    # With too many sets of kinds there is one test for an ideal and its rest together: all devices
+    # do all work, and both sides pay for the nets between them, so twice the cut is at most what
+    # the work leaves.
     problem = book.problem
     counts, overlap, total = (problem.counts, problem.overlap, book.amounts.of_block.sum(axis=0))
     latest = np.zeros(1, np.int64)
@@ -246,7 +264,7 @@ def window_tests(book: PriceBook, limit: int) -> WindowTests:
 
 
 def _steps(w: WindowTests, amounts: Amounts, now: CurrentSet, path: IdealPath, *to: Any) -> int:
-    """Of `walk_in_windows`: each ideal is tested, and a block joins for it and leaves."""
+    """Steps of `walk_in_windows`: an ideal is tested, and a block joins for it and leaves."""
     nets, succs = (int(np.diff(p).max(initial=0)) for p in (amounts.nets.block_ptr, path.succ_ptr))
     each = w.most_held.size + 2 * succs + 2 * nets * (1 + amounts.width)
     return int(to[-1] - path.done[0]) * each
@@ -256,11 +274,13 @@ def _steps(w: WindowTests, amounts: Amounts, now: CurrentSet, path: IdealPath, *
 def walk_in_windows(
     w: WindowTests, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
 ) -> bool:
-    """Enumerate on, and keep the ideals that pass some test; see `enumerate_ideals`."""
+    """Go on enumerating, and keep the ideals that pass some test (`enumerate_ideals`)."""
     rows, s = len(w.total), now.sums
     while path.done[0] < stop and path.done[1] < len(ideals.members):
         if not next_ideal(amounts, now, path):
             return True
+        # One vector of devices suffices. Neighbouring ideals mostly pass with the same one: it
+        # comes first.
         for number in range(len(w.held)):
             x = (w.latest[0] + number) % len(w.held)
             passes = True
@@ -284,7 +304,7 @@ def walk_in_windows(
 
 
 class RowSums(NamedTuple):
-    """What each of N ideals holds and cuts under each row, (N, r); and what all blocks are."""
+    """Work and cut of each of N ideals under each row, (N, r); and the work of all blocks."""
 
     work: Ints
     cut: Ints
@@ -292,7 +312,7 @@ class RowSums(NamedTuple):
 
 
 class PricedWindows:
-    """The tests for a list of ideals; sums are kept per set of kinds."""
+    """The tests for a list of ideals; sums are kept for each set of kinds."""
 
     def __init__(self, book: PriceBook, ideals: Ideals) -> None:
         self.problem, self.book, self.ideals = book.problem, book, ideals
@@ -307,7 +327,7 @@ class PricedWindows:
             at += len(own)
 
     def inside(self, used: Ints, limit: int) -> Flags:
-        """Ideals that numbers of devices per kind may hold, and the others what is left."""
+        """Ideals that these numbers of devices may hold while the other devices hold the rest."""
         found = self.may_hold(used, limit, rest=False)
         found &= self.may_hold(self.problem.counts - used, limit, rest=True)
         return found
@@ -346,7 +366,8 @@ def _may_hold(sums: RowSums, most: Ints, overlap: bool, rest: bool) -> Flags:
 
 
 def set_sums(sets: Ints, weight: Ints) -> Ints:
-    """Sum of the weights of each set's elements, (N,), a byte of each at a time; O(N bits / 8)."""
+    """Sum of the weights of each set's elements, (N,); O(N bits / 8)."""
+    # One byte of all sets at a time: a table has the sum of weights for each of its 256 values.
     if not weight.any():
         return np.zeros(len(sets), np.int64)
     padded = np.zeros(sets.shape[1] * WORD, np.int64)

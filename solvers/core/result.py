@@ -17,8 +17,6 @@ from placegap.instances.problem import (
     Plan,
     PlanClass,
     Semantics,
-    plan_class,
-    told,
 )
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import InputError
@@ -217,7 +215,7 @@ class Result(Proven):
     @property
     def bound_class(self) -> PlanClass:
         """The class of plans that the bound holds for."""
-        return (self.bound and self.bound.plan_class) or plan_class(self.semantics)
+        return (self.bound and self.bound.plan_class) or self.semantics.plan_class
 
     @property
     def proved(self) -> bool:
@@ -292,12 +290,12 @@ def contradiction(one: Result, other: Result) -> str:
     if other.value_ns is None:
         return ""
     basis = describe_basis(one.method, one.rests_on)
-    value = told(other.semantics, other.value_ns)
+    value = other.semantics.text(other.value_ns)
     if one.status == "infeasible":
         return f"{basis}: claims that no plan exists; {other.method} has one of {value}"
     if one.bound_ns is not None and one.bound_ns > other.value_ns:
         return (
-            f"{basis}: claims that no plan is better than {told(one.semantics, one.bound_ns)};"
+            f"{basis}: claims that no plan is better than {one.semantics.text(one.bound_ns)};"
             f" {other.method} has one of {value}"
         )
     return ""
@@ -327,7 +325,7 @@ def finish(
     with loading():
         from placegap.instances.referee.evaluate import evaluate
 
-    plans, bound = plan_class(semantics), outcome.bound
+    plans, bound = semantics.plan_class, outcome.bound
     bound_class = (bound and bound.plan_class) or plans
     if PLAN_CLASSES.index(bound_class) < PLAN_CLASSES.index(plans):
         raise SolverDisagreement(f"{method}: a {bound_class} bound does not hold for {plans}")

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from placegap.instances.problem import (
-    PLAN_CLASSES,
-    LoadSemantics,
-    MaxLoad,
-    Objective,
-    Plan,
-    with_plans,
-)
+from placegap.instances.problem import PLAN_CLASSES, LoadSemantics, MaxLoad, Objective, Plan
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.core.clock import Clock, stop_asked
@@ -151,7 +144,7 @@ def task_for(task: Task, name: str) -> Task | None:
     narrower = [asked]
     if isinstance(asked, LoadSemantics):
         nested = PLAN_CLASSES[PLAN_CLASSES.index(asked.plans) :: -1]
-        narrower = [with_plans(asked, plans) for plans in nested]
+        narrower = [asked.with_plans(plans) for plans in nested]
         narrower += [MaxLoad(plans=plans, load=asked.load, memory=asked.memory) for plans in nested]
     for semantics in narrower:
         other = replace(task, semantics=semantics, incumbent=None, starts=())

@@ -1,4 +1,4 @@
-"""The arcs of the section graph, what is known of the least time of each, and chains of sections.
+"""The arcs of the section graph, bounds on the least time of each, and chains of sections.
 
 Sections that are equal share their arcs, and so do device pairs that identical devices make equal:
 twelve layers of a transformer, or sixteen pairs of four equal GPUs, are solved once.
@@ -12,10 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from placegap.formulations.shared.devices import Classes, identical_devices
 from placegap.formulations.shared.times import bare_lengths, path_bounds, windows
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.device_classes import Classes, identical_devices
+from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Section
 
@@ -27,29 +28,28 @@ PROOFS = ("path", "section lp", "cp-sat")
 class Arc:
     """The least time from the end of a section's entry to the end of its exit, on two devices."""
 
-    #: The section that is solved for all that are equal to it.
+    #: The section that is solved in place of all equal ones.
     section: Section
     #: entry, leave: The devices that it is solved for.
     entry: int | None
     leave: int | None
-    #: A proven bound; `NO_WAY` if there is no schedule, or none that matters.
+    #: A proven bound; `NO_WAY` if there is no schedule, or none that a better plan could use.
     lower_ns: int
     #: The time of `plan`; of a section with nothing but its ends, which needs none, its time.
     upper_ns: int | None = None
-    #: Of the section, ops numbered as in ``section.ops``.
+    #: A plan of the section, with ops numbered as in ``section.ops``.
     plan: Plan | None = None
     #: What proves the bound, as a position in `PROOFS`.
     proof: int = 0
-    #: The time of its first plan, which placers made.
+    #: The time of the plan that placers made first; `NO_WAY` if they found none.
     placed_ns: int | None = None
-    #: steps, undecided: Jobs so far, and those of CP-SAT among them that its time did not suffice
-    #: for.
+    #: steps, undecided: Jobs so far, and those of CP-SAT among them that ran out of time.
     steps: int = 0
     undecided: int = 0
-    #: More jobs would find nothing more.
+    #: Whether more jobs would be useless.
     final: bool = False
-    #: ticket, kind: Its job, while there is one, and what that job (or the last one) is: "lp" or
-    #: "cp".
+    #: ticket, kind: The number of its job, while there is one; and its kind, or that of the last
+    #: one: "lp" or "cp".
     ticket: int | None = None
     kind: str = ""
 
@@ -93,8 +93,10 @@ class ArcTable:
 
     def uses(self, section: Section) -> list[list[Use]]:
         """The arcs of a section by the devices of entry (rows) and exit (columns)."""
-        # members of its group outside of a section decide on an op's devices, too
+        # `able` and not the ops' times alone: where an op can be depends on all ops of its group,
+        # and some of these may be outside of the section
         key = _key(self.instance, section, self.instance.arrays.able)
+        # without inner ops nothing is left to decide: the time is exact, and the arc never refined
         exact = section.num_inner == 0
         if exact:
             lengths = bare_lengths(self.instance, section, self.semantics)
@@ -107,6 +109,7 @@ class ArcTable:
             for b in range(columns):
                 entry = None if section.entry is None else a
                 leave = None if section.exit is None else b
+                # a swap of identical devices leads to the arc that stands for this one, too
                 names = self._names([k for k in (entry, leave) if k is not None])
                 ends = (
                     None if entry is None else names[entry],
@@ -133,6 +136,8 @@ class ArcTable:
 
 def _key(instance: Instance, section: Section, possible: Flags) -> Hashable:
     """Equal for sections that are equal up to the names of ops and tensors."""
+    # Ops are in topological order, so that layers of one kind are listed alike. Isomorphic sections
+    # in another order get another key, which only costs time.
     arrays, ops, edges = instance.arrays, list(section.ops), list(section.edges)
     index = arrays.index
     local = {i: at for at, i in enumerate(ops)}
@@ -143,17 +148,12 @@ def _key(instance: Instance, section: Section, possible: Flags) -> Hashable:
         arrays.time_ns[ops].tobytes(),
         possible[ops].tobytes(),
         arrays.resident_bytes[ops].tobytes(),
-        _numbered(arrays.group[ops]),
+        tuple(numbered(arrays.group[ops].tolist())),
         tuple(local[i] for i in index.producer[edges].tolist()),
         tuple(local[i] for i in index.consumer[edges].tolist()),
-        _numbered(index.tensor[edges]),
+        tuple(numbered(index.tensor[edges].tolist())),
         arrays.transfer_ns[index.tensor[edges]].tobytes(),
     )
-
-
-def _numbered(values: Ints) -> tuple[int, ...]:
-    seen: dict[int, int] = {}
-    return tuple(seen.setdefault(value, len(seen)) for value in values.tolist())
 
 
 def lower_table(uses: list[list[Use]]) -> Ints:
@@ -179,15 +179,14 @@ class Chain:
 
     sections: tuple[Section, ...]
     uses: tuple[list[list[Use]], ...]
-    #: (rows of the first section,) int64: When the entry of the first section can end at the
-    #: earliest.
+    #: (rows of the first section,) int64: The earliest end of the first section's entry.
     before_ns: Ints
-    #: (columns of the last section,) int64: So much time passes at least after the end of the last
-    #: section's exit.
+    #: (columns of the last section,) int64: The least time after the end of the last section's
+    #: exit.
     after_ns: Ints
 
     def distances(self, lengths: Lengths) -> tuple[list[Ints], list[Ints]]:
-        """Per node layer, the least time up to each device, and from each device to the end."""
+        """Least times up to each node of the chain, and from it to the end, by its device."""
         tables = [lengths(uses) for uses in self.uses]
         ahead = [self.before_ns]
         for table in tables:
@@ -210,6 +209,8 @@ class Chain:
 
     def room(self, limit_ns: int, lengths: Lengths) -> dict[Arc, int]:
         """For every arc, how long it may take in a path of at most the limit."""
+        # an arc that several sections or device pairs share may take what the most generous one
+        # allows
         ahead, back = self.distances(lengths)
         found: dict[Arc, int] = {}
         for uses, head, tail in zip(self.uses, ahead, back[1:], strict=False):

@@ -2,15 +2,15 @@
 
 1. *Sections* (`instances.problem.sections`, where the theorem is). The graph is cut where
    every schedule splits. The optimum is a shortest path over (cut, device), whose arcs are the
-   optima of the sections between two cuts, both end devices fixed. An arc starts with what paths
-   prove; only arcs on a shortest path are refined, by the section LP where it pays and by CP-SAT,
+   optima of the sections between two cuts, both end devices fixed. An arc starts with the bound of
+   paths; only arcs on a shortest path are refined, by the section LP where it pays and by CP-SAT,
    so that most are never solved (`decomposition.search`). Section plans in a row are a plan of the
    whole.
 2. *Intervals* (`problem.sections`). A section that is too large for that, such as a
    whole encoder-decoder graph, still has a chain of intervals along a long path; the same search
-   raises what is proven of them. That is a bound only.
-3. *The whole* (`solve_whole`). What is still open (too large a section, memory that
-   binds) is left to CP-SAT on the whole graph, with all that was proven of sections as rows.
+   raises their bounds. A chain of intervals gives a bound on the whole, and no plan.
+3. *The whole* (`solve_whole`). Gaps that are still open (too large a section, memory that binds)
+   are left to CP-SAT on the whole graph, with all bounds on sections as rows.
 
 With slack memory the first step alone is exact; the last makes the method exact in any case.
 """
@@ -24,6 +24,7 @@ from pydantic import Field
 
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.sections import (
     Interval,
@@ -33,7 +34,6 @@ from placegap.instances.problem.sections import (
     intervals,
     sections_between,
 )
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS, say_rest
 from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import ExactParams, Params, Task
@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # CP-SAT brings pandas, which take half a second; many graphs
     from placegap.solvers.core.back_ends.cp_sat import Answer
 
 LP_FROM = 40
-"""Inner ops from which sections get the LP first: CP-SAT proves most smaller ones in a second."""
+"""Sections from this size on get the LP first: CP-SAT proves most smaller ones in a second."""
 
 MOST_INNER = 100
 """Sections with more ops between their ends are not solved by themselves."""
@@ -76,25 +76,24 @@ PATIENCE = 10
 """With a time limit, runs of annealing may be this many times longer than by default."""
 
 PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
-"""Annealing gets a share of the time that is left. CP-SAT on the whole graph rarely closes models
-of more parts than this, and annealing has the larger share beside them, all beside none."""
+"""Annealing gets `SHARE` of the time left. CP-SAT on the whole graph rarely closes models of more
+than `PROMISING` parts: then annealing gets `LARGE_SHARE`, and all of it where there is no model."""
 
 SECTIONS_SHARE = 1 / 3
-"""Where some section is too large, those that are not get this share of the time left, and so
-do intervals: what is left open is left to annealing and the whole model. Where memory binds, so do
-sections by themselves, and each packing."""
+"""Sections get this share of the time left where some section is too large or memory binds, and so
+does a chain of intervals or runs: the rest is for annealing and the whole model."""
 
 PRICE_SHARE = 0.1
-"""Of the time that is left, for prices of bytes along one chain of runs."""
+"""Share of the time left for prices of bytes along one chain of runs."""
 
 MOST_OPS_OF_CHAINS = 20_000
-"""Larger graphs are not searched for intervals, whose windows alone would take many seconds."""
+"""Larger graphs are not searched for intervals: their windows alone would take many seconds."""
 
 PARTS_PER_S = 20_000
-"""A model that would take longer to build and to presolve than there is time is not built."""
+"""Parts of a model that are built and presolved in a second; too large a model is not built."""
 
 MOST_STARTS, NEAR = 4, 1.03
-"""Plans at which annealing begins, and how many times the best value theirs may be."""
+"""Annealing begins at no more plans than this, whose values are at most `NEAR` times the best."""
 
 
 class DecompositionParams(ExactParams):
@@ -103,8 +102,8 @@ class DecompositionParams(ExactParams):
     #: Worker processes for sections, from the second second on, and threads for the whole model.
     #: With one, and without a time limit, the same plan comes back every time.
     workers: int = Field(default=2, ge=1, le=1024)
-    #: Whether what sections leave open is annealed. Without, small whole models have that time,
-    #: which pays where another process looks for plans meanwhile.
+    #: Whether annealing searches for plans after the sections. Without it, small whole models get
+    #: that time, which pays where another process searches for plans at the same time.
     anneal: bool = True
 
 
@@ -128,7 +127,7 @@ def applies(task: Task[Makespan], params: Params) -> str | None:
 def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
     """Shortest path over bottlenecks and devices; sections by LP and CP-SAT, lazily.
 
-    An interrupt (Ctrl-C) ends the search and returns what is known by then.
+    An interrupt (Ctrl-C) ends the search and returns the plan and the bound found so far.
     """
     clock = task.limits.clock()
     with SectionWorkers(params.workers) as workers:
@@ -143,7 +142,7 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
             search.interrupted = True
         except MemoryError:
             search.note = "out of memory"
-        except Exception as error:  # what is known by now counts
+        except Exception as error:  # the plan and the bound found so far count
             search.interrupted |= stop_asked()
             if not search.interrupted:
                 search.faults += [fault_of("decomposition", task.instance, error)]
@@ -164,9 +163,10 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
 
 
 def _basis(search: SectionSearch) -> str:
-    """CP-SAT if it raised any arc: a path is shortest by what all others are worth."""
-    asked = max((arc.proof for arc in search.table.known.values()), default=0)
-    return solver_and_version("ortools") if PROOFS[max(search.proof, asked)] == "cp-sat" else PROOF
+    """CP-SAT if it raised any arc, as the path is shortest only by the bounds of all others."""
+    highest = max((arc.proof for arc in search.table.known.values()), default=0)
+    by_solver = PROOFS[max(search.proof, highest)] == "cp-sat"
+    return solver_and_version("ortools") if by_solver else PROOF
 
 
 def _message(search: SectionSearch) -> str:
@@ -179,14 +179,15 @@ def _message(search: SectionSearch) -> str:
     limits = search.task.limits
     if search.clock.left_s == 0.0:
         return f"time limit of {limits.named_s:g} s reached"
-    said = say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
-    return said or "ended: neither sections nor CP-SAT on the whole graph proved a higher bound"
+    ending = say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
+    return ending or "ended: neither sections nor CP-SAT on the whole graph proved a higher bound"
 
 
 def solve(search: SectionSearch, params: DecompositionParams) -> None:
     """Refine sections, then intervals, then the whole."""
     instance = search.task.instance
     sections = sections_between(instance, cuts(instance))
+    # nothing to decompose, and too large for a model of the whole: only annealing is left
     if len(sections) == 1 and instance.num_ops > MOST_OPS_OF_CHAINS:
         while _anneal(search, 1.0) and search.clock.left_s is not None:
             pass
@@ -197,14 +198,19 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
     def join() -> None:
         search.join_plans(tiles, exact=exact)
 
+    # Where memory binds, sections are not independent: their shortest path is a bound, but its plan
+    # may not fit. Runs of the same arcs that fit are a higher bound (`MemoryRuns`).
     runs = [] if exact else _runs_that_fit(search, tiles)
     if search.over:
         return
+    # First paths alone, without jobs: that may close the gap already, and joins what plans there
+    # are. Then a dive for a good plan, whose value makes the horizons of the proof short.
     with search.within(1.0 if exact and not large else SECTIONS_SHARE):
         search.refine(tiles, make_plans=join)
         if not large or search.promises(tiles, _step):
             search.dive(tiles, join, _step)
             search.refine(tiles, _step, join)
+    # a large whole model rarely proves anything: then annealing runs even if it was not wanted
     anneals = params.anneal or whole_parts(instance) > PROMISING
     if not search.over and not exact:
         # what proves comes before annealing, which only looks for plans
@@ -212,13 +218,15 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
         for each in runs:
             _refine_runs(search, each, tiles)
         if runs:
-            search.dive_into_memory(tiles, _step)  # with what is now known of arcs
+            search.dive_into_memory(tiles, _step)  # again, with the plans and bounds of more arcs
     if search.over:
         return
     if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
         chains += _intervals_alone(search)
         if search.over:
             return
+    # a shorter plan is a shorter horizon for the whole model, whose threads take over from
+    # processes
     if anneals:
         _anneal(search)
     search.workers.close()
@@ -226,7 +234,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
         return
     solve_whole(search, chains, params.workers)
     while anneals and search.clock.left_s is not None and _anneal(search, 1.0):
-        pass  # nothing else is left to do
+        pass  # annealing uses up the time limit
 
 
 # ------------------------------------------------------------------------ chains of intervals
@@ -252,7 +260,7 @@ def _intervals(search: SectionSearch) -> list[Interval]:
 
 
 def _limit(search: SectionSearch) -> int:
-    """Longer plans are of no interest."""
+    """The value of the best plan, or the longest that any plan can take."""
     if search.value_ns is None:
         return search.task.instance.arrays.serial_horizon_ns
     return search.value_ns
@@ -262,7 +270,9 @@ def _limit(search: SectionSearch) -> int:
 
 
 def _runs_that_fit(search: SectionSearch, tiles: Chain) -> list[Runs]:
-    """Runs that fit along the tiles, a chain of intervals and a path; what proves most is first."""
+    """Runs along the tiles, a chain of intervals and a path, the highest bound first."""
+    # Tiles may have large sections, of which runs see little. Intervals are finer, and a path of
+    # single edges (no candidates) is finest: it has most stops, and the least time between them.
     instance = search.task.instance
     found = list[Runs]()
     for ways in (None, True, False):
@@ -283,9 +293,10 @@ def _runs_that_fit(search: SectionSearch, tiles: Chain) -> list[Runs]:
 
 def _refine_runs(search: SectionSearch, runs: Runs, tiles: Chain) -> None:
     """Refine the cheapest runs of a chain, and price them anew, while that helps."""
-    known = -1
-    while known < search.bound_ns and not search.over:
-        known = search.bound_ns
+    # prices depend on the arcs: when these have risen, other prices prove more
+    before = -1
+    while before < search.bound_ns and not search.over:
+        before = search.bound_ns
         with search.within(SECTIONS_SHARE):
             pack = (lambda: search.pack(tiles)) if runs.chain is tiles else None
             search.refine(runs.chain, _step, pack, shortest=runs.shortest)
@@ -293,7 +304,7 @@ def _refine_runs(search: SectionSearch, runs: Runs, tiles: Chain) -> None:
 
 
 def _price(search: SectionSearch, runs: Runs) -> Runs:
-    """The same with prices for bytes, where devices differ; the bound counts."""
+    """The same with prices for bytes, where devices differ; their bound is recorded."""
     if search.over or _are_alike(search):
         return runs
     with search.within(PRICE_SHARE):
@@ -303,7 +314,7 @@ def _price(search: SectionSearch, runs: Runs) -> Runs:
 
 
 def _are_alike(search: SectionSearch) -> bool:
-    """Whether all devices are; then prices of bytes prove nothing."""
+    """Whether all devices are identical; then prices of bytes prove nothing."""
     alike = search.table.classes
     return len(alike) == 1 and len(alike[0]) == search.task.instance.num_devices
 
@@ -312,9 +323,9 @@ def _are_alike(search: SectionSearch) -> bool:
 
 
 def _anneal(search: SectionSearch, share: float | None = None) -> bool:
-    """Anneal the best plan and others nearly as good, within a share of the time that is left.
+    """Anneal the best plan and others nearly as good; whether any move was tried.
 
-    Whether anything was tried.
+    It takes a share of the time that is left.
     """
     if search.over or search.plan is None or search.value_ns is None:
         return False
@@ -324,6 +335,7 @@ def _anneal(search: SectionSearch, share: float | None = None) -> bool:
     moves = usual_moves(task.instance) * (1 if limit_s is None else PATIENCE)
     if search.annealing is None:
         search.annealing = Annealing(task.instance, task.semantics)
+    # another seed for each call, as it may begin with the same plans
     annealing, seed = search.annealing, task.limits.seed + search.annealed
     before = annealing.tried
     for plan in annealing.runs(_near(search), seed=seed, moves=moves, limit_s=limit_s):
@@ -336,7 +348,7 @@ def _anneal(search: SectionSearch, share: float | None = None) -> bool:
 
 
 def _share(instance: Instance) -> float:
-    """Of annealing, in the time that is left."""
+    """The share of the time left that annealing gets."""
     parts = whole_parts(instance)
     return SHARE if parts <= PROMISING else LARGE_SHARE if parts <= MOST_PARTS else 1.0
 
@@ -361,8 +373,8 @@ def _too_large(section: Section) -> bool:
 
 
 def _step(arc: Arc) -> Step | None:
-    """CP-SAT for longer and longer, and the LP once: first in larger sections, in others when
-    the first step of CP-SAT has left the arc open.
+    """CP-SAT for ever longer, and the LP once: first in larger sections, in others after the first
+    step of CP-SAT.
     """
     if _too_large(arc.section):
         return None
@@ -388,8 +400,8 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
     """CP-SAT on the whole graph, for plans better than the incumbent, until a limit is reached.
 
     Every bound on a section is a row of it: x[u, a] and x[v, b] imply
-    start[v] >= end[u] + bound - p_vb. Bounds that hold only for better plans are no harm: the
-    model has no others.
+    start[v] >= end[u] + bound - p_vb. Bounds that hold only for better plans may be used: the model
+    has no other plans.
     """
     from placegap.formulations.makespan_cp import build, read_plan, warm_start
     from placegap.solvers.core.back_ends.cp_sat import SOLVER, Settings, run_cp_sat
@@ -405,8 +417,9 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
     horizon = None if search.value_ns is None else search.value_ns - 1
     model = build(instance, task.semantics, horizon)
     plan = break_symmetry(model, search.plan)
-    if plan is not None:  # too long for the model, but most of it may stay
+    if plan is not None:  # longer than the horizon, but most of it may stay
         warm_start(model, simulate(instance, plan, task.semantics))
+    # rows for all pairs of end devices: a model cannot know which arcs are on a shortest path
     for chain in chains:
         for uses in chain.uses:
             for row in uses:
@@ -420,16 +433,19 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
     )
     search.interrupted |= found.interrupted
     _learn(search, found)
+    # Long horizons have times in units of several ns, rounded down: the optimum of such a model is
+    # a bound, and its plan may be longer. A far better plan than before makes the unit finer.
     if found.ending != "optimal" or model.exact:
         return
     search.note = f"optimal but for times that are rounded down to {model.unit_ns} ns"
     if search.over or search.value_ns is None:
         return
     if search.value_ns <= model.horizon_ns // 2:
-        solve_whole(search, chains, workers)  # the shorter horizon has a finer unit
+        solve_whole(search, chains, workers)
 
 
 def _learn(search: SectionSearch, found: Answer) -> None:
+    """Record what CP-SAT found of the whole."""
     from placegap.solvers.core.back_ends.cp_sat import SOLVER
 
     search.faults += found.faults
@@ -439,6 +455,7 @@ def _learn(search: SectionSearch, found: Answer) -> None:
         "time_limit": f"time limit of {search.task.limits.named_s:g} s reached",
         "unknown": f"{SOLVER} stopped by itself after {found.seconds:.1f} s, without a reason",
     }.get(found.ending, "")
+    # the model has only plans better than the incumbent: infeasible means that there is none
     proof = PROOFS.index("cp-sat")
     if found.infeasible and search.value_ns is None:
         search.infeasible = True
@@ -451,14 +468,17 @@ def _learn(search: SectionSearch, found: Answer) -> None:
 
 
 def _section_takes(model: MakespanModel, use: Use) -> None:
+    """Add the row of an arc's bound, for one pair of end devices."""
     entry, leave = use.section.entry, use.section.exit
     conditions = []
     for op, k in ((entry, use.entry), (leave, use.leave)):
         if op is not None and k is not None:
-            if k not in model.x[op]:
+            if k not in model.x[op]:  # the model has no such placement
                 return
             conditions.append(model.x[op][k])
     lower, unit = use.arc.lower_ns, model.unit_ns
+    # longer than any plan of the model: not both devices; and a section without inner ops is no
+    # stronger than the model's own rows for its edges
     if lower > model.horizon_ns:
         model.cp.add_bool_or([literal.negated() for literal in conditions])
         return

@@ -24,7 +24,7 @@ from placegap.solvers.local_search.quick_schedule import (
 )
 
 SWEEPS = 3
-"""Over the groups that a path does not know: each goes where its transfers take least."""
+"""Sweeps over groups that a path does not place: each moves to where its transfers take least."""
 
 MOST_PATHS = 24
 """Paths of labels that are made plans."""
@@ -54,6 +54,8 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     windows = work_windows(relaxed) if able else None
     if windows is None:
         return Outcome(message="some op fits on no device, or times are too large")
+    # The search ends at the first threshold above the bound that has labels: their paths are the
+    # cheapest ways to place the layers, and a good plan is likely among the first few.
     known_ns = window_bound(windows)
     found = search_layers(relaxed, semantics, windows, known_ns, clock.is_over, MOST_PATHS)
     if found is None:
@@ -67,6 +69,8 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         bottom_levels(data, device, level)
         return int(insert_all(data, device, level, work))
 
+    # All paths are timed by a quick insertion of ops, longest way to the end first. The referee,
+    # which also checks the peak of memory, sees the best first, until one fits.
     tried = list[tuple[int, int, Ints]]()
     for number, path in enumerate(found.paths):
         device = devices_of(instance, found.nested, found.table, path)
@@ -84,13 +88,14 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
 def devices_of(
     instance: Instance, nested: NestedLayers, table: LayerTable, path: LayerPath
 ) -> Ints:
-    """The device of each op. Groups that a path does not know begin where the nearest gate is."""
+    """The device of each op. Groups that a path does not place start at the nearest gate."""
     group, gates = instance.arrays.group, nested.gates
     at = np.zeros(len(gates), np.int64)  # of each gate, that of the frame around it
     for layer, (there, back) in zip(nested.layers, path.gates, strict=True):
         at[layer.forward.start : layer.forward.stop + 1] = there
         at[layer.backward.start : layer.backward.stop + 1] = back
     at[nested.core.start : nested.core.stop] = path.gates[-1][0]
+    # the longest op of a group decides which gate is the nearest: most of the group's work is there
     heaviest = np.lexsort((-instance.arrays.time_ns.max(axis=1), group))
     first = heaviest[np.unique(group[heaviest], return_index=True)[1]]
     device = at[_nearest_gates(instance, nested)[first]]
@@ -102,7 +107,9 @@ def devices_of(
 
 
 def _nearest_gates(instance: Instance, nested: NestedLayers) -> Ints:
-    """Of the last gate before each op and the first one after it, the one further inside."""
+    """The last gate before each op, or the first one after it: whichever is further inside."""
+    # An op beside the chain that feeds a layer, or reads from one, belongs there; its other gate
+    # may be far outside, or missing.
     index, last = instance.arrays.index, len(nested.gates) - 1
     after = np.full(instance.num_ops, last + 1)
     after[nested.gates] = np.arange(last + 1)
@@ -120,13 +127,14 @@ def _send_little(instance: Instance, device: Ints, groups: Ints) -> None:
     arrays, index = instance.arrays, instance.arrays.index
     source, target = arrays.group[index.producer], arrays.group[index.consumer]
     runs, every = arrays.group_runs, np.arange(instance.num_devices)
+    # coordinate descent: each move lowers the time of all transfers, so that sweeps end
     mine = np.isin(source, groups) | np.isin(target, groups)
     edges_of: dict[int, list[int]] = {int(g): [] for g in groups}
     for e in np.flatnonzero(mine & (source != target)).tolist():
         for g in (int(source[e]), int(target[e])):
             if g in edges_of:
                 edges_of[g].append(e)
-    for g in groups.tolist():
+    for g in groups.tolist():  # at first anywhere that can run it
         if not runs[g, device[g]] and runs[g].any():
             device[g] = int(runs[g].argmax())
     for _ in range(SWEEPS):

@@ -1,7 +1,10 @@
 """The lazy search of the section graph: only arcs on a shortest path are ever refined.
 
-Plans of sections, end to end, are a plan of the whole graph (`join`). Where memory binds, those of
-a chain must fit together (`fitting_path`), and so must the runs of it on each device (`Runs`).
+All arcs start with the bound of paths. The shortest path is a bound on the whole; to raise it, some
+arc on it must rise, so jobs are given for these alone, and the path is computed anew. The rest of
+the arcs, most of them, stay as they are. With slack memory a path of solved arcs is the optimum:
+their plans, end to end, are a plan of the whole graph (`join`). Where memory binds, plans of a
+chain must fit together (`fitting_path`), and so must the runs of it on each device (`Runs`).
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ import numpy as np
 
 from placegap.formulations.shared.times import ways_through
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.sections import Interval, Section, SectionMaker
 from placegap.instances.referee.channels import plan_from_times
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.bounds.labels.memory_runs import MemoryRuns, memory_runs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
@@ -57,10 +60,10 @@ Route = Callable[[Lengths], tuple[int, list[Use]]]
 """A path, by the lengths of arcs."""
 
 MOST_PLACED = 300
-"""Arcs that get plans of placers before memory is packed."""
+"""Arcs that get plans of placers before plans are packed into memory."""
 
 SMALL = 20
-"""Sections of fewer inner ops are solved at once, not for one horizon after the other."""
+"""Sections with fewer inner ops are solved at once, not for one horizon after the other."""
 
 FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0
 """Seconds of CP-SAT for an arc at first, and the factor whenever it comes back."""
@@ -71,29 +74,29 @@ HANDICAP = 0.05
 
 @dataclass(eq=False)
 class SectionSearch(Incumbent):
-    """The state of a search: the best plan, the bound, what jobs are under way."""
+    """The state of a search: the best plan, the bound, the running jobs."""
 
     task: Task[Makespan]
     table: ArcTable
     workers: SectionWorkers
     clock: Clock
-    #: What proves the bound, in `decomposition.arcs.PROOFS`.
+    #: What proves the bound, as a position in `decomposition.arcs.PROOFS`.
     proof: int = 0
-    #: What the joined section plans of the incumbent take, by the theorem.
+    #: The makespan of the incumbent by the theorem, if it was joined of section plans.
     claim_ns: int | None = None
     #: Jobs done.
     jobs: int = 0
-    #: infeasible, interrupted: Proven to have no plan; stopped by Ctrl-C.
+    #: infeasible, interrupted: Whether it is proven that there is no plan; whether Ctrl-C came.
     infeasible: bool = False
     interrupted: bool = False
-    #: Why the last resort did not close the gap, if no limit ended it.
+    #: Why the whole model did not close the gap, if no limit ended it.
     note: str = ""
     running: dict[int, Arc] = field(default_factory=dict)
-    #: annealing, annealed: The annealing of the whole graph, once it has begun, and how often it
-    #: ran.
+    #: annealing, annealed: The annealing of the whole graph, once it has begun, and its runs so
+    #: far.
     annealing: Annealing | None = None
     annealed: int = 0
-    #: Of the whole graph, once they were looked for.
+    #: The intervals of the whole graph, once they are computed.
     intervals: list[Interval] | None = None
 
     def __post_init__(self) -> None:
@@ -119,7 +122,7 @@ class SectionSearch(Incumbent):
         finally:
             self.clock = whole
 
-    # ------------------------------------------------------------------------------ what is known
+    # ------------------------------------------------------------------------- plans and bounds
 
     def found_plan(self, plan: Plan, claim_ns: int | None = None) -> bool:
         """Keep a plan if the referee finds it feasible and better."""
@@ -130,6 +133,8 @@ class SectionSearch(Incumbent):
 
     def found_bound(self, bound_ns: int, proof: int) -> None:
         """Keep a bound on all plans better than the incumbent."""
+        # bounds of jobs hold below their horizons, so for better plans only: beyond the incumbent
+        # they prove just that it is optimal
         if self.value_ns is not None:
             bound_ns = min(bound_ns, self.value_ns)
         if bound_ns > self.bound_ns:
@@ -151,12 +156,15 @@ class SectionSearch(Incumbent):
         """Refine the arcs on shortest paths until none is left or a limit is reached.
 
         `step` is the next step on an arc, None if there is none. `make_plans` is called whenever
-        the bound is known anew. `guide` has the lengths by which arcs are chosen, on the path
+        the bound is computed. `guide` has the lengths by which arcs are chosen, on the path
         `route`; the path `shortest` proves the bound. By default both are the chain's shortest
         path.
         """
+        # Each round: the bound of the shortest path, plans of its arcs joined, new jobs, and then
+        # the next answers. It ends when no job is running: no arc of the path has a next step.
         shortest = shortest or chain.shortest
         while True:
+            # no path at all means no plan; or, with an incumbent, none that is better
             length, path = shortest(lower_table)
             if length < NO_WAY or self.value_ns is not None:
                 self.found_bound(length, max((use.arc.proof for use in path), default=0))
@@ -173,8 +181,8 @@ class SectionSearch(Incumbent):
                 self._learn(self.running.pop(ticket), answer)
 
     def dive(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> None:
-        """Solve what a good plan is likely to be made of, once each: arcs on paths that are short
-        if sections that were not looked at are guessed by those that were.
+        """Solve, once each, the arcs that a good plan is likely to use: those on short paths by
+        `expected_table`.
 
         It proves little, but an incumbent close to the optimum makes the proofs of `refine` short.
         """
@@ -191,6 +199,7 @@ class SectionSearch(Incumbent):
         def route(_: Lengths) -> tuple[int, list[Use]]:
             return self._fitting(tiles)
 
+        # placers first, for the arcs that can be in a better plan with the most time to spare
         room = tiles.room(self._limit, lower_table)
         worth = [arc for arc, most in room.items() if arc.open and arc.lower_ns <= most]
         worth.sort(key=lambda arc: arc.lower_ns - room[arc])
@@ -205,13 +214,13 @@ class SectionSearch(Incumbent):
         return fitting_path(self.task.instance, tiles, self._limit)
 
     def pack(self, tiles: Chain) -> None:
-        """Put plans of sections together that fit into memory together."""
+        """Join plans of sections that fit into memory together."""
         length, path = self._fitting(tiles)
         if length < NO_WAY:
             self.found_plan(join(self.task.instance, self.task.semantics, self.maker, path))
 
     def _place(self, chain: Chain) -> None:
-        """Let placers plan the arcs on the path that is likely the shortest, until all are."""
+        """Have placers plan the arcs on the path that is likely the shortest, until all are."""
         while not self.over:
             _, path = chain.shortest(expected_table)
             arcs = dict.fromkeys(use.arc for use in path if use.arc.open and not use.arc.steps)
@@ -232,7 +241,10 @@ class SectionSearch(Incumbent):
                     arc.plan, arc.upper_ns = start
 
     def _submit(self, chain: Chain, step: Steps, guide: Lengths, route: Route) -> None:
-        """Hand out jobs on the shortest path, or on the next ones while that is being worked on."""
+        """Submit jobs on the shortest path, or on the next ones while jobs on that are running."""
+        # With several workers one path may have too few arcs. Then arcs with a job count as a
+        # little longer, which leads to the path that will be the shortest once they have risen.
+        # Three such tries, as each is a shortest path over the whole chain.
         targets: dict[Arc, int] | None = None
         for lengths in (guide, *(lambda uses: _handicapped(uses, guide),) * 3):
             wanted = self.workers.wanted
@@ -244,6 +256,7 @@ class SectionSearch(Incumbent):
             todo: list[tuple[int, int, Arc, Step]] = []
             for arc in dict.fromkeys(use.arc for use in path):
                 kind = step(arc) if arc.open and arc.ticket is None else None
+                # least tried first, then in the order of the path
                 if kind is not None:
                     todo.append((arc.undecided, len(todo), arc, kind))
             if todo and targets is None and self.value_ns is not None:
@@ -254,21 +267,25 @@ class SectionSearch(Incumbent):
                 self._start(arc, kind, None if targets is None else targets[arc])
 
     def _targets(self, chain: Chain, limit_ns: int) -> dict[Arc, int]:
-        """Horizons for the jobs on arcs.
+        """Horizons for the jobs on arcs: longer section schedules are in no plan within the limit.
 
-        What fits within the limit if all other arcs took no more than is proven would do. But
-        CP-SAT proves far faster that nothing is shorter than what fits if the others take what is
-        expected of them; and mostly that raises the path over the limit already.
+        That is proven with all other arcs at their bounds. A shorter horizon, with the others at
+        their expected times, is refuted far sooner, and mostly raises the path above the limit,
+        too.
         """
         room, likely = chain.room(limit_ns, lower_table), chain.room(limit_ns, expected_table)
         targets = {}
         for arc, most in room.items():
+            # at least an eighth of the way up: an expected time at the bound would prove nothing
+            # new
             least = arc.lower_ns + max(0, most - arc.lower_ns) // 8
             small = arc.section.num_inner < SMALL
             targets[arc] = most if small else min(most, max(least, likely[arc]))
         return targets
 
     def _start(self, arc: Arc, kind: Step, horizon_ns: int | None) -> None:
+        """Submit one job."""
+        # slices of 1, 4, 16 s: an arc that is hard does not keep the path's others waiting
         remaining = self.clock.left_s
         slice_s = FIRST_SLICE_S * SLICE_GROWTH**arc.undecided
         job = Job(
@@ -284,6 +301,7 @@ class SectionSearch(Incumbent):
         self.running[arc.ticket] = arc
 
     def _learn(self, arc: Arc, answer: SectionAnswer) -> None:
+        """Record the answer of a job."""
         self.jobs += 1
         self.interrupted |= answer.interrupted
         self.faults += answer.faults
@@ -298,10 +316,10 @@ class SectionSearch(Incumbent):
         arc.final |= answer.final
 
     def promises(self, chain: Chain, step: Steps) -> bool:
-        """Whether refining a chain may raise the bound: by a guess, which decides no proof.
+        """Whether refining a chain may raise the bound, by a guess.
 
-        It takes the ops of a section that can be refined one after the other, each where it is
-        fastest; that is often all that a section proves.
+        A section that can be refined is assumed to take its ops one after the other, each where it
+        is fastest: often no more than that can be proven.
         """
         arrays = self.task.instance.arrays
         least = np.where(arrays.time_ns == UNSUPPORTED, NO_WAY, arrays.time_ns).min(axis=1)
@@ -318,7 +336,7 @@ class SectionSearch(Incumbent):
         return chain.shortest(guess)[0] > self.bound_ns
 
     def join_plans(self, tiles: Chain, *, exact: bool) -> None:
-        """Put the plans of the sections together, if that is better than the incumbent."""
+        """Join the plans of the sections, if that is better than the incumbent."""
         length, path = tiles.shortest(upper_table)
         if length < NO_WAY and (self.value_ns is None or length < self.value_ns):
             plan = join(self.task.instance, self.task.semantics, self.maker, path)
@@ -326,11 +344,13 @@ class SectionSearch(Incumbent):
 
 
 def expected_table(uses: list[list[Use]]) -> Ints:
-    """What the arcs of a section are likely to take: what is proven, and at least that.
+    """The times that the arcs of a section are likely to take, at least their bounds.
 
-    Placers' plans are shortened as much as the optima of the section's proven arcs are shorter
-    than theirs.
+    A placer's plan is assumed to be longer than the optimum by as much as on the section's arcs
+    that are solved.
     """
+    # Bounds alone would lead the dive over arcs without jobs, whose bounds are low; here
+    # arcs without a plan count at their bound, are planned by placers, and then count fairly.
     arcs = [use.arc for row in uses for use in row]
     proven = [arc for arc in arcs if arc.placed_ns and arc.lower_ns == arc.upper_ns]
     optimal, placed = sum(arc.lower_ns for arc in proven), sum(arc.placed_ns or 0 for arc in proven)
@@ -345,7 +365,7 @@ def expected_table(uses: list[list[Use]]) -> Ints:
 
 
 class Runs(NamedTuple):
-    """A chain, and what memory requires of it."""
+    """A chain, and its runs under memory."""
 
     chain: Chain
     runs: MemoryRuns
@@ -365,7 +385,7 @@ class Runs(NamedTuple):
 
 
 def runs_of(instance: Instance, chain: Chain) -> Runs | None:
-    """What memory requires of a chain; None if nothing, or if the chain is too long."""
+    """The runs of a chain under memory; None if memory is slack, or if the chain is too long."""
     known: dict[int, tuple[Ints, Ints]] = {}
 
     def through(s: int) -> tuple[Ints, Ints]:
@@ -379,7 +399,9 @@ def runs_of(instance: Instance, chain: Chain) -> Runs | None:
 
 
 class Label(NamedTuple):
-    """A path up to a cut: its length, the bytes it needs per device, and how it came there."""
+    """A path up to a cut: its length, the bytes it needs per device, its last arc, and the label
+    before.
+    """
 
     length_ns: int
     need: tuple[int, ...]
@@ -390,10 +412,12 @@ class Label(NamedTuple):
 def fitting_path(instance: Instance, tiles: Chain, limit_ns: int) -> tuple[int, list[Use]]:
     """A short path of arcs with plans that fit into memory together; `NO_WAY` if none is found.
 
-    Labels are extended section by section. Of two at the same cut and device, one that is no
-    shorter and needs no less anywhere is dropped, and so is what cannot end within the limit; what
-    remains beyond `MOST_LABELS` as well, so that this is a heuristic.
+    Labels are extended section by section. A label is dropped if another one at its cut and device
+    is no longer and needs no more anywhere, if it cannot end within the limit, or beyond the
+    shortest `MOST_LABELS`: so this is a heuristic.
     """
+    # The plan of each arc is its fastest one, and its bytes stay: under the rule `sum` a device
+    # holds the bytes of all its ops at once.
     capacity = instance.arrays.memory_bytes.tolist()
     _, back = tiles.distances(lower_table)
     none = tuple(0 for _ in capacity)
@@ -454,6 +478,9 @@ def join(instance: Instance, semantics: Makespan, maker: SectionMaker, path: Seq
 
     The path has arcs with plans, or of sections without inner ops, that make up the graph.
     """
+    # An arc's plan is in the names of the devices for which it was solved: `original` is the
+    # inverse of the swap. Times are shifted to the end of the section before; the referee then
+    # takes the order of ops and transfers from them.
     device = [0] * instance.num_ops
     op_times = [(0, 0)] * instance.num_ops
     moves: list[tuple[Transfer, int, int]] = []
@@ -483,6 +510,7 @@ def join(instance: Instance, semantics: Makespan, maker: SectionMaker, path: Seq
 
 
 def _planned(semantics: Makespan, maker: SectionMaker, use: Use) -> Timed:
+    """The times of an arc's plan, as the referee simulates its section."""
     arc = use.arc
     assert arc.plan is not None
     schedule = simulate(maker.make(arc.section, arc.entry, arc.leave), arc.plan, semantics)
@@ -526,7 +554,7 @@ def _bare(instance: Instance, semantics: Makespan, use: Use) -> Timed:
 
 
 def _items(instance: Instance, semantics: Makespan, section: Section) -> list[int]:
-    """What the transfers of a section's instance are in the whole: edges, or tensors."""
+    """The transfers of a section's instance as edges, or tensors, of the whole."""
     if semantics.transfers == "per_edge":
         return list(section.edges)
     return list(dict.fromkeys(instance.arrays.index.tensor[list(section.edges)].tolist()))

@@ -1,9 +1,9 @@
-"""One arc of the section graph, refined by one step, the section LP or CP-SAT; and where that runs.
+"""Jobs: one step on an arc of the section graph, by the section LP or CP-SAT; and their processes.
 
 A job is self-contained and can be pickled: worker processes run it as well as the process itself.
 Workers are new processes (`worker_process`), and start only after a while, so that small problems
-never wait for one. A process that is itself one worker of many starts none: it runs all of its jobs
-itself, as a single worker does.
+never wait for one. A process that is itself one of many workers starts none and runs all jobs
+itself.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Literal
 
 from placegap.formulations.shared import devices
 from placegap.formulations.shared.times import granularity_ns
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.reading.errors import paused_collector
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.outcome import bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Start, Task
@@ -33,10 +34,10 @@ if TYPE_CHECKING:  # CP-SAT brings pandas
 Step = Literal["lp", "cp"]
 
 PLACERS = ("heft", "peft", "etf", "single-device")
-"""Whose plans of the section, ends pinned, CP-SAT starts from."""
+"""Placers whose plans of the section, ends pinned, CP-SAT starts from."""
 
 SPAWN_AFTER_S = 1.0
-"""Searches that are over by then start no processes, which take about as long to start."""
+"""Processes start only after this time, as to start them takes about as long."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Job:
 
 @dataclass(frozen=True)
 class SectionAnswer:
-    """What a job found out."""
+    """The result of a job."""
 
     #: The section takes no less; `NO_WAY` if it has no schedule, one more than the horizon if it
     #: has none of interest.
@@ -65,11 +66,11 @@ class SectionAnswer:
     #: Time of `plan`.
     upper_ns: int | None = None
     plan: Plan | None = None
-    #: Another step would not find out more.
+    #: Whether another step would be useless.
     final: bool = False
-    #: It proved what it could: the least time, or that there is none within the horizon.
+    #: Whether it proved the least time, or that there is none within the horizon.
     decided: bool = False
-    #: Ctrl-C came meanwhile.
+    #: Whether Ctrl-C ended it.
     interrupted: bool = False
     #: A solver's claim that contradicts a known plan; nothing else here comes from that solve.
     faults: tuple[str, ...] = ()
@@ -84,6 +85,8 @@ def work(job: Job) -> SectionAnswer:
         start = place(job.instance, job.semantics)
         if start is not None:
             plan, upper = start
+    # No schedule within a given horizon: the section takes more than that. No schedule within the
+    # time of all ops and transfers in a row: there is none at all.
     horizon = job.instance.arrays.serial_horizon_ns if job.horizon_ns is None else job.horizon_ns
     beyond = NO_WAY if job.horizon_ns is None else job.horizon_ns + 1
     if upper is not None and upper <= horizon:
@@ -111,11 +114,14 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     found = solve_model(model, Limits(job.limit_s), relax=True, most=LONGEST)
     where = f"{solver_and_version('highspy')} on {job.instance.name}"
     within = known.upper_ns is not None and known.upper_ns <= horizon
+    # a solver that contradicts a known plan is wrong somewhere: nothing of this solve counts
     if found.ending == "infeasible" and within:
         fault = f"{where}: reports infeasible, but a plan of {known.upper_ns} ns is known"
         return replace(known, faults=(fault,))
     if found.ending == "infeasible":
         return replace(known, lower_ns=beyond, decided=True)
+    # values are multiples of the granularity, to which the bound is rounded up; and the LP knows
+    # nothing of schedules beyond its horizon, which take at least one more
     unit = pyo.value(model.unit_ns)
     bound = bound_ns(found.dual_bound, unit, granularity_ns(job.instance, transfers=True)) or 0
     if known.upper_ns is not None and within and bound > known.upper_ns:
@@ -130,6 +136,8 @@ def _cp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     from placegap.formulations.makespan_cp import build, read_plan, warm_start
     from placegap.solvers.core.back_ends.cp_sat import Settings, run_cp_sat
 
+    # the horizon is the plan's own time if that is less: CP-SAT is to find that plan, or a better
+    # one
     model = build(job.instance, job.semantics, horizon)
     plan = break_symmetry(model, known.plan)
     if plan is not None and known.upper_ns is not None and known.upper_ns <= horizon:
@@ -152,9 +160,10 @@ def _cp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
 
 
 def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:
-    """Of placements that differ in the names of identical devices, keep one; the plan likewise."""
+    """Keep one of the placements that differ in the names of identical devices; rename the plan."""
+    # as in `identical_devices`: devices of a class are first used in the order of their numbers
     instance, x, possible = model.instance, model.x, model.window.possible
-    classes = devices.identical_devices(instance)
+    classes = identical_devices(instance)
     if not classes:
         return plan
     kept = devices.representative_devices(instance, possible, classes)
@@ -189,14 +198,15 @@ class SectionWorkers:
 
     @property
     def wanted(self) -> int:
-        """How many jobs more would find a worker."""
+        """How many more jobs would find a worker."""
+        # until the first process is ready, this one does a job at a time
         self._start_processes()
         ready = [worker for worker in self._workers if worker.ready]
         idle = sum(worker.ticket is None for worker in ready)
         return (idle if ready else 1) - len(self._queue)
 
     def submit(self, job: Job) -> int:
-        """Hand in a job; its ticket comes back with the answer."""
+        """Queue a job; its ticket comes back with the answer."""
         self._count += 1
         self._queue.append((self._count, job))
         return self._count
@@ -204,14 +214,15 @@ class SectionWorkers:
     def answers(self, patience_s: float | None) -> list[tuple[int, SectionAnswer]]:
         """The answers of some jobs, as soon as there are any; none if patience ends."""
         self._feed()
+        # without a worker at a job, this process runs the next one, which blocks for its time limit
         busy = [worker for worker in self._workers if worker.ticket is not None]
         if not busy:
             ticket, job = self._queue.popleft()
             return [(ticket, work(job))]
         found: list[tuple[int, SectionAnswer]] = []
-        heard = wait([worker.pipe for worker in busy], timeout=patience_s)
+        readable = wait([worker.pipe for worker in busy], timeout=patience_s)
         for worker in busy:
-            if worker.pipe in heard:
+            if worker.pipe in readable:
                 ticket, answer = worker.receive()
                 if answer is None:  # it died: run its job here
                     self._failed = True
@@ -245,7 +256,7 @@ class SectionWorkers:
 
 
 class _Worker:
-    """One process, the parent's end of its pipe, and the job it is at."""
+    """One process, the parent's end of its pipe, and its job."""
 
     def __init__(self) -> None:
         self.process = WorkerProcess(_serve)
@@ -255,7 +266,7 @@ class _Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether it has reported that it takes jobs."""
+        """Whether it has started and takes jobs."""
         if not self._ready and self.pipe.poll():
             with contextlib.suppress(EOFError, OSError):
                 self._ready = self.pipe.recv() == "ready"
@@ -283,7 +294,7 @@ class _Worker:
 
 
 def _serve(pipe: Connection) -> None:
-    """Life of a worker process."""
+    """The loop of a worker process."""
     silence()
     pipe.send("ready")
     while True:

@@ -1,25 +1,23 @@
 """The least time of a batch over all hybrid plans: decisions in integers (`hybrid-cuts`).
 
-placegap's own. Whether some plan takes at most T ns per batch is decided by a dynamic program over
-ideals (`decide`), in which the modes of a stage are a knapsack (`modes`). T is closed in from both
-sides; each plan that is found has an exact value, which is the next upper end, and the last
-question is that value less 1 ns. What the lists of the knapsack cannot decide leaves a gap, and so
-may costs that `problem` rounds: of a ns, where a plan takes more than the limit it was found for.
+placegap's own. A dynamic program over ideals (`decide`), in which the modes of a stage are a
+knapsack (`modes`), decides whether some plan takes at most T ns per batch. T is approached from
+both sides: a no raises the bound, and a plan has an exact value, which is the next upper end. The
+proof ends with a no for that value less 1 ns. A gap is left where lists of the knapsack grow too
+long, and where `problem` rounds costs (then of a ns: a plan may take more than its limit).
 
-Where filling and draining count, all stages have one d and one t, and a batch takes f(M, S) =
-M + ceil((S - M) / m): M is the longest stage, S the sum of all, and m the microbatches of a
-replica. f grows with both. For an interval of M the least S under its upper end (`least_sums`) is a
-plan, and with the lower end a bound; intervals are halved until no bound is below a plan.
+With `bubble` filling and draining count, and all stages have one d and one t. A batch takes
+f(M, S) = M + ceil((S - M) / m) for the longest stage M, the sum S of all stages and m microbatches
+of a replica; f grows with M and with S. For an interval of M, the least S with no stage above the
+upper end (`least_sums`) gives a plan, and with the lower end a bound. Intervals are halved until no
+bound is below the best plan.
 
-Rows of stages of one d and one t, none longer than a limit, with the least sum of times.
-
-least[I, p] is the least sum of p stages for the layers outside of ideal I. The first of them takes
-J - I for a larger ideal J. It has y = min(p, m) microbatches in flight, as all stages have the same
-d, so what it takes is known: the time of its fastest modes that fit. A bisection over the knapsacks
-of `decide` finds it when a sum asks for it, and it is kept for other limits.
-
-placegap's own; a least sum for each limit on the longest is how Alpa makes stages (Zheng et al.,
-OSDI 2022), whose stages have their modes beforehand.
+That sum is a DP, too: least[I, p] is the least sum of p stages for the layers outside of ideal I.
+The first stage takes J - I for a larger ideal J. As all stages have the same d, it has
+y = min(p, m) microbatches in flight, so its time is that of its fastest modes that fit. Bisection
+over the knapsacks of `decide` computes it when it is first needed, and keeps it for other limits.
+Alpa also takes the least sum for each limit on the longest stage (Zheng et al., OSDI 2022), but
+with the modes of a stage fixed beforehand.
 """
 
 from __future__ import annotations
@@ -33,10 +31,10 @@ from pydantic import Field
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
+from placegap.instances.objectives.hybrid.checks import check as check_hybrid
 from placegap.instances.problem import HybridPipeline, Instance, Plan
 from placegap.instances.problem.integers import NEVER, NO_WAY, ceil_div
 from placegap.instances.referee.evaluate import feasible_ns
-from placegap.instances.referee.hybrid import check_hybrid
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Task
 from placegap.solvers.core.progress import Incumbent, teller
@@ -65,13 +63,13 @@ from placegap.solvers.hybrid.problem import (
 )
 
 MOST_KEPT = 2**24
-"""Times of stages that are kept, 128 MB; 80 layers on 64 devices have 420,000."""
+"""Most times of stages that are kept, 128 MB; 80 layers on 64 devices have 420,000."""
 
 
 class Uniform(NamedTuple):
-    """What all stages have: a tensor degree by number, d, and names of modes to choose from.
+    """What all stages share: a tensor degree by number, d, and the names of modes to choose from.
 
-    `stages` is their most number; `rate` is the scaled cost of a ns. A replica has `turns`
+    There are at most `stages` stages; `rate` is the scaled cost of a ns. A replica has `turns`
     microbatches.
     """
 
@@ -84,7 +82,7 @@ class Uniform(NamedTuple):
 
 
 class SumLimits(NamedTuple):
-    """Ns of a stage, ns of all stages together, and bytes of a device."""
+    """Most ns of a stage, most ns of all stages together, and bytes of a device."""
 
     longest: int
     total: int
@@ -115,6 +113,8 @@ def least_sums(
     ``known[I, J, y]`` is the time of a stage, or -2 - x where it is known to be above x. Modes that
     cannot be decided count as fitting, so that no sum is too large.
     """
+    # A stage is left out by the cheapest test that applies: sums over ideals first, then whether
+    # the two ideals are nested, then times kept from earlier limits, and a knapsack last.
     n, q, d, rate = len(tables.members), uniform.tensor, uniform.replicas, uniform.rate
     stage = StageRows(
         np.zeros(tables.inside.shape[1] + 1, np.int64),
@@ -125,9 +125,12 @@ def least_sums(
     for small in range(rows[0], rows[1] - 1, -1):
         for p in range(uniform.stages + 1):
             least[small, p] = NEVER
+        # Least sum of the stages before: work of ideal I without borders. They need at least before
+        # / longest stages, and the stages of the rest are what is left of all.
         before = (tables.least_cost[q, small] + (d - 1) * tables.least_sync[q, small]) // rate
         most = uniform.stages - -(-before // max(1, limits.longest))
-        for large in range(n - 1, small, -1):  # of rows that are alike, one of long first stages
+        # Large J first and a strict < below: if rows tie, the one of long first stages is kept.
+        for large in range(n - 1, small, -1):
             cost = tables.least_cost[q, large] - tables.least_cost[q, small]
             cost += (d - 1) * (tables.least_sync[q, large] - tables.least_sync[q, small])
             low = -(-cost // rate)
@@ -138,7 +141,9 @@ def least_sums(
             held = tables.least_held[q, large] - tables.least_held[q, small]
             fixed = tables.least_fixed[q, large] - tables.least_fixed[q, small]
             count = base = 0
-            for p in range(1, most + 1):  # with more in flight, it takes no less
+            # More microbatches in flight leave less memory for fast modes: the time of this stage
+            # grows with p, so that `low` carries over, and a stage too long for p ends the loop.
+            for p in range(1, most + 1):
                 y = min(p, uniform.turns)
                 if held * y + fixed > limits.memory:
                     break
@@ -154,14 +159,16 @@ def least_sums(
                         base = border(tables, stage.crosses, small, large)
                         count = fill(tables, stage, q, small, large)
                         low = max(low, -(-(cost + base) // rate))
-                    high, ask = limits.longest + 1, low
-                    while low < high:  # the first one is often the answer
-                        bounds = (ask * rate - base, limits.memory)
+                    # Bisection that begins at the lower bound, which is often the time itself: that
+                    # of the fastest modes, or that with one microbatch less in flight.
+                    high, trial = limits.longest + 1, low
+                    while low < high:
+                        bounds = (trial * rate - base, limits.memory)
                         if fits(tables, stage, count, uniform.names, d, y, bounds) == NO:
-                            low = ask + 1
+                            low = trial + 1
                         else:
-                            high = ask
-                        ask = (low + high) // 2
+                            high = trial
+                        trial = (low + high) // 2
                     known[small, large, y] = low if low <= limits.longest else -1 - low
                     if low > limits.longest:
                         break
@@ -170,7 +177,7 @@ def least_sums(
 
 
 class LeastSums:
-    """Answers for limit after limit; the times of stages are kept."""
+    """Least sums for one limit after another; the times of stages are kept."""
 
     def __init__(self, problem: HybridProblem, uniform: Uniform, clock: Clock) -> None:
         self.problem, self.uniform, self.clock = problem, uniform, clock
@@ -180,9 +187,10 @@ class LeastSums:
         self._after = np.zeros((n, uniform.stages + 1), np.int64)
 
     def within(self, longest_ns: int, total_ns: int) -> SumRow | None:
-        """The row of least sum, none of it longer, or None if no such row takes so little."""
+        """The row of least sum with no stage above `longest_ns`; None if it is above `total_ns`."""
         n, tables = len(self._least), self.problem.tables
-        # no stage costs more than NO_WAY, and each edge is in two stages
+        # No stage costs more than NO_WAY, and all stages together at most twice that, since each
+        # edge counts in two stages. Larger limits could leave 64 bits.
         most = min(total_ns, 2 * NO_WAY)
         limits = SumLimits(min(longest_ns, NO_WAY), most, self.problem.memory)
         self._least[n - 1] = NEVER
@@ -206,10 +214,10 @@ class LeastSums:
 
 
 CLOSE = 1e-3
-"""Gap at which value - 1 is tried: the plans of two decisions that are closer are often one."""
+"""Gap at which value - 1 is tried: below it the plan is often optimal already."""
 
 FIRST_STEP = 16
-"""Part of the bound by which the first limit is above it: optima are 3 to 30 % above the work."""
+"""The first limit is 1/16 above the bound: optima are 3 to 30 % above the work."""
 
 NAME = "hybrid-cuts"
 
@@ -217,12 +225,12 @@ NAME = "hybrid-cuts"
 class HybridCutsParams(ExactParams):
     """Parameters of `hybrid-cuts`."""
 
-    #: With more ideals than this there is no proof.
+    #: With more ideals than this the instance is refused.
     max_ideals: int = Field(default=40_000, ge=2)
 
 
 def applies(task: Task[HybridPipeline], params: HybridCutsParams) -> str | None:
-    """Why servers and degrees do not go together, or None."""
+    """Why the tensor degrees cannot be packed into servers, or None."""
     return why_not_hybrid(task.instance, task.semantics)
 
 
@@ -257,10 +265,7 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
 
 
 def best_plan(task: Task[HybridPipeline], params: HybridCutsParams, names: Ints) -> Plan | str:
-    """The best plan that the search finds with modes by a rule in place of names; or why none.
-
-    The pipeline is full.
-    """
+    """The best plan of a full pipeline with modes by a rule (`GREEDY`), or why there is none."""
     full = task.semantics.model_copy(update={"bubble": False})
     task = replace(task, semantics=full)
     problem = build_problem(task.instance, full, params.max_ideals)
@@ -274,10 +279,9 @@ def best_plan(task: Task[HybridPipeline], params: HybridCutsParams, names: Ints)
 def choices(
     problem: HybridProblem, semantics: HybridPipeline, rule: Ints | None = None
 ) -> Iterator[Choice]:
-    """What all stages of a plan may choose from; the plans of all choices are all plans.
-
-    A `rule` stands in place of the names of modes.
-    """
+    """What all stages of a plan may choose from; the plans of all choices are all plans."""
+    # `degrees` and `recompute` say what stages must share: each shared value is a choice of its
+    # own. A `rule` replaces the names of modes.
     tensors = np.arange(len(problem.tables.tensor))
     every = np.arange(len(problem.names))
     name_sets = {
@@ -292,12 +296,14 @@ def choices(
         for q in tensors:
             degrees = [problem.degrees]
             if semantics.degrees == "one":
+                # Large d first: few stages have few borders, and where memory allows it such a plan
+                # is often the best. The other choices then begin with it.
                 degrees = [problem.degrees[k : k + 1] for k in range(len(problem.degrees))][::-1]
             yield from (Choice(tensors[q : q + 1], own, names) for own in degrees)
 
 
 class _Search(Incumbent):
-    """Closes the bound and the value in, choice after choice."""
+    """Raises the bound and lowers the value, choice after choice, until they meet."""
 
     def __init__(
         self, task: Task[HybridPipeline], problem: HybridProblem, rule: Ints | None = None
@@ -307,13 +313,15 @@ class _Search(Incumbent):
         self.decider = Decider(problem, self.clock)
         plan, value_ns = task.starts[0] if task.starts else (None, None)
         least = Bound(max(task.floor_ns, problem.work_bound_ns), NAME)
-        tell = teller(task.instance, task.semantics, NAME)
-        super().__init__(plan=plan, value_ns=value_ns, bound=least, on_news=tell)
+        report = teller(task.instance, task.semantics, NAME)
+        super().__init__(plan=plan, value_ns=value_ns, bound=least, on_news=report)
         self.adopted, self.reached = False, least.ns
         self.decisions, self.why, self.proven_infeasible = 0, "", False
 
     def close(self) -> None:
         """Bring every choice's bound up to the value, or stop at a limit."""
+        # The bound on all plans is the least over the choices: what each one proved, what the
+        # interrupted one had `reached`, and for those not begun what was known before.
         all_choices = choices(self.problem, self.task.semantics, self.rule)
         open_ = [(choice, self.bound_ns) for choice in all_choices]
         proven = list[int]()
@@ -342,36 +350,35 @@ class _Search(Incumbent):
         return "the modes of some stages were too many to decide"
 
     def _close(self, choice: Choice, low: int) -> tuple[int, bool]:
-        """Nothing of this choice is below the number returned; whether all was decided.
-
-        Limits grow from below until there is a plan, as decisions take longer at high ones; then
-        they halve what is left. Beside a plan of another choice, everything below it is tried
-        first: one no, and the choice is done. Where a plan takes more than its limit, as costs are
-        rounded down, the limit stays open, and limits below it are decided.
-        """
-        largest = ceil_div(self.problem.largest, self.problem.scale)  # any plan is within
+        """A bound on the plans of this choice, and whether it is exact: all limits were decided."""
+        # Limits grow from below until there is a plan, since decisions take longer at high limits;
+        # then they halve what is left. If the best plan is of another choice, value - 1 is tried
+        # first: one no, and this choice is done.
+        largest = ceil_div(self.problem.largest, self.problem.scale)  # every plan is within it
         most = largest if self.value_ns is None else self.value_ns - 1
         step = max(1, low // FIRST_STEP)
-        ask = most if self.adopted else min(most, low + step)
+        limit = most if self.adopted else min(most, low + step)
         known = True
         while low <= most:
             self.reached = low
-            decision = self._decide(choice, ask)
+            decision = self._decide(choice, limit)
             if decision.answer == NO:
-                low = ask + 1
+                low = limit + 1
             else:
                 value_ns = None
                 if decision.answer == YES:
-                    value_ns = self._adopt(choice.names, decision.stages, ask, ask)
+                    value_ns = self._adopt(choice.names, decision.stages, limit, limit)
                 if value_ns is None:
                     return low, False
-                known = value_ns <= ask
-                most, step = min(value_ns, ask) - 1, 0
+                # With rounded costs a plan may take more than its limit: then it is open whether
+                # one within the limit exists, and lower limits are decided next.
+                known = value_ns <= limit
+                most, step = min(value_ns, limit) - 1, 0
             if step:
                 step *= 2
-                ask = min(most, low + step)
+                limit = min(most, low + step)
             else:
-                ask = most if known and most - low <= CLOSE * most else (low + most) // 2
+                limit = most if known and most - low <= CLOSE * most else (low + most) // 2
         return low, known
 
     def _decide(self, choice: Choice, limit_ns: int) -> Decision:
@@ -381,13 +388,13 @@ class _Search(Incumbent):
     def _adopt(
         self, names: Ints, stages: tuple[RowStage, ...], limit_ns: int, claim_ns: int
     ) -> int | None:
-        """The value of the plan of a row of stages with modes of least time, or None if none was
-        found; it is taken if it is the best so far.
-
-        No stage takes more than the limit, and the plan no more than is claimed, but for rounding.
+        """The value of the plan of a row of stages with modes of least time; None if some stage has
+        no known modes within the limit.
         """
         problem = self.problem
         rows, total = list[Ints](), 0
+        # From the last stage to the first, as microbatches in flight follow from the replicas
+        # behind.
         for found in reversed(stages):
             total += found.replicas
             budget = min(problem.largest, problem.budget(limit_ns) * found.replicas)
@@ -406,7 +413,7 @@ class _Search(Incumbent):
 
 
 class _Filling(NamedTuple):
-    """One d, t and set of names: what no batch is below, and the least sum."""
+    """One d, t and set of names: a bound on a batch, and one on the sum of stages."""
 
     bound: int
     least: int
@@ -414,15 +421,15 @@ class _Filling(NamedTuple):
 
 
 class _FilledSearch(_Search):
-    """The same bracket where filling and draining count."""
+    """The same search where filling and draining count."""
 
-    #: The least claim that a plan did not keep, as costs are rounded down.
-    doubt = NEVER
+    #: The least claim whose plan took more than that, as costs are rounded down.
+    open_claim = NEVER
 
     @property
     def below(self) -> int:
-        """Plans below this are looked for."""
-        return min(NEVER if self.value_ns is None else self.value_ns, self.doubt + 1)
+        """Only plans below this are looked for."""
+        return min(NEVER if self.value_ns is None else self.value_ns, self.open_claim + 1)
 
     def close(self) -> None:
         """Bring every choice's bound up to the value, the most promising first."""
@@ -467,9 +474,9 @@ class _FilledSearch(_Search):
         return ideals**2 * (min(stages, turns) + 1) > MOST_KEPT
 
     def _full_first(self, todo: list[_Filling]) -> None:
-        """The best plan of a full pipeline is one to begin with; what it takes is a bound where no
-        pipeline can have more stages than microbatches.
-        """
+        """Start from the best plan without filling and draining, where its value may be a bound."""
+        # Without `bubble` more stages than microbatches are not allowed (rule 7 of
+        # docs/pipelines.md), so its optimum is a bound only where no plan here has more of them.
         rules = self.task.semantics.model_copy(update={"bubble": False})
         full = _Search(replace(self.task, semantics=rules, starts=()), self.problem, self.rule)
         full.clock = self.clock
@@ -480,10 +487,9 @@ class _FilledSearch(_Search):
         self.offer_plan(self.task, full.plan)
 
     def _explore(self, filling: _Filling) -> Iterator[int]:
-        """Bounds of what stays undecided; at the end all else is no better than the plan.
-
-        The first intervals grow from below, as for `_close`.
-        """
+        """Bounds of what stays undecided; at the end all else is no better than the best plan."""
+        # Each interval (low, high, total) of the longest stage M has `total` as a bound on the sum.
+        # Lowest first, and growing from below as in `_close`: decisions take longer at high limits.
         _, least, uniform = filling
         turns = uniform.turns
         if self._is_large(filling):
@@ -499,10 +505,13 @@ class _FilledSearch(_Search):
         while intervals:
             self.reached = min(_filled_ns(low, total, turns) for low, _, total in intervals)
             low, high, total = intervals.pop()
+            # Above this M even a row of sum `total` is no better than the best plan.
             high = min(high, _most_longest(self.below - 1, total, turns))
             if low > high:
                 continue
             self.decisions += 1
+            # A better plan with M >= low has at most this sum: f(M, S) <= v means S <= m v - (m -
+            # 1) M.
             found = sums.within(high, turns * (self.below - 1) - (turns - 1) * low)
             if found is None:
                 continue
@@ -513,9 +522,10 @@ class _FilledSearch(_Search):
                     yield _filled_ns(low, found.total, turns)
                     continue
                 if value_ns > claim:
-                    self.doubt = claim
+                    self.open_claim = claim
                     yield claim
-            # with this sum or more, a batch takes less only if its longest stage does
+            # All rows of this interval have this sum or more, so a better one must have a shorter
+            # longest stage than the row found.
             high = min(found.longest - 1, _most_longest(self.below - 1, found.total, turns))
             if low <= high:
                 middle = (low + high) // 2
@@ -538,7 +548,10 @@ def _most_longest(value: int, total: int, turns: int) -> int:
 def as_plan(
     instance: Instance, problem: HybridProblem, stages: tuple[RowStage, ...], rows: list[Ints]
 ) -> Plan:
-    """Stages with devices, the largest tensor degrees first: so no group is in two servers."""
+    """The plan of a row of stages, its devices and modes."""
+    # Groups of the largest t take devices first, server by server. Each degree of the plan divides
+    # the next larger one (`why_not_hybrid`) and the size of every server (`tensor_degrees`), so no
+    # group lies in two servers.
     tables, group = problem.tables, instance.arrays.group
     servers = list(dict.fromkeys(device.server for device in instance.cluster.devices))
     order = sorted(

@@ -1,10 +1,16 @@
-"""One mode for each layer of a stage: times that fit a budget, and bytes that fit the memory.
+"""One mode for each layer of a stage: times within a budget, and bytes within the memory.
 
-A multiple-choice knapsack: of each item one row, the sum of costs within a budget and the sum of
-sizes within the room. The fastest rows, the smallest, Lagrange's relaxation (which is the LP's
-bound) with what it rounds to decide most of them; the rest goes to lists of Nemhauser and Ullmann,
-from which the relaxation drops what cannot be completed. Sums are integers; the relaxation is in
-floating point, with a margin far above its rounding, and only ever drops what misses by more.
+A multiple-choice knapsack: one row of each item, with the sum of costs within a budget and the sum
+of sizes within the room. Tests of growing effort decide it: all fastest rows, all smallest rows,
+the Lagrange relaxation (its bound is that of the LP) and what it rounds to, then lists of
+undominated sums (Nemhauser and Ullmann 1969), from which the relaxation drops what cannot be
+completed. Sums are integers. The relaxation is in floating point, and a choice is only dropped if
+it misses by more than a margin far above the rounding error.
+
+Example by hand: two equal items with rows (cost, size) of (1, 4) and (3, 1), budget 4, room 5. All
+fastest rows have (2, 8), all smallest (6, 2): neither fits. The price (8 - 2) / (6 - 2) = 1.5 per
+unit of cost gives each row 5.5, so every choice is worth 11 <= 5 + 1.5 * 4, and nothing is refuted.
+One switch gives (4, 5), which fits: yes. With room 4, 11 > 4 + 6: no.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ MOST_LISTED = 200_000
 """Entries of a list beyond which the answer is `UNKNOWN`."""
 
 MARGIN = 1e-9
-"""Of all that is summed up: sums of 1,000 doubles err by less than 1e-12 of it."""
+"""Share of a sum that a comparison must miss by: sums of 1,000 doubles err by less than 1e-12."""
 
 
 @kernel
@@ -48,8 +54,10 @@ def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int
         return NO
     if fast_size <= room or small_cost <= budget:
         return YES
-    # `fast` has the cost and not the size, `small` the size and not the cost: between them the
-    # price of a unit of cost, in bytes, is raised or lowered until neither side improves
+    # `fast` meets the budget and not the room, `small` the room and not the budget. The price of a
+    # unit of cost, in bytes, is the slope of the line between the two points (cost, size); the rows
+    # of least size + price * cost are then a point on the lower hull. It replaces the end on its
+    # side, until the line is an edge of the hull: there the relaxation is strongest.
     price = 0.0
     while True:
         price = (fast_size - small_size) / (small_cost - fast_cost)
@@ -67,11 +75,14 @@ def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int
             worth += least
             now_cost += cost[best]
             now_size += size[best]
+        # `worth` is the least of size + price * cost over all choices; one that fits both limits
+        # has at most `most`.
         most = room + price * budget
         if worth > most + MARGIN * (most + worth):
             return NO
         if now_cost <= budget and now_size <= room:
             return YES
+        # Nothing lies below the line: it is an edge of the hull.
         between = fast_size + price * fast_cost
         if worth >= between - MARGIN * between:
             break
@@ -79,15 +90,17 @@ def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int
             fast, fast_cost, fast_size = now, now_cost, now_size
         elif now_size <= room:
             small, small_cost, small_size = now, now_cost, now_size
-        else:  # both sums are over: so is every mixture of it with the others
+        else:  # both sums are over, by less than the margin: the lists decide
             break
-    for i in range(n):  # as much of the smaller side as the budget allows
+    # Rounding: from `fast`, which meets the budget, items switch to their row of `small` as long as
+    # the budget allows it; then to any row that saves bytes.
+    for i in range(n):
         more = cost[small[i]] - cost[fast[i]]
         if size[small[i]] < size[fast[i]] and fast_cost + more <= budget:
             fast_cost += more
             fast_size += size[small[i]] - size[fast[i]]
             fast[i] = small[i]
-    for i in range(n):  # and whatever saves more bytes within what is left
+    for i in range(n):
         for r in range(ptr[i], ptr[i + 1]):
             more = cost[r] - cost[fast[i]]
             if size[r] < size[fast[i]] and fast_cost + more <= budget:
@@ -103,9 +116,11 @@ def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int
 
 @kernel
 def _least_switches(cost: Ints, size: Ints, ptr: Ints, room: int) -> int:
-    """A cost that no choice within the room is below: several items have to leave their fastest
-    row, be it for what saves most, and each costs something. Equal layers are decided by it.
-    """
+    """A lower bound on the cost of a choice within the room, by the number of items that switch."""
+    # Enough items must leave their fastest row to save the missing bytes. The number is least if
+    # those that can save most switch first, and the cost is least if the cheapest switches do:
+    # taking both, of whichever items, is a bound. It decides rows of equal layers, where the LP
+    # would switch a fraction of a layer and the lists would grow long.
     n = len(ptr) - 1
     saved, extra = np.zeros(n, np.int64), np.zeros(n, np.int64)
     missing, total = -room, np.int64(0)
@@ -122,6 +137,7 @@ def _least_switches(cost: Ints, size: Ints, ptr: Ints, room: int) -> int:
                 saved[i] = max(saved[i], size[f] - size[r])
                 if least < 0 or cost[r] - cost[f] < least:
                     least = cost[r] - cost[f]
+        # Without a smaller row an item cannot switch; it comes last.
         extra[i] = least if least >= 0 else 2**61
     saved.sort()
     extra.sort()
@@ -136,7 +152,10 @@ def _least_switches(cost: Ints, size: Ints, ptr: Ints, room: int) -> int:
 
 @kernel
 def _by_lists(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int, price: float) -> int:
-    """The sums that no others are below in both, item by item, as far as they may be completed."""
+    """Decide by lists of undominated sums (cost, size), item by item."""
+    # A sum that another one is at most in both is never needed. A sum is also dropped if the items
+    # that follow cannot complete it: by their least costs, their least sizes, or, most often, the
+    # least of size + price * cost at the price where the relaxation ended.
     n = len(ptr) - 1
     least_cost, least_size = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
     least_worth: Floats = np.zeros(n + 1)
@@ -163,8 +182,9 @@ def _by_lists(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int, price: 
         next_cost = np.empty(min(MOST_LISTED, rows * length), np.int64)
         next_size = np.empty(len(next_cost), np.int64)
         count, smallest = 0, np.int64(2**62)
-        # merge the lists that each row makes of the sums so far, by cost, and keep what is smaller
-        # than all before it
+        # Each row of the item makes a list of the sums so far, sorted by cost as they are. They are
+        # merged by cost, and a sum stays if its size is below all before it: at most one for each
+        # cost and each size, so lists are short where layers repeat.
         while True:
             turn = -1
             c = s = np.int64(0)
@@ -179,9 +199,9 @@ def _by_lists(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int, price: 
             at[turn] += 1
             if s >= smallest or s + least_size[i + 1] > room:
                 continue
-            if c + of_small[i + 1] <= budget:  # the smallest rows of all that follow
+            # With the smallest rows of all that follow, the size fits; here the cost does, too.
+            if c + of_small[i + 1] <= budget:
                 return YES
-            # bytes and time, priced, are more than room and budget: no way to complete it fits both
             if s + price * c + least_worth[i + 1] > most:
                 continue
             if count == MOST_LISTED:
@@ -196,10 +216,9 @@ def _by_lists(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int, price: 
 
 @kernel
 def greedy_rows(cost: Ints, size: Ints, ptr: Ints, room: int) -> Ints:
-    """Piper's rule: the fastest rows, then the switches of least time per byte, until they fit.
-
-    None is taken back, and no other is tried in place of the last one.
-    """
+    """Piper's rule: the fastest rows, then switches by least time per byte saved until they fit."""
+    # As published, a switch is never taken back, and the last one is kept even if it saves far more
+    # than is missing: so the result need not be optimal.
     n = len(ptr) - 1
     now, total = np.empty(n, np.int64), np.int64(0)
     for i in range(n):
@@ -228,6 +247,8 @@ def choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> Ints | 
     """Rows of the least cost that fit, one of each item; None if none are known to fit."""
     if can_choose(cost, size, ptr, budget, room) != YES:
         return None
+    # First the least budget for which there is a choice, by bisection, then its rows, item by item:
+    # the cheapest row that leaves the other items a choice within what remains.
     low, high = int(np.minimum.reduceat(cost, ptr[:-1]).sum()), budget
     while low < high:
         middle = (low + high) // 2

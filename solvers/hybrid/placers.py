@@ -1,4 +1,4 @@
-"""Hybrid plans by rule: equal stages as people cut them, and Piper's search."""
+"""Hybrid plans by rule: equal stages, as in published configurations, and Piper's search."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem import HybridPipeline, Instance, Mode, Plan
-from placegap.instances.problem.nets import stage_blocks
-from placegap.instances.referee.hybrid import (
+from placegap.instances.objectives.hybrid.checks import check as check_hybrid
+from placegap.instances.objectives.hybrid.referee import (
     HybridStage,
     bubble_ns,
-    check_hybrid,
     least_bandwidth,
     stage_cost,
 )
+from placegap.instances.problem import HybridPipeline, Instance, Mode, Plan
+from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
@@ -92,6 +92,8 @@ class _Split:
         kinds = [self.instance.graph.ops[own[0]].kind for own in self.order]
         kind, count = Counter(kinds).most_common(1)[0]
         first, last = 0, len(kinds)
+        # The layers before the first and after the last of the most frequent kind: embeddings and
+        # heads.
         if count > 1:
             first = kinds.index(kind)
             last = len(kinds) - kinds[::-1].index(kind)
@@ -121,6 +123,8 @@ class _Split:
     def _cost(self, equal: _Equal, begin: int, end: int, in_flight: int) -> int | None:
         key = begin, end, in_flight, equal[1:]
         if key not in self._known:
+            # The memory of a stage depends on its place through `in_flight` alone, so stages are
+            # computed once.
             self._known[key] = None
             ops = tuple(sorted(i for own in self.order[begin:end] for i in own))
             modes = [self.mode(i, equal) for i in ops]
@@ -163,7 +167,7 @@ class _Split:
 
 
 def _even(first: int, last: int, stages: int, *, larger_first: bool) -> Sequence[int]:
-    """Where stages begin whose numbers of layers differ by one at most."""
+    """Where stages begin if their numbers of layers differ by at most one."""
     size, more = divmod(last - first, stages)
     sizes = [size + 1] * more + [size] * (stages - more)
     return tuple(accumulate((sizes if larger_first else sizes[::-1])[:-1], initial=first))

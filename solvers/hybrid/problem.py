@@ -1,14 +1,14 @@
-"""What hybrid plans are made of, as integer arrays: layers, their modes, edges, and ideals.
+"""An instance under hybrid_pipeline as integer arrays: layers, their modes, edges, and ideals.
 
 All times are scaled, so that a stage of d replicas is within T ns per batch if and only if
 
     sum of cost over its layers' modes and its crossing edges  <=  T * scale * d
 
-with integers on both sides: N / d * compute + ceil(bytes / B) <= T is multiplied by B d, and the
-common divisor of B and 10**9 taken out. Where sums would exceed 64 bits, as with a bandwidth that
-was measured, the scale is smaller, and what bytes cost is rounded down: a no is still a proof, and
-a plan may take longer than the limit that it was found for. Times of layers stay exact. Where even
-whole ns would not fit, each cost is cut at a share of what does.
+with integers on both sides: N / d * compute + ceil(bytes / B) <= T is multiplied by B d, and
+divided by the greatest common divisor of B and 10**9. Where sums would exceed 64 bits, as with a
+measured bandwidth, the scale is smaller and costs are rounded down: a no is still a proof, but a
+plan may take longer than the limit that it was found for. Where even whole ns would not fit, each
+cost is capped so that all together do.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.objectives.hybrid.referee import least_bandwidth
 from placegap.instances.problem import HybridPipeline, Instance, Mode
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, NS_PER_S, ceil_div
 from placegap.instances.problem.nets import stage_arcs, stage_blocks
-from placegap.instances.referee.hybrid import least_bandwidth
 from placegap.solvers.chains.ideals import bit_set, ideals_as_bits
 
 LARGEST, LARGEST_COST = 2**62, NO_WAY
-"""Sums of sizes, and costs of a stage times devices, stay below: kernels add in int64."""
+"""Limits on sums of sizes, and on the cost of a stage times devices: kernels add in int64."""
 
 EVERY_MODE, GREEDY = -1, -2
-"""In place of a mode's name: each layer has its own, whichever, or by Piper's rule."""
+"""Stand for a mode's name: each layer has any mode of its own, or the one of Piper's rule."""
 
 
 class Tables(NamedTuple):
-    """The kernels' form of u layers, e edges, q tensor degrees, r modes and n ideals.
+    """Arrays for the kernels: u layers, e edges, q tensor degrees, r modes and n ideals.
 
     Layers are colocation groups, which have one mode each; ideals are made of blocks of layers.
     """
@@ -54,7 +54,8 @@ class Tables(NamedTuple):
     shared: Ints
     workspace: Ints
     name: Ints
-    #: extra_ptr, extra_edge, extra_cost: (r + 1,): Edges that cost a mode more if they cross.
+    #: extra_ptr, extra_edge, extra_cost: (r + 1,): Edges with a further cost for a mode if they
+    #: cross the border.
     extra_ptr: Ints
     extra_edge: Ints
     extra_cost: Ints
@@ -71,8 +72,8 @@ class Tables(NamedTuple):
     inside: Flags
     #: (n,) int64: Least scaled time times devices.
     work: Ints
-    #: least_cost, least_sync, least_held, least_fixed, unable: (q, n) int64: Sums of each layer's
-    #: least; layers without a mode for the tensor degree.
+    #: least_cost, least_sync, least_held, least_fixed, unable: (q, n) int64: Sums over each ideal
+    #: of the least value of each layer's modes; number of layers without a mode for the degree.
     least_cost: Ints
     least_sync: Ints
     least_held: Ints
@@ -85,34 +86,35 @@ class HybridProblem:
     """An instance under hybrid_pipeline, ready to be cut."""
 
     tables: Tables
-    #: Of modes, by number.
+    #: Names of modes, by number.
     names: tuple[str, ...]
     #: (d,) int64: Numbers of replicas: divisors of N, ascending.
     degrees: Ints
     devices: int
-    #: No row of stages has more in all.
+    #: The most replicas of all stages of a plan together.
     most_replicas: int
     #: Bytes of a device.
     memory: int
     scale: int
     #: Whether costs of bytes are rounded down.
     rounded: bool
-    #: No stage costs more.
+    #: Upper bound on the cost of a stage.
     largest: int
 
     def budget(self, limit_ns: int) -> int:
-        """What one replica may cost within a limit per batch; at most what any work comes to."""
+        """The scaled cost that one replica may have within a limit per batch."""
+        # Capped at what all work comes to, so that no product with it leaves 64 bits.
         most = self.largest * int(self.tables.tensor.max(initial=1))
         return min(most, limit_ns * self.scale)
 
     @property
     def work_bound_ns(self) -> int:
-        """No plan is faster than all work on all devices."""
+        """A bound on all plans: all work, spread evenly over all devices."""
         return ceil_div(int(self.tables.work[-1]), self.devices * self.scale)
 
 
 def tensor_degrees(instance: Instance) -> list[int]:
-    """Tensor degrees that some mode has and that servers can hold: divisors of their sizes."""
+    """Tensor degrees that some mode has and that divide the size of every server."""
     found = {mode.tensor for op in instance.graph.ops for mode in op.ways}
     servers: dict[str, int] = {}
     for device in instance.cluster.devices:
@@ -123,7 +125,7 @@ def tensor_degrees(instance: Instance) -> list[int]:
 
 
 def why_not_hybrid(instance: Instance, semantics: HybridPipeline) -> str | None:
-    """Why `build_problem` refuses, or None; the instance is one that the referee takes."""
+    """Why `hybrid-cuts` cannot model a valid instance, or None."""
     degrees = tensor_degrees(instance)
     nested = all(b % a == 0 for a, b in pairwise(degrees))
     servers = any(device.server for device in instance.cluster.devices)
@@ -148,6 +150,7 @@ def build_problem(
     arrays, n = instance.arrays, semantics.microbatches
     block, group = stage_blocks(instance), arrays.group
     assert block is not None, "no op is backward"
+    # Layers are colocation groups; a block holds whole layers, so it is stated per group.
     of_group = np.zeros(arrays.num_groups, np.int64)
     of_group[group] = block
     ideals = _ideals(instance, block, most_ideals)
@@ -162,14 +165,20 @@ def build_problem(
     scale, byte = bandwidth // common, NS_PER_S // common if devices > 1 else 0
     names: dict[str, int] = {}
     tensors = tensor_degrees(instance)
+    # Equation 3 of docs/pipelines.md times scale * d: N * scale per ns of compute, 2 N * byte per
+    # byte of the border, and 2 (d - 1) * byte per byte of gradients.
     rates = _Rates(n * scale, 2 * n * byte, 2 * byte if most_d > 1 else 0)
     rows = _rows(instance, semantics, tensors, names, rates)
     joined = group[instance.graph.index.producer] != group[instance.graph.index.consumer]
+    # Edges within a layer are in no border.
     edges = np.flatnonzero(joined)
     sizes = [rates.border_byte * instance.graph.edges[e].bytes for e in edges.tolist()]
     widest = max(tensors, default=1)
+    # The whole graph as one stage, with every edge in its border: no stage costs more.
     largest = rows.worst(most_d) + sum(sizes)
     rounded = largest * widest > LARGEST_COST
+    # `part` scales every cost by scale / exact and rounds down, so sums are at most as large as
+    # they would be exactly: bounds stay bounds.
     if rounded:
         exact, scale, most = scale, scale * LARGEST_COST // (largest * widest), LARGEST_COST
         if scale == 0:
@@ -219,7 +228,7 @@ class _Rates(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """One mode of a layer: sums over its ops."""
+    """One mode of a layer, as sums over its ops."""
 
     cost: int
     sync: int
@@ -231,7 +240,7 @@ class _Row(NamedTuple):
     extra: dict[int, int]
 
     def worst(self, replicas: int) -> int:
-        """The most that it can cost in a stage."""
+        """Upper bound on its cost in a stage."""
         return self.cost + (replicas - 1) * self.sync + sum(self.extra.values())
 
 
@@ -246,15 +255,15 @@ class _Rows(NamedTuple):
         return [[row for own in layer for row in own] for layer in zip(*self.of, strict=True)]
 
     def worst(self, replicas: int) -> int:
-        """The most that all layers can cost."""
+        """Upper bound on the cost of all layers."""
         return sum(max((row.worst(replicas) for row in own), default=0) for own in self.most)
 
     def terms(self, replicas: int) -> int:
-        """How many numbers `worst` adds."""
+        """Number of terms that `worst` adds."""
         return sum(max((replicas + len(row.extra) for row in own), default=0) for own in self.most)
 
     def rounded(self, part: Callable[[int], int]) -> _Rows:
-        """The rows with a part of each cost."""
+        """The rows with each cost replaced by `part` of it."""
 
         def less(row: _Row) -> _Row:
             extra = {e: part(cost) for e, cost in row.extra.items()}
@@ -290,6 +299,8 @@ def _rows(
                 for end, size in given.items():
                     for e in ends.get(end, []) if size else []:
                         extra[e] = extra.get(e, 0) + rates.border_byte * size
+        # `shared` bytes are divided among the replicas: optimizer state under ZeRO-1, gradients as
+        # well under ZeRO-2 (equation 5 of docs/pipelines.md).
         shared = 0
         if semantics.sharding != "none":
             shared += sum(mode.sharded_bytes for mode in modes)
@@ -309,6 +320,7 @@ def _rows(
     found: list[list[list[_Row]]] = []
     for t in tensors:
         found.append([])
+        # A layer chooses one mode by name, so modes of its ops with one name and one t are one row.
         for ops in layers:
             by_name: dict[str, list[Mode]] = {}
             for i in ops:
@@ -329,7 +341,7 @@ def _tables(rows: _Rows, ideals: list[int], block: Ints, tensors: list[int]) -> 
     extra = [pair for row in flat for pair in sorted(row.extra.items())]
     blocks = int(block.max()) + 1
     flags = np.array([[ideal >> b & 1 for b in range(blocks)] for ideal in ideals], np.bool_)
-    # an index of columns leaves them in a row each: kernels would be compiled for either layout
+    # Indexing columns gives Fortran order, for which the kernels would be compiled once more.
     inside = np.ascontiguousarray(flags[:, block])
 
     def sums(least: list[list[int]]) -> Ints:
@@ -338,6 +350,8 @@ def _tables(rows: _Rows, ideals: list[int], block: Ints, tensors: list[int]) -> 
         )
 
     def least(field: str) -> Ints:
+        # A layer without a mode for this degree counts 0 here, and in `unable`, which excludes the
+        # stage.
         return sums(
             [
                 [min((getattr(r, field) for r in layer), default=0) for layer in own]
@@ -345,6 +359,8 @@ def _tables(rows: _Rows, ideals: list[int], block: Ints, tensors: list[int]) -> 
             ]
         )
 
+    # The device time of a layer at its best t: t devices for its cost. No plan does its work with
+    # less.
     work = [
         min(
             (t * row.cost for t, own in zip(tensors, rows.of, strict=True) for row in own[g]),

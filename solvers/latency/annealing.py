@@ -1,8 +1,9 @@
 """Simulated annealing of plans for latency_subgraphs: groups of ops move between calls and hosts.
 
-Every plan is evaluated as a whole, in O(n + m). The energy is the latency plus a small part of all
-calls' time, so that calls off the longest path get shorter, too. A call is convex, so most single
-moves into its middle close a cycle: groups are what comes before or after an op in its place.
+Every plan is evaluated as a whole, in O(n + m). The energy is the latency plus a small share of the
+sum of all calls, so that calls off the longest path get shorter, too. A call is convex, so taking a
+single op out of its middle mostly closes a cycle: groups are therefore all ops of a place that come
+before an op, or after it.
 """
 
 from __future__ import annotations
@@ -13,25 +14,29 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.calls import CallProblem, Scratch, call_latency, new_scratch
+from placegap.solvers.local_search.cooling import heat_at
 
 COLD = 1e-5
 """Temperature at the end, relative to the start's latency."""
 
 SIDE = 0.02
-"""What the sum of all calls counts beside the latency."""
+"""Weight of the sum of all calls beside the latency."""
 
 ALONE, AROUND, LATER, EARLIER, WHOLE = range(5)
-"""Groups: an op; with connected ones; with what comes after it, before it; its whole call."""
+"""Groups: an op alone; with connected ops; with those after it; with those before it; all of its
+call."""
 
 
 TO, LIKE, NEAR = range(3)
-"""Where the others of a colocation group go: along; to the call of their number; to a neighbour."""
+"""Targets of the other ops of a colocation group: the same call; the call of their old number; the
+call of a neighbour."""
 
 
 class _Group(NamedTuple):
-    """Ops that move, where they were, where they go, and marks of those among them."""
+    """Ops that move, their old and new places, and marks of the ops among them."""
 
     op: Ints
     source: Ints
@@ -42,16 +47,15 @@ class _Group(NamedTuple):
 def anneal_calls(
     problem: CallProblem, start: Ints, *, seed: int, moves: int, hot: float = 0.01
 ) -> Ints:
-    """The best plan seen, never slower than the start.
+    """The best plan found, never slower than the start.
 
-    The start must be feasible: every plan that is taken is. The temperature falls from `hot`,
+    The start must be feasible, and all accepted plans are. The temperature falls from `hot`,
     relative to the start's latency, to `COLD`. O(n + m) per move that fits: 30 to 200 thousand a
     second on graphs of 800 to 180 ops.
     """
     if len(problem.device) < 2 or moves == 0:
         return start.copy()
-    held = np.zeros(len(problem.memory_bytes), np.int64)
-    np.add.at(held, problem.device[start], problem.size_bytes)
+    held = sum_by(problem.device[start], problem.size_bytes, len(problem.memory_bytes))
     rng = np.random.default_rng(seed)
     best: Ints = _anneal(problem, new_scratch(problem), start.copy(), held, rng, moves, hot)
     return best
@@ -75,10 +79,11 @@ def _anneal(
     unit, temperature = max(1.0, float(latency)), 0.0
     for step in range(moves):
         if step % 256 == 0:
-            temperature = unit * hot * (COLD / hot) ** (step / moves)
+            temperature = heat_at(unit * hot, COLD / hot, step / moves)
         leaders = _choose(problem, place, rng, chosen, step + 1)
         count = leaders
-        for at in range(leaders):  # whole colocation groups move
+        # A colocation group moves as a whole: its other ops follow after the chosen ones.
+        for at in range(leaders):
             g = problem.group[chosen.op[at]]
             for index in range(problem.group_ptr[g], problem.group_ptr[g + 1]):
                 v = problem.member[index]
@@ -93,6 +98,7 @@ def _anneal(
             goes |= place[v] != chosen.target[at]
             if problem.device[place[v]] != device:
                 more += problem.size_bytes[v]
+        # Support and memory are checked before the evaluation, which takes nearly all time.
         if not runs or not goes or held[device] + more > problem.memory_bytes[device]:
             continue
         for at in range(count):
@@ -111,6 +117,7 @@ def _anneal(
                 least = latency
                 copy_to(best, place)
         else:
+            # The move is made in place, and undone below if it is rejected or closes a cycle.
             for at in range(count):
                 v = chosen.op[at]
                 held[device] -= problem.size_bytes[v]
@@ -123,7 +130,10 @@ def _anneal(
 def _choose(
     problem: CallProblem, place: Ints, rng: np.random.Generator, chosen: _Group, stamp: int
 ) -> int:
-    """An op and others in its place, all on one side of it or all around it; how many."""
+    """Choose an op and others of its place, on one side or around it; returns their number."""
+    # Of 20 moves 6 take one op, 4 a connected group, 5 what comes after it and 5 what comes before
+    # it; rarely a whole call. Later and earlier parts of a call are complete half of the time, so
+    # that what remains is convex; otherwise their size is drawn on a logarithmic scale.
     v = draw(rng, len(place))
     kind = draw(rng, 20)
     kind = ALONE if kind < 6 else AROUND if kind < 10 else LATER if kind < 15 else EARLIER
@@ -143,7 +153,7 @@ def _choose(
     while kind != ALONE and at < count < most:
         w = chosen.op[at]
         at += 1
-        for back in range(2):  # first what comes after w, then what comes before it
+        for back in range(2):  # first the consumers of w, then its producers
             if kind == (EARLIER, LATER)[back]:
                 continue
             ptr, near = (problem.succ_ptr, problem.succ)
@@ -166,10 +176,9 @@ def _aim(
     leaders: int,
     count: int,
 ) -> int:
-    """Targets: the place of a neighbour of the group, three times out of four; else any.
-
-    The ops that a colocation group adds follow there, or to calls of the same accelerator.
-    """
+    """Draw targets: the place of a neighbour of the group, three times out of four; else any."""
+    # Next to a neighbour fewer tensors are paid. Ops that only their colocation group adds must be
+    # on the same accelerator, but may be in other calls of it (`TO`, `LIKE`, `NEAR`).
     to = draw(rng, len(problem.device)) if draw(rng, 4) == 0 else -1
     tries = 4 if to < 0 else 0
     for _ in range(tries):
@@ -203,7 +212,7 @@ def _aim(
 
 @kernel(inline="always", allocates=False)
 def _degree(problem: CallProblem, v: int) -> int:
-    """How many edges lead out of an op and into it."""
+    """Number of edges out of an op and into it."""
     out = problem.succ_ptr[v + 1] - problem.succ_ptr[v]
     return int(out + problem.pred_ptr[v + 1] - problem.pred_ptr[v])
 

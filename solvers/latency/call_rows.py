@@ -1,12 +1,21 @@
 """The least sum of calls along a spine, as a bound on latency_subgraphs and as a plan.
 
-Calls are convex, so those with bottlenecks form a row: each holds bottlenecks s to t, all sections
-between these, an end part of section s, and a first part of section t + 1. The next call, or a host
-with the next bottleneck, has to wait for it, and for what is left of the section between. So the
-latency is at least the sum of the calls and of the gaps, minimised over all rows of few enough
-calls, each within the largest memory. `options` lists the ways to run a section; what is known of a
-row up to a bottleneck is a label: calls made, memory of the open one, time. A call that is linked
-to the one before it, by a colocation group, shares its memory; `group_memory` counts it.
+Relaxation: calls are convex, so those that hold bottlenecks form a row. Each holds bottlenecks s to
+t, all sections between them, an end part of section s, and a first part of section t + 1. The next
+call, or a host with the next bottleneck, waits for it and for the rest of the section between them.
+So the latency is at least the sum of the calls and of the gaps, minimized over all rows of few
+enough calls, each within the largest memory. Accelerators are not distinguished: every time is the
+least one, and calls are counted over all accelerators.
+
+State: a label before section t has the number of calls begun, the first bottleneck of the open
+call (or a host), its memory, and the time so far. Labels are extended by the ways to run section t
+(`sections.options`): with the same number of calls and the same first bottleneck, a label is
+dominated by one of no more memory and no more time. If a call is linked to the one before it by a
+colocation group, they share memory, which `group_memory` counts.
+
+Example by hand (docs/exact.md): ops a, b, c in a row of 1 ns and 1 byte, two devices of 2 bytes,
+tensors of 9 and 2 ns at each end. All are bottlenecks, sections are empty, and memory needs two
+calls. The row (a), (b, c) takes 1 + 9 + 9 + 2 = 21 ns, the row (a, b), (c) 2 + 2 + 2 + 1 = 7 ns.
 """
 
 from __future__ import annotations
@@ -25,13 +34,13 @@ from placegap.solvers.latency.sections import Options, RowSection, build_section
 from placegap.solvers.latency.spine import Spine, SpineNet
 
 MOST_GROUPS = 8
-"""Groups of calls that pay different arriving tensors: each has its own table of ways."""
+"""Most groups of calls that pay for different arriving tensors: each needs a table of ways."""
 
 MOST_LINKED = 64
-"""Labels that a linked call may follow; more are merged into this many that are no worse."""
+"""Most labels that a linked call may follow; more are merged into this many that bound them."""
 
 HOST, ONGOING = -1, -1
-"""Start of a label whose bottleneck is on a host; way of a label whose call goes on."""
+"""Start of a label whose bottleneck is on a host; way of a label whose call continues."""
 
 
 Arriving = tuple[SpineNet, int, list[int]]
@@ -44,9 +53,9 @@ class Ways(NamedTuple):
     #: first, second: Whether a call is open before the section, and another one after it.
     first: bool
     second: bool
-    #: Whether the two share a colocation group.
+    #: Whether the two calls share a colocation group.
     linked: bool
-    #: First bottlenecks of the calls before it that the ways are for.
+    #: First bottlenecks of the calls before the section to which the ways apply.
     starts: list[int]
     found: Options
 
@@ -56,12 +65,12 @@ class RowLabels(NamedTuple):
 
     #: (l,) int64: First bottleneck of the open call, `HOST` where none is open.
     start: Ints
-    #: bytes, cost_ns: (l,) int64: Memory of the open call and of calls it is linked to; time of
-    #: everything so far.
+    #: bytes, cost_ns: (l,) int64: Memory of the open call and of calls that it is linked to; time
+    #: so far.
     bytes: Ints
     cost_ns: Ints
-    #: calls, parent, way: (l,) int64: Calls of the label before, its place, and the option in
-    #: between.
+    #: calls, parent, way: (l,) int64: Number of calls of the label before, its index, and the
+    #: option between them.
     calls: Ints
     parent: Ints
     way: Ints
@@ -83,9 +92,10 @@ def best_row(
 ) -> Row:
     """The least latency of a spine's rows of at most `limit_ns`; `NEVER` if there is none.
 
-    `room` are bytes of the largest accelerator; `most_calls` those of all accelerators together.
-    The clock raises `LimitReached` between two sections. Sections cost what `options` takes, ideals
-    squared at most; each bottleneck (labels + options) log(labels) per number of calls.
+    `room` is the memory of the largest accelerator, `most_calls` the number of calls of all
+    accelerators together. The clock raises `LimitReached` between two sections. `options` takes at
+    most the square of the ideals for a section; a bottleneck takes (labels + options) log(labels)
+    per number of calls.
     """
     search = _Search(spine, room, most_calls, limit_ns)
     for t in range(len(spine.sections)):
@@ -96,7 +106,7 @@ def best_row(
 
 
 class _Search:
-    """Labels bottleneck by bottleneck; at[t][c] before section t, after c calls."""
+    """Labels bottleneck by bottleneck; at[t][c] are those before section t with c calls begun."""
 
     def __init__(self, spine: Spine, room: int, most_calls: int, limit_ns: int) -> None:
         self.spine, self.room, self.most_calls, self.limit_ns = spine, room, most_calls, limit_ns
@@ -108,6 +118,8 @@ class _Search:
 
     def extend(self, t: int) -> None:
         """Labels after section t and the bottleneck behind it."""
+        # Three ways on: the open call takes the section and the bottleneck; or it ends within the
+        # section (if one is open), and the bottleneck begins a new call or runs on a host.
         spine, nodes = self.spine, self.spine.nodes
         section = build_section(spine, t)
         last = t == len(spine.bottlenecks)
@@ -143,7 +155,7 @@ class _Search:
         self.at.append([self.tidied(parts) for parts in after])
 
     def tables(self, t: int, section: RowSection, able: bool) -> list[Ways]:
-        """All ways to run a section; `able`: an accelerator runs the bottleneck after it."""
+        """All tables of ways to run a section; `able`: an accelerator runs the next bottleneck."""
         groups, found = self.arrivals(t), list[Ways]()
         ties = bool(section.together.any()) and not section.once
         for second in (False, True)[: 1 + able]:
@@ -156,11 +168,11 @@ class _Search:
         return found
 
     def arrivals(self, t: int) -> list[tuple[tuple[int, ...], list[int]]]:
-        """Numbers of arriving tensors that an open call pays once it holds a consumer, and starts.
-
-        Its first bottleneck tells whether the producer is surely outside of it, and whether it is
-        sure to pay anyway. Calls beyond `MOST_GROUPS` groups pay nothing.
-        """
+        """Tensors from far that an open call pays for once it holds a consumer, by its starts."""
+        # From its first bottleneck follows whether the producer is surely outside of the call, and
+        # whether it surely has a consumer already, so that `passing_ns` counts the tensor. Starts
+        # of equal answers share a table of ways. Beyond `MOST_GROUPS` a start counts as paying for
+        # none, which stays a bound.
         groups: dict[tuple[int, ...], list[int]] = {(): []}
         if not self.nets_to[t]:
             return [((), list(range(t)))]
@@ -176,7 +188,7 @@ class _Search:
         return list(groups.items())
 
     def arriving(self, section: RowSection, t: int, paying: tuple[int, ...]) -> RowSection:
-        """A section with what it says of arriving tensors."""
+        """A section with its arriving tensors."""
         number = {v: i for i, v in enumerate(self.spine.sections[t])}
         move_ns = np.array([net.move_ns for net, _, _ in self.nets_to[t]], np.int64)
         ends = [[number[j] for j in net.consumers if j in number] for net, _, _ in self.nets_to[t]]
@@ -191,7 +203,8 @@ class _Search:
         )
 
     def go_on(self, labels: RowLabels, c: int, t: int, section: RowSection, own: int) -> RowLabels:
-        """The open call takes section t and the bottleneck behind it."""
+        """Labels whose open call takes section t and the bottleneck behind it."""
+        # No tensor of the section leaves the call, except for those that `passing_ns` counts.
         if (section.own_ns == NEVER).any():
             return _none()
         spine = self.spine
@@ -209,7 +222,9 @@ class _Search:
         )
 
     def close(self, labels: RowLabels, c: int, t: int, table: int) -> RowLabels:
-        """The best label for each way to run section t, the open call ended; no bottleneck yet."""
+        """The best label for each way to run section t that ends the open call."""
+        # Labels are sorted by memory, with the least time up to each. A way leaves room - first
+        # bytes for the open call: the best label within it is found by bisection.
         first, _, linked, starts, found = self.ways[t][table]
         kept = np.flatnonzero(np.isin(labels.start, starts if first else [HOST]))
         if first:
@@ -242,13 +257,18 @@ class _Search:
         self, labels: RowLabels, kept: Ints, cost: Ints, c: int, t: int, table: int
     ) -> RowLabels:
         """Every label with every way: the next call begins with the memory of this one."""
+        # The memory of the open call without its unfinished groups, which the next call counts
+        # itself, stays with the next one. So labels compete in time, memory and what is carried on.
         found = self.ways[t][table].found
         size = labels.bytes[kept]
         carried = np.maximum(size - self.groups.unfinished_bytes[labels.start[kept], t - 1], 0)
         least, small = np.minimum.accumulate(cost), np.minimum.accumulate(carried)
-        better = np.ones(len(cost), np.bool_)  # neither time nor memory beaten by smaller ones
+        # A label stays if it has less time or carries less than all smaller ones.
+        better = np.ones(len(cost), np.bool_)
         better[1:] = (cost[1:] < least[:-1]) | (carried[1:] < small[:-1])
         kept, cost, carried, size = kept[better], cost[better], carried[better], size[better]
+        # Runs of labels become one with the least of each column: no plan has it, but it bounds
+        # them all.
         if len(kept) > MOST_LINKED:
             at = np.linspace(0, len(kept), MOST_LINKED, endpoint=False).astype(np.int64)
             kept, size = kept[at], size[at]
@@ -265,12 +285,14 @@ class _Search:
         )
 
     def tidied(self, parts: list[RowLabels]) -> RowLabels:
-        """All labels of a bottleneck, without those that take too long."""
+        """All labels of a bottleneck within the limit."""
         joined = _labels(*(np.concatenate(column) for column in zip(_none(), *parts, strict=True)))
         return _pick(joined, joined.cost_ns <= self.limit_ns)
 
     def best(self) -> Row:
         """The best label at the end, and its calls."""
+        # Walking back, each label has its section's way: D goes to the call that ends in the
+        # section, the complement of J to the one that begins there; the rest stays at -1.
         nodes = self.spine.nodes
         call = np.full(len(nodes.own_ns), -1, np.int64)
         ends = [
@@ -312,7 +334,7 @@ def _pick(labels: RowLabels, kept: Ints | Flags) -> RowLabels:
 
 
 def _staircase(labels: RowLabels) -> RowLabels:
-    """Labels that are cheaper than every one of no more memory."""
+    """The labels that are cheaper than every other one of no more memory."""
     order = np.lexsort((labels.cost_ns, labels.bytes))
     cost = labels.cost_ns[order]
     before = np.concatenate([[NEVER], np.minimum.accumulate(cost)[:-1]])[: len(cost)]
@@ -320,13 +342,10 @@ def _staircase(labels: RowLabels) -> RowLabels:
 
 
 def passing_ns(spine: Spine) -> Ints:
-    """What a call of bottlenecks s to t pays for tensors that pass a bottleneck, at least, (T, T).
-
-    A tensor whose producer comes before bottleneck s - 1 is paid by the call if the call is sure to
-    hold a consumer, and one whose producer it is sure to hold if some consumer comes after
-    bottleneck t + 1. What the last bottleneck makes, and consumers up to the next one, are left to
-    `options`.
-    """
+    """A bound on what a call of bottlenecks s to t pays for tensors past a bottleneck, (T, T)."""
+    # The call surely pays for a tensor whose producer comes before bottleneck s - 1 if it surely
+    # has a consumer, and for one whose producer it surely has if a consumer comes after bottleneck
+    # t + 1. `options` counts tensors of the last bottleneck and consumers up to the next one.
     count, place = len(spine.bottlenecks), places(spine)
     extra = np.zeros((count, count), np.int64)
     for net in spine.nets:
@@ -336,6 +355,8 @@ def passing_ns(spine: Spine) -> Ints:
         far = [y for y in ends if y > near]
         if x < 0 or not far:
             continue
+        # If the producer is the bottleneck just before the call, `options` counts the tensor for
+        # near consumers: so it counts here only if all consumers are far.
         only_far = len(far) == len(ends)
         for s in range(1, count):
             if x < 2 * s - 1 or (x == 2 * s - 1 and only_far):
@@ -351,7 +372,7 @@ def passing_ns(spine: Spine) -> Ints:
 
 
 def arriving_nets(spine: Spine) -> list[list[Arriving]]:
-    """For each section, tensors into it from before the bottleneck before it."""
+    """For each section, the tensors into it from before the preceding bottleneck."""
     place = places(spine)
     found: list[list[Arriving]] = [[] for _ in spine.sections]
     for net in spine.nets:
@@ -363,24 +384,24 @@ def arriving_nets(spine: Spine) -> list[list[Arriving]]:
 
 
 class GroupMemory(NamedTuple):
-    """What colocation groups mean for calls, by their first and last bottleneck."""
+    """Effects of colocation groups on calls, by first and last bottleneck."""
 
-    #: (T, T) int64: Memory that groups of the call have elsewhere.
+    #: (T, T) int64: Memory that groups of the call have outside of it.
     more_bytes: Ints
-    #: (T, T) int64: Memory of the groups that may have nodes in the call, its first section
-    #: included, and after its last bottleneck: a linked call counts it itself.
+    #: (T, T) int64: Memory of the groups that may have nodes both in the call (its first section
+    #: included) and after its last bottleneck: a linked call counts it itself.
     unfinished_bytes: Ints
-    #: (T, T) bool: Whether the call has a part of a group that must be in one.
+    #: (T, T) bool: Whether the call has only a part of a group that must be in one call.
     is_torn: Flags
 
 
 def group_memory(spine: Spine) -> GroupMemory:
     """The tables of a spine; O(T^2) for each group of several nodes.
 
-    With one call per accelerator, a call that holds one of a group holds all. With several, ops of
-    a group may be in several calls; each of them has the whole group's memory, because its
-    accelerator has. The nodes of a call count with their own memory wherever they are in it. What
-    its groups have elsewhere leaves out the sections at its ends, of which it may hold a part.
+    With one call per accelerator, a call that holds one op of a group holds all of it. With
+    several, ops of a group may be in several calls; each of them has the memory of the whole group,
+    because its accelerator has it. Nodes of a call count by themselves, so only what its groups
+    have outside is added, without the sections at its ends, of which it may hold a part.
     """
     nodes, place = spine.nodes, places(spine)
     held: dict[int, list[int]] = {}
@@ -419,11 +440,11 @@ def places(spine: Spine) -> Ints:
 
 
 def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
-    """Place of each op, (n,), or None where the row makes no plan.
+    """Place of each op, (n,), or None where the row gives no plan.
 
-    What is outside of all calls runs on hosts; what the spine leaves out goes with its first
-    consumer, and with the first call of its colocation group where there is one. Calls that share
-    a group are packed into accelerators together, the largest first, each where least is left.
+    Nodes outside of all calls run on hosts. Ops that the spine leaves out go to the call of their
+    first consumer, or to the first call of their colocation group if it has one. Calls that share a
+    group are packed into accelerators together, the largest first, each where least room is left.
     """
     call = row.call[spine.nodes.node].copy()
     for v in reversed(spine.left_out):
@@ -440,7 +461,7 @@ def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
         return None
     place = np.zeros(len(call), np.int64)
     made: dict[int, int] = {}
-    for c, k in enumerate(devices):  # calls of one device are numbered as they follow each other
+    for c, k in enumerate(devices):  # calls of one device are numbered in the order of the row
         first = int(np.argmax(problem.device == k))
         place[call == c] = first + made.get(k, 0)
         made[k] = made.get(k, 0) + 1
@@ -455,7 +476,7 @@ def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
 
 
 def _pack(problem: CallProblem, call: Ints) -> list[int] | None:
-    """The accelerator of each call, or None if they were not packed."""
+    """The accelerator of each call, or None if no packing was found."""
     accelerators = problem.device[: problem.num_calls : problem.subgraphs].tolist()
     left = {k: int(problem.memory_bytes[k]) for k in accelerators}
     free = dict.fromkeys(accelerators, problem.subgraphs)

@@ -1,7 +1,7 @@
-"""Plans for latency_subgraphs as arrays, and their latency, as the referee counts it, in O(n + m).
+"""Plans for latency_subgraphs as arrays, and their latency as the referee counts it, in O(n + m).
 
-A *place* is a call of an accelerator, or a host. Hosts that are like one that holds everything are
-left out.
+A *place* is a call of an accelerator, or a host. A host equal to another one that holds everything
+is left out: hosts run any number of ops at once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import numpy as np
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Plan
+from placegap.instances.problem.graph_index import group_by, sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 
 
 class CallProblem(NamedTuple):
-    """n ops, P places of which the first C are calls, t tensors; `Instance.arrays` in short."""
+    """Arrays for the kernels: n ops, P places of which the first C are calls, t tensors."""
 
     #: (P,) int64: Calls of one device stand together, in order.
     device: Ints
@@ -52,14 +53,13 @@ class CallProblem(NamedTuple):
     member: Ints
 
     def latency_ns(self, place: Ints) -> int:
-        """Latency, `NEVER` if calls wait for each other in a cycle; whether it fits is not seen."""
+        """Latency, `NEVER` if calls wait for each other in a cycle; memory is not checked."""
         return int(call_latency(self, np.asarray(place, np.int64), new_scratch(self))[0])
 
     def fits(self, place: Ints) -> bool:
-        """Whether all ops run where they are, groups are together, and memory suffices."""
+        """Whether all ops can run at their places, groups are together, and memory suffices."""
         device = self.device[place]
-        held = np.zeros(len(self.memory_bytes), np.int64)
-        np.add.at(held, device, self.size_bytes)
+        held = sum_by(device, self.size_bytes, len(self.memory_bytes))
         of_host = place >= self.num_calls
         same = np.where(of_host, -1, device)
         together = same == same[self.member[self.group_ptr[self.group]]]
@@ -73,7 +73,7 @@ class CallProblem(NamedTuple):
         return Plan(tuple((k,) for k in devices), call=tuple(number.tolist()))
 
     def place(self, plan: Plan) -> Ints:
-        """The places of a plan; ops on hosts that are left out go to the host that is like it."""
+        """The places of a plan; a host that was left out is replaced by its equal."""
         hosts = self.device[self.num_calls :]
         first = {int(k): at for at, k in reversed(list(enumerate(self.device.tolist())))}
         call = plan.call or (0,) * len(self.group)
@@ -98,7 +98,6 @@ def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
         if not any((arrays.time_ns[:, h] == arrays.time_ns[:, k]).all() for h in roomy):
             hosts.append(k)
     device = np.concatenate([np.repeat(accelerators, subgraphs), np.array(hosts, np.int64)])
-    count = np.bincount(arrays.group, minlength=arrays.num_groups)
     return CallProblem(
         device,
         len(accelerators) * subgraphs,
@@ -115,13 +114,12 @@ def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
         index.pred_ptr,
         index.producer[index.pred_edge],
         arrays.group,
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(count)]),
-        np.argsort(arrays.group, kind="stable"),
+        *group_by(arrays.group, arrays.num_groups),
     )
 
 
 class Scratch(NamedTuple):
-    """Room for one evaluation: per place, per op."""
+    """Arrays for one evaluation, by place and by op."""
 
     duration: Ints
     waiting: Ints
@@ -135,7 +133,7 @@ class Scratch(NamedTuple):
 
 
 def new_scratch(problem: CallProblem) -> Scratch:
-    """Room for evaluations of one problem."""
+    """Arrays for evaluations of one problem."""
     places, ops = len(problem.device), len(problem.size_bytes)
     sizes = (*[places] * 5, ops, places + ops, ops, ops)
     return Scratch(*[np.zeros(size, np.int64) for size in sizes])
@@ -143,11 +141,11 @@ def new_scratch(problem: CallProblem) -> Scratch:
 
 @kernel(nogil=True, allocates=False)
 def call_latency(problem: CallProblem, place: Ints, scratch: Scratch) -> tuple[int, int]:
-    """Latency of a plan, `NEVER` where calls wait in a cycle, and the sum of all calls.
-
-    Calls, and ops on hosts, start in topological order; a call once nothing that it waits for is
-    left, its predecessor on its accelerator included. In the queue, ops follow the places.
-    """
+    """Latency of a plan, `NEVER` if calls wait in a cycle, and the sum of all calls."""
+    # Kahn's algorithm over units: calls (numbers below C) and ops on hosts (C + op). A unit enters
+    # the queue once its producers have ended and, for a call, the call before it on its
+    # accelerator. If some op never ends, calls wait for each other, which also covers calls that
+    # are not convex.
     n, calls, total = len(place), problem.num_calls, np.int64(0)
     _prepare(problem, place, scratch)
     end_of_queue = 0
@@ -171,6 +169,7 @@ def call_latency(problem: CallProblem, place: Ints, scratch: Scratch) -> tuple[i
             ended += 1
         else:
             end = scratch.begin[unit] + scratch.duration[unit]
+            # All ops of a call end with it.
             i = scratch.head[unit]
             while i >= 0:
                 end_of_queue = _release(problem, place, scratch, i, end, end_of_queue)
@@ -188,17 +187,16 @@ def call_latency(problem: CallProblem, place: Ints, scratch: Scratch) -> tuple[i
 
 @kernel(nogil=True, allocates=False)
 def _prepare(problem: CallProblem, place: Ints, scratch: Scratch) -> None:
-    """Members and duration of each call; edges, and calls, that a call or an op on a host awaits.
-
-    A call lasts as long as its ops compute, and each tensor in or out takes once.
-    """
+    """Members and duration of each call, and the number of edges and calls each unit awaits."""
+    # Members of a call form a linked list (`head`, `next`). A tensor counts once for each call that
+    # it enters (`mark` has the last one counted), and once for the call that it leaves.
     calls = problem.num_calls
     scratch.duration[:] = 0
     scratch.mark[:] = -1
     scratch.head[:] = -1
     scratch.begin[:] = 0
     scratch.op_begin[:] = 0
-    for p in range(len(scratch.waiting)):  # for the call before on its accelerator
+    for p in range(len(scratch.waiting)):  # all but the first call of an accelerator await one
         scratch.waiting[p] = 1 if p < calls and p % problem.subgraphs else 0
     for i in range(len(place)):
         own = place[i]
@@ -226,7 +224,7 @@ def _prepare(problem: CallProblem, place: Ints, scratch: Scratch) -> None:
 def _release(
     problem: CallProblem, place: Ints, scratch: Scratch, i: int, end: int, end_of_queue: int
 ) -> int:
-    """Op i has ended: what may begin now joins the queue; the queue's new end."""
+    """End op i: units that can begin now enter the queue; returns the queue's new end."""
     calls = problem.num_calls
     for at in range(problem.succ_ptr[i], problem.succ_ptr[i + 1]):
         j = problem.succ[at]

@@ -26,7 +26,7 @@ from placegap.solvers.latency.slices import with_slices
 from placegap.solvers.models.run_mip import LONGEST_NS, MipParams, run_mip, why_too_many_rows
 
 STARTS = ("single-device", "m-topo")
-"""Methods whose plans the search starts from, of those that do the objective."""
+"""Methods for the objective whose plans the search starts from."""
 
 
 class LatencyIpParams(MipParams, ExactParams):
@@ -35,7 +35,7 @@ class LatencyIpParams(MipParams, ExactParams):
     #: cp-sat, or mip. CP-SAT with two workers closed the operator graph of BERT-3, one call per
     #: accelerator, to 1e-7 in 39 s; HiGHS was 0.6 % from its bound after a minute.
     model: Literal["mip", "cp-sat"] = "cp-sat"
-    #: Of the MIP; CP-SAT has one form.
+    #: Form of the MIP; CP-SAT has one form.
     form: latency_ip.Form = "strengthened"
     #: Threads of CP-SAT. The MIP solvers run on one.
     workers: int = Field(default=2, ge=1, le=1024)
@@ -56,7 +56,7 @@ def applies(task: Task[LatencySubgraphs], params: LatencyIpParams) -> str | None
 
 
 def formulation(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Formulation:
-    """What the runner needs of the MIP."""
+    """The MIP for the runner."""
     if params.model != "mip":
         raise InputError("latency-ip solves a CP-SAT model by default; add --param model=mip")
     bound_ns = None
@@ -78,9 +78,9 @@ def formulation(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Formul
 def run(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Outcome:
     """CP-SAT, or a MIP with `model=mip`.
 
-    Start from the best of the incumbent, of `STARTS` and of `best_slices`; build, solve. But for
-    the published form, the bound is the better of the solver's and `chain_bound_ns`, which is in
-    the models, too, and which a solver that is stopped early has not got to.
+    Start from the best of the incumbent, of `STARTS` and of `best_slices`; build, solve. Except for
+    the published form, the bound is the better of the solver's and `chain_bound_ns`. That bound is
+    a row of the models as well, but a solver that is stopped early may not have reached it.
     """
     clock = task.limits.clock()
     task = with_slices(task)
@@ -125,9 +125,9 @@ def solve_cp(
 ) -> Outcome:
     """Solve the CP-SAT model from the best of the incumbent and `STARTS`.
 
-    The better of the solver's plan and the start comes back, the start alone if an interrupt or a
-    lack of memory comes before the solver answers. The bound holds for all plans. `bound_ns` is a
-    row of the model.
+    Returns the better of the solver's plan and the start, or the start if an interrupt or a lack of
+    memory comes before the solver's plan. The bound holds for all plans. `bound_ns` is a row of the
+    model.
     """
     clock = clock or task.limits.clock()
     settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)

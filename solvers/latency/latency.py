@@ -1,7 +1,7 @@
-"""The method ``latency``: latency_subgraphs, from starts to a plan with a certified bound.
+"""The method ``latency``: latency_subgraphs, a plan with a certified bound.
 
-A bound and a first plan from rows of calls along a spine, annealing from these and from slices, and
-CP-SAT for what is left.
+A bound and a first plan come from rows of calls along a spine (`spine`, `sections`, `call_rows`).
+Annealing follows from these and from slices, and CP-SAT closes the remaining gap.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from placegap.solvers.latency.slices import group_slices, with_slices
 from placegap.solvers.latency.spine import Nodes, build_nodes, build_spine
 
 BESIDE = (None, 16, 32, 8)
-"""Nodes beside more nodes of the longest path than this are left out; None: nothing is."""
+"""Nodes beside more nodes of the longest path than this are left out; None keeps all nodes."""
 
 HEAT = (0.03, 0.01, 0.003)
-"""Temperatures that annealing starts with, run by run."""
+"""First temperatures of annealing runs, in turn."""
 
 STEPS_PER_S = 2e7
 """Ops and edges that annealing evaluates per second, at least; limits its moves."""
 
 LARGEST_MATRIX = 4000
-"""Graphs of more ops have no bound but the critical path: reachability is a matrix."""
+"""With more ops than this only the critical path is a bound: reachability is a matrix."""
 
 ROWS_SHARE, CHAINS_SHARE = 0.4, 0.3
-"""Parts of the time limit after which no other spine is begun, and which chains may take."""
+"""Shares of the time limit: after the first no further spine is begun; the second is for chains."""
 
 ANNEALING_SHARE = 0.4
-"""Part of the time left that annealing may take, before CP-SAT."""
+"""Share of the remaining time for annealing before CP-SAT."""
 
 
 class LatencyParams(ExactParams):
@@ -55,9 +55,9 @@ class LatencyParams(ExactParams):
 
     #: Most moves of an annealing run.
     moves: int = Field(default=300_000, ge=0, json_schema_extra=EFFORT)
-    #: How often annealing goes through all of `HEAT`.
+    #: Number of times that annealing goes through all of `HEAT`.
     rounds: int = Field(default=3, ge=0, json_schema_extra=EFFORT)
-    #: Whether CP-SAT works on what is left after it.
+    #: Whether CP-SAT follows after annealing.
     finish: bool = True
     #: Threads of CP-SAT.
     workers: int = Field(default=2, ge=1, le=1024)
@@ -71,7 +71,7 @@ def applies(task: Task[LatencySubgraphs], params: Params) -> str | None:
 
 @dataclass(eq=False, kw_only=True)
 class BestCalls(Incumbent):
-    """The best plan as a place of each node, None without one, and why there is none."""
+    """The best plan as the place of each op, None without one, and why none can exist."""
 
     problem: CallProblem
     place: Ints | None = None
@@ -83,7 +83,7 @@ class BestCalls(Incumbent):
             self.place = place.copy()
 
     def prove_infeasible(self, reason: str, basis: str = PROOF) -> None:
-        """No plan exists; of several reasons the first counts."""
+        """Record that no plan exists; the first of several reasons is kept."""
         if not self.infeasible:
             self.infeasible, self.bound = reason, no_plan(basis)
 
@@ -128,7 +128,7 @@ def run(task: Task[LatencySubgraphs], params: LatencyParams) -> Outcome:
 
 
 class _Search:
-    """The phases, in turn, until the gap is small enough or the time is over."""
+    """The phases in turn until the gap is small enough or the time is over."""
 
     def __init__(self, task: Task[LatencySubgraphs], params: LatencyParams) -> None:
         self.task, self.params, self.clock = task, params, task.limits.clock()
@@ -146,6 +146,8 @@ class _Search:
 
     def run(self) -> None:
         """First plans, bounds, annealing, CP-SAT, and annealing again while time is left."""
+        # Rows first: they are fast, mostly give the best bound, and their plans start annealing.
+        # CP-SAT comes last, as its model takes the plan and the bound of all others.
         progress = self.progress
         self.guard("first plans", self.first_plans)
         self.clock.check()
@@ -163,7 +165,7 @@ class _Search:
             self.words.append("all rounds of annealing are done, and nothing else is left to try")
 
     def guard(self, phase: str, work: Callable[[], None]) -> None:
-        """Go through a phase; if it fails, say so, and go on with what there is."""
+        """Run a phase; if it fails, note the reason and continue without it."""
         try:
             work()
         except (LimitReached, MemoryError):
@@ -176,14 +178,14 @@ class _Search:
             self.progress.details["failed"] = f"{known}; {reason}" if known else reason
 
     def offer_start(self, plan: Plan | None) -> None:
-        """Take over a plan that the referee accepts, and anneal from it later."""
+        """Take over a plan that the referee finds feasible, and keep it as a start of annealing."""
         if plan is not None and evaluate(self.task.instance, plan, self.task.semantics).feasible:
             place = self.progress.problem.place(plan)
             self.progress.offer(place)
             self.starts.append(place)
 
     def first_plans(self) -> None:
-        """The incumbent, placers, slices."""
+        """Plans of the incumbent, of placers and of slices."""
         start = best_start(self.task, latency_ip.STARTS)
         self.offer_start(None if start is None else start.plan)
         self.offer_start(with_slices(self.task).incumbent)
@@ -201,17 +203,19 @@ class _Search:
             return
         room = int(arrays.memory_bytes[accelerators].max(initial=0))
         seen: dict[tuple[int, tuple[int, ...]], None] = {}
-        for nodes, speakers_only, beside in self.spines():
+        for nodes, representatives_only, beside in self.spines():
             left = self.clock.need_s()
             late = left is not None and left < (1 - ROWS_SHARE) * (task.limits.time_limit_s or 0)
             if seen and late:
                 break
-            spine = build_spine(nodes, beside, speakers_only=speakers_only)
+            spine = build_spine(nodes, beside, representatives_only=representatives_only)
+            # Different limits often leave out the same nodes: each spine is solved once.
             key = len(nodes.own_ns), tuple(spine.left_out)
             if progress.done or key in seen:
                 continue
             seen[key] = None
             most_calls = min(progress.problem.num_calls, len(nodes.own_ns))
+            # Rows above the best plan are of no use, as bounds or as plans.
             limit_ns = NEVER - 1 if progress.value_ns is None else progress.value_ns
             try:
                 clock = self.clock.part(1 - CHAINS_SHARE)
@@ -230,7 +234,9 @@ class _Search:
         progress.details["sections_ns"] = progress.bound_ns
 
     def spines(self) -> Iterator[tuple[Nodes, bool, int | None]]:
-        """Nodes, whether only those that speak for groups are kept, and what is left out."""
+        """Nodes, whether only representatives of groups are kept, and the limit of `BESIDE`."""
+        # Every spine is a relaxation, and which one proves most depends on the graph. All nodes
+        # come first; fewer nodes have more bottlenecks and shorter sections, but cost less.
         instance, subgraphs = self.task.instance, self.task.semantics.subgraphs
         grouped = subgraphs == 1 and instance.arrays.num_groups < instance.num_ops
         for apart in (False, True)[: 1 + grouped]:
@@ -251,7 +257,7 @@ class _Search:
             self.progress.prove(Bound(chains, "chains"))
 
     def anneal(self) -> None:
-        """From the best plan and the starts in turn, each time at another temperature."""
+        """Anneal from the best plan and the starts in turn, each time at another temperature."""
         left = self.clock.need_s()
         rest = 0.0 if left is None or not self.params.finish else (1 - ANNEALING_SHARE) * left
         for number in range(self.params.rounds * len(HEAT)):
@@ -265,7 +271,7 @@ class _Search:
             self.anneal_once(number, start, rest)
 
     def anneal_once(self, number: int, start: Ints, rest_s: float = 0.0) -> None:
-        """One run of annealing, of half the time at most that is left without the rest."""
+        """One run of annealing, in at most half of the remaining time less `rest_s`."""
         size = self.task.instance.num_ops + len(self.task.instance.arrays.index.producer)
         left, moves = self.clock.need_s(), min(self.params.moves, 20_000 * size)
         if left is not None:
@@ -276,11 +282,11 @@ class _Search:
         problem, began = self.progress.problem, now_s()
         self.progress.offer(anneal_calls(problem, start, seed=seed, moves=moves, hot=heat))
         took_s = now_s() - began
-        if took_s > 1:  # a machine that others use, too, is slower
+        if took_s > 1:  # long enough to measure the machine's rate
             self.steps_per_s = min(self.steps_per_s, moves * size / took_s)
 
     def anneal_on(self) -> None:
-        """While time is left and no bound can get better: annealing from the best plan."""
+        """Anneal from the best plan until the time is over; no bound can rise any more."""
         if self.clock.need_s() is None or self.progress.place is None:
             return
         number = self.params.rounds * len(HEAT)
@@ -290,7 +296,7 @@ class _Search:
             number += 1
 
     def finish(self) -> None:
-        """Hand what is left to the CP-SAT model of ``latency-ip``."""
+        """Run the CP-SAT model of ``latency-ip`` from the best plan and bound."""
         progress = self.progress
         limits = replace(self.task.limits, time_limit_s=self.clock.need_s())
         place = progress.place
@@ -315,7 +321,7 @@ class _Search:
 
 
 def _critical_path_ns(task: Task[LatencySubgraphs]) -> int:
-    """The longest path with every op where it is fastest: a bound that needs no search."""
+    """A bound without search: the longest path, with every op on its fastest device."""
     arrays, index = task.instance.arrays, task.instance.arrays.index
     least = np.where(arrays.time_ns < 0, NEVER, arrays.time_ns).min(axis=1)
     end = least.copy()

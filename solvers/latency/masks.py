@@ -1,4 +1,4 @@
-"""Sets of a section's nodes as bits, 64 to a word, so that sections of any size have them."""
+"""Sets of a section's nodes as bits, 64 to a word, for sections of any size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def masks(members: Flags, bits: int | None = None) -> Ints:
 
 
 def members(mask: Ints, count: int) -> Flags:
-    """Which of `count` nodes are in a set."""
+    """Membership of `count` nodes in a set."""
     octets = np.ascontiguousarray(mask, "<i8").view(np.uint8)
     found: Flags = np.unpackbits(octets, bitorder="little")[:count].astype(np.bool_)
     return found
@@ -52,10 +52,10 @@ def beyond(one: Ints, other: Ints) -> bool:
 
 @kernel
 def ideals(before: Ints, most: int) -> tuple[Ints, int]:
-    """Bits of every ideal, and how many; `before` has bits for nodes in topological order.
+    """Bits of every ideal, and their number; `before` has bits for nodes in topological order.
 
-    Every prefix of an ideal in that order is an ideal: each is made once, from the one without its
-    last node. Stops, with a larger number, beyond `most`.
+    Every prefix of an ideal in that order is an ideal, so each one is made once, from the one
+    without its last node. Stops, with a larger number, beyond `most`.
     """
     found = np.zeros((most + 1, before.shape[1]), np.int64)
     last = np.full(most + 1, -1, np.int64)

@@ -1,15 +1,17 @@
-"""All worthwhile ways to run a section of a spine between the calls that hold its two bottlenecks.
+"""All undominated ways to run a section between the calls that hold its two bottlenecks.
 
-A call with the bottleneck before the section holds an ideal D of it (with an op, all of the section
-before it: calls are convex), a call with the bottleneck after it the complement of an ideal J, and
-D is part of J. What is left, J without D, runs while no such call does: the time from the end of
-the one to the start of the other is at least its longest path. So a way costs
+Calls are convex. So a call with the bottleneck before the section holds an ideal D of it (with an
+op, all of the section before that op), and a call with the bottleneck after the section holds the
+complement of an ideal J, which contains D. The rest, J without D, runs after the end of the first
+call and before the start of the second one: the time between them is at least its longest path. So
+a way costs
 
     time(D) + tensors out of the first call + gap(J without D) + tensors into the other + time(rest)
 
-and it takes memory of two calls. Where a colocation group has nodes in both, they are *linked*:
-calls of one accelerator, which do not exist if it makes a single one. Ways are tried by memory of
-the first call; those that an earlier one beats in all three are left out.
+and takes memory in two calls. If a colocation group has nodes in both, the calls are *linked*: both
+are on one accelerator, which is impossible if it makes a single call. Ways are tried in the order
+of the first call's memory; one that an earlier way beats in the second call's memory and in cost is
+dropped, as it completes no row better.
 """
 
 from __future__ import annotations
@@ -26,9 +28,8 @@ from placegap.solvers.latency.spine import Spine, most_ideals
 
 
 class RowSection(NamedTuple):
-    """A section of k nodes; its bottlenecks are before and after it.
-
-    Bits stand for its nodes, and bit k for the bottleneck after it.
+    """A section of k nodes between two bottlenecks. Bits stand for its nodes, bit k for the
+    bottleneck after it.
     """
 
     #: own_ns, host_ns, size_bytes: (k,) int64
@@ -37,13 +38,13 @@ class RowSection(NamedTuple):
     size_bytes: Ints
     #: (k, words) int64: Bits of the nodes before each.
     ideal: Ints
-    #: pred_ptr, pred: (k + 1,): Of those, the nodes with none between.
+    #: pred_ptr, pred: (k + 1,): The direct ones of these, with no other node between.
     pred_ptr: Ints
     pred: Ints
-    #: (k + 2, words) int64: Bits of what is in the same colocation group as each node, as the
-    #: bottleneck after the section, as the one before it.
+    #: (k + 2, words) int64: Bits of the colocation group of each node, of the bottleneck after the
+    #: section, and of the one before it.
     together: Ints
-    #: 1 if groups are not torn apart.
+    #: 1 if a group is in a single call.
     once: int
     #: (e,) int64: Node of each net, -1 for the bottleneck before.
     producer: Ints
@@ -60,12 +61,12 @@ class RowSection(NamedTuple):
     made: Ints
     taken_ptr: Ints
     taken: Ints
-    #: arriving, arriving_ns: (a, 3, words): Tensors from before the bottleneck before the section:
-    #: bits of their consumers in the first call if it is sure to be without the producer, and has
-    #: not paid; in calls between; in the second call, if no later op is a consumer.
+    #: arriving, arriving_ns: (a, 3, words): Tensors from before the preceding bottleneck: bits of
+    #: consumers for which the first call pays (if it surely lacks the producer and does not pay
+    #: already), calls between the two pay, and the second call pays (if no later op is a consumer).
     arriving: Ints
     arriving_ns: Ints
-    #: (k,) int64: Of those, what each node takes.
+    #: (k,) int64: Cost of the arriving tensors that each node reads.
     entering_ns: Ints
 
 
@@ -131,7 +132,7 @@ def build_section(spine: Spine, t: int) -> RowSection:
 
 
 def incidence(ends: list[list[int]], count: int) -> Flags:
-    """Which of `count` nodes are in each list, (r, count)."""
+    """Membership of `count` nodes in each list, (r, count)."""
     found = np.zeros((len(ends), count), np.bool_)
     for row, inside in enumerate(ends):
         found[row, inside] = True
@@ -139,12 +140,12 @@ def incidence(ends: list[list[int]], count: int) -> Flags:
 
 
 def _lists(matrix: Flags) -> tuple[Ints, Ints]:
-    """The columns that are set in each row, one row after the other, and where each begins."""
+    """The columns that are set in each row, row by row, and where each row begins."""
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(matrix.sum(axis=1))])
     return start.astype(np.int64), np.nonzero(matrix)[1].astype(np.int64)
 
 
-class _Ask(NamedTuple):
+class _Args(NamedTuple):
     """The arguments of `options`."""
 
     room: int
@@ -155,9 +156,9 @@ class _Ask(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """Calls at one end of a section, a row each: cost and bytes; bits of all nodes of their groups.
+    """Calls at one end of a section: cost, bytes, and bits of all nodes of their groups.
 
-    `cost_ns` is `NEVER` where an accelerator cannot run the call.
+    `cost_ns` is `NEVER` if no accelerator can run the call.
     """
 
     cost_ns: Ints
@@ -168,10 +169,10 @@ class _Side(NamedTuple):
 def options(
     section: RowSection, room: int, first: bool, second: bool, limit_ns: int, linked: bool = False
 ) -> Options:
-    """Ways that take at most `limit_ns`; whether a call is open before, and another one after.
+    """Ways of at most `limit_ns`, with or without a call before the section and one after it.
 
-    Without the first, D is empty; without the second, J is all. Of both kinds of ways, linked and
-    not, one is asked for.
+    Without the first call, D is empty; without the second, J is everything. The ways are either
+    those of linked calls or those of calls that are not.
     """
     k, words = len(section.own_ns), section.ideal.shape[1]
     everything = masks(np.ones((1, k), np.bool_), k + 1)
@@ -183,6 +184,7 @@ def options(
     begun = everything & ~ends
     if not second:  # bit k: the bottleneck after the section is not in the second call
         ends[:, k // 64] |= np.int64(1) << np.int64(k % 64)
+    # A bottleneck on a host keeps its group's nodes out of all calls.
     hosted = np.zeros(words, np.int64)
     if not first:
         hosted |= section.together[k + 1]
@@ -194,7 +196,7 @@ def options(
         starts = starts[:0]
     rows, which = _options(
         section,
-        _Ask(room, first, second, limit_ns, linked),
+        _Args(room, first, second, limit_ns, linked),
         starts,
         ends,
         begun,
@@ -206,21 +208,25 @@ def options(
 
 @kernel
 def _options(
-    section: RowSection, ask: _Ask, starts: Ints, ends: Ints, begun: Ints, hosted: Ints
+    section: RowSection, args: _Args, starts: Ints, ends: Ints, begun: Ints, hosted: Ints
 ) -> tuple[Ints, Ints]:
-    """Memory and cost of `Options`, D and J: by memory of the first call, each better than before.
+    """Memory and cost of `Options`, D and J, sorted by memory of the first call; undominated.
 
-    A pair is left out where a group would be torn apart: between accelerator and host, and between
-    calls if it is in one. `begun` are the nodes of the second calls.
+    Pairs that tear a group apart are left out: between accelerator and host, and between calls if
+    it must be in one. `begun` are the nodes of the second calls.
     """
+    # D is tried by memory, J by cost, so that a row of J ends at the limit. `best` answers "the
+    # least cost so far with at most this much memory in the second call" by a Fenwick tree over the
+    # sizes of second calls: a pair that does not beat it is dominated by a way with no more of all
+    # three. The gap, the expensive part, is computed last.
     k, words = len(section.own_ns), starts.shape[1]
-    before, after = _calls(section, starts, ask.first, 0), _calls(section, begun, ask.second, 1)
+    before, after = _calls(section, starts, args.first, 0), _calls(section, begun, args.second, 1)
     rank, num_sizes, last = np.zeros(len(after.bytes), np.int64), 0, np.int64(-1)
     for j in stable_order(after.bytes):
         if after.bytes[j] != last:
             last, num_sizes = after.bytes[j], num_sizes + 1
         rank[j] = num_sizes - 1
-    best = np.full(num_sizes + 1, NEVER, np.int64)  # prefix minima, as a Fenwick tree
+    best = np.full(num_sizes + 1, NEVER, np.int64)
     by_size, by_cost = np.argsort(before.bytes), np.argsort(after.cost_ns)
     tied = False
     for v in range(k + 2):
@@ -229,16 +235,14 @@ def _options(
     done = np.zeros((2, k), np.int64)
     inside, calls_only = np.zeros(words, np.int64), np.zeros(words, np.int64)
     rows, which, count = np.zeros((64, 3), np.int64), np.zeros((64, 2), np.int64), 0
-    # by first bytes upwards: an option counts only if none before it is as small in the second
-    # call and as cheap
     for d in by_size:
-        if before.cost_ns[d] >= NEVER or before.bytes[d] > ask.room:
+        if before.cost_ns[d] >= NEVER or before.bytes[d] > args.room:
             continue
         for j in by_cost:
             cost = before.cost_ns[d] + after.cost_ns[j]
-            if cost > ask.limit_ns or after.cost_ns[j] >= NEVER:
+            if cost > args.limit_ns or after.cost_ns[j] >= NEVER:
                 break
-            if beyond(starts[d], ends[j]) or after.bytes[j] > ask.room:
+            if beyond(starts[d], ends[j]) or after.bytes[j] > args.room:
                 continue
             known, at = NEVER, rank[j] + 1
             while at > 0:
@@ -251,16 +255,17 @@ def _options(
                 calls_only[w] = before.tied[d, w] | after.tied[j, w]
             inside[k // 64] &= ~(np.int64(1) << np.int64(k % 64))
             if tied:
-                # a group of the first call reaches into the second only where calls are linked
-                if beyond(before.tied[d], ends[j]) != ask.linked:
+                # Linked calls share a group, others do not. A group that must be in one call must
+                # not reach into the nodes between, and one that is on a host not into any call.
+                if beyond(before.tied[d], ends[j]) != args.linked:
                     continue
-                if section.once != 0 and (ask.linked or meets(calls_only, inside)):
+                if section.once != 0 and (args.linked or meets(calls_only, inside)):
                     continue
                 if beyond(hosted, inside):
                     continue
-            gap = _gap(section, inside, calls_only, hosted, ask.room, done)
+            gap = _gap(section, inside, calls_only, hosted, args.room, done)
             cost += gap
-            if gap >= NEVER or cost >= known or cost > ask.limit_ns:
+            if gap >= NEVER or cost >= known or cost > args.limit_ns:
                 continue
             at = rank[j] + 1
             while at <= num_sizes:
@@ -282,8 +287,11 @@ def _options(
 def _calls(section: RowSection, inside: Ints, call: bool, end: int) -> _Side:
     """Calls that end with sets of nodes of a section (`end` 0), or begin with them (1).
 
-    A call pays the tensors that leave it, or enter it; without a `call` there is nothing to pay.
+    A call pays for tensors that leave it, or enter it; without a `call` nothing is paid.
     """
+    # Only what is certain counts here: tensors made in the section or by the bottleneck before it.
+    # A first call pays for its own if a consumer is outside; a second call for those of producers
+    # outside that it reads, where the bottleneck after the section counts as a reader.
     k = len(section.own_ns)
     cost, size = np.zeros(len(inside), np.int64), np.zeros(len(inside), np.int64)
     tied = np.zeros_like(inside)
@@ -311,7 +319,7 @@ def _calls(section: RowSection, inside: Ints, call: bool, end: int) -> _Side:
                 pays &= section.onward[e] != 0 or meets(section.consumers[e], one)
             if pays:
                 cost[at] += section.move_ns[e]
-        for a in range(len(section.arriving_ns)):  # from far before the section
+        for a in range(len(section.arriving_ns)):  # tensors from before the preceding bottleneck
             if meets(section.arriving[a, 2 * end], one):
                 cost[at] += section.arriving_ns[a]
     return _Side(cost, size, tied)
@@ -321,11 +329,11 @@ def _calls(section: RowSection, inside: Ints, call: bool, end: int) -> _Side:
 def _gap(
     section: RowSection, inside: Ints, calls_only: Ints, hosted: Ints, room: int, done: Ints
 ) -> int:
-    """What the nodes between two calls take at least: a longest path.
-
-    ``done[0]`` is on hosts, ``done[1]`` in calls: these bring in what comes from elsewhere, and
-    take out what goes elsewhere. Nodes of groups that are in calls, or on hosts, are there.
-    """
+    """A bound on the time of the nodes between two calls: a longest path."""
+    # done[0, v] and done[1, v] are the least end of v on a host and in a call. In a call, v waits
+    # for its tensors from elsewhere to be brought in; one that feeds it from a host costs the move,
+    # one from a call nothing if both fit into one call, else out and in again. The gap lasts until
+    # v's call has also taken out the tensors of v that others read.
     gap = np.int64(0)
     for v in range(len(section.own_ns)):
         if not has(inside, v):
@@ -348,10 +356,11 @@ def _gap(
             else:
                 alone = max(alone, min(done[0, p], done[1, p] + move))
                 apart = section.size_bytes[p] + section.size_bytes[v] > room
-                again = 2 * move if apart else np.int64(0)  # out of one call, into another
+                again = 2 * move if apart else np.int64(0)
                 called = max(called, min(done[0, p] + move, done[1, p] + again))
         called = max(called, entering)
         host, own = section.host_ns[v], section.own_ns[v]
+        # A node whose group is in a call is not on a host, and the other way round.
         done[0, v] = NEVER if host >= NEVER or has(calls_only, v) else min(NEVER, alone + host)
         done[1, v] = NEVER if own >= NEVER or has(hosted, v) else min(NEVER, called + own)
         gap = max(gap, min(done[0, v], done[1, v] + leaving))

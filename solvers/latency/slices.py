@@ -1,8 +1,8 @@
-"""Plans for latency_subgraphs: cut a topological order into calls, optimally, one after the other.
+"""Plans for latency_subgraphs: cut a topological order optimally into calls in a row.
 
-Every segment of a topological order is a convex set of blocks, and goes to an accelerator of its
-own, or runs on a host. The sum of all durations is an upper bound on the latency; O(b^2 (degree + a
-q)) for b blocks and a accelerators with q calls each, less where memory ends the segments early.
+Every segment of a topological order is a convex set of blocks. It goes to an accelerator of its own
+or runs on a host. The sum of all durations is an upper bound on the latency. O(b^2 (degree + a))
+for b blocks and a accelerators, less where memory ends the segments early.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Incumbent
 
 MOST_BLOCKS = 2500
-"""Longer orders are not cut: that takes the square of their length."""
+"""Longer orders are not cut, as the time grows with the square of their length."""
 
 LONGEST_S = 5.0
-"""For all orders, whatever the time limit: they are a start, and a search goes on from it."""
+"""Most time for all orders, whatever the time limit: a search follows from their plan."""
 
 
 def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:
     """The plan of least latency over all orders of `chains.orders`, or None if none fits.
 
-    For accelerators that are alike and hosts that are alike, with any number of calls; calls are
-    used once all accelerators have one. Deterministic for the task's seed as long as it ends within
-    a tenth of the time limit and `LONGEST_S`.
+    Accelerators must be equal, and hosts; each accelerator makes one call. Deterministic for the
+    task's seed as long as it ends within a tenth of the time limit and `LONGEST_S`.
     """
     instance, limit_s = task.instance, task.limits.time_limit_s
     if why_not_two_kinds(instance) is not None:
@@ -69,9 +68,9 @@ def with_slices(task: Task[LatencySubgraphs]) -> Task[LatencySubgraphs]:
 def group_slices(instance: Instance, subgraphs: int) -> list[Plan]:
     """Plans that put whole colocation groups on accelerators, in the order of their first ops.
 
-    Where groups tie the beginning of a graph to its end, as forward ops to backward ops, calls of
-    one accelerator are needed at both. Accelerators are filled up to their memory, or evenly; the
-    calls of each are its ops between which no path leaves and comes back. A plan may break rules.
+    If groups tie the beginning of a graph to its end, as forward ops to backward ops, an
+    accelerator needs calls at both. Accelerators are filled up to their memory, or evenly; an op
+    begins a new call where a path left its device and came back. A plan may break rules.
     """
     arrays = instance.arrays
     order = arrays.index.topological_order
@@ -102,7 +101,9 @@ def group_slices(instance: Instance, subgraphs: int) -> list[Plan]:
 
 
 def _with_calls(instance: Instance, device: Ints) -> Plan:
-    """Call number of each op: how often a path to it has left its device and come back, at most."""
+    """A plan with calls: an op's number is how often a path to it left its device and came back."""
+    # `next_call[i, k]`: the least call of device k for an op after i on a path through another
+    # device.
     index, is_host = instance.arrays.index, instance.arrays.is_host
     next_call = np.zeros((instance.num_ops, len(is_host)), np.int64)
     call = np.zeros(instance.num_ops, np.int64)
@@ -142,7 +143,7 @@ def _slice_plan(problem: ChainProblem, order: Ints) -> Plan | None:
 def _slice(
     order: Ints, time: Ints, need: Ints, room: Ints, nets: CutNets, accelerators: int, hosts: int
 ) -> tuple[int, int, Ints]:
-    """Least sum of durations: the value, the accelerators in use, and where from.
+    """Least sum of durations: the value, the accelerators in use, and the origins.
 
     ``value[j, s]`` is that of the first j blocks of the order with s calls, and ``origin[j, s]``
     2 * (blocks before the last segment) + its kind.
@@ -172,6 +173,7 @@ def _slice(
                 now = value[i, s] + work + cut
                 if value[i, s] < NEVER and now < value[j + 1, s + 1]:
                     value[j + 1, s + 1], origin[j + 1, s + 1] = now, 2 * i + ACCELERATOR
+    # More calls than needed cost transfers, so the best number is one of all.
     best, used = NEVER, 0
     for s in range(accelerators + 1):
         if value[b, s] < best:

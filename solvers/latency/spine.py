@@ -1,17 +1,17 @@
-"""What every plan for latency_subgraphs has in common: a spine of ops that all others wait around.
+"""A relaxation of latency_subgraphs: a spine of bottlenecks with sections between them.
 
-An op that is comparable with every other one, a *bottleneck*, splits time: everything before it
-ends before it starts. Between two bottlenecks lies a *section*. The spine is a relaxation of the
-instance; what is proven of it holds for every plan:
+A *bottleneck* is an op that is comparable with every other one: everything before it ends before it
+starts, in every plan. Between two bottlenecks lies a *section*. The spine leaves out or merges ops,
+so that there are more bottlenecks; what is proven of it holds for every plan:
 
-- One op of a colocation group speaks for it if all that comes before some op of the group comes
-  before this one, and all that comes after likewise. With one call per accelerator the group's
-  time, memory and tensors go where it goes. With several, ops of a group may be in several calls of
-  one accelerator: they are nodes of their own, but for those that `absorbed` shows to be as well
-  in the call of their neighbour.
-- Ops beside many others, such as what feeds a late layer, may be left out with all they cost, but
-  for the memory of their group. What is left keeps its order, those paths included that lead
-  through what was left out, and one way to cut each of these (`_nets_around`).
+- An op *represents* its colocation group if all that comes before some op of the group comes before
+  this one, and all that comes after likewise. With one call per accelerator the group is one node,
+  with its time, memory and tensors. With several calls, ops of a group may be in several calls of
+  one accelerator: they are nodes of their own, except for those that may join the call of their
+  neighbour in some optimal plan (`absorbed`).
+- Ops beside many others, such as those that feed a late layer, may be left out with all their costs
+  except the memory of their group. The other ops keep their order, also where it comes from paths
+  through ops that are left out, and a part of the tensors on these paths (`_nets_around`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.formulations.shared.pairs import op_reach
+from placegap.formulations.shared.pairs import reach_matrix
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
+from placegap.instances.problem.graph_index import all_by, sum_by, times_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.masks import count_ideals, masks
 
@@ -41,7 +42,7 @@ class SpineNet:
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """m nodes in topological order, each an op with the ops that go where it goes."""
+    """m nodes in topological order, each an op together with the ops that go where it goes."""
 
     #: (n,) int64: Node of each op.
     node: Ints
@@ -53,9 +54,9 @@ class Nodes:
     size_bytes: Ints
     #: (m,) int64: Colocation group of each node.
     group: Ints
-    #: (m,) bool: Whether no other node speaks for the group of the node.
-    speaks: Flags
-    #: Whether accelerators make one call: groups are not torn apart, then.
+    #: (m,) bool: Whether no other node represents the group of the node.
+    represents: Flags
+    #: Whether accelerators make one call: then a group is in a single call.
     once: bool
     #: (m, m) bool: Whether node j comes after node i.
     after: Flags
@@ -71,50 +72,39 @@ class Spine:
     #: Section t lies before bottleneck t, in topological order; the last one after all of them.
     sections: list[list[int]]
     left_out: list[int]
-    #: (m,) int64: Memory of the nodes; that of one that is left out is with the first one kept of
-    #: its group.
+    #: (m,) int64: Memory of the nodes; that of a node left out counts for the first one kept of its
+    #: group.
     size_bytes: Ints
-    #: Of the nodes that are kept.
+    #: Nets of the nodes that are kept.
     nets: tuple[SpineNet, ...]
-
-
-def reach_matrix(instance: Instance) -> Flags:
-    """Whether op j comes after op i, (n, n)."""
-    n = instance.num_ops
-    size = (n + 7) // 8
-    rows = [bits.to_bytes(size, "little") for bits in op_reach(instance.arrays.index)[1]]
-    packed = np.frombuffer(b"".join(rows), np.uint8).reshape(n, size)
-    reach: Flags = np.unpackbits(packed, axis=1, bitorder="little")[:, :n].astype(np.bool_)
-    return reach
 
 
 def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> Nodes:
     """The nodes of an instance whose accelerators make up to `num_calls` calls each; O(n^2).
 
-    Times and moves are least over the accelerators, and over the hosts. With one call, too, ops of
-    a group may be `apart`, each a node of its own.
+    Times and moves are the least over the accelerators, and over the hosts. With `apart`, ops of a
+    group are nodes of their own also with one call.
     """
     arrays = instance.arrays
-    after, order = reach_matrix(instance), arrays.index.topological_order
-    speaker = _speakers(arrays.group, after, order)
-    merged = speaker if num_calls == 1 and not apart else absorbed(instance)
+    after, order = reach_matrix(instance.arrays.index), arrays.index.topological_order
+    representative = _representatives(arrays.group, after, order)
+    merged = representative if num_calls == 1 and not apart else absorbed(instance)
     heads = order[merged[order] == order]
     number = np.full(instance.num_ops, -1, np.int64)
     number[heads] = np.arange(len(heads))
     node = number[merged]
     times = _times_of_groups(instance)
-    own_ns = _summed(times[:, ~arrays.is_host], node, len(heads)).min(axis=1, initial=NEVER)
+    own_ns = times_by(node, times[:, ~arrays.is_host], len(heads), NEVER).min(1, initial=NEVER)
     host_ns = times[:, arrays.is_host].min(axis=1, initial=NEVER)[heads]
-    size, speaks = np.zeros(len(heads), np.int64), np.zeros(len(heads), np.bool_)
-    np.add.at(size, node, arrays.resident_bytes)
-    np.logical_or.at(speaks, node, speaker == np.arange(instance.num_ops))
+    represents = np.zeros(len(heads), np.bool_)
+    np.logical_or.at(represents, node, representative == np.arange(instance.num_ops))
     return Nodes(
         node,
         own_ns,
         host_ns,
-        size,
+        sum_by(node, arrays.resident_bytes, len(heads)),
         arrays.group[heads],
-        speaks,
+        represents,
         num_calls == 1,
         after[np.ix_(heads, heads)],
         _nets(instance, node),
@@ -122,46 +112,36 @@ def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> N
 
 
 def _times_of_groups(instance: Instance) -> Ints:
-    """Time of each op on each device, `NEVER` where its group cannot be: all are there, or none.
-
-    The hosts are one pool.
-    """
+    """Time of each op on each device, `NEVER` where its group cannot be."""
+    # A group is on one accelerator as a whole, or spread over the hosts, which are one pool.
     arrays = instance.arrays
     able = arrays.time_ns != UNSUPPORTED
     able[:, arrays.is_host] &= able[:, arrays.is_host].any(axis=1, keepdims=True)
     pooled = np.where(arrays.is_host, able[:, arrays.is_host].any(axis=1, keepdims=True), able)
-    together = np.ones((arrays.num_groups, len(arrays.is_host)), np.bool_)
-    np.logical_and.at(together, arrays.group, pooled)
+    together = all_by(arrays.group, pooled, arrays.num_groups)
     return np.where(able & together[arrays.group], arrays.time_ns, NEVER)
 
 
-def _summed(times: Ints, node: Ints, count: int) -> Ints:
-    """Sums over the ops of each node, `NEVER` where one of them is."""
-    total, never = np.zeros((count, times.shape[1]), np.int64), np.zeros_like(times[:count], bool)
-    np.add.at(total, node, np.where(times == NEVER, 0, times))
-    np.logical_or.at(never, node, times == NEVER)
-    return np.where(never, NEVER, total)
-
-
-def _speakers(group: Ints, after: Flags, order: Ints) -> Ints:
-    """The op that speaks for each op: the first of its group that may, or the op itself."""
-    speaker = np.arange(len(group))
+def _representatives(group: Ints, after: Flags, order: Ints) -> Ints:
+    """The op that represents each op: the first of its group that can, or the op itself."""
+    representative = np.arange(len(group))
     members: dict[int, list[int]] = {}
     for i in order.tolist():
         members.setdefault(int(group[i]), []).append(i)
     for ops in members.values():
         if len(ops) > 1:
+            # The group's own ops do not count: they become one node.
             others = np.ones(len(group), np.bool_)
             others[ops] = False
             before, later = after[:, ops].any(axis=1) & others, after[ops].any(axis=0) & others
             able = [i for i in ops if after[before, i].all() and after[i, later].all()]
             if able:
-                speaker[ops] = able[0]
-    return speaker
+                representative[ops] = able[0]
+    return representative
 
 
 def _nets(instance: Instance, node: Ints) -> tuple[SpineNet, ...]:
-    """Tensors between nodes; ends of ops that belong to no node, -1, are left out."""
+    """Tensors between nodes, without ends at ops of no node (-1)."""
     arrays, index = instance.arrays, instance.arrays.index
     move = arrays.host_ns[:, ~arrays.is_host].min(axis=1, initial=NEVER)
     nets = []
@@ -174,14 +154,14 @@ def _nets(instance: Instance, node: Ints) -> tuple[SpineNet, ...]:
 
 
 def build_spine(
-    nodes: Nodes, most_beside: int | None = None, *, speakers_only: bool = False
+    nodes: Nodes, most_beside: int | None = None, *, representatives_only: bool = False
 ) -> Spine:
-    """Leave out what lies beside too many ops of a longest path; cut at the bottlenecks.
+    """Leave out nodes beside too many nodes of a longest path; cut the rest at the bottlenecks.
 
-    On request, nodes that another one speaks for are left out, too. Sections of more than
-    `MOST_IDEALS` ideals are narrowed to their longest paths: other nodes are left out.
+    With `representatives_only`, nodes that another one represents are left out as well. Sections of
+    more than `MOST_IDEALS` ideals keep only some of their longest paths.
     """
-    kept = nodes.speaks.copy() if speakers_only else np.ones(len(nodes.own_ns), np.bool_)
+    kept = nodes.represents.copy() if representatives_only else np.ones(len(nodes.own_ns), np.bool_)
     if most_beside is not None:
         which = np.flatnonzero(kept)
         path = which[longest_chain(nodes.after[np.ix_(which, which)])]
@@ -189,6 +169,7 @@ def build_spine(
         comparable[path, np.arange(len(path))] = True
         kept &= (~comparable).sum(axis=1) <= most_beside
         kept[path] = True
+    # Leaving nodes out of a section makes new bottlenecks, which cut it into smaller ones.
     while True:
         spine = _cut(nodes, kept)
         dropped = [v for inner in spine.sections for v in _beyond_paths(nodes, inner)]
@@ -207,6 +188,7 @@ def _cut(nodes: Nodes, kept: Flags) -> Spine:
     sections: list[list[int]] = [[] for _ in range(len(bottlenecks) + 1)]
     for v in which[~comparable].tolist():
         sections[int(number[v])].append(v)
+    # A group is on one accelerator, so the memory of a node left out is held wherever its group is.
     size, left_out = nodes.size_bytes.copy(), np.flatnonzero(~kept).tolist()
     first: dict[int, int] = {}
     for v in which.tolist():
@@ -218,13 +200,12 @@ def _cut(nodes: Nodes, kept: Flags) -> Spine:
 
 
 def _nets_around(nodes: Nodes, left_out: list[int]) -> tuple[SpineNet, ...]:
-    """Nets without the nodes that are left out.
-
-    A call with a consumer of such a node v, but not with a producer u that feeds v, pays for the
-    tensor of u or for that of v, whether v is in it or not; a call with u alone, likewise. So what
-    is the smaller of both may be charged to a net from u to the consumers of v, and what the tensor
-    of u has beyond that to its other consumers. Of several tensors the largest are taken.
-    """
+    """Nets of the kept nodes, with a part of the tensors through nodes that are left out."""
+    # Let u feed v, which is left out, and v feed w. A call with w and without u pays for the tensor
+    # of u or for that of v, whether v is in it or not; so does a call with u and without w. So the
+    # smaller of the two costs is charged to a net from u to the consumers of v, and what the tensor
+    # of u costs beyond that to its other consumers. If v has several tensors, the largest one into
+    # it and the largest one out of it count: a net of u must be charged once.
     made: dict[int, list[SpineNet]] = {}
     for net in nodes.nets:
         made.setdefault(net.producer, []).append(net)
@@ -250,7 +231,9 @@ def _nets_around(nodes: Nodes, left_out: list[int]) -> tuple[SpineNet, ...]:
 
 
 def _beyond_paths(nodes: Nodes, inner: list[int]) -> list[int]:
-    """What to leave out of a section: all but as many long paths as may be, at least one."""
+    """The nodes of a section outside of its longest paths, if it has too many ideals."""
+    # Paths are added, the heaviest first, as long as the number of ideals allows it. One path at
+    # least is kept: the longest one bounds the time of the section.
     after, most = nodes.after[np.ix_(inner, inner)], most_ideals(len(inner))
     if count_ideals(masks(after.T), most) <= most:
         return []
@@ -270,12 +253,12 @@ def _beyond_paths(nodes: Nodes, inner: list[int]) -> list[int]:
 
 
 def most_ideals(count: int) -> int:
-    """How many ideals a section may have, by its nodes: each takes time for every node."""
+    """Most ideals of a section, fewer if it has many nodes: each costs time for every node."""
     return MOST_IDEALS * 64**2 // max(64, count) ** 2
 
 
 def longest_chain(after: Flags, weight: Ints | None = None) -> list[int]:
-    """A path of most weight, then of most nodes, for nodes in topological order; O(m^2)."""
+    """A path of largest weight, then of most nodes, for nodes in topological order; O(m^2)."""
     m = len(after)
     weight = np.zeros(m, np.int64) if weight is None else weight
     most, length, before = np.zeros(m, np.int64), np.zeros(m, np.int64), np.full(m, -1, np.int64)
@@ -299,19 +282,19 @@ def longest_chain(after: Flags, weight: Ints | None = None) -> list[int]:
 def absorbed(instance: Instance) -> Ints:
     """For each op, the op in whose call it is, (n,): itself, or one of its group; O(rounds m K).
 
-    A group is on one accelerator, not always in one call of it. In some plan of least latency,
-    though, a set A of its ops is in the call of another set B of its ops (each in one call), if on
-    every accelerator
+    A group is on one accelerator, but maybe in several calls of it. Yet in some optimal plan a set
+    A of its ops is in the call of another set B of its ops (each in one call), if on every
+    accelerator
 
     - A has no inputs from elsewhere, all its tensors go to B, and its time is at most that of its
       tensors; or
     - A has inputs from B only, and its time and its tensors take at most as long as those of B's
       tensors that only A takes.
 
-    Move A from its call to that of B on the same accelerator. No new waiting arises: A waits for
-    nothing, or only for B. No call gets longer: B's saves what passes between the two, and A's,
-    too. So everything ends as early as before, and memory is the same. Weights and constants are of
-    the first kind; copies, and outputs that no op takes, of the second.
+    Proof: move A from its call to that of B on the same accelerator. No new waiting arises, since A
+    waits for nothing, or only for B. No call becomes longer: both save the tensors between them. So
+    everything ends as early as before, and memory is the same. Weights and constants are of the
+    first kind; copies, and outputs that no op reads, of the second.
     """
     search = _Absorption(instance)
     count = np.bincount(instance.arrays.group)
@@ -330,7 +313,7 @@ def absorbed(instance: Instance) -> Ints:
 
 
 class _Absorption:
-    """Sets of ops, each with a head; what is known of a set is found from its ops."""
+    """Sets of ops, each named by one of them, its head."""
 
     def __init__(self, instance: Instance) -> None:
         arrays = instance.arrays
@@ -346,7 +329,7 @@ class _Absorption:
             self.tensors[i].append(u)
 
     def merge(self, a: int, b: int) -> None:
-        """Set a joins set b."""
+        """Make set a a part of set b."""
         self.ops[b] += self.ops.pop(a)
         self.head[self.ops[b]] = b
 
@@ -368,7 +351,7 @@ class _Absorption:
         return b if self.group[a] == self.group[b] else -1
 
     def ends(self, u: int) -> set[int]:
-        """Sets that take tensor u, but for the one that makes it."""
+        """Sets that read tensor u, without the one that makes it."""
         index = self.index
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
         made = int(self.head[index.tensor_producer[u]])
@@ -384,6 +367,6 @@ class _Absorption:
         return list(found)
 
     def outputs(self, a: int) -> dict[int, set[int]]:
-        """Tensors out of a set, each with the sets that take it."""
+        """Tensors out of a set, each with the sets that read it."""
         found = {u: self.ends(u) for i in self.ops[a] for u in self.tensors[i]}
         return {u: ends for u, ends in found.items() if ends}

@@ -1,6 +1,6 @@
 """annealing: placement and priorities by simulated annealing, from the best of some placers.
 
-The moves, and the schedules that judge them, are those of `run_moves`. Every state fits.
+Moves and schedules are those of `run_moves`. Every state fits.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from placegap.solvers.local_search.cooling import Pace
 from placegap.solvers.local_search.run_moves import RunWalks, new_state
 
 RUNS = 4
-"""Runs by default: several short ones came out better than a long one."""
+"""Default number of runs: several short runs gave better plans than a long one."""
 
 MOST_MOVES, MOVES_PER_OP, MOST_WORK = 20_000, 200, 40_000_000
-"""Moves of a run by default; the last is the most that moves x (ops + edges) may be."""
+"""Default number of moves of a run, at most, per op, and as a limit on moves x (ops + edges)."""
 
 STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
 
@@ -33,7 +33,7 @@ STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
 class AnnealingParams(Params):
     """Parameters of ``annealing``."""
 
-    #: How many runs there are, each with random numbers of its own.
+    #: Number of runs, each with its own random numbers.
     restarts: int = Field(default=RUNS, ge=1, json_schema_extra=EFFORT)
     #: Moves of a run; by default `usual_moves`.
     moves: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
@@ -53,8 +53,8 @@ def anneal(task: Task[Makespan], params: AnnealingParams) -> Outcome:
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
     search = Annealing(task.instance, task.semantics)
-    on_news = teller(task.instance, task.semantics, "annealing")
-    best = Incumbent(plan=start.plan, value_ns=start.value_ns, on_news=on_news)
+    report = teller(task.instance, task.semantics, "annealing")
+    best = Incumbent(plan=start.plan, value_ns=start.value_ns, on_news=report)
     seed, tried = task.limits.seed, -1
     while tried < search.tried and not search.interrupted:
         tried = search.tried
@@ -92,10 +92,10 @@ class Annealing:
         moves: int | None = None,
         limit_s: float | None = None,
     ) -> Iterator[Plan]:
-        """The best plan of each of several runs, with random numbers of their own.
+        """The best plan of each of several runs with different random numbers.
 
-        Runs begin with the starts in turn, which fit into memory. Each tries `moves` (default:
-        `usual_moves`); `limit_s` is of all runs together.
+        Runs take the starts in turn, which must fit into memory. Each has `moves` moves (default:
+        `usual_moves`); `limit_s` is the time of all runs together.
         """
         began = now_s()
         most = usual_moves(self.walks.instance) if moves is None else moves
@@ -112,10 +112,10 @@ class Annealing:
                 return
 
     def run(self, start: Ints, *, seed: int, moves: int, deadline: float | None = None) -> Plan:
-        """The best plan seen from a placement that fits into memory; after Ctrl-C, too.
+        """The best plan from a placement that fits into memory, also after Ctrl-C.
 
-        The cooling is fitted to the time that is left until `deadline`, by `clock.now_s`; the
-        result then depends on the machine. O(n + m) log m per move.
+        The cooling is fitted to the time until `deadline`, by `clock.now_s`; the result then
+        depends on the machine. O(n + m) log m per move.
         """
         walks, rng, pace = self.walks, np.random.default_rng(seed), Pace(deadline)
         walks.state = state = new_state(walks.line, start)
@@ -132,6 +132,6 @@ class Annealing:
 
 
 def usual_moves(instance: Instance) -> int:
-    """How many moves a run takes by default: two seconds' worth, fewer for less than 100 ops."""
+    """Default number of moves of a run: two seconds' worth, fewer below 100 ops."""
     size = instance.num_parts
     return max(100, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops, MOST_WORK // max(1, size)))

@@ -2,8 +2,10 @@
 
 Items are the ops and, unless channels are free, the remote transfers. All of them stand in one
 topological order, a linked list with labels; each machine (device or channel) has the list of its
-own items. The start of an item is the longest way to it, its tail the longest way from its start to
-the end (Balas and Vazacopoulos 1998). After a change only what it changes is computed again.
+own items. The start of an item is the longest path to it, its tail the longest path from its start
+to the end (Balas and Vazacopoulos 1998), so start + tail is the longest path through it, and the
+largest such sum is the makespan. After a change only the starts and tails that differ are
+recomputed.
 """
 
 from __future__ import annotations
@@ -23,27 +25,28 @@ NONE = -1
 
 START, DURATION, TAIL, LABEL, BEFORE, AFTER = 0, 1, 2, 3, 4, 5
 PREV, NEXT, MACHINE = 6, 8, 10
-"""Columns of an item; the last three stand for two each, one per machine that it occupies."""
+"""Columns of an item; the last three have two columns each, one per machine that it occupies."""
 
 COLUMNS = 12
 
 SEEDS, DIRTY, HEAPED, CHANGES, STARTS, HIGHEST = 0, 1, 2, 3, 4, 5
-"""Counters: items in the heap, changes of structure and of starts that can be undone, items whose
-tail may change, the last label at which the structure has changed, items that may start anew."""
+"""Counters: items whose tail may change, items whose start may change, items in the heap, changes
+of the structure and of starts that can be undone; and the last label where the structure
+changed."""
 
 SPACE = 2**36
-"""Labels between neighbours after all have been given anew."""
+"""Distance of neighbouring labels when all are renumbered."""
 
 LAST_LABEL = 2**62
 
 MOST_TOUCHED = 20_000
-"""Edges at the ops that one move may take along."""
+"""Most edges at the ops of one move."""
 
 LONGEST_WALK = 256
-"""Items of a machine that are looked at to find a place; any between an item's ends is valid."""
+"""Most items of a machine that are tried to find a place; each of these places is valid."""
 
 HINTS = 1024
-"""Places for which each machine notes an item nearby, at most."""
+"""Most parts of the labels for which a machine has a hint."""
 
 
 class Machines(NamedTuple):
@@ -76,10 +79,10 @@ class Machines(NamedTuple):
 class Orders(NamedTuple):
     """A schedule that can be changed; `item` has one row per item, and two that end the order.
 
-    `ends` (machines, 2) are the first and the last item of each machine; `device` (n,) that of each
-    op. `hint` (machines, h) has an item of the machine from each h-th of all labels, or one from
-    nearby, or what was one. The rest is scratch: heap and keys, marks (`marked`: in the heap;
-    `touched`: the move has taken it out or put it in), and what undoes a move.
+    `ends` (machines, 2) are the first and the last item of each machine; `device` (n,) is that of
+    each op. `hint` (machines, h) has an item of the machine for each h-th part of the labels, which
+    may be stale. The rest is scratch: heap and keys, marks (`marked`: in the heap; `touched`: taken
+    out or put in by the move), and the records that undo a move.
     """
 
     item: Ints
@@ -124,7 +127,7 @@ def machines_of(instance: Instance, semantics: Makespan) -> Machines:
 
 
 def num_transfers(instance: Instance, semantics: Makespan) -> int:
-    """How many transfers have a number, remote or not."""
+    """Number of possible transfers, remote or not."""
     index = instance.arrays.index
     if semantics.transfers == "per_tensor":
         return len(index.tensor_producer) * instance.num_devices
@@ -164,10 +167,12 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
 
 @kernel(nogil=True, allocates=False)
 def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> None:
-    """Lay out all items in a topological order, and compute their starts and tails.
+    """Put all items into a topological order, and compute their starts and tails.
 
     `sequence` has the ops and the remote transfers; machines work in this order.
     """
+    # Labels are spaced so that moves find free ones between neighbours. The two last rows of `item`
+    # are the ends of the list: they belong to no machine.
     n, k = machines.time_ns.shape
     item, ends = orders.item, orders.ends
     first, last = machines.num_items, machines.num_items + 1
@@ -195,6 +200,7 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
         for slot in range(2):
             r = item[x, MACHINE + slot]
             if r >= 0:
+                # The sequence is in topological order, so each item is appended to its machines.
                 p = ends[r, 1]
                 item[x, PREV + slot] = p
                 if p >= 0:
@@ -210,7 +216,7 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
 
 @kernel(nogil=True, allocates=False)
 def note_hints(orders: Orders) -> None:
-    """Note an item for each part of each machine's order, where there is one."""
+    """Note an item of each machine for each part of the labels that has one."""
     item = orders.item
     orders.hint[:] = NONE
     for r in range(len(orders.ends)):
@@ -222,7 +228,7 @@ def note_hints(orders: Orders) -> None:
 
 @kernel(nogil=True, allocates=False)
 def place_of(orders: Orders, x: int) -> int:
-    """In which part of all labels that of an item is."""
+    """The part of the labels that an item's label is in."""
     item, parts = orders.item, orders.hint.shape[1]
     last = item[item[len(item) - 1, BEFORE], LABEL]
     return int(min(parts - 1, int(parts * (item[x, LABEL] / (last + 1.0)))))
@@ -230,7 +236,7 @@ def place_of(orders: Orders, x: int) -> int:
 
 @kernel(nogil=True, allocates=False)
 def all_starts(machines: Machines, orders: Orders, begin: int) -> None:
-    """Compute the starts of all items behind one anew. O(n + m)."""
+    """Recompute the starts of all items behind one. O(n + m)."""
     item = orders.item
     x = item[begin, AFTER]
     while x != machines.num_items + 1:
@@ -240,7 +246,7 @@ def all_starts(machines: Machines, orders: Orders, begin: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def all_tails(machines: Machines, orders: Orders) -> None:
-    """Compute all tails anew. O(n + m)."""
+    """Recompute all tails. O(n + m)."""
     item = orders.item
     x = item[machines.num_items + 1, BEFORE]
     while x != machines.num_items:
@@ -278,7 +284,7 @@ def slot_of(item: Ints, x: int, r: int) -> int:
 
 @kernel(nogil=True, allocates=False)
 def start_of(machines: Machines, orders: Orders, x: int) -> int:
-    """When an item can start, by the starts of those before it."""
+    """The earliest start of an item, from the starts of those before it."""
     item, device = orders.item, orders.device
     n = len(device)
     start = np.int64(0)
@@ -308,7 +314,7 @@ def start_of(machines: Machines, orders: Orders, x: int) -> int:
 
 @kernel(nogil=True, allocates=False)
 def tail_of(machines: Machines, orders: Orders, x: int) -> int:
-    """The longest way from the start of an item to the end, by the tails of those after it."""
+    """The longest path from the start of an item to the end, from the tails of those after it."""
     item, device = orders.item, orders.device
     n, k = machines.time_ns.shape
     after = np.int64(0)

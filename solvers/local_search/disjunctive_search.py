@@ -1,8 +1,9 @@
 """disjunctive-search: placement and orders by local search in the disjunctive graph.
 
-Each round cools a walk from the best schedule known (simulated annealing with reheating); rounds
-get longer. Several walks with random numbers of their own go on in threads, and each round begins
-with the best of all. Graphs that are too large for one walk are searched window by window.
+Each round cools a walk from the best schedule (simulated annealing with reheating), and each round
+is longer than the one before. Several walks with different random numbers run in threads; each
+round starts from the best of all. Graphs that are too large for one walk are searched window by
+window.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from itertools import repeat
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate, feasible_ns
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
 from placegap.solvers.core.progress import Incumbent, tell, teller
@@ -53,37 +54,36 @@ HOT, COLD = 0.2, 0.005
 """Temperatures at the beginning and at the end of a round, in mean times of an op."""
 
 WINDOW_OPS, MOST_EXITS = 500, 512
-"""Ops of a window, and how many items behind it may wait for what is in it."""
+"""Ops of a window, and most items behind it that may wait for an item in it."""
 
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
-"""Moves of the first round, at least and for each op, and how much longer each
-round is than the one before."""
+"""Moves of the first round, at least and per op, and the factor from each round to the next."""
 
 ENOUGH_PER_OP = 100
-"""Moves for each op that go with the full heat; fewer begin colder, in proportion."""
+"""Moves per op of a round at full heat; with fewer it begins colder, in proportion."""
 
 LARGEST_WALK = 60_000
 """Items of the largest graph that is searched as a whole."""
 
 MOST_SHARED = 1_000_000
-"""Edges of the largest graph of which several walks have copies."""
+"""Edges of the largest graph of which several walks hold copies."""
 
 WINDOW_MOVES_PER_OP = 5
-"""Moves of a window for each of its ops, in the first sweep; later ones have more, like rounds."""
+"""Moves per op of a window in the first sweep; later sweeps are longer, like rounds."""
 
 NAME = "disjunctive-search"
 
 USUAL_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
-"""Moves where there is neither a time limit nor a number of steps."""
+"""Number of moves, per op, at least and at most, without a time limit or a number of steps."""
 
 
 class DisjunctiveSearchParams(Params):
     """Parameters of ``disjunctive-search``."""
 
-    #: Moves of each walk. By default they go on for the whole time limit; without one there are 200
-    #: for each op, and no more than 200,000.
+    #: Moves of each walk. By default they last for the whole time limit; without one there are 200
+    #: per op, but at most 200,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
-    #: Walks side by side, in threads.
+    #: Number of walks, in threads.
     workers: int = Field(default=2, ge=1, le=1024)
     #: Whether placers make a first plan besides the task's incumbent.
     start: bool = True
@@ -137,16 +137,15 @@ def improve_start(
 ) -> tuple[Plan, int, str]:
     """The best plan that `improve` finds from a start until the time is over.
 
-    Where one of the plans in `found` fits at its peak, too, the best of these is the start, and so
-    do all plans after it. Walks have `steps` moves; where neither they nor the clock have a limit,
-    `usual`. It returns the plan, how many were better than those before, and a message after
-    Ctrl-C.
+    If a plan in `found` also fits at its peak, the best of these is the start, and all later plans
+    fit at their peak. Walks have `steps` moves, or `usual` moves if neither `steps` nor the clock
+    sets a limit. Returns the plan, the number of improvements, and a message after Ctrl-C.
     """
     left_s = clock.left_s
     deadline = None if left_s is None else now_s() + left_s
     start = best_at_peak(task, found)
-    on_news, plans, message = teller(task.instance, task.semantics, by), 0, ""
-    best = Incumbent(plan=start.plan, value_ns=start.value_ns, on_news=on_news)
+    report, plans, message = teller(task.instance, task.semantics, by), 0, ""
+    best = Incumbent(plan=start.plan, value_ns=start.value_ns, on_news=report)
     better = improve(
         task.instance,
         task.semantics,
@@ -166,7 +165,7 @@ def improve_start(
 
 
 def fits_at_peak(task: Task[Makespan], plan: Plan) -> bool:
-    """Whether a plan fits where memory counts at its peak; True if it adds up."""
+    """Whether a plan fits at its peak; True under the rule `sum`."""
     if task.at_peak is None:
         return True
     rules = task.semantics.model_copy(update={"memory": "peak"})
@@ -192,10 +191,10 @@ def improve(
 ) -> Iterator[Plan]:
     """Plans with orders, each better than all before it and than all starts.
 
-    Memory adds up (`sum`). Starts that do not fit are left out. There must be a `deadline`, by
-    `clock.now_s`, or a number of `steps` of each walk; with these alone the plans depend on nothing
-    but the seed. `workers` are walks in threads. Plans fit into the memory of `at_peak` at their
-    peak, as in `Task`; so must the best start.
+    Memory counts by the rule `sum`. Starts that do not fit are left out. There must be a
+    `deadline`, by `clock.now_s`, or a number of `steps` of each walk; with `steps` alone the plans
+    depend only on the seed. `workers` is the number of walks, in threads. Plans also fit into the
+    memory of `at_peak` at their peak, as in `Task`; so must the best start.
     """
     if deadline is None and steps is None:
         raise ValueError("improve needs a deadline or a number of steps")
@@ -215,12 +214,12 @@ def improve(
     try:
         yield from rounds.run()
     except KeyboardInterrupt:
-        yield from rounds.news(at_once=True)
+        yield from rounds.report(at_once=True)
         raise
 
 
 class _Rounds:
-    """The rounds of one call: walks side by side, the clock, and what was found last."""
+    """The rounds of one call: its walks, the clock, and the last plan reported."""
 
     def __init__(
         self, searches: Sequence[Search], least_ns: int, deadline: float | None, steps: int | None
@@ -229,7 +228,7 @@ class _Rounds:
         self.pace, self.left = Pace(deadline), steps
         times = searches[0].instance.arrays.time_ns
         self.mean_ns = float(times[times != UNSUPPORTED].mean())
-        self.told, self.pause_s = now_s(), 0.0
+        self.reported_s, self.pause_s = now_s(), 0.0
 
     def is_over(self) -> bool:
         return self.pace.is_over or self.left == 0 or self.searches[0].value_ns == 0
@@ -238,20 +237,20 @@ class _Rounds:
         return min(self.searches, key=lambda search: search.value_ns)
 
     def meet(self) -> None:
-        """All go on from the best schedule."""
+        """Copy the best schedule to all searches."""
         best = self.best()
         for search in self.searches:
             if search is not best:
                 search.copy(best)
 
-    def news(self, *, at_once: bool) -> Iterator[Plan]:
-        """The best plan, if it is better than the last; in between not too often."""
+    def report(self, *, at_once: bool) -> Iterator[Plan]:
+        """The best plan, if it is better than the last one; unless `at_once`, not too often."""
         search, now = self.best(), now_s()
-        if search.value_ns < self.least_ns and (at_once or now > self.told + self.pause_s):
+        if search.value_ns < self.least_ns and (at_once or now > self.reported_s + self.pause_s):
             self.least_ns = search.value_ns
             plan = search.plan()
-            self.told = now_s()
-            self.pause_s = max(0.5, 5 * (self.told - now))
+            self.reported_s = now_s()
+            self.pause_s = max(0.5, 5 * (self.reported_s - now))
             yield plan
 
     def run(self) -> Iterator[Plan]:
@@ -266,7 +265,7 @@ class _Rounds:
                     yield from self._walk(pool, windows, length, hot_ns, whole=True)
                 for search in self.searches:
                     search.back()
-                yield from self.news(at_once=True)
+                yield from self.report(at_once=True)
                 self.meet()
                 length *= GROWTH
 
@@ -279,7 +278,9 @@ class _Rounds:
         *,
         whole: bool,
     ) -> Iterator[Plan]:
-        """One cooling of all searches; a last one of the whole takes all the time that is left."""
+        """One cooling of all searches; the last one of the whole graph takes all remaining time."""
+        # A round that would leave too little time for the next one is stretched to the end. Short
+        # coolings begin colder: there is no time to recover from a hot start.
         left = self.pace.moves_left if whole else None
         if left is not None and left < (1 + GROWTH) * length:
             length = left
@@ -295,12 +296,12 @@ class _Rounds:
             if self.left is not None:
                 self.left -= count
             if whole:
-                yield from self.news(at_once=False)
+                yield from self.report(at_once=False)
             if self.is_over():
                 break
 
     def _sweep(self, pool: ThreadPoolExecutor, hot_ns: float, scale: int) -> Iterator[Plan]:
-        """One window after the other, from the beginning to the end."""
+        """Search one window after the other along the schedule."""
         for windows in zip(*(search.windows() for search in self.searches), strict=True):
             if self.is_over():
                 break
@@ -316,10 +317,10 @@ class _Rounds:
 
 
 class Search:
-    """A schedule that is searched, what it is made of, and the best one of this round.
+    """A schedule under search, its arrays, and the best schedule of this round.
 
-    With `at_peak` the best schedule must fit into its memory at its peak, as the first one does;
-    `instance` then has the bytes that are held in any case.
+    With `at_peak` the best schedule must fit into the memory of that instance at its peak, as the
+    first one does; `instance` then has the bytes that are held in any case.
     """
 
     def __init__(
@@ -363,7 +364,9 @@ class Search:
         return int(self.trace.value[1])
 
     def load(self, plan: Plan) -> int:
-        """Take over the schedule of a plan; its makespan."""
+        """Take over the schedule of a plan; returns its makespan."""
+        # Items are put in the order of their times. Ties go by topological position, with a
+        # transfer right behind its producer, so that items without time stay in a valid order.
         arrays, n = self.instance.arrays, self.instance.num_ops
         schedule = simulate(self.instance, plan, self.semantics)
         position = arrays.index.topological_position
@@ -394,13 +397,13 @@ class Search:
         self.trace.saved[0] = False
 
     def whole(self) -> ScheduleWindow:
-        """A window of everything."""
+        """A window of the whole schedule."""
         size = self.machines.num_items
         exits = np.zeros(MOST_EXITS + 1, np.int64)
         return ScheduleWindow(np.arange(self.instance.num_ops), size, size + 1, exits, False)
 
     def windows(self) -> Iterator[ScheduleWindow]:
-        """Windows of `WINDOW_OPS` ops that overlap by half, along the schedule as it is by then."""
+        """Windows of `WINDOW_OPS` ops that overlap by half, along the current schedule."""
         size, n = self.machines.num_items, self.instance.num_ops
         for first in range(0, max(1, n - WINDOW_OPS // 2), WINDOW_OPS // 2):
             order = np.argsort(self.orders.item[:n, LABEL], kind="stable")
@@ -408,6 +411,7 @@ class Search:
             begin = int(order[first - 1]) if first else size
             end = int(order[last]) if last < n else size + 1
             exits = np.zeros(MOST_EXITS + 1, np.int64)
+            # Too many items behind wait for the window: it is extended to the end of the schedule.
             if not find_exits(self.machines, self.orders, end, exits):
                 end = size + 1
             yield ScheduleWindow(order[first:last], begin, end, exits, True)
@@ -415,18 +419,18 @@ class Search:
     def walk(
         self, window: ScheduleWindow, done: int, count: int, total: int, hot_ns: float
     ) -> None:
-        """Go on by some steps of a cooling of `total` steps."""
+        """Make `count` steps of a cooling of `total` steps."""
         steps = CoolingSteps(done, count, total, hot_ns, COLD / HOT)
         held, trace = (self.machines, self.orders, self.rooms), self.trace
         walk_on(*held, window, trace, self.peak, self.rng, steps)
 
     def enter(self, window: ScheduleWindow) -> None:
-        """Begin with a part of the schedule: its state is saved once, and not at each best."""
+        """Begin with a window: the state is saved once, not at each better schedule."""
         self.trace.value[:] = makespan_of(self.orders, window, self.instance.num_devices)
         save(self.orders, self.rooms, self.trace)
 
     def leave(self, window: ScheduleWindow) -> None:
-        """Keep what was found in a part, unless it is worse, and let the rest follow it."""
+        """Keep the result of a window unless it is worse, and recompute the starts behind it."""
         is_worse = self.trace.value[0] > self.trace.value[1]
         if not is_worse and self.peak.at_peak:
             all_starts(self.machines, self.orders, window.begin)
@@ -440,7 +444,7 @@ class Search:
         self.trace.saved[0] = False
 
     def refresh(self) -> None:
-        """Compute all tails anew, and the makespan."""
+        """Recompute all tails and the makespan."""
         all_tails(self.machines, self.orders)
         self.trace.value[:] = makespan_of(self.orders, self.whole(), self.instance.num_devices)
 

@@ -1,7 +1,7 @@
-"""Placements by list scheduling that books channels: starts of searches.
+"""Placements by list scheduling with booked channels: starts of searches.
 
-HEFT and its kin plan as if channels were free. Here an op goes where it ends first with its
-transfers booked one behind the other on their channels, so that it sees them queue.
+HEFT and its relatives plan as if channels were free. Here an op goes where it ends first with its
+transfers booked one after the other on their channels, so that their waiting counts.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.graph_index import inverse
+from placegap.instances.problem.mean_costs import mean_time_ns, mean_transfer_ns
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
 
 LIST_WEIGHTS = (0.3, 1.0, 3.0, 10.0)
-"""What a nanosecond of a transfer counts beside a nanosecond of delay; each gives a plan."""
+"""Weights of a nanosecond of transfer against a nanosecond of delay; each gives a plan."""
 
 
 def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
     """Placements by list scheduling with booked channels, one for each weight of transfers.
 
-    Ops go by their longest way to the end, with mean times and half of the mean transfers. A
-    colocation group stays where its first op went, if it fits there; where nothing fits, there is
+    Ops are taken by their longest path to the end, with mean times and half of the mean transfers.
+    A colocation group goes where its first op goes, and must fit there; if no device fits, there is
     no plan. O((n + m) K) for each.
     """
     arrays, machines = instance.arrays, machines_of(instance, semantics)
-    order = by_levels(instance, machines)
+    order = by_levels(instance)
     num_machines = max(instance.num_devices, int(machines.channel.max(initial=NONE)) + 1)
     tensors = len(machines.tensor_ptr) - 1 if machines.per_tensor else 0
     for weight in LIST_WEIGHTS if instance.num_devices > 1 else LIST_WEIGHTS[:1]:
@@ -49,22 +50,16 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
             yield Plan.on(booked.home[arrays.group].tolist())
 
 
-def by_levels(instance: Instance, machines: Machines) -> Ints:
+def by_levels(instance: Instance) -> Ints:
     """The ops by their longest way to the end, with mean times and half of mean transfers."""
-    arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
-    runs = arrays.time_ns != UNSUPPORTED
-    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
-    classes = arrays.transfer_ns.shape[1]
-    pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
-    mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
-    transfer_ns = np.asarray(mean_transfer_ns, np.float64) / 2
-    consumer, edge_ns = machines.consumer[machines.succ_edge], transfer_ns[machines.tensor]
-    ways = machines.order[::-1], machines.succ_ptr, consumer, edge_ns[machines.succ_edge]
-    level, position = longest_ways(*ways, mean_ns), np.empty(instance.num_ops, np.int64)
+    arrays, index = instance.arrays, instance.arrays.index
+    edge_ns = (mean_transfer_ns(arrays) / 2)[index.tensor[index.succ_edge]]
+    ways = index.succ_ptr, index.consumer[index.succ_edge], edge_ns
+    level = longest_ways(index.topological_order[::-1], *ways, mean_time_ns(arrays))
     order = np.lexsort((index.topological_position, -level)).astype(np.int64)
-    position[order] = np.arange(len(order))
+    position = inverse(order)
     if not (position[index.producer] < position[index.consumer]).all():
-        return index.topological_order  # levels of ops without times are equal
+        return index.topological_order  # ops without time may have equal levels
     return order
 
 
@@ -87,7 +82,7 @@ class Booked(NamedTuple):
 
 @kernel(nogil=True, allocates=False)
 def list_ops(machines: Machines, booked: Booked, order: Ints, weight: float) -> bool:
-    """Schedule the ops in order, each where it ends first; whether all fit."""
+    """Schedule the ops in order, each where it ends first; False if one does not fit."""
     foresees: Any = np.bool_(False)  # no literals: `schedule_op` is compiled once
     books: Any = np.bool_(True)
     for v in order:
@@ -109,7 +104,8 @@ def list_ops(machines: Machines, booked: Booked, order: Ints, weight: float) -> 
 
 @kernel(nogil=True, allocates=False)
 def schedule_op(machines: Machines, booked: Booked, v: int, b: int, books: bool) -> tuple[int, int]:
-    """The end of an op on a device, and how long is sent for it; whether it is booked there."""
+    """The end of an op on a device, and the time of its transfers; `books` keeps it there."""
+    # A trial copies the clocks that it changes to scratch; a booking changes them for good.
     k, there = machines.time_ns.shape[1], booked.there
     clock = booked.clock if books else booked.trial
     inputs = machines.pred_edge[machines.pred_ptr[v] : machines.pred_ptr[v + 1]]

@@ -1,10 +1,9 @@
 """Parts of an instance that are worth moving as a whole: small ones within larger ones.
 
-The colocation groups are merged along the edges that are most expensive for the work on both of
-their sides, again and again (agglomerative clustering, as the heavy edges of Karypis and Kumar
-1998); and each group on its way is a part. So an op of the way back that is colocated with nothing
-is in a part with the op whose output it reads again. Where ops say which module made them, so are
-modules.
+Colocation groups are merged again and again along the edges that are most expensive relative to the
+work at both ends (agglomerative clustering, as the heavy edges of Karypis and Kumar 1998). Each
+group that arises is a part. So a backward op without colocation is in a part with the forward op
+whose output it reads. If ops name their modules, each module is a part as well.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from placegap.instances.problem import Instance
 from placegap.instances.problem.mean_costs import flow_of
 
 SHARE = 8
-"""Of all work: no part has more than one such share, unless a single group does."""
+"""No part has more than 1/8 of all work, unless a single group does."""
 
 MOST_GROUPS = 200_000
-"""With more of them, which take some five seconds, nothing is merged."""
+"""With more groups nothing is merged; this many take some five seconds."""
 
 LEAST_WORK = 0.1
-"""Of a group, in mean times of all groups, where it has less."""
+"""Least work that a group counts for, in mean times of all groups."""
 
 GROWTH, STALE = 1.2, 2.0
-"""How much larger a part is than those in it; and how much less an edge may be worth than when it
-was last weighed."""
+"""Factor by which a part is larger than the parts in it; and by which the worth of an edge may fall
+before it is computed again."""
 
 
 def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list[list[int]]:
-    """Parts, by number, that look the same: equal ops in groups in the same order, twice or more.
+    """Sets of two or more equal parts, by number: equal ops in groups in the same order.
 
-    The layers of a network are alike, and so are the parts of them.
+    The layers of a network are equal, and so are their parts.
     """
     arrays = instance.arrays
     _, kind = np.unique(arrays.time_ns, axis=0, return_inverse=True)
@@ -63,10 +62,10 @@ def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
 
 
 class _Merging:
-    """The graph of the parts that are merged; `cost` is what the edges of each take, in ns.
+    """The graph of the parts during merging; `cost` has the edges between parts, in ns.
 
-    The part with more neighbours takes the other one in, and an edge is weighed anew only where it
-    is looked at: an op that thousands read is merged with all of them one after the other.
+    The part with more neighbours absorbs the other one, and the worth of an edge is computed again
+    only when it comes up: an op with thousands of readers is merged with all of them, one by one.
     """
 
     def __init__(self, instance: Instance, place: Ints) -> None:
@@ -76,7 +75,7 @@ class _Merging:
         self.most, self.least = whole / SHARE, max(LEAST_WORK * whole / groups, 1e-3)
         self.members: list[list[int]] = [[p] for p in range(groups)]
         self.parts: list[tuple[int, ...]] = [(p,) for p in range(groups)]
-        self.told = [1] * groups  # how many were in it when it was last one of `parts`
+        self.listed = [1] * groups  # size of each when it was last added to `parts`
         self.cost: list[dict[int, float]] = [{} for _ in range(groups)]
         edge_ns = np.empty(len(index.producer))
         edge_ns[index.succ_edge] = flow.edge_ns
@@ -99,6 +98,8 @@ class _Merging:
             if q not in self.cost[p] or self.work[p] + self.work[q] > self.most:
                 continue
             worth = self._worth(p, q)
+            # A stale worth that has fallen too far goes back into the queue; others are near
+            # enough.
             if worth < -before / STALE:
                 heapq.heappush(queue, (-worth, p, q))
                 continue
@@ -112,12 +113,12 @@ class _Merging:
         return float(self.cost[p][q] / each)
 
     def _merge(self, p: int, q: int) -> list[int]:
-        """Let p take q in; with whom q shared edges."""
+        """Merge q into p; returns the neighbours that p got from q."""
         self.members[p] += self.members[q]
         self.work[p] += self.work[q]
-        self.told[p] = max(self.told[p], self.told[q])
-        if len(self.members[p]) >= GROWTH * self.told[p]:
-            self.told[p] = len(self.members[p])
+        self.listed[p] = max(self.listed[p], self.listed[q])
+        if len(self.members[p]) >= GROWTH * self.listed[p]:
+            self.listed[p] = len(self.members[p])
             self.parts.append(tuple(sorted(self.members[p])))
         beside, self.cost[q] = self.cost[q], {}
         for other, ns in beside.items():
@@ -128,7 +129,7 @@ class _Merging:
 
 
 def _modules(instance: Instance, place: Ints) -> set[tuple[int, ...]]:
-    """The groups of each module, with those of the modules in it; none of half of all groups."""
+    """The groups of each module and its submodules, unless they are more than half of all."""
     found, most = dict[str, set[int]](), (int(place.max()) + 1) / 2
     for op, p in zip(instance.graph.ops, place.tolist(), strict=True):
         names = (op.module or "").split(".")

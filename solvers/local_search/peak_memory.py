@@ -1,7 +1,7 @@
-"""By how much a quick schedule overfills memory at its peak, in one compiled call.
+"""The excess of memory of a quick schedule at its peak, in one compiled call.
 
-The rule is the referee's (`instances.referee.memory`), for a device per op and the times of all
-items; only the referee's value counts.
+The rule is that of the referee (`instances.referee.memory`), for a device per op and the times of
+all items; only the referee's value counts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from placegap.solvers.local_search.disjunctive_graph import (
 
 
 class Peak(NamedTuple):
-    """Whether the best schedule must fit into memory `at_peak`, and what decides it.
+    """Whether the best schedule must fit into memory `at_peak`, and arrays to decide it.
 
-    What the ops of an instance hold; the rest is scratch for t tensors, n ops and K devices, and
+    First the bytes of an instance; the rest is scratch for t tensors, n ops and K devices, and
     `start` and `end` for the times of all items.
     """
 
@@ -51,7 +51,7 @@ class Peak(NamedTuple):
 
 
 def peak_of(instance: Instance, semantics: Makespan, *, at_peak: bool = True) -> Peak:
-    """The arrays of an instance; the scratch is empty where memory counts otherwise."""
+    """The arrays of an instance; the scratch is empty without `at_peak`."""
     sizes, k = instance.memory_arrays, instance.num_devices
     pairs = len(sizes.tensor_bytes) * k if at_peak else 0
     spans = 2 * (pairs + instance.num_ops) if at_peak else 0
@@ -79,11 +79,14 @@ def peak_of(instance: Instance, semantics: Makespan, *, at_peak: bool = True) ->
 
 @kernel(nogil=True)
 def peak_excess(machines: Machines, peak: Peak, device: Ints, start: Ints, end: Ints) -> float:
-    """By which shares of their memory the devices overfill, summed; 0.0 if the schedule fits.
+    """The sum over devices of the excess, as a share of their memory; 0.0 if the schedule fits.
 
     Items are the ops, each on its device, then the edges, or each tensor to each device
     (per_tensor); `start` and `end` are their times. O((n + m) log(n + m)).
     """
+    # State is there all the time. A tensor is on a device from its first to its last use there: by
+    # its producer, by transfers in or out, and by consumers. The levels are summed over the
+    # changes, sorted by time.
     k, level, most = len(peak.memory_bytes), peak.level, peak.most
     held = peak.has_shared
     for a in range(k):
@@ -99,7 +102,8 @@ def peak_excess(machines: Machines, peak: Peak, device: Ints, start: Ints, end: 
             held[name * k + a] = 1
             level[a] += peak.shared_bytes[name]
     copy_to(most, level)
-    # when levels change: at one instant ends come before starts, and no span is of no length
+    # At one instant memory is freed before other memory is taken (`_put`), and spans without
+    # length hold nothing.
     first, last = peak.first, peak.last
     count = 0
     for i in range(len(device)):
@@ -142,7 +146,7 @@ def peak_excess(machines: Machines, peak: Peak, device: Ints, start: Ints, end: 
 
 @kernel(nogil=True, allocates=False)
 def _use(first: Ints, last: Ints, at: int, begin: int, end: int) -> None:
-    """A tensor is used on a device, from one time to another."""
+    """Extend the span of a tensor on a device by a use."""
     if last[at] < 0:
         first[at], last[at] = begin, end
     else:
@@ -151,7 +155,7 @@ def _use(first: Ints, last: Ints, at: int, begin: int, end: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def _put(peak: Peak, count: int, a: int, begin: int, end: int, size: int) -> int:
-    """Bytes are taken at one time and freed at another; how many changes there are now."""
+    """Note bytes that are taken at one time and freed at another; returns the number of changes."""
     peak.moment[count], peak.change[count] = 2 * begin + 1, size
     peak.moment[count + 1], peak.change[count + 1] = 2 * end, -size
     peak.at_device[count] = peak.at_device[count + 1] = a
@@ -164,7 +168,7 @@ def schedule_fits(machines: Machines, orders: Orders, peak: Peak) -> bool:
     item, device, start, end = orders.item, orders.device, peak.start, peak.end
     for x in range(machines.num_items):
         start[x], end[x] = item[x, START], item[x, START] + item[x, DURATION]
-    if machines.free:  # transfers are no items
+    if machines.free:  # transfers are no items: they run as soon as their tensor is made
         for e in range(len(machines.producer)):
             a, b = device[machines.producer[e]], device[machines.consumer[e]]
             c, t = carrier(machines, e, b), machines.tensor[e]

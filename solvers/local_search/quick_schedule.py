@@ -1,11 +1,10 @@
 """A schedule from devices and priorities, in one compiled call: the inner loop of the annealing.
 
 `insert_all` books ops by priority, not by time, each into the first gap that is long enough: the
-longest way comes first, and gradients of weights, say, fill the gaps that it leaves on devices and
-on channels (insertion as in HEFT, Topcuoglu et al. 2002, for both).
+longest path comes first, and less urgent ops, such as gradients of weights, fill the gaps that it
+leaves on devices and on channels (insertion as in HEFT, Topcuoglu et al. 2002, for both).
 
-What comes out is a schedule, and its orders are a plan. Only the referee's value of that plan
-counts.
+The orders of the schedule are a plan. Only the referee's value of that plan counts.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, mach
 
 
 class Work(NamedTuple):
-    """What a schedule needs to be made in, and its times (`NONE`: no such item); reused.
+    """Arrays for a schedule, and its times (`NONE`: no such item); reused.
 
     Machine r, a device or a channel, is busy for ``stretches[r]`` stretches of time, in the order
     of time: from ``busy_from[first[r]]`` to ``busy_to[first[r]]`` and so on.
@@ -78,7 +77,7 @@ def inserted(instance: Instance, semantics: Makespan, plan: Plan) -> Plan:
 
 @kernel(allocates=False)
 def bottom_levels(data: Machines, device: Ints, level: Ints) -> None:
-    """Longest way from the start of each op to the end, transfers included; into `level`. O(m)."""
+    """Longest path from the start of each op to the end, with transfers; into `level`. O(m)."""
     for at in range(len(device) - 1, -1, -1):
         i = data.order[at]
         most = 0
@@ -95,16 +94,19 @@ def bottom_levels(data: Machines, device: Ints, level: Ints) -> None:
 def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
     """Fill `work` with the times of all items, and return the makespan.
 
-    Of the ops whose inputs are all booked the most urgent is booked next, after the transfers that
-    it needs. O(n log n + (n + m) s), for s stretches that are looked at or moved for one item.
+    The most urgent op whose inputs are all booked is booked next, after the transfers that it
+    needs. O(n log n + (n + m) s), for s stretches that are searched or moved per item.
     """
+    # A booking never moves an earlier one: urgent paths find free machines, and less urgent ops are
+    # booked around them. So ops of a device need not be booked in the order of their times.
     n, k = data.time_ns.shape
     start, end, waiting, heap, rank = work.start, work.end, work.waiting, work.heap, work.rank
     makespan, size, first = 0, 0, work.first
     set_all(start, NONE)
     set_all(first, 0)
     set_all(work.stretches, 0)
-    for e in range(len(data.producer)):  # each machine has room for all that it may have to do
+    # `first`: where the stretches of each machine begin, with room for all of its items.
+    for e in range(len(data.producer)):
         pair = device[data.producer[e]] * k + device[data.consumer[e]]
         for slot in range(2):
             if data.channel[pair, slot] >= 0:
@@ -133,7 +135,8 @@ def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
                 one, two = data.channel[device[u] * k + b, 0], data.channel[device[u] * k + b, 1]
                 length = data.transfer_ns[data.tensor[e], data.link_class[device[u], b]]
                 start[c] = end[u]
-                while one >= 0:  # the first gap that both channels, or the only one, have
+                # The first gap that both channels have: each moves the start on until they agree.
+                while one >= 0:
                     gap = _first_gap(work, one, start[c], length)
                     start[c] = gap if two < 0 else _first_gap(work, two, gap, length)
                     if start[c] == gap:
@@ -146,7 +149,9 @@ def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
         if length > 0 or ready > here:
             start[v] = _first_gap(work, b, max(ready, here), length)
             _book(work, b, start[v], length)
-        else:  # right behind the op that it waits for, before whatever follows that
+        else:
+            # An op without time needs no gap: it runs right after its producer, where whatever
+            # follows on the device may already be booked.
             start[v] = here
         end[v] = start[v] + length
         makespan = max(makespan, end[v])
@@ -160,7 +165,7 @@ def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
 
 @kernel(nogil=True, allocates=False)
 def _first_gap(work: Work, r: int, ready: int, length: int) -> int:
-    """When a machine first has nothing to do for long enough."""
+    """The start of the first gap of a machine, from `ready` on, that is long enough."""
     begin, end, last = work.busy_from, work.busy_to, work.first[r] + work.stretches[r]
     low = _first_ending_after(work, r, ready)
     while low < last and begin[low] < ready + length:
@@ -171,7 +176,7 @@ def _first_gap(work: Work, r: int, ready: int, length: int) -> int:
 
 @kernel(nogil=True, allocates=False)
 def _first_ending_after(work: Work, r: int, ns: int) -> int:
-    """The first stretch of a machine that ends after a moment."""
+    """The first stretch of a machine that ends after a given time."""
     low, high = work.first[r], work.first[r] + work.stretches[r]
     while low < high:
         middle = (low + high) // 2
@@ -184,10 +189,8 @@ def _first_ending_after(work: Work, r: int, ns: int) -> int:
 
 @kernel(nogil=True, allocates=False)
 def _book(work: Work, r: int, start: int, length: int) -> None:
-    """Note that a machine, if there is one, is busy; stretches without a gap become one.
-
-    What takes no time is a stretch as well: nothing may run across it.
-    """
+    """Book a machine, if there is one; stretches without a gap between them become one."""
+    # An item without time is a stretch as well, since nothing may run across it.
     if r < 0:
         return
     begin, end, last = work.busy_from, work.busy_to, work.first[r] + work.stretches[r]

@@ -1,9 +1,10 @@
-"""run-moves: runs of groups, and parts of layers, go to other devices as long as there is time.
+"""run-moves: simulated annealing that moves runs of groups, and parts of layers, between devices.
 
-Simulated annealing on quick schedules. A state is a device per place of the order of colocation
-groups, and a shift of each op's priority; the priority itself is the longest way to the end under
-the placement. The state of the ops fits; what overfills memory at its peak is charged for, the more
-the longer the search has not fitted.
+State: a device for each place in an order of the colocation groups, and a shift of each op's
+priority. The priority itself is the longest path to the end under the placement, and a quick
+schedule (`insert_all`) gives the makespan. Every state fits by the least bytes of each op. Under
+the rule `peak`, what overfills memory at its peak costs a price, which rises while the search does
+not fit and falls while it does.
 """
 
 from __future__ import annotations
@@ -45,45 +46,46 @@ HOT, COLD = 4e-3, 2e-5
 """Temperatures at the beginning and at the end, in makespans of the start."""
 
 DEARER, CHEAPER = 1.01, 0.998
-"""What a move that leaves the search in, or out of, overfilled memory makes of memory's price."""
+"""Factors of memory's price after a move with, and without, overfilled memory."""
 
 PRICE, LEAST_PRICE, MOST_PRICE = 2.0, 0.1, 100.0
-"""Of one whole memory too many, in makespans of the start: at first, at least, at most."""
+"""Price of exceeding one whole memory, in makespans of the start: first, least, most."""
 
 SHIFT_SHARE, PARTS_SHARE = 0.02, 0.8
-"""Of all moves: those that make ops more or less urgent, and those that move parts."""
+"""Shares of moves: those that change priorities, and those that move parts."""
 
 COPY_SHARE, EXCHANGE_SHARE, RENAME_SHARE = 0.5, 0.3, 0.65
-"""Of the moves of parts, those that place a part like another one; of them, those that exchange,
-and up to which share devices change names."""
+"""Share of the moves of parts that place one part like another; among these, the shares up to which
+two parts exchange their devices, or two devices their names."""
 
 MOST_PARTS = 5
-"""Neighbours among the parts that go to one device together."""
+"""Most neighbouring parts that move to one device together."""
 
 LONGEST_RUN, MEAN_SHIFT = 0.25, 4.0
-"""Of all groups, for the longest run that moves; and how far a border between devices goes."""
+"""Longest run that moves, as a share of all groups; mean distance that a border between devices is
+shifted."""
 
 NAME = "run-moves"
 
 STARTS = ("single-device", "m-topo", "memory-cuts", "interleaved-cuts")
-"""Where a search begins without a plan to start from, besides such a plan."""
+"""Placers whose plans the search starts from if the task has no incumbent."""
 
 USUAL_STEPS = 10_000
-"""Moves where there is neither a time limit nor a number."""
+"""Number of moves if there is neither a time limit nor a number of steps."""
 
 LEAST_ROUND, ROUND_PER_GROUP = 2_000, 60
-"""Moves of one cooling, at least and for each group, where the clock decides how many there are."""
+"""Moves of one cooling, at least and per group, where the time limit decides their number."""
 
 MOVING_PER_JUDGING = 10.0
-"""What the referee's time for plans on the way is worth in moves."""
+"""Time for moves, in multiples of the referee's time for the last plan, before the next one."""
 
 
 class RunMovesParams(Params):
     """Parameters of ``run-moves``."""
 
-    #: Moves at most. By default they go on for the whole time limit; without one there are 10,000.
+    #: Most moves. By default they last for the whole time limit; without one there are 10,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
-    #: Whether it begins without the plan that it is given, which its own then has to beat.
+    #: Whether to start without the incumbent, which the result must still beat.
     anew: bool = False
 
 
@@ -98,17 +100,17 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     """Simulated annealing that moves runs, layers and parts of them between devices.
 
     Colocation groups are ordered by the first of their ops in topological order, as in
-    `interleaved_cuts`. A move sends a part (`nested_parts`), or some neighbours among the parts, to
-    another device; lets a part take over the devices of one that looks the same, or exchange them
-    with it, as the layers of a network do; shifts a border between two devices, sends a run of
-    groups to one device, shifts what a run holds along it, exchanges two devices in a run, or
-    exchanges two runs of equal length: where memory is full, nothing can move alone. Or the ops of
-    a run become more or less urgent. Trials are scheduled by insertion, the longest way to the end
-    first, and the referee judges the plans that come back. Plans that overfill memory at its peak
-    are walked through, at a price that rises until the search fits again; the first one may be of
-    that kind, where it is shorter than those that fit. A heuristic. With a time limit it cools
-    again and again, from the same start; without one it is deterministic for a seed. A move costs
-    a schedule, O((n + m) (log m + s)), s the stretches of time that are looked at for an item.
+    `interleaved_cuts`. A move sends a part (`nested_parts`), or some neighbouring parts, to another
+    device; copies the devices of an equal part, or exchanges them with it, as for the layers of a
+    network; shifts a border between two devices; sends a run of groups to one device; rotates the
+    devices of a run; exchanges two devices in a run; or exchanges two runs of equal length, since
+    with full memory no group can move alone. Some moves raise or lower the priorities of a run.
+    Trials are scheduled by insertion, the longest path to the end first, and the referee evaluates
+    the best plans. Plans that overfill memory at its peak may be visited, at a price that rises
+    until the search fits again; the start may be one, if it is shorter than those that fit. A
+    heuristic. With a time limit it cools again and again from the same start; without one it is
+    deterministic for a seed. A move costs a schedule, O((n + m) (log m + s)) for s stretches of
+    time per item.
     """
     clock = task.limits.clock()
     known = best_start(task, () if task.incumbent is not None else STARTS)
@@ -131,7 +133,7 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
 
 
 def _overfull(task: Task[Makespan]) -> Start | None:
-    """A start whose ops fit with their state alone, if memory counts at its peak."""
+    """Under the rule `peak`, a start that fits without tensors and workspace; else None."""
     if task.semantics.memory_rule == "sum":
         return None
     floor, _ = relax_memory(task.instance, task.semantics)
@@ -140,7 +142,7 @@ def _overfull(task: Task[Makespan]) -> Start | None:
 
 
 class RunWalks:
-    """What walks of one instance are made in: kernels' arrays, and the state of one walk."""
+    """Arrays of one instance for the kernels, and the state of one walk."""
 
     def __init__(self, instance: Instance, semantics: Makespan, start: Ints) -> None:
         self.instance, self.semantics = instance, semantics
@@ -149,7 +151,7 @@ class RunWalks:
         self.peak = peak_of(instance, semantics, at_peak=semantics.memory_rule == "peak")
 
     def cool(self, pace: Pace, rng: np.random.Generator, most: int) -> Iterator[int]:
-        """One round of at most `most` moves, fewer where the time is over before."""
+        """One round of at most `most` moves, fewer if the time is over before."""
 
         def walk(steps: CoolingSteps) -> None:
             anneal_runs(self.data, self.line, self.state, self.peak, self.work, rng, steps)
@@ -158,7 +160,7 @@ class RunWalks:
         return pace.cool(walk, most, hot_ns, COLD / HOT, fits=True)
 
     def time_of(self, at: Ints, shift: Ints) -> int:
-        """The makespan of devices and shifts, whose times `work` then has."""
+        """The makespan of devices and shifts; `work` then has the times."""
         return time_of(self.data, self.line, self.state, at, shift, self.work, inf)
 
     def plan(self) -> Plan:
@@ -168,7 +170,7 @@ class RunWalks:
 
 
 class _Search(RunWalks):
-    """The annealing of one instance from one plan, and the best plan that the referee has seen."""
+    """The annealing of one instance from one plan, and the best plan by the referee's value."""
 
     def __init__(
         self, instance: Instance, semantics: Makespan, start: Start, known: Start | None
@@ -183,7 +185,8 @@ class _Search(RunWalks):
         self.begin(schedule)
 
     def begin(self, schedule: Schedule) -> None:
-        """Take the ways to the end as priorities, or the start's order where that is better."""
+        """Take the longest paths as priorities, or the start's own order if that is better."""
+        # A shift of start times minus levels makes the priorities those of the start's schedule.
         state = self.state
         bottom_levels(self.data, state.device, state.level)
         ordered = schedule.makespan_ns - schedule.start_ns - state.level
@@ -214,17 +217,17 @@ class _Search(RunWalks):
         while not pace.is_over and (self.done == 0 or steps is None):
             for part, first in zip(kept, start, strict=True):
                 part[:] = first
-            told_s = now_s()
+            next_s = now_s()
             for chunk in self.cool(pace, rng, longest if steps is None else steps):
                 self.done += chunk
-                if now_s() >= told_s:
-                    asked_s = now_s()
+                if now_s() >= next_s:
+                    began_s = now_s()
                     self.judge()
-                    told_s = now_s() + MOVING_PER_JUDGING * (now_s() - asked_s)
+                    next_s = now_s() + MOVING_PER_JUDGING * (now_s() - began_s)
         self.judge()
 
     def judge(self) -> None:
-        """Show the best state to the referee, if it is another one than before."""
+        """Evaluate the best state by the referee, if it is a new one."""
         state = self.state
         if state.value[1] == self.judged:
             return
@@ -236,11 +239,11 @@ class _Search(RunWalks):
 class Line(NamedTuple):
     """The order of the colocation groups, P places for n ops and K devices."""
 
-    #: (n,) int64: Of each op's group.
+    #: (n,) int64: Place of each op's group.
     place: Ints
-    #: (P, K) bool: Where each place can be.
+    #: (P, K) bool: Whether each device can run each place.
     able: Flags
-    #: (P,) int64: What each place holds at least, under either rule of memory.
+    #: (P,) int64: Least bytes of each place, under either rule of memory.
     size_bytes: Ints
     #: (K,) int64
     room_bytes: Ints
@@ -250,13 +253,13 @@ class Line(NamedTuple):
     #: part_ptr, part: The places of each of `nested_parts`, as a CSR list.
     part_ptr: Ints
     part: Ints
-    #: same_ptr, same: The numbers of parts that look the same, as a CSR list.
+    #: same_ptr, same: The numbers of equal parts, as a CSR list.
     same_ptr: Ints
     same: Ints
 
 
 def line_of(instance: Instance, semantics: Makespan) -> Line:
-    """The order of an instance, and the bytes by which moves are refused at once."""
+    """The order of an instance, and the least bytes, by which moves are refused at once."""
     arrays = instance.arrays
     order = arrays.group_order
     place = arrays.place_of_ops(order)
@@ -284,11 +287,11 @@ def _listed(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
 
 
 class RunState(NamedTuple):
-    """Where the search is, a trial, and the best seen.
+    """The current state, a trial, and the best state.
 
-    ``value[:]`` is (now, least that fits), and ``memory[:]`` by which
-    share of its memory a device is too full now, and its price. `at` and its like are (P,), and
-    the others (n,); `device` is that of the trial.
+    ``value[:]`` is (current makespan, least that fits), ``memory[:]`` the excess of memory now, as
+    a share of a device's memory, and its price. `at` and its like are (P,), the others (n,);
+    `device` is that of the trial.
     """
 
     at: Ints
@@ -305,7 +308,7 @@ class RunState(NamedTuple):
 
 
 def new_state(line: Line, device: Ints) -> RunState:
-    """The state of a placement that respects colocation, (n,), before it is judged."""
+    """The state of a placement that respects colocation, (n,), before it is evaluated."""
     at = np.empty(len(line.size_bytes), np.int64)
     at[line.place] = device
     n, k = len(device), len(line.room_bytes)
@@ -331,8 +334,9 @@ def time_of(
 ) -> int:
     """The makespan of devices and shifts; `work` has the times, and ``state.device`` the devices.
 
-    Where the longest way is above the limit, it is returned, and nothing is scheduled.
+    If the longest path is above the limit, it is returned, and nothing is scheduled.
     """
+    # No schedule is shorter than the longest path, so the move is rejected without one.
     device, level = state.device, state.level
     for i in range(len(device)):
         device[i] = at[line.place[i]]
@@ -356,16 +360,19 @@ def anneal_runs(
     rng: np.random.Generator,
     steps: CoolingSteps,
 ) -> None:
-    """Try some moves of a cooling; `peak` looks at the times in `work`."""
+    """Try some moves of a cooling; `peak` reads the times in `work`."""
     at, trial, value, memory = state.at, state.trial, state.value, state.memory
     held = state.held
     for step in range(steps.done, steps.done + steps.moves):
         price = memory[1] * steps.hot / HOT
+        # The random number of Metropolis's rule is drawn before the schedule, so that the rule is a
+        # limit on its value and a trial whose longest path exceeds it is not scheduled.
         limit = limit_of(value[0] + price * memory[0], steps, step, rng)
         copy_to(trial, at)
         copy_to(state.trial_shift, state.shift)
         kind = rng.random()
-        if kind < SHIFT_SHARE:  # ops of a run become more or less urgent, all by as much
+        if kind < SHIFT_SHARE:
+            # The priorities of most ops of a run change by the same amount.
             p = draw(rng, len(at))
             far = 1 + int(rng.exponential(MEAN_SHIFT))
             by = int(rng.standard_normal() * value[0] * 0.02)
@@ -378,7 +385,8 @@ def anneal_runs(
                 _move_parts(line, at, trial, rng)
             else:
                 _move(line, at, trial, rng)
-            differs, fits = False, True  # places that cannot follow stay
+            # Places that cannot run there stay. The least bytes must fit at any temperature.
+            differs, fits = False, True
             set_all(held, 0)
             for q in range(len(at)):
                 if not line.able[q, trial[q]]:
@@ -400,17 +408,21 @@ def anneal_runs(
                 value[1] = now
                 copy_to(state.best_at, at)
                 copy_to(state.best_shift, state.shift)
+        # The price balances itself: it rises by 1 % for a move in overfilled memory and falls by
+        # 0.2 % otherwise, so that the search is near the border of what fits, where the best plans
+        # are.
         memory[1] *= DEARER if memory[0] > 0.0 else CHEAPER
         memory[1] = min(max(memory[1], LEAST_PRICE), MOST_PRICE)
 
 
 @kernel(nogil=True, allocates=False)
 def _move_parts(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
-    """A part goes to another device, or some neighbours among the parts, or two exchange theirs."""
+    """Move a part or some neighbouring parts to another device, or copy or exchange devices."""
     ptr, part, k = line.part_ptr, line.part, line.able.shape[1]
     if len(line.same) > 0 and rng.random() < COPY_SHARE:
-        # one is placed like another one that looks the same, which may be placed like it in turn;
-        # the devices of their first places may change names
+        # Part j gets the devices of an equal part i, and with an exchange i those of j. In a third
+        # of these moves the devices of their first places change roles, so that equal layers may
+        # follow one another on other devices.
         c = draw(rng, len(line.same_ptr) - 1)
         first, count = line.same_ptr[c], line.same_ptr[c + 1] - line.same_ptr[c]
         i, j = line.same[first + draw(rng, count)], line.same[first + draw(rng, count)]
@@ -444,7 +456,10 @@ def _move_parts(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> 
 
 @kernel(nogil=True, allocates=False)
 def _move(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
-    """Write the devices after one move, whatever their memory, into the trial."""
+    """Write the devices after one move of a run into the trial, whatever their memory."""
+    # By `kind`: 40 % shift a border between two devices, 25 % send a run to one device, 10 % rotate
+    # a run's devices, 15 % exchange two devices in a run, 10 % exchange two runs. Short runs are
+    # drawn far more often than long ones.
     num, k = line.able.shape
     kind = rng.random()
     length = 1 + int(LONGEST_RUN * (num - 1) * rng.random() ** 4)

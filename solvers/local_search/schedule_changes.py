@@ -1,8 +1,12 @@
 """Changes of a schedule in the disjunctive graph, and their undoing.
 
-Ops go to any place on any device (Mastrolilli and Gambardella 2000) with their transfers, and items
-to other places of their orders. What a change may change is noted; then starts, and tails once it
-is kept, are computed again as far as they change.
+Ops move to any place on any device (Mastrolilli and Gambardella 2000) with their transfers, and
+items to other places in their orders. A change notes the items whose start or tail may change. Then
+starts are recomputed as far as they change, and tails once the change is kept.
+
+Labels: all items are in one topological order with increasing labels. An item may stand anywhere
+between the last item that it waits for and the first one that waits for it, so every place that a
+move chooses keeps the graph acyclic without a search for cycles.
 """
 
 from __future__ import annotations
@@ -48,12 +52,15 @@ from placegap.solvers.local_search.disjunctive_graph import (
 
 @kernel(nogil=True, allocates=False)
 def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) -> None:
-    """Move an op to a device, with the transfers of what it reads and makes.
+    """Move an op to a device, with the transfers of its inputs and outputs.
 
-    It goes where it would be ready, or behind what is more urgent there; `early` in [0, 1] says
-    how long an op may have run there that goes behind it. Transfers go where their tensor is made,
-    behind what is more urgent on their channels.
+    It goes before the first op there that starts once its inputs have come, or later if that one is
+    more urgent (has a longer tail). With `early` in [0, 1], an op that is running then goes behind
+    it if at most that share of it is done. Transfers go to the time when their tensor is made,
+    behind more urgent ones on their channels.
     """
+    # `low` is the last producer and `high` the first consumer by label: between them any place on
+    # the device is valid. `ready` is when the inputs are there, with transfers as yet unbooked.
     item, device = orders.item, orders.device
     free = machines.free
     _detach(machines, orders, v)
@@ -78,6 +85,7 @@ def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) ->
         w = machines.consumer[machines.succ_edge[at]]
         if high == machines.num_items + 1 or item[w, LABEL] < item[high, LABEL]:
             high = w
+    # Walk along the device's order from `low` to the item y that v is put before.
     y, further = high, _next_behind(orders, b, low)
     for _ in range(LONGEST_WALK):
         if further < 0 or item[further, LABEL] >= item[high, LABEL]:
@@ -103,7 +111,7 @@ def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) ->
 
 @kernel(nogil=True, allocates=False)
 def _detach(machines: Machines, orders: Orders, v: int) -> None:
-    """Take an op out, and the transfers that nothing needs without it."""
+    """Take out an op, and the transfers that no other op needs."""
     item, device = orders.item, orders.device
     a = device[v]
     remove(orders, v)
@@ -117,7 +125,7 @@ def _detach(machines: Machines, orders: Orders, v: int) -> None:
             continue
         c = carrier(machines, e, a)
         note(orders, SEEDS, c)
-        if machines.per_tensor:  # the tensor stays where another op reads it
+        if machines.per_tensor:  # the transfer stays if another op on the device reads the tensor
             t, shared = machines.tensor[e], False
             for other in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
                 w = machines.consumer[machines.tensor_edge[other]]
@@ -140,7 +148,7 @@ def _detach(machines: Machines, orders: Orders, v: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def _attach(machines: Machines, orders: Orders, v: int) -> None:
-    """Put in the transfers that an op needs where it is now."""
+    """Put in the transfers that an op needs on its new device."""
     item, device = orders.item, orders.device
     b = device[v]
     for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
@@ -152,6 +160,8 @@ def _attach(machines: Machines, orders: Orders, v: int) -> None:
         c = carrier(machines, e, b)
         if item[c, MACHINE] >= 0:
             note(orders, SEEDS, c)
+            # The tensor already comes for another op: kept if it comes before v, else sent again
+            # earlier.
             if item[c, LABEL] < item[v, LABEL]:
                 continue
             remove(orders, c)
@@ -165,6 +175,7 @@ def _attach(machines: Machines, orders: Orders, v: int) -> None:
         c = carrier(machines, e, device[w])
         if item[c, MACHINE] >= 0:
             continue
+        # The urgency of a transfer is the longest tail of its consumers there.
         first, tail = w, item[w, TAIL]
         if machines.per_tensor:
             t = machines.tensor[e]
@@ -182,6 +193,8 @@ def _attach(machines: Machines, orders: Orders, v: int) -> None:
 @kernel(nogil=True, allocates=False)
 def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail: int) -> None:
     """Put a transfer between its producer and its first consumer."""
+    # It may hold two machines: y runs through the merged order of both, by label, to the first item
+    # that starts once the tensor is made and is not more urgent.
     item, device = orders.item, orders.device
     k = machines.time_ns.shape[1]
     _, a, b, t = ends_of(machines, device, c)
@@ -212,7 +225,7 @@ def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail:
 
 @kernel(nogil=True, allocates=False)
 def _next_behind(orders: Orders, r: int, x: int) -> int:
-    """The first item of a machine that stands behind x, or NONE."""
+    """The first item of a machine behind x, or NONE."""
     p = last_before(orders, r, x)
     if p < 0:
         return int(orders.ends[r, 0])
@@ -223,8 +236,8 @@ def _next_behind(orders: Orders, r: int, x: int) -> int:
 def move_along(
     machines: Machines, orders: Orders, x: int, slot: int, steps: int, later: bool
 ) -> bool:
-    """Put an item behind up to `steps` others that its machine does later, or before as many that
-    it does sooner; whether it moved.
+    """Move an item by up to `steps` places in its machine's order, later or sooner; False if it
+    cannot move.
     """
     item = orders.item
     r, side, sign = item[x, MACHINE + slot], NEXT if later else PREV, 1 if later else -1
@@ -248,7 +261,7 @@ def move_along(
 
 @kernel(nogil=True, allocates=False)
 def _limit(machines: Machines, orders: Orders, x: int, later: bool) -> int:
-    """The least label of an item that waits for another one, or the largest that it waits for."""
+    """The least label of the items that wait for x, or the largest of those that x waits for."""
     item, device = orders.item, orders.device
     n, k = machines.time_ns.shape
     limit = LAST_LABEL if later else 0
@@ -277,7 +290,7 @@ def _limit(machines: Machines, orders: Orders, x: int, later: bool) -> int:
 
 @kernel(nogil=True, allocates=False)
 def remove(orders: Orders, x: int) -> None:
-    """Take an item out of all orders; `undo` puts it back."""
+    """Take an item out of all orders, so that `undo` can put it back."""
     item, at = orders.item, orders.counter[CHANGES]
     change = orders.change
     orders.counter[CHANGES] = at + 1
@@ -293,7 +306,7 @@ def remove(orders: Orders, x: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def insert(orders: Orders, x: int, before: int) -> None:
-    """Put an item, whose machines and duration are set, behind another one into all orders."""
+    """Put an item with its machines and duration behind another one into all orders."""
     item, at = orders.item, orders.counter[CHANGES]
     orders.change[at, 0], orders.change[at, 1] = x, NONE
     orders.counter[CHANGES] = at + 1
@@ -307,7 +320,7 @@ def insert(orders: Orders, x: int, before: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def unlink(orders: Orders, x: int) -> None:
-    """Take an item out of the order of all and out of its machines' orders."""
+    """Take an item out of the order of all items and out of its machines' orders."""
     item, ends = orders.item, orders.ends
     before, after = item[x, BEFORE], item[x, AFTER]
     item[before, AFTER], item[after, BEFORE] = after, before
@@ -331,17 +344,18 @@ def unlink(orders: Orders, x: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def link(orders: Orders, x: int, before: int) -> None:
-    """Put an item behind another one in the order of all, and into its machines' orders."""
+    """Put an item behind another one in the order of all items, and into its machines' orders."""
     item, ends = orders.item, orders.ends
     after = item[before, AFTER]
-    if item[after, LABEL] - item[before, LABEL] < 2:  # all labels anew, with space between them
+    # Without a free label between the two, all items get new ones, with equal spaces.
+    if item[after, LABEL] - item[before, LABEL] < 2:
         first = len(item) - 2
         y, label = item[first, AFTER], SPACE
         while y != first + 1:
             item[y, LABEL] = label
             label += SPACE
             y = item[y, AFTER]
-        orders.counter[HIGHEST] = LAST_LABEL  # labels from before mean nothing now
+        orders.counter[HIGHEST] = LAST_LABEL  # its old label has no meaning any more
     low, high = item[before, LABEL], min(item[after, LABEL], item[before, LABEL] + 2 * SPACE)
     item[x, LABEL] = low + (high - low) // 2
     item[x, BEFORE], item[x, AFTER] = before, after
@@ -366,12 +380,14 @@ def link(orders: Orders, x: int, before: int) -> None:
 @kernel(nogil=True, allocates=False)
 def last_before(orders: Orders, r: int, x: int) -> int:
     """The last item of a machine that is x or stands before it, or NONE."""
+    # `hint` has an item for each part of the labels, so that the walk from there is short. A hint
+    # may be stale: then the next lower part is tried, and the machine's first item last.
     item, label = orders.item, orders.item[x, LABEL]
     y = NONE
     for part in range(place_of(orders, x), -1, -1):
         y = orders.hint[r, part]
         there = y >= 0 and r in (item[y, MACHINE], item[y, MACHINE + 1])
-        if there and item[item[y, BEFORE], AFTER] == y:  # not if it is just being put in
+        if there and item[item[y, BEFORE], AFTER] == y:  # linked, not just being put in
             break
         y = NONE
     if y == NONE:
@@ -389,7 +405,7 @@ def last_before(orders: Orders, r: int, x: int) -> int:
 
 @kernel(nogil=True, allocates=False)
 def mark_neighbours(orders: Orders, x: int) -> None:
-    """Note the items beside one on its machines: what a change of its place may change."""
+    """Note the neighbours of an item on its machines, whose tail or start may change with it."""
     item = orders.item
     for slot in range(2):
         if item[x, MACHINE + slot] >= 0:
@@ -402,7 +418,7 @@ def mark_neighbours(orders: Orders, x: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def note_start(orders: Orders, x: int) -> None:
-    """Note when an item starts, so that `undo` can bring it back."""
+    """Note the start of an item for `undo`."""
     at = orders.counter[STARTS]
     orders.old_start[at, 0], orders.old_start[at, 1] = x, orders.item[x, START]
     orders.counter[STARTS] = at + 1
@@ -410,7 +426,7 @@ def note_start(orders: Orders, x: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def note(orders: Orders, what: int, x: int) -> None:
-    """Note an item: for `SEEDS` a change may change its tail, for `DIRTY` its start."""
+    """Note an item whose tail (`SEEDS`) or start (`DIRTY`) may change."""
     at = orders.counter[what]
     orders.noted[what, at] = x
     orders.counter[what] = at + 1
@@ -418,7 +434,7 @@ def note(orders: Orders, what: int, x: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def undo(orders: Orders) -> None:
-    """Take back all changes since the counters were set to 0."""
+    """Undo all changes since the counters were set to 0, the last one first."""
     item, counter = orders.item, orders.counter
     clear(orders)
     for at in range(counter[STARTS] - 1, -1, -1):
@@ -438,7 +454,7 @@ def undo(orders: Orders) -> None:
 
 @kernel(nogil=True, allocates=False)
 def forget(orders: Orders) -> None:
-    """From here on is what `undo` takes back."""
+    """Keep all changes: `undo` goes back to here from now on."""
     for at in range(orders.counter[CHANGES]):
         orders.touched[orders.change[at, 0]] = 0
     orders.counter[:] = 0
@@ -456,15 +472,18 @@ def clear(orders: Orders) -> None:
 def propagate(
     machines: Machines, orders: Orders, begin: int, end: int, most: int, exits: Ints
 ) -> bool:
-    """Compute starts again, as far as they change; whether no way is found to be above `most`.
+    """Recompute starts as far as they change; False once a path longer than `most` is found.
 
-    Behind the last change of the structure, start + tail is the length of a way through an item.
-    Before it tails may be out of date, so that a way is followed; then again once as much has been
-    computed as was followed.
-    The items `begin` and `end` bound a window: tails are up to date behind the first, and behind
-    the second no start is followed up. What is reached there is added to `exits`, whose first
-    entry counts them; where they are full, the answer is no.
+    The items `begin` and `end` bound a window: tails are up to date behind the first one, and
+    starts behind the second one are not followed further. Items reached there are added to `exits`,
+    whose first entry is their number; False if there are too many.
     """
+    # Items are taken by label, so each start is computed once, when all before it are final. A
+    # change ends where a start stays the same.
+    # To reject early: behind the last change of the structure (`HIGHEST`), start + tail is the
+    # length of a path through the item, so that `most` is exceeded for certain. Before it tails may
+    # be out of date, and a path is followed item by item (`_steps_on_way`). This is repeated only
+    # after as many starts as the path had items, so that it at most doubles the work.
     sign: Any = np.int64(1)  # no literal: `push` is compiled once
     item, device = orders.item, orders.device
     n, k = machines.time_ns.shape
@@ -481,7 +500,7 @@ def propagate(
         label = item[x, LABEL]
         done += 1
         start = start_of(machines, orders, x)
-        if label >= last:  # noted once, as long as there is room
+        if label >= last:  # an exit, noted once
             known = False
             for at in range(1, exits[0] + 1):
                 known = known or exits[at] == x
@@ -529,12 +548,10 @@ def propagate(
 
 @kernel(nogil=True, allocates=False)
 def _steps_on_way(machines: Machines, orders: Orders, x: int, first: int, left: int) -> int:
-    """Follow a long way from an item on: -1 if it takes more than `left`, else its items.
-
-    It goes where tails from before the move are longest, up to the label `first`, behind which they
-    are right. A way of the schedule as it is, so that there is no shorter makespan. With free
-    channels its transfers are not counted.
-    """
+    """Follow a long path from an item: -1 if longer than `left`, else its number of items."""
+    # At each item it goes on where the tail from before the move is longest, up to the label
+    # `first`, behind which tails are right. It is a path of the new schedule, whichever way it
+    # goes, so the makespan is at least its length. With free channels its transfers are left out.
     item = orders.item
     steps = 0
     while item[x, LABEL] <= first:
@@ -551,9 +568,9 @@ def _steps_on_way(machines: Machines, orders: Orders, x: int, first: int, left: 
 
 @kernel(nogil=True, allocates=False)
 def _longest_onward(machines: Machines, orders: Orders, x: int) -> tuple[int, int]:
-    """What follows an item with the longest tail from before a move, and this tail; or NONE.
+    """The successor of an item with the longest tail from before the move, and this tail; or NONE.
 
-    Transfers that the move has put in have no tail yet: that of their consumer stands for it.
+    Transfers that the move has put in have no tail yet; that of their consumer is used instead.
     """
     item, device, touched = orders.item, orders.device, orders.touched
     n, k = machines.time_ns.shape
@@ -589,7 +606,7 @@ def _longest_onward(machines: Machines, orders: Orders, x: int) -> tuple[int, in
 
 @kernel(nogil=True, allocates=False)
 def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
-    """Compute the tails again that an accepted move changes, down to the item `begin`."""
+    """Recompute the tails that an accepted move changes, down to the item `begin`."""
     sign: Any = np.int64(-1)  # no literal: `push` is compiled once
     item, device = orders.item, orders.device
     first = item[begin, LABEL]
@@ -606,7 +623,7 @@ def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
         if tail == item[x, TAIL]:
             continue
         item[x, TAIL] = tail
-        for slot in range(2):  # what precedes it may have another tail, too
+        for slot in range(2):  # all that it waits for may have another tail now
             y = item[x, PREV + slot]
             if y >= 0:
                 push(orders, y, sign)
@@ -624,7 +641,7 @@ def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def push(orders: Orders, x: int, sign: int) -> None:
-    """Put an item into the heap of those to compute again, unless it is there: by label."""
+    """Put an item into the heap of items to recompute, by label, unless it is there."""
     if orders.marked[x]:
         return
     orders.marked[x] = 1
@@ -634,7 +651,7 @@ def push(orders: Orders, x: int, sign: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def pop(orders: Orders) -> int:
-    """The first item of the heap: of the least label, of the largest for sign -1."""
+    """Take the item of the least label from the heap, or of the largest one for sign -1."""
     top = orders.heap[0]
     orders.counter[HEAPED] = pop_from(orders.heap, orders.counter[HEAPED], orders.key)
     orders.marked[top] = 0

@@ -1,4 +1,4 @@
-"""The walk from schedule to schedule: what moves, where to, and which moves are kept."""
+"""The walk from schedule to schedule: which items move, where to, and which moves are kept."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ from placegap.solvers.local_search.schedule_changes import (
 )
 
 LARGEST_SET = 64
-"""Ops that are chosen for one move, beside those that they are colocated with."""
+"""Most ops chosen for one move, without those colocated with them."""
 
 EXCHANGE_SHARE, EXCHANGE_DRAWS, EXCHANGE_STEPS = 0.1, 12, 4
-"""Of moves for which there is no room; ops that are looked at to make room, one after the other,
-and fewer than this many steps apart."""
+"""Share of the moves without room that are tried as an exchange; number of ops tried to make room,
+and largest distance between one and the next, in steps."""
 
 MOST_MISFITS = 16
-"""Schedules in a row that would be the best, but overfill memory at its peak: then it goes back."""
+"""After this many schedules in a row that would be the best but overfill memory at its peak, the
+walk returns to the best one."""
 
 MOST_TOGETHER = 4096
-"""Ops that one move takes along, those colocated included."""
+"""Most ops that one move takes along, those colocated included."""
 
 LOAD_WEIGHT = 0.1
-"""What a nanosecond of work or transfer that a move adds counts, spread over all devices, where
-the makespan stays: so ways that delay nothing are kept short, too."""
+"""Weight of a nanosecond of work or transfer that a move adds, spread over all devices, beside the
+makespan: so paths that delay nothing are kept short, too."""
 
 
 class Rooms(NamedTuple):
-    """What may move together and where it fits: colocation groups and memory.
-
-    `held_bytes` (K,) is what devices hold now.
+    """Colocation groups, which move together, and memory; `held_bytes` (K,) is what devices hold
+    now.
     """
 
     group: Ints
@@ -71,11 +71,11 @@ class Rooms(NamedTuple):
 
 
 class ScheduleWindow(NamedTuple):
-    """A part of a schedule that is searched while the rest waits.
+    """A part of a schedule that is searched while the rest stays as it is.
 
     Its `ops` lie between the items `begin` and `end`. `exits` are the items behind that wait for
-    something before `end`, their number first. Of a part the state at its beginning is saved
-    (`Search.enter`), and no better ones are.
+    an item before `end`, with their number first. For a part only the first state is saved
+    (`Search.enter`), no better ones.
     """
 
     ops: Ints
@@ -86,9 +86,9 @@ class ScheduleWindow(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Where a walk is: ``value`` is (makespan now, least), ``best_...`` the state of the least.
+    """State of a walk: ``value`` is (current makespan, least), ``best_...`` the state of the least.
 
-    `saved` (1,) says whether that state is saved; else it is the current one.
+    `saved` (1,) says whether that state is saved; otherwise it is the current one.
     """
 
     value: Ints
@@ -112,7 +112,10 @@ def walk_on(
     rng: np.random.Generator,
     steps: CoolingSteps,
 ) -> None:
-    """Try some moves of a cooling. In between, schedules may overfill memory at its peak."""
+    """Try some moves of a cooling; only best schedules must fit memory at its peak."""
+    # A move changes the schedule in place; starts are recomputed as far as they change, up to a
+    # limit on the makespan that Metropolis's rule draws beforehand. If the limit is exceeded all
+    # changes are undone, otherwise tails follow.
     misfits, saves = 0, not window.is_part
     k = machines.time_ns.shape[1]
     value, saved, device, item = trace.value, trace.saved, orders.device, orders.item
@@ -120,7 +123,7 @@ def walk_on(
         forget(orders)
         count, added = 0, np.int64(0)
         v = int(window.ops[draw(rng, len(window.ops))])
-        if rng.random() < 0.5:  # of two, the op on the longer way
+        if rng.random() < 0.5:  # of two ops, the one on the longer path
             other = int(window.ops[draw(rng, len(window.ops))])
             if item[other, START] + item[other, TAIL] > item[v, START] + item[v, TAIL]:
                 v = other
@@ -130,6 +133,8 @@ def walk_on(
                 continue
         else:
             count = choose(machines, orders, window, trace.chosen, rng, v)
+            # Six moves of ten go to the device of an op that v reads from or feeds: transfers
+            # vanish.
             near, origin = neighbour(machines, rng, v, 0.6), device[v]
             to = draw(rng, k) if near < 0 else int(device[near])
             there = admitted(machines, orders, rooms, window, trace.chosen, 0, count, to)
@@ -160,7 +165,9 @@ def walk_on(
                 value[0], misfits = value[1], 0
             continue
         leaves = after > value[0] or (peak.at_peak and after == value[0])
-        if leaves and saves and not saved[0]:  # the state before is the best: this move must wait
+        # The best state is saved only when a move leaves it, which spares most copies: the move is
+        # undone, the state saved, and the walk goes on with another move.
+        if leaves and saves and not saved[0]:
             undo(orders)
             save(orders, rooms, trace)
             continue
@@ -185,8 +192,10 @@ def choose(
     rng: np.random.Generator,
     v: int,
 ) -> int:
-    """An op, alone or with others around it on its device, breadth first; how many."""
+    """Choose an op, alone or with others around it on its device, breadth first; their number."""
     item, device = orders.item, orders.device
+    # Ops around v share tensors with it: moved alone, v would often pay transfers for both ends.
+    # Consumers are always followed, producers mostly.
     chosen[0] = v
     if rng.random() < 0.5:
         return 1
@@ -200,7 +209,7 @@ def choose(
             first, last = machines.succ_ptr[i], machines.succ_ptr[i + 1]
             if side == 1:
                 first, last = machines.pred_ptr[i], machines.pred_ptr[i + 1]
-            if last - first > LARGEST_SET:  # a part of many neighbours, elsewhere each time
+            if last - first > LARGEST_SET:  # a random part of many neighbours
                 first += draw(rng, last - first - LARGEST_SET)
                 last = first + LARGEST_SET
             for j in range(first, last):
@@ -222,7 +231,7 @@ def choose(
 
 @kernel(nogil=True, allocates=False)
 def neighbour(machines: Machines, rng: np.random.Generator, v: int, share: float) -> int:
-    """An op that another one reads from or feeds, in a share of all calls; else NONE."""
+    """A random op that v reads from or feeds, in a share of all calls; else NONE."""
     inputs, degree = machines.pred_ptr[v + 1] - machines.pred_ptr[v], _degree(machines, v)
     if degree == 0 or rng.random() >= share:
         return NONE
@@ -243,10 +252,12 @@ def admitted(
     end: int,
     to: int,
 ) -> int:
-    """Complete the ops chosen from `begin` to `end` by those colocated with them, in the order of
-    all; the end of those that move to a device. It is `begin` where one cannot run there, or is
-    outside the window.
+    """Complete the ops chosen from `begin` to `end` by those colocated with them; the end of those
+    that move to a device, `begin` if one cannot run there or is outside the window.
     """
+    # Ops that are there already drop out. The others are sorted by label, so that `move_op` places
+    # producers before their consumers. Moves of too many edges are refused: the arrays for `undo`
+    # have a fixed size.
     item, device = orders.item, orders.device
     low, high = item[window.begin, LABEL], item[window.end, LABEL]
     total, touched = end, 0
@@ -293,12 +304,13 @@ def exchanged(
     count: int,
     to: int,
 ) -> int:
-    """How many of the chosen ops move, with others behind them that make room; 0 if there is none.
-
-    Those others, which the device does a little sooner or later, go where the first ones come from.
+    """The number of ops that move: those chosen, and others after them that make room; 0 without
+    room.
     """
     if count == 0:
         return 0
+    # With full memory ops can only be exchanged. The others are found near the place that the
+    # first one takes on the target device, and go to the device that the chosen ones leave.
     origin, total = orders.device[chosen[0]], count
     size, freed, touched = np.int64(0), np.int64(0), np.int64(0)
     for at in range(count):
@@ -328,7 +340,7 @@ def exchanged(
         for at in range(total, more):
             freed += rooms.size_bytes[chosen[at]]
             touched += _degree(machines, chosen[at])
-        if touched > MOST_TOUCHED:  # what `undo` notes has so much room for all of the move
+        if touched > MOST_TOUCHED:  # too many changes for the arrays of `undo`
             return 0
         total = more
         if freed >= lacking:
@@ -347,7 +359,7 @@ def _degree(machines: Machines, v: int) -> int:
 def _reorder(
     machines: Machines, orders: Orders, window: ScheduleWindow, rng: np.random.Generator, v: int
 ) -> bool:
-    """An op, or a transfer to or from it, changes places with neighbours; whether anything did."""
+    """Move an op, or a transfer of it, along its machine's order; False if nothing moved."""
     item, device = orders.item, orders.device
     x, slot = v, 0
     if not machines.free and rng.random() < 0.6:
@@ -371,7 +383,7 @@ def _reorder(
 
 @kernel(nogil=True, allocates=False)
 def _load(machines: Machines, orders: Orders, v: int) -> int:
-    """Time of an op where it is and of the transfers at its edges."""
+    """Time of an op on its device and of the transfers at its edges."""
     device = orders.device
     b = device[v]
     load = machines.time_ns[v, b]
@@ -388,7 +400,9 @@ def _load(machines: Machines, orders: Orders, v: int) -> int:
 
 @kernel(nogil=True, allocates=False)
 def makespan_of(orders: Orders, window: ScheduleWindow, k: int) -> int:
-    """The makespan, if nothing behind the window is done in another order."""
+    """The makespan, if all orders behind the window stay."""
+    # Behind the window tails are up to date, so the path through an exit is start + tail. Within
+    # it, the last item of each machine counts by its end.
     item, last = orders.item, orders.item[window.end, LABEL]
     most = np.int64(0)
     for r in range(k):
@@ -404,7 +418,7 @@ def makespan_of(orders: Orders, window: ScheduleWindow, k: int) -> int:
 
 @kernel(nogil=True, allocates=False)
 def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> bool:
-    """The items from `end` on that wait for one before it; whether all of them could be noted."""
+    """Note the items from `end` on that wait for one before it; False if there are too many."""
     item, device = orders.item, orders.device
     n = len(device)
     border, x = item[end, LABEL], end
@@ -435,7 +449,7 @@ def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> boo
 
 @kernel(nogil=True, allocates=False)
 def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
-    """Remember the current state as the best."""
+    """Save the current state as the best."""
     trace.saved[0] = True
     copy_rows(trace.best_item, orders.item, 0, len(orders.item))
     copy_rows(trace.best_ends, orders.ends, 0, len(orders.ends))
@@ -445,7 +459,7 @@ def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
 
 @kernel(nogil=True, allocates=False)
 def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
-    """Go back to the best state."""
+    """Return to the best state."""
     copy_rows(orders.item, trace.best_item, 0, len(trace.best_item))
     copy_rows(orders.ends, trace.best_ends, 0, len(trace.best_ends))
     copy_to(orders.device, trace.best_device)

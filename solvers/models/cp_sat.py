@@ -7,9 +7,9 @@ from pydantic import Field
 
 from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS
+from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Makespan
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS
 from placegap.solvers.core.method import ExactParams, Params, Start, Task

@@ -1,14 +1,15 @@
-"""Simulated annealing of a partition of the blocks: loads kept up to date move by move.
+"""Simulated annealing of a partition of the blocks, with loads updated move by move.
 
-The energy is the logarithm of the p-norm of the loads: with a high p the heaviest device alone
-counts, with a lower one the others do as well. A move takes a connected group of blocks from one
-device to another, or swaps two blocks; only these two devices' loads change, by what the nets of
-the blocks say.
+The energy is the logarithm of the p-norm of the loads: with a high p only the heaviest device
+counts, with a lower p the others count as well. A move takes a connected group of blocks from one
+device to another, or swaps two blocks; only the loads of these two devices change, by the nets of
+the blocks that move.
 
-Many blocks are searched at several sizes. Blocks of one device that share heavy nets are paired and
-become one (heavy-edge matching, Karypis and Kumar 1998; nets count by weight over pins - 1), level
-by level, until few are left. So a plan is a plan at every level, with the same loads. Annealing
-begins on the coarsest level, where a move takes many blocks, and goes on level by level.
+Problems of many blocks are searched on several levels. Blocks of one device that share heavy nets
+are paired and become one (heavy-edge matching, Karypis and Kumar 1998; nets count by weight over
+pins - 1), level by level, until few are left. So a plan of a coarse level is one of all finer
+levels, with the same loads. Annealing begins on the coarsest level, where a move takes many blocks,
+and continues level by level.
 """
 
 from __future__ import annotations
@@ -19,26 +20,28 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import NetLists
 from placegap.solvers.core.clock import Clock
+from placegap.solvers.local_search.cooling import heat_at
 from placegap.solvers.noncontiguous.problem import SplitProblem, contract
 
 COLD = 1e-5
 """Temperature at the end, relative to the energy."""
 
 GROWTH = 5.0
-"""By what p grows until the end."""
+"""Factor by which p grows until the end."""
 
 STAGE = 1024
 """Moves at one temperature."""
 
 CHUNK = 4 * STAGE
-"""Moves between looks at the clock."""
+"""Moves between checks of the clock."""
 
 
 class _Data(NamedTuple):
-    """The problem's arrays."""
+    """Arrays of the problem for the kernels."""
 
     overlap: bool
     time_ns: Ints
@@ -48,10 +51,10 @@ class _Data(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Device of each block; per device its load, what adds up to it, memory; pins of each net.
+    """Device of each block; load, time, paid nets and memory of each device; pins of each net.
 
-    `best` is the best plan seen. `group` has the blocks of the move, `mark` the last move that
-    looked at each block.
+    `best` is the best plan so far. `group` has the blocks of a move, `mark` the last move that
+    considered each block.
     """
 
     device: Ints
@@ -85,20 +88,19 @@ def anneal(
     clock: Clock | None = None,
     doublings: int = 6,
 ) -> Ints:
-    """The best plan seen, never heavier than the start.
+    """The best plan found, never heavier than the start.
 
-    The start must be feasible: every plan seen is. The temperature falls from `hot`, relative to
+    The start must be feasible, and all plans stay so. The temperature falls from `hot`, relative to
     the energy, to `COLD`; `power` is p at the beginning. Groups that move have at most 2^doublings
-    blocks. When the clock is over, the best plan so far is returned; it cools faster where its time
-    is short. O(d) per block that moves, for d nets each: about 2 million moves a second.
+    blocks. At the end of its time the best plan so far is returned; with little time it cools
+    faster. O(d) per block that moves, for d nets each: about 2 million moves a second.
     """
     if problem.num_devices < 2 or moves == 0:
         return start.copy()
     nets, device, b = problem.nets, start.copy(), problem.num_blocks
     sizes = problem.size_bytes, problem.memory_bytes
     data = _Data(problem.overlap, problem.time_ns, *sizes, nets.lists)
-    held = np.zeros(problem.num_devices, np.int64)
-    np.add.at(held, device, problem.size_bytes)
+    held = sum_by(device, problem.size_bytes, problem.num_devices)
     state = _State(
         device,
         problem.loads(device),
@@ -133,14 +135,15 @@ def _anneal(
     count: int,
     part: float,
 ) -> int:
-    """More moves, from a part of the way on; the least load seen, its plan in `best`."""
+    """`count` more moves; returns the least load found, its plan in `best`."""
     energy, p, temperature = 0.0, cooling.power, cooling.hot
     for step in range(done, done + count):
         if (step - done) % STAGE == 0:
             done_part = min(1.0, part + (step - done) / cooling.moves)
             p = cooling.power * GROWTH**done_part
-            temperature = cooling.hot * (COLD / cooling.hot) ** done_part
+            temperature = heat_at(cooling.hot, COLD / cooling.hot, done_part)
             energy = _energy(state.load, p)
+        # Most moves go to a device that shares a net with v: elsewhere all its nets would be cut.
         v = draw(rng, len(state.device))
         a, pins = int(state.device[v]), data.pins
         nets = pins.block_ptr[v + 1] - pins.block_ptr[v]
@@ -158,6 +161,8 @@ def _anneal(
             supported &= data.time_ns[w, a + b - state.device[w]] != UNSUPPORTED
         if not supported:
             continue
+        # The move is made and, if rejected, made again the other way: loads are updated in place,
+        # and an exchange is its own inverse.
         _exchange(data, state, group, a, b)
         after = _energy(state.load, p)
         if (
@@ -168,6 +173,7 @@ def _anneal(
             energy = after
             if state.load.max() < least:
                 least = state.load.max()
+                # Only feasible plans get here.
                 copy_to(state.best, state.device)
         else:
             _exchange(data, state, group, a, b)
@@ -177,6 +183,7 @@ def _anneal(
 @kernel(nogil=True, allocates=False)
 def _energy(load: Ints, power: float) -> float:
     """Logarithm of the p-norm of the loads."""
+    # Scaled by the largest load, so that powers of large loads do not overflow.
     largest = 1.0
     for one in load:
         largest = max(largest, float(one))
@@ -196,10 +203,10 @@ def _choose(
     stamp: int,
     doublings: int,
 ) -> int:
-    """Blocks that move: v with others around it, v and one in exchange, or v alone; how many.
-
-    What is around v is on its device, breadth first over nets.
-    """
+    """Choose the blocks of a move: v with neighbours, a swap, or v alone; returns their number."""
+    # Half of all moves take a group, breadth first over nets on v's device, one in eight a swap
+    # (if the block drawn is on the other device), and the rest v alone. Sizes of groups are drawn
+    # on a logarithmic scale, so that small ones are as frequent as large ones.
     group, mark, pins = state.group, state.mark, data.pins
     group[0] = v
     kind = draw(rng, 8)
@@ -227,7 +234,7 @@ def _choose(
 
 @kernel(nogil=True, allocates=False)
 def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
-    """Every block of the group goes to the other one of two devices; twice is as before."""
+    """Move each block of the group to the other one of two devices; twice restores the state."""
     for v in group:
         source = state.device[v]
         to = a + b - source
@@ -238,6 +245,8 @@ def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
         for at in range(data.pins.block_ptr[v], data.pins.block_ptr[v + 1]):
             e = data.pins.net[at]
             pins = data.pins.net_ptr[e + 1] - data.pins.net_ptr[e]
+            # A device pays for a net with some but not all of its pins: the source begins to pay if
+            # it had all of them, and ends if v was the last; likewise the target.
             if state.inside[e, source] == pins:
                 state.paid[source] += data.pins.weight_ns[e, source]
             elif state.inside[e, source] == 1:
@@ -255,25 +264,25 @@ def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
 
 
 COARSEST = 40
-"""Blocks for each device on the coarsest level."""
+"""Number of blocks per device on the coarsest level."""
 
 HEAVIEST = 0.2
-"""Part of a device's mean work that a pair of blocks may have on a coarse level."""
+"""Largest share of a device's mean work that a pair of blocks may have on a coarse level."""
 
 SHRINKS = 0.95
-"""A level that has more than such a part of the blocks before it is the last one."""
+"""Coarsening ends at a level that keeps more than this share of the blocks."""
 
 WIDEST = 64
-"""Nets with more pins do not show which blocks belong together."""
+"""Most pins of the nets by which blocks are paired: wider ones say little."""
 
 HOT, WARM = 0.01, 0.002
 """Temperatures on the coarsest level and below."""
 
 DOUBLINGS = 2
-"""Groups of at most 2^2 blocks move: larger ones are blocks of coarser levels."""
+"""Groups of at most 2^2 blocks move: larger groups are blocks of coarser levels."""
 
 MOVES = 300
-"""Moves of annealing for each block of a level."""
+"""Annealing moves per block of a level."""
 
 
 def search_levels(
@@ -285,12 +294,12 @@ def search_levels(
     heat: float = 1.0,
     afresh: bool = False,
 ) -> Ints:
-    """The best plan seen, (b,), never heavier than the start, unless it is made afresh.
+    """The best plan found, (b,), never heavier than the start, except with `afresh`.
 
-    The start must be feasible: every plan seen is. `heat` is a factor of the temperatures. With
-    `afresh`, blocks of different devices are paired as well, so that the plan's cuts may go: a
-    coarse block is then where the start has most of its work, if all fit there. O(p log p) for p
-    pins to make the levels, and `MOVES` moves for each block.
+    The start must be feasible, and all plans stay so. `heat` is a factor of the temperatures. With
+    `afresh`, blocks of different devices are paired as well, so that the plan's cuts may change: a
+    coarse block is then put where the start has most of its work, if all fit there. O(p log p) for
+    p pins to make the levels, and `MOVES` moves for each block.
     """
     rng = np.random.default_rng(seed)
     levels: list[tuple[SplitProblem, Ints]] = []  # problems, and where their blocks go
@@ -307,6 +316,7 @@ def search_levels(
         return start.copy()
     while True:
         left = sum(level.num_blocks for level, _ in levels)
+        # Time by the number of blocks of the levels, but at least 30 % of what is left for each.
         share = max(0.3, coarse.num_blocks / (coarse.num_blocks + left))
         device = anneal(
             coarse,
@@ -325,7 +335,7 @@ def search_levels(
 
 
 def _carry(problem: SplitProblem, home: Ints, device: Ints) -> Ints:
-    """For each group of a numbering the device that has most of its work."""
+    """For each group of blocks the device that has most of its work."""
     work = np.zeros((int(home.max()) + 1, problem.num_devices))
     b = np.arange(problem.num_blocks)
     np.add.at(work, (home, device), 1.0 + problem.time_ns[b, device].astype(np.float64))
@@ -334,9 +344,9 @@ def _carry(problem: SplitProblem, home: Ints, device: Ints) -> Ints:
 
 
 def match(problem: SplitProblem, device: Ints, rng: np.random.Generator) -> Ints:
-    """Number of the pair that each block is in, or of the block alone, (b,).
+    """Number of the pair of each block, or of the block alone, (b,).
 
-    Partners are on the same device, and wherever one runs the other does.
+    Partners are on the same device and run on the same devices.
     """
     nets = problem.nets
     supported = problem.time_ns != UNSUPPORTED
@@ -368,6 +378,8 @@ def _match(
     mate = np.full(num_blocks, -1, np.int64)
     worth = np.zeros(num_blocks)
     near = np.empty(num_blocks, np.int64)
+    # In random order each block takes the partner with the most net weight that is still free and
+    # not too heavy. `worth` collects the weight by neighbour and is cleared again through `near`.
     for v in order:
         if mate[v] >= 0:
             continue

@@ -1,12 +1,18 @@
-"""A bound on max_load over plans of any kind: cover by sets of single devices.
+"""A bound on max_load over plans of any kind: fractional cover by sets of single devices.
 
-If max_load T can be reached, sets of blocks that single devices hold within T cover every block,
-one set per device. So for any prices of blocks, all devices together must be able to hold all of
-the price: a load T with sum_k n_k P_k(T) < total price is refuted, where P_k(T) is the most price
-that a device of kind k holds within T. One pricing (`noncontiguous.knapsack`) gives P_k for all T,
-and so the best bound that its prices prove, in integers. Column generation looks for the prices: at
-a target load, by the level method (`step_to_level`), between the best prices known and the dual of
-the covering LP over the sets found so far (`CoveringLP`).
+Relaxation: if max_load T can be reached, sets of blocks that single devices hold within T cover
+every block, one set per device (Dantzig-Wolfe over equal devices, so without their symmetry). So
+for any prices of blocks, all devices together must be able to hold the total price: T is refuted if
+sum_k n_k P_k(T) < total price, where P_k(T) is the highest price of a set that a device of kind k
+holds within T. One pricing (`noncontiguous.knapsack`) gives P_k for all T, and so the best bound
+that its prices prove, in integers.
+
+Column generation looks for good prices at a target load: by the level method (`step_to_level`),
+between the best prices so far and the dual of the covering LP over the sets found (`CoveringLP`).
+
+Example by hand: three blocks of 2 ns, two equal devices, no nets. The work alone proves 3 ns. With
+a price of 1 for each block, a device holds 1 below 4 ns: both hold 2 < 3, so every load below 4 is
+refuted, and two blocks on one device reach 4.
 """
 
 from __future__ import annotations
@@ -29,24 +35,25 @@ from placegap.solvers.noncontiguous.pricing import Pricer, build_pricer, choices
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
 STEP = 0.5
-"""How far down from the best theta to the LP's the next prices aim."""
+"""Position of the level between the best theta (0) and that of the LP (1)."""
 
 ENOUGH = 1e-5
-"""By how much less than the whole price the devices shall hold, for a target to be refuted."""
+"""The level is at most 1 - ENOUGH where the LP allows it: a theta below 1 refutes the target."""
 
 MOST_CUTS = 250
-"""Pricings that the next prices look back to."""
+"""Number of latest pricings that the level method takes into account."""
 
 LEAST_REACH = 0.05
-"""How far a block's price may move at least, relative to that of the mean block."""
+"""Least step of a block's price, relative to that of the mean block."""
 
 MOST_TRIES = 4
-"""Prices nearer and nearer to the LP's own that are tried before the LP counts as solved."""
+"""Number of prices, nearer and nearer to the LP's own, that may give no new set before the LP
+counts as solved."""
 
 TOLERANCE = 1e-7
 
 HEAVY = 2e6
-"""Moves times cells from which on a pricing is worth a thread."""
+"""Moves times cells above which a pricing runs in a thread of its own."""
 
 T = TypeVar("T")
 
@@ -59,20 +66,20 @@ class ColumnGeneration:
     """The search for prices on a grid of loads."""
 
     pricer: Pricer
-    #: A load that is reached; bounds end there.
+    #: Value of the best plan, the largest bound of interest.
     value_ns: int
-    #: How fine the grid is.
+    #: Number of cells of the grid.
     num_cells: int
     #: Loads below cell `lower` are refuted.
     lower: int = 0
     sets: dict[tuple[int, bytes], tuple[int, Ints]] = field(default_factory=dict)
     cover: Cover | None = None
-    #: best, proof: (b,) float: Prices of least theta at the last target, and those that refuted
-    #: most.
+    #: best, proof: (b,) float: Prices of least theta at the last target, and those that refuted the
+    #: most cells.
     proof: Floats | None = None
     cuts: list[tuple[int, Floats]] = field(default_factory=list)
     iterations: int = 0
-    #: By how much a bound known elsewhere was better when the search began.
+    #: How far the bound was below that of other searches when this one began.
     lost_ns: int = 0
 
     def __post_init__(self) -> None:
@@ -81,20 +88,20 @@ class ColumnGeneration:
         self.grids = self.pricer.grids(self.unit_ns, self.num_cells)
         #: The covering LP reaches theta = 1 at cell `upper`, or it is beyond `value_ns`.
         self.upper = max(0, self.value_ns - 1) // self.unit_ns + 1
-        #: Where a search on another grid saw that: a cell to begin with, no limit, since what
-        #: coarse cells lose in rounding makes the LP reach theta = 1 too early.
+        #: The `upper` of a search on another grid, in cells of this one: a first target, but no
+        #: limit, since rounding to coarse cells makes the LP reach theta = 1 too early.
         self.likely: int | None = None
         self.best = first = self.pricer.first_prices()
         self.reach_of = np.maximum(first / first.mean(), LEAST_REACH)
 
     @property
     def bound_ns(self) -> int:
-        """What is proven."""
+        """The proven bound."""
         return min(self.value_ns, self.lower * self.unit_ns)
 
     @property
     def contradicted(self) -> bool:
-        """Whether even `value_ns` is refuted: a fault, if that load is reached."""
+        """Whether even `value_ns` is refuted, which a plan reaches: a fault."""
         return self.lower > self.value_ns // self.unit_ns
 
     def take_over(self, before: ColumnGeneration) -> None:
@@ -103,7 +110,8 @@ class ColumnGeneration:
         self.prove(before.best)
         problem = self.pricer.problem
         first = [devices[0] for devices in problem.members()]
-        for key, (_, blocks) in before.sets.items():  # by their true loads
+        # Cells come from the true loads of the sets: those of the other grid were rounded down.
+        for key, (_, blocks) in before.sets.items():
             inside = np.zeros(problem.num_blocks, np.bool_)
             inside[blocks] = True
             cell = problem.set_load(first[key[0]], inside) // self.unit_ns
@@ -112,7 +120,7 @@ class ColumnGeneration:
         self.likely = min(self.upper, before.upper * before.unit_ns // self.unit_ns + 1)
 
     def begin(self, bound_ns: int) -> None:
-        """Take a bound for granted that is proven elsewhere."""
+        """Start from a bound that is proven elsewhere."""
         self.lost_ns = max(0, bound_ns - self.bound_ns)
         self.lower = max(self.lower, bound_ns // self.unit_ns)
 
@@ -123,7 +131,7 @@ class ColumnGeneration:
         self._refute(self._staircase(held), price)
 
     def _by_kind(self, priced: Callable[[Grid], T]) -> list[T]:
-        """The answer for each kind, in threads where two or more take long: kernels run beside."""
+        """The result for each kind, in threads if several take long (kernels release the GIL)."""
         heavy = sum(len(grid.shift) * grid.num_cells > HEAVY for grid in self.grids)
         threads = min(heavy, self.pricer.threads)
         if threads < 2:
@@ -139,29 +147,34 @@ class ColumnGeneration:
 
     def _refute(self, staircase: Ints, price: Prices) -> None:
         total = int(price.astype(np.int64).sum())
+        # The staircase rises with the load: all cells below the first that reaches the total are
+        # refuted.
         refuted = int(np.searchsorted(staircase, total, side="left"))
         if refuted > self.lower:
             self.lower, self.proof = refuted, price.astype(np.float64)
 
     def close(self, clock: Clock, enough_ns: int, most: int, near: int = 0) -> None:
-        """Narrow lower and upper to neighbours or `near` cells, or until the bound is enough."""
+        """Bisect until lower and upper are at most `near` cells apart or the bound is enough."""
         end, step = self.iterations + most, 0
         while (
             self.upper - self.lower > near and self.bound_ns < enough_ns and self.iterations < end
         ):
             target = (self.lower + self.upper) // 2
             if self.likely is not None:
-                # from there on, in steps that double, until one is reached
+                # From the likely cell upwards in doubling steps, until a target is covered.
                 step = max(1, self.likely - self.lower) if step == 0 else 2 * step
                 target = min(target, max(self.likely, self.lower + step - 1))
             if self.reach(clock, target, end - self.iterations) and self.iterations < end:
                 self.upper, self.likely = target, None
 
     def reach(self, clock: Clock, target: int, most: int) -> bool:
-        """Work on one target cell with some pricings: False if it is refuted.
+        """Search prices that refute a target cell: False if some do.
 
-        Otherwise it is fractionally covered, unless the pricings were too few.
+        Otherwise it is fractionally covered, unless `most` pricings were too few.
         """
+        # theta is the price that all devices hold within the target, as a share of all: below 1 the
+        # target is refuted. The LP over the sets so far bounds the least theta from below, and the
+        # prices tried from above.
         lp = CoveringLP(len(self.best), self.pricer.counts)
         for kind, blocks in self._worthy(target):
             lp.add(kind, blocks)
@@ -172,6 +185,7 @@ class ColumnGeneration:
         for _ in range(most):
             clock.check()
             self.iterations += 1
+            # Exact pricing of all kinds; a good price may refute more than the target.
             theta, times, fresh = self._price(prices, target)
             if self.lower > target:
                 self.best = prices
@@ -186,10 +200,13 @@ class ColumnGeneration:
                 if self.cover is not None:
                     worth = self.cover.price[blocks].sum()
                     cut |= bool(worth > self.cover.kind_value[kind] + TOLERANCE * 0.1)
+            # Without a set that the LP's prices undervalue, the LP would not change: it is not
+            # solved again.
             if cut:
                 self.cover, tries = lp.solve(clock.left_s), 0
             elif tries > MOST_TRIES:
-                return True  # the LP's own prices are the best there are, to its tolerances
+                # Even at the LP's own prices no set violates it: they are optimal, to tolerances.
+                return True
             else:
                 tries += 1
             if self.cover is None or self.cover.theta >= 1.0 - TOLERANCE:
@@ -198,7 +215,7 @@ class ColumnGeneration:
         return True
 
     def _next_prices(self, cover: Cover, best_theta: float, cuts: Floats, tries: int) -> Floats:
-        """A step to the level; after tries that taught the LP nothing, nearer to its own prices."""
+        """A step to the level; after tries without a new set, nearer to the LP's own prices."""
         level = (1 - STEP) * best_theta + STEP * cover.theta
         if cover.theta < 1.0 - ENOUGH:
             level = min(level, 1.0 - ENOUGH)
@@ -207,14 +224,14 @@ class ColumnGeneration:
         return part * near + (1.0 - part) * cover.price
 
     def _worthy(self, target: int) -> list[tuple[int, Ints]]:
-        """Sets for a target, no more than it takes: those worth most at the best prices."""
+        """Sets of a load within the target, at most a number: those of the highest price."""
         rows = [(kind, blocks) for (kind, _), (cell, blocks) in self.sets.items() if cell <= target]
         most = 100 + len(self.grids) * len(self.best)
         worth = np.array([self.best[blocks].sum() for _, blocks in rows])
         return [rows[at] for at in np.sort(np.argsort(-worth, kind="stable")[:most]).tolist()]
 
     def _price(self, prices: Floats, target: int) -> tuple[float, Floats, list[tuple[int, Ints]]]:
-        """Price that all devices hold at the target, as a share; how often each block; new sets."""
+        """The share of the price that all devices hold, how often each block is, and new sets."""
         price = to_integers(prices)
         fresh: list[tuple[int, Ints]] = []
         times, heaviest = np.zeros(len(price)), 0
@@ -244,7 +261,7 @@ def cover_all(pricer: Pricer, value_ns: int, num_cells: int) -> ColumnGeneration
 def choose_pricer(
     problem: SplitProblem, value_ns: int, threads: int = 1, clock: Clock | None = None
 ) -> Pricer:
-    """The pricer whose weights prove most with the first prices, on a coarse grid."""
+    """The pricer whose weights prove the best bound with the first prices, on a coarse grid."""
     tried: list[tuple[int, Pricer]] = []
     for weights in choices(problem, value_ns):
         if tried and clock is not None and clock.left_s == 0.0:
@@ -257,11 +274,9 @@ def choose_pricer(
 
 
 def to_integers(prices: Floats) -> Prices:
-    """Prices as integers, none negative, whose sum is positive and at most about `TOTAL_PRICE`.
-
-    Floating point ends here: what is proven is proven for these integers, whatever was rounded
-    away, even where the prices given are no numbers.
-    """
+    """Prices as integers, none negative, whose sum is positive and at most about `TOTAL_PRICE`."""
+    # Floating point ends here: the proof is for these integers, whatever was rounded away, even if
+    # some given prices are not finite.
     sound = np.where(np.isfinite(prices), np.maximum(prices, 0.0), 0.0)
     sound /= max(float(sound.max(initial=0.0)), np.finfo(np.float64).tiny)
     scaled: Prices = np.floor(sound / max(float(sound.sum()), 1.0) * TOTAL_PRICE).astype(np.int32)
@@ -275,7 +290,7 @@ SCALE = 1000.0
 
 
 class Cover(NamedTuple):
-    """theta over the sets known, prices of the blocks, value of each kind."""
+    """theta over the sets found so far, prices of the blocks, value of each kind."""
 
     theta: float
     price: Floats
@@ -283,13 +298,13 @@ class Cover(NamedTuple):
 
 
 class CoveringLP:
-    """The master: fractional cover of all blocks by sets of single devices.
+    """The master problem: fractional cover of all blocks by sets of single devices.
 
         theta = max t  subject to  sum over sets that hold v of lambda >= t   for every block v,
                                    sum over sets of kind k of lambda <= n_k   for every kind k.
 
-    Its dual prices blocks, minimize sum n_k z_k with z_k >= price(S) for every set S of kind k and
-    prices that sum to 1; that is the LP solved here, a row per set.
+    Its dual has a price for each block: minimize sum n_k z_k with z_k >= price(S) for every set S
+    of kind k, and prices that sum to 1. The dual is solved here, with a row per set.
     """
 
     def __init__(self, num_blocks: int, counts: Sequence[int]) -> None:
@@ -310,8 +325,8 @@ class CoveringLP:
         self._highs.addRow(0.0, highspy.kHighsInf, len(columns), columns, values)
 
     def solve(self, limit_s: float | None = None) -> Cover | None:
-        """The optimum over the sets known; None if HiGHS does not find it in time."""
-        if limit_s is not None:  # HiGHS counts the time of all runs
+        """The optimum over the sets so far; None if HiGHS does not find it in time."""
+        if limit_s is not None:  # HiGHS's limit is on the total time of all runs
             self._highs.setOptionValue("time_limit", self._highs.getRunTime() + limit_s)
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -323,22 +338,20 @@ class CoveringLP:
 
 
 SWEEPS = 100
-"""Rounds over all half spaces at most."""
+"""Most rounds over all half spaces."""
 
 CLOSE = 1e-7
-"""A half space that is missed by less counts as met."""
+"""A half space violated by less counts as met."""
 
 
 def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
     """Prices near the best ones at which no cut is worth more than the level.
 
-    The level method (Lemarechal, Nemirovskii and Nesterov 1995): of all prices at which the sets
-    found so far are worth at most a level, those nearest to the best prices known. A step is
-    measured against each block's first price, so that large prices move further than small ones.
-    The projection onto the half spaces is Hildreth's (1957): one after the other, again and again.
-    `best` and the result sum to 1. A cut has how often each block is held, all devices together;
-    `reach` is how far each price may move, relative to the others'. O(m b) a round; about at the
-    level if the rounds do not suffice.
+    The level method (Lemarechal, Nemirovskii and Nesterov 1995): the prices nearest to the best
+    ones so far at which the sets of every earlier pricing are worth at most the level. Distances
+    are relative to each block's first price (`reach`), so that large prices move further than small
+    ones. `best` and the result sum to 1. A cut states how often each block is held by all devices
+    together. O(m b) a round; near the level if the rounds do not suffice.
     """
     prices = np.maximum(_project(best, cuts, level, reach), 0.0)
     total = prices.sum()
@@ -347,6 +360,8 @@ def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Fl
 
 @kernel(nogil=True, fastmath=True)
 def _project(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
+    # Hildreth's projection (1957): onto one half space after the other, again and again. `on_cut`
+    # and `on_zero` are the multipliers, which stay >= 0: a later step may take back an earlier one.
     m, n = cuts.shape
     x, on_cut, on_zero = best.copy(), np.zeros(m), np.zeros(n)
     norm, room = np.zeros(m), 0.0

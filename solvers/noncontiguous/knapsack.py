@@ -1,17 +1,21 @@
-"""Sets of blocks for one device: for every load up to a limit, the most that a set is worth.
+"""Sets of blocks for one device: for every load up to a limit, the highest price of a set.
 
-A net is open between its first block and its last. What a set of blocks does later depends on what
-it did before only through the open nets: so in an elimination order, in which few nets are open at
-any time, a DP has few states. A state says of each open net whether the blocks behind are all out
-of the set, all in, or mixed, so that the net is paid already. A path of states and choices is a
-set, and the work and the nets along it add up to its load. All states and moves are a `Frontier`.
+State: blocks are decided in an elimination order. A net is open between its first and its last
+block, and later costs of a set depend on earlier choices only through the open nets. A state says
+for each of them whether the decided blocks are all out of the set, all in, or mixed, so that the
+net is paid already. A path of states and choices is a set, and the work and the nets along it add
+up to its load. With few open nets there are few states. All states and moves are a `Frontier`.
 
 A knapsack runs over them (`most_price`). Loads are counted in cells of `unit_ns`, rounded down move
-by move: no set counts for more than its load, so no device can hold more price than is said, and
-what follows is a proof. What a move loses in rounding is partly kept for later: a state has a
-residual below one cell, by which some way to it exceeds whole cells.
+by move: no set counts for more than its load, so the price in a cell is an upper bound on what a
+device can hold, and what follows from it is a proof. Rounding loses little, since each state keeps
+a residual below one cell (`_round_down`).
 
-What counts as a set's load may be more than its load (`pricing`): a grid has spare cells for that.
+The counted load of a set may be larger than its load (`pricing`): a grid has spare cells for that.
+
+Example by hand: blocks a, b of 3 and 4 ns, prices 2 and 3, one net {a, b} of 5 ns. Order a, b.
+After a the net is all out or all in. Taking one block alone makes it mixed: loads are 0 for {}, 3 +
+5 for {a}, 4 + 5 for {b} and 7 for {a, b}. So the most price is 0 below 7 ns, and 5 from 7 ns on.
 """
 
 from __future__ import annotations
@@ -25,24 +29,24 @@ from numpy.typing import NDArray
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel, sizes_of
-from placegap.instances.problem.graph_index import freeze
+from placegap.instances.problem.graph_index import freeze, inverse
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.nets import NetLists, Nets
 from placegap.solvers.core.clock import Clock
 
 STARTS, MOST_STEPS = 24, 40_000
-"""How many blocks the greedy orders start from, evenly spread, and their steps in all."""
+"""Number of blocks that greedy orders start from, evenly spread, and most steps of all orders."""
 
 
 def elimination_orders(
     nets: Nets, num_blocks: int, clock: Clock | None = None
 ) -> list[tuple[int, ...]]:
-    """Greedy orders, those with fewest open nets first; each a permutation of the blocks.
+    """Greedy orders, those with fewest states first; each a permutation of the blocks.
 
-    From a start, the next block is the one that opens least beyond what it closes; ties go to
-    the one whose nets have been open longest. The measure is the sum over the steps of
-    2^(number of blocks behind that are in open nets, or of open nets if they are fewer).
-    O(p log p) per start, for p pins. Once the clock is over, no further start is tried.
+    From a start, the next block is the one that opens fewest nets beyond those that it closes; ties
+    go to the one whose nets have been open longest. The measure is the sum over the steps of
+    2^(number of decided blocks in open nets, or of open nets if they are fewer). O(p log p) per
+    start, for p pins. Once the time is over, no further start is tried.
     """
     pins = nets.lists
     found: dict[tuple[int, ...], float] = {}
@@ -57,7 +61,9 @@ def elimination_orders(
 
 @kernel
 def _greedy(start: int, pins: NetLists) -> tuple[Ints, float]:
-    """The order from a start, and its measure; old keys of blocks in the heap are passed over."""
+    """The order from a start, and its measure."""
+    # A block's key changes as nets open and close. It is pushed again then, and old keys are
+    # skipped when they come up. Blocks of another component enter by `fresh`.
     net_ptr, pin, block_ptr, net, _ = pins
     num_blocks = len(block_ptr) - 1
     left, opened = sizes_of(net_ptr), np.zeros(len(net_ptr) - 1, np.bool_)
@@ -106,6 +112,7 @@ def _greedy(start: int, pins: NetLists) -> tuple[Ints, float]:
                 if since[w] == 0:
                     since[w] = at + 1
                 heapq.heappush(waiting, (growth[w], since[w], w))
+        # Two choices for each decided block that still matters, or at most a few for each open net.
         cost += 2.0 ** min(behind, num_open, 60)
     return order, cost
 
@@ -113,11 +120,11 @@ def _greedy(start: int, pins: NetLists) -> tuple[Ints, float]:
 OUT, IN, PAID = 0, 1, 2
 
 CHECKED = 256
-"""Steps between looks at the clock."""
+"""Steps between checks of the clock."""
 
 
 class Frontier(NamedTuple):
-    """All moves of the DP, sorted by step and by the state that they lead to."""
+    """All moves of the DP, sorted by step and by target state."""
 
     #: (s,) int64: Block of each step.
     order: Ints
@@ -151,9 +158,7 @@ class NetSteps(NamedTuple):
 
 def find_steps(nets: Nets, order: Ints) -> NetSteps:
     """The steps of blocks in an order."""
-    at = np.empty(len(order), np.int64)
-    at[order] = np.arange(len(order))
-    where, ptr = at[nets.pin], nets.net_ptr[:-1]
+    where, ptr = inverse(order)[nets.pin], nets.net_ptr[:-1]
     if nets.num_nets == 0:
         return NetSteps(order, where, where)
     return NetSteps(order, np.minimum.reduceat(where, ptr), np.maximum.reduceat(where, ptr))
@@ -162,10 +167,10 @@ def find_steps(nets: Nets, order: Ints) -> NetSteps:
 def build_frontier(
     nets: Nets, steps: NetSteps, known: Flags, max_moves: int, clock: Clock | None = None
 ) -> Frontier | None:
-    """The DP's moves, or None if there are more than `max_moves`; O(moves) but for nets per block.
-
-    Nets that are not `known` are left out.
-    """
+    """The DP's moves without nets that are not `known`; None if there are more than `max_moves`."""
+    # A state is one integer of two bits for each open net, at a slot that a net keeps from its
+    # first to its last block. Slots of closed nets are used again and are 0 meanwhile, so equal
+    # situations are equal integers.
     first, last, counts = steps.first.tolist(), steps.last.tolist(), known.tolist()
     slot: dict[int, int] = {}  # of each open net: two bits of the state
     free: list[int] = []
@@ -216,7 +221,7 @@ def build_frontier(
 def _advance(
     state: int, taken: int, rules: list[tuple[int, int, bool, bool]]
 ) -> tuple[int, tuple[int, ...]]:
-    """State after a choice, two bits per open net, and the nets that become mixed."""
+    """The state after a choice, and the nets that become mixed."""
     paid: tuple[int, ...] = ()
     for e, shift, opens, closes in rules:
         code = state >> shift & 3
@@ -234,15 +239,15 @@ def _advance(
 Prices = NDArray[np.int32]
 
 TOTAL_PRICE = 2**30
-"""Prices of all blocks sum to at most this: what a set is worth then fits into 32 bits."""
+"""Prices of all blocks sum to at most this: the price of a set then fits into 32 bits."""
 
 UNREACHABLE = np.int32(-3 * 2**29)
-"""Stays negative whatever is added to it on the way."""
+"""Price of what is impossible: it stays negative with all prices added."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Moves of a frontier in cells."""
+    """The moves of a frontier in cells of loads."""
 
     frontier: Frontier
     #: unit_ns, num_cells: Cell c stands for loads from ``c * unit_ns`` to below ``(c + 1) *
@@ -253,7 +258,7 @@ class Grid:
     spare: int
     #: (a,) int64: Cells that each move adds; ``spare + num_cells`` where it is impossible.
     shift: Ints
-    #: Unsigned integers that number the moves to one state.
+    #: Type of unsigned integer that can number the moves to one state.
     rank_type: type[np.unsignedinteger[Any]]
 
 
@@ -268,12 +273,12 @@ def build_grid(
 ) -> Grid:
     """Round a device's loads to cells; O(a d) for a moves, d of them to a state.
 
-    `time_ns` is what each block adds to the load, `weight_ns` what each net adds that the set cuts.
-    Loads of ``unit_ns * num_cells`` and more are left out; `spare` cells count as below 0.
+    `time_ns` is the load of each block, `weight_ns` that of each net if the set cuts it. Loads of
+    ``unit_ns * num_cells`` and more are left out; `spare` cells lie below 0.
     """
     steps = frontier.step
     block = frontier.order[steps]
-    # the running sum may wrap around 64 bits, and its differences are right nevertheless
+    # The running sum may wrap around 64 bits; its differences are right nevertheless.
     running = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight_ns[frontier.paid])])
     paid = running[frontier.paid_ptr[1:]] - running[frontier.paid_ptr[:-1]]
     shift = _round_down(frontier, frontier.taken * time_ns[block] + paid, unit_ns)
@@ -289,12 +294,13 @@ def build_grid(
 
 @kernel
 def _round_down(frontier: Frontier, load: Ints, unit: int) -> Ints:
-    """Whole cells of each move, given residuals of the states that lose little.
-
-    A state's residual is one that some move to it has, and at most what any move to it brings:
-    so no move adds less than nothing. The last state has none. Over a path the differences of
-    residuals cancel: its cells are at most its load in cells.
-    """
+    """Whole cells of each move, rounded down with residuals of the states that lose little."""
+    # A move of load l from s to t adds floor((l + r(s) - r(t)) / unit) cells, with a residual r
+    # below one cell for each state, 0 for the first and the last one. Over a path the residuals
+    # cancel, so its cells are at most its load in cells, for any choice of r.
+    # r(t) is the remainder of one of the moves to t, so that this move loses nothing: the one with
+    # the least loss over all moves to t. It is at most l + r(s) of each of them (`least`), so that
+    # no move adds a negative number of cells.
     step_ptr, source, target = frontier.step_ptr, frontier.source, frontier.target
     shift = np.zeros(len(load), np.int64)
     residual = np.zeros(1, np.int64)
@@ -317,6 +323,7 @@ def _round_down(frontier: Frontier, load: Ints, unit: int) -> Ints:
                         )
                     if loss < best_loss:
                         best, best_loss = trial, loss
+                # At the last state only 0 is tried.
                 if i + 2 == len(step_ptr):
                     break
             after[target[first]] = best
@@ -328,9 +335,10 @@ def _round_down(frontier: Frontier, load: Ints, unit: int) -> Ints:
 
 
 def most_price(grid: Grid, price: Prices) -> Prices:
-    """For each cell the most price of the sets whose load is in it or below, (cells,).
+    """For each cell an upper bound on the price of the sets whose load is in it or below, (cells,).
 
-    Sets whose load is above may count as well, by what rounding down loses. O(moves * cells).
+    Because loads are rounded down, sets of a slightly larger load may count as well.
+    O(moves * cells).
     """
     gain, cells = _gains(grid.frontier, price), grid.spare + grid.num_cells
     none = np.zeros((0, 0), grid.rank_type)
@@ -339,14 +347,14 @@ def most_price(grid: Grid, price: Prices) -> Prices:
 
 
 class PricedSet(NamedTuple):
-    """Blocks of a set, ascending, and the least cell that it counts for on the grid."""
+    """Blocks of a set, ascending, and the cell of its load on the grid."""
 
     blocks: Ints
     cell: int
 
 
 def best_sets(grid: Grid, price: Prices, cells: list[int]) -> tuple[Prices, list[PricedSet]]:
-    """`most_price`, and for each of some cells a set that attains it there.
+    """`most_price`, and for each of some cells a set of that price.
 
     O(moves * cells) time; a byte per state and cell.
     """
@@ -361,7 +369,7 @@ def best_sets(grid: Grid, price: Prices, cells: list[int]) -> tuple[Prices, list
 
 
 def _gains(frontier: Frontier, price: Prices) -> Prices:
-    """Price that each move takes."""
+    """The price that each move adds."""
     own = price[frontier.order[frontier.step]]
     gains: Prices = np.where(frontier.taken == 1, own, np.int32(0))
     return gains
@@ -374,6 +382,8 @@ def _run(
     step_ptr, source, target = frontier.step_ptr, frontier.source, frontier.target
     num_states = frontier.num_states
     recording = len(choice) > 0
+    # value[state, cell]: the most price of a path to the state whose load is at most the cell. All
+    # cells of the first state are 0, so that values grow with the cell.
     before = np.zeros((num_states.max(), num_cells), np.int32)
     after = np.empty((num_states.max(), num_cells), np.int32)
     row = 0
@@ -386,6 +396,8 @@ def _run(
             previous = t
             if by >= num_cells:
                 continue
+            # A move shifts all cells at once. `choice` keeps which move to the state was best, for
+            # `_trace`.
             new, old, step = after[t, by:], before[s, : num_cells - by], np.int32(gain[m])
             if recording:
                 chosen = choice[row + t, by:]
@@ -407,7 +419,7 @@ def _run(
 def _trace(
     frontier: Frontier, shift: Ints, choice: NDArray[np.uint8], cell: int
 ) -> tuple[Flags, int]:
-    """Which steps take their block on the best path to a cell, and how many cells it has."""
+    """The steps that take their block on the best path to a cell, and the cells of that path."""
     step_ptr, source, target = frontier.step_ptr, frontier.source, frontier.target
     result = np.zeros(len(step_ptr) - 1, np.bool_)
     row, state, used = len(choice), 0, 0

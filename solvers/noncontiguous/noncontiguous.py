@@ -1,11 +1,12 @@
-"""The method ``noncontiguous``: max_load over plans of any kind, a plan and a bound near it.
+"""The method ``noncontiguous``: max_load over plans of any kind, with a bound close to the plan.
 
-A start by the ideal DP and exact merging; then column generation for a bound and annealing for
-better plans, in turn, until the gap is small enough, the time is over or nothing more is found. The
-bound may stay below the optimum, however long it runs.
+It starts from the ideal DP and merges blocks that some optimal plan keeps together
+(`merge_blocks`). Then column generation for a bound (`column_generation`) and annealing for better
+plans take turns until the gap is small enough, the time is over or nothing more is found. The bound
+is that of an LP and may stay below the optimum, however long it runs.
 
-Annealing goes on from the best plan, hotter and cooler by turns. Many blocks are searched on
-coarser problems first (`annealing.search_levels`).
+Annealing continues from the best plan with alternating temperatures. Problems of many blocks are
+searched on coarser levels first (`annealing.search_levels`).
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_pro
 
 @dataclass(eq=False, kw_only=True)
 class BestPartition(Incumbent):
-    """The best plan of blocks and ops."""
+    """The best plan, by blocks and by ops, and the best bound."""
 
-    #: After merging.
+    #: The problem after merging.
     problem: SplitProblem
     #: (n,) int64: Device of each op.
     devices: Ints
@@ -51,7 +52,7 @@ class BestPartition(Incumbent):
 
     @property
     def plan_ns(self) -> int:
-        """Value of the best plan: here there is always one."""
+        """Value of the best plan; there always is one here."""
         assert self.value_ns is not None
         return self.value_ns
 
@@ -64,26 +65,26 @@ class BestPartition(Incumbent):
 
 
 LARGE = 1_000
-"""Blocks from which on local search begins on coarser problems."""
+"""With more blocks than this, local search begins on coarser problems."""
 
 HEATS = (1.0, 0.3, 3.0)
-"""Factors of the temperatures of searches on levels, one after the other."""
+"""Factors of the temperatures of searches on levels, in turn."""
 
 KICKS = 4
-"""Searches from the best plan in each round."""
+"""Number of searches from the best plan in each round."""
 
 HEAT = (0.002, 0.008, 0.0005, 0.03)
-"""Temperature that annealing starts with, run by run."""
+"""First temperatures of annealing runs, in turn."""
 
 MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
-"""Most moves of an annealing run: per block, and per second that is left."""
+"""Most moves of an annealing run: per block, and per remaining second."""
 
 
 class PartitionSearch:
-    """Local search: what is found goes to `progress`."""
+    """Local search; better plans go to `progress`."""
 
     def __init__(self, progress: BestPartition, clock: Clock, moves: int, seed: int) -> None:
-        #: Of the whole search.
+        #: Best plan and clock of the whole search.
         self.progress, self.clock = progress, clock
         #: Most moves of an annealing run.
         self.moves, self.seed = moves, seed
@@ -95,7 +96,7 @@ class PartitionSearch:
         return self.progress.problem.num_blocks > LARGE
 
     def improve(self, device: Ints, part: float, kicks: int) -> None:
-        """Search coarser problems from a plan if it is large, then from the best one, so often."""
+        """Search coarser problems from a plan if it is large, then `kicks` times from the best."""
         self.clock.check()
         clock = self.clock.part(part)
         if self.is_large:
@@ -119,7 +120,7 @@ class PartitionSearch:
     def search_levels(self, device: Ints, clock: Clock) -> None:
         """Anneal from a plan on coarser problems, then on finer and finer ones.
 
-        By turns the coarse blocks keep the plan's cuts, or are made afresh.
+        In turn, coarse blocks keep the plan's cuts or are made without regard to them.
         """
         seed = self.next_seed()
         again, afresh = divmod(self.level_searches, 2)
@@ -152,33 +153,34 @@ class PartitionSearch:
 
 
 GRIDS = ((8e6, 400, 4_000), (6e7, 2_000, 16_000), (1.5e8, 4_000, 32_000), (5e8, 8_000, 100_000))
-"""Grids of loads, coarse to fine: moves times cells, the fewest cells and the most."""
+"""Grids of loads, coarse to fine: moves times cells, fewest cells, most cells."""
 
 FINE = (8e8, 8_000, 200_000)
-"""The grid on which prices are tried once more: it loses least to rounding."""
+"""The grid on which the best prices are tried once more: it loses least to rounding."""
 
 SHARP = 4
-"""A grid will do if rounding costs it no more than the gap divided by this."""
+"""A grid is fine enough if rounding costs at most a quarter of the gap."""
 
 PRICINGS = (600, 800, 2_000, 1_000)
-"""Most pricings at first and in each round; the last one goes on for later rounds."""
+"""Most pricings in the first round and in each later one; the last number holds for all others."""
 
 SHARE, LESS = 0.3, 0.25
-"""Parts of the time that is left. The first is for pricing, for local search, and before anything
-else for a search on coarser problems; the other for the first local search.
+"""Shares of the remaining time: for pricing, each local search, and the first search on coarser
+problems; and for the first local search.
 """
 
 MERGE_SHARE, SET_UP_SHARE = 0.1, 0.2
-"""Likewise for merging, and for the frontiers: without them there is no pricing."""
+"""Shares of the remaining time for merging, and for the frontiers that pricing needs."""
 
 PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
-"""Moves times cells that a pricing does in a second, at least; of the time left, for each."""
+"""Moves times cells that a pricing does in a second, at least; largest share of the remaining time
+for one pricing."""
 
 NEAR = 2_000
-"""On coarser grids one cell in this number is near enough: rounding costs more than that."""
+"""On coarser grids the search ends within 1/2000 of the cells: rounding costs more than that."""
 
 FLOOR = "floor"
-"""Origin of the bound that the task brought along: its proof is the caller's."""
+"""Origin of the bound that the task states; the caller has its proof."""
 
 STARTS = ("ideal-dp", "m-topo", "single-device")
 
@@ -260,17 +262,17 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
 
 
 def _least_work(problem: SplitProblem) -> int:
-    """The heaviest block where it is fastest: a bound that needs no search."""
+    """A bound without search: the heaviest block, on its fastest device."""
     never = int(problem.time_ns.max()) + 1
     time_ns = np.where(problem.time_ns == UNSUPPORTED, never, problem.time_ns)
     return int(time_ns.min(axis=1).max())
 
 
 class SplitSearch:
-    """The phases, in turn, until the gap is small enough or the time is over.
+    """The phases in turn until the gap is small enough or the time is over.
 
-    `ending` says why it ended, where the gap is not small enough. A phase that fails is recorded as
-    a fault, and the search goes on without it.
+    `ending` says why the search ended with a larger gap. A phase that fails is recorded as a fault,
+    and the search continues without it.
     """
 
     def __init__(
@@ -286,7 +288,7 @@ class SplitSearch:
         self.ending = ""
 
     def run(self, device: Ints) -> None:
-        """Plans by local search, bounds by pricing; and again."""
+        """Alternate local search for plans and pricing for bounds."""
         try:
             self.begin(device)
             number = self.rounds()
@@ -302,6 +304,8 @@ class SplitSearch:
         """A first bound and a first local search."""
         progress = self.progress
         self.clock.check()
+        # Before the set-up, which may take a fifth of the time: each later phase gains from a
+        # better plan, as grids of loads end at its value.
         if self.plans.is_large:
             self.attempt("local search", self.plans.search_levels, device, self.share(SHARE))
             device = progress.merged
@@ -313,7 +317,7 @@ class SplitSearch:
             self.attempt("pricing", self.prove_first, self.pricer)
 
     def set_up(self) -> Pricer | None:
-        """The frontiers, or None if the time for them is over."""
+        """The frontiers, or None if their share of the time is over."""
         progress = self.progress
         try:
             return choose_pricer(
@@ -324,7 +328,9 @@ class SplitSearch:
             return None
 
     def rounds(self) -> int:
-        """Rounds of pricing and local search; how many there were."""
+        """Rounds of pricing and local search; returns their number."""
+        # `rounds` rounds always take place. With a time limit more follow, each as long as the one
+        # before it has improved the plan or the bound.
         progress, goes_on = self.progress, self.task.limits.time_limit_s is not None
         grid, columns, number, finds = -1, None, 0, False
         while not progress.is_close and (number <= self.params.rounds or (goes_on and finds)):
@@ -342,7 +348,7 @@ class SplitSearch:
     def attempt(
         self, phase: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T | None:
-        """What a phase gives, None if it fails: then the fault is kept, and what was found."""
+        """The result of a phase; None if it fails, which is recorded as a fault."""
         try:
             return work(*args, **kwargs)
         except (LimitReached, KeyboardInterrupt):
@@ -357,7 +363,9 @@ class SplitSearch:
     def price_round(
         self, pricer: Pricer, grid: int, before: ColumnGeneration | None, number: int
     ) -> tuple[int, ColumnGeneration]:
-        """Prices on a grid, or on a finer one if rounding takes much of the gap."""
+        """Prices on a grid, or on a finer one if rounding costs too much of the gap."""
+        # Finer grids lose less but cost more per pricing: a bound found on one grid is the start on
+        # the next, and `lost_ns` says how much of a known bound the grid cannot express.
         progress, finest = self.progress, len(GRIDS) - 1
         grid = min(grid, finest)
         columns = self.new_columns(pricer, grid, before)
@@ -369,11 +377,11 @@ class SplitSearch:
         return grid, columns
 
     def prove_first(self, pricer: Pricer) -> None:
-        """What the work alone proves on the finest grid."""
+        """Prove what the first prices, from the work alone, prove on the finest grid."""
         self.prove_finely(self.new_columns(pricer, 0))
 
     def share(self, part: float) -> Clock:
-        """A clock for part of the time that is left."""
+        """A clock for a share of the remaining time."""
         self.clock.check()
         return self.clock.part(part)
 
@@ -392,7 +400,7 @@ class SplitSearch:
         return columns
 
     def cells(self, pricer: Pricer, grid: tuple[float, int, int]) -> int:
-        """Cells of a grid, fewer where one pricing would take much of the time that is left."""
+        """Cells of a grid, fewer if one pricing would take too much of the remaining time."""
         work, fewest, most = grid
         left = self.clock.need_s()
         if left is not None:
@@ -401,7 +409,7 @@ class SplitSearch:
         return pricer.cells(self.progress.plan_ns, work, fewest, most)
 
     def learn(self, columns: ColumnGeneration) -> None:
-        """Take over what the prices prove, unless the plan that is known shows it to be wrong."""
+        """Take over the bound of the prices, unless the best plan contradicts it."""
         if columns.contradicted:
             self.progress.faults.append("column generation refuted a load that a plan reaches")
         else:
@@ -424,6 +432,8 @@ class SplitSearch:
 
     def prove_finely(self, columns: ColumnGeneration) -> None:
         """Try the best prices on the finest grid."""
+        # Any prices prove something on any grid, and one pricing costs little beside the search
+        # for them.
         progress = self.progress
         if progress.is_close:
             return

@@ -1,13 +1,15 @@
-"""What devices of each kind can hold: their frontiers, and grids of loads over them.
+"""The sets that devices of each kind can hold: their frontiers, and grids of loads over them.
 
-A device that holds a set S within load T has room for it, so that S counts for at most
+If a device holds a set S within load T and its memory, then
 
     sum over v in S of (work * time(v) + rent * size(v) / memory) + transfer * cut(S)
         <= (work + transfer) * T + rent       where transfers overlap with the work
         <= work * T + rent                    where they add up, with transfer = work
 
-for any work, transfer and rent >= 0: rent brings memory into the pricing as Lagrange multipliers do
-(Geoffrion 1974), and each choice of the three gives valid bounds. `Weights` is a choice.
+for any work, transfer and rent >= 0, as the bytes of S are at most the memory. The knapsack over a
+frontier has one dimension: the left side is the load that it counts. So `rent` is the Lagrange
+multiplier of the memory (Geoffrion 1974), work and transfer are those of the two loads that
+overlap, and each choice of the three (`Weights`) gives valid bounds.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.nets import index_nets
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.knapsack import (
     Frontier,
@@ -30,29 +33,29 @@ from placegap.solvers.noncontiguous.knapsack import (
     elimination_orders,
     find_steps,
 )
-from placegap.solvers.noncontiguous.problem import SplitProblem, index_nets
+from placegap.solvers.noncontiguous.problem import SplitProblem
 
 MOST_MOVES = 200_000
-"""Frontiers with more moves leave out their lightest nets; the bound stays valid."""
+"""If a frontier has more moves, its lightest nets are left out; the bound stays valid."""
 
 LIGHTER = 0.8
-"""Such a share of the nets is tried next."""
+"""Share of the nets that each further try keeps."""
 
 MOST_BYTES = 500_000_000
 """Memory for the choices of one pricing."""
 
 LONGEST_NS = 2**56
-"""Work in all, times devices, beyond which `Weights` other than 1 might not fit into 64 bits."""
+"""Total work times devices above which `Weights` other than 1 might exceed 64 bits."""
 
 OVERLAPS = ((1, 0), (7, 1), (3, 1), (1, 1))
-"""Work and transfer that are tried where they overlap."""
+"""Pairs of work and transfer that are tried where the two overlap."""
 
 RENTS = ((0, 1), (1, 4), (1, 2), (1, 1), (2, 1))
-"""Rents that are tried: fractions of the known value."""
+"""Rents that are tried, as fractions of the value of the best plan."""
 
 
 class Weights(NamedTuple):
-    """Weights of work and transfers; the rent of all memory of a device that lacks memory."""
+    """Weights of work and transfers, and the rent of all memory of a device."""
 
     work: int = 1
     transfer: int = 1
@@ -60,21 +63,20 @@ class Weights(NamedTuple):
 
 
 class DeviceKind(NamedTuple):
-    """What counts for devices of a kind."""
+    """Frontier and weighted loads of the devices of a kind."""
 
     frontier: Frontier
-    #: load_ns, weight_ns: (b,): What counts for each block, and for each net of the frontier if it
-    #: is cut.
+    #: load_ns, weight_ns: (b,): Weighted load of each block, and of each net if it is cut.
     load_ns: Ints
     weight_ns: Ints
-    #: scale, spare_ns: Within load T counts up to ``scale * T + spare_ns``.
+    #: scale, spare_ns: A set within load T has at most ``scale * T + spare_ns`` of them.
     scale: int
     spare_ns: int
 
 
 @dataclass(frozen=True, eq=False)
 class Pricer:
-    """What devices of each kind can hold."""
+    """The frontiers of all kinds of devices of a problem, with one choice of weights."""
 
     problem: SplitProblem
     #: Devices of each kind.
@@ -87,7 +89,7 @@ class Pricer:
 
     @property
     def order(self) -> Ints:
-        """An elimination order of the blocks, that of the kind with most moves."""
+        """The elimination order of the kind with most moves."""
         return max((kind.frontier for kind in self.kinds), key=lambda f: len(f.source)).order
 
     @property
@@ -96,15 +98,16 @@ class Pricer:
         return max(len(kind.frontier.source) for kind in self.kinds)
 
     def cells(self, value_ns: int, work: float, fewest: int, most: int) -> int:
-        """Cells of a grid up to a value, so that moves times cells is about `work`."""
+        """Number of cells of a grid up to a value such that moves times cells is about `work`."""
         moves = self.num_moves
         states = max(int(kind.frontier.num_states.sum()) for kind in self.kinds)
         spare = max(kind.spare_ns // kind.scale for kind in self.kinds)
+        # `best_sets` keeps a byte per state and cell; cells for the rent come before cell 0.
         room = int(MOST_BYTES / states / (1 + spare / max(1, value_ns)))
         return max(1, min(most, max(fewest, int(work / moves)), room))
 
     def grids(self, unit_ns: int, num_cells: int) -> tuple[Grid, ...]:
-        """Loads of every kind in cells."""
+        """The moves of every kind in cells of loads."""
         problem, grids = self.problem, []
         for kind, devices in zip(self.kinds, problem.members(), strict=True):
             k = devices[0]
@@ -126,7 +129,9 @@ class Pricer:
         return tuple(grids)
 
     def first_prices(self) -> Floats:
-        """Prices to begin with: a block's time where it is fastest, and its rent."""
+        """First prices: a block's time on its fastest device, and its rent."""
+        # They prove about what the work alone proves. A thousandth of the mean time gives a price
+        # to blocks that take no time on some device.
         problem = self.problem
         refused = problem.time_ns == UNSUPPORTED
         time = np.where(refused, 0, problem.time_ns).astype(np.float64)
@@ -142,7 +147,7 @@ def build_pricer(
     like: Pricer | None = None,
     clock: Clock | None = None,
 ) -> Pricer:
-    """Frontiers for every kind of device, or those of another pricer of the problem; weights."""
+    """The pricer of some weights; frontiers do not depend on them and may come from another one."""
     if weights is None:
         weights = Weights(1, 0) if problem.overlap else Weights()
     members = problem.members()
@@ -165,7 +170,8 @@ def build_pricer(
 
 
 def _rents_ns(problem: SplitProblem, k: int, weights: Weights) -> Ints:
-    """Rent of each block on a device, rounded down: of blocks that fit, no more than all rent."""
+    """Rent of each block on a device: blocks that fit together pay at most all rent."""
+    # Rounded down block by block, and none where memory holds everything or nothing.
     memory_bytes = int(problem.memory_bytes[k])
     if memory_bytes in (0, int(problem.size_bytes.sum())):
         return np.zeros(problem.num_blocks, np.int64)
@@ -174,7 +180,7 @@ def _rents_ns(problem: SplitProblem, k: int, weights: Weights) -> Ints:
 
 
 def choices(problem: SplitProblem, value_ns: int) -> Iterator[Weights]:
-    """Weights worth trying; without rent if memory holds everything, as it is without overlap."""
+    """Weights worth trying: without rent if memory holds everything, (1, 1) without overlap."""
     longest = int(problem.time_ns.max(initial=0)) * problem.num_blocks
     heaviest = sum(problem.nets.weight_ns.max(axis=1, initial=0).tolist())
     safe = (longest + heaviest + value_ns) * problem.num_devices < LONGEST_NS
@@ -186,7 +192,7 @@ def choices(problem: SplitProblem, value_ns: int) -> Iterator[Weights]:
 
 
 def _frontiers(problem: SplitProblem, clock: Clock | None = None) -> list[Frontier]:
-    """A frontier for each kind, of the nets that it pays; kinds that pay the same ones share it."""
+    """A frontier for each kind over the nets that it pays for; kinds of equal nets share one."""
     known: dict[bytes, Frontier] = {}
     found = []
     for k, *_ in problem.members():
@@ -199,11 +205,9 @@ def _frontiers(problem: SplitProblem, clock: Clock | None = None) -> list[Fronti
 
 
 def _light_frontier(problem: SplitProblem, paid: Ints, clock: Clock | None = None) -> Frontier:
-    """A frontier with few enough moves.
-
-    Nets that are left out cost nothing: loads only fall. The heaviest nets are kept, as many as the
-    frontier bears: shares of 4/5, (4/5)^2, ... of them, found by bisection where all are too many.
-    """
+    """A frontier with few enough moves, over the heaviest nets if all are too many."""
+    # A net that is left out costs nothing: loads only fall, so bounds stay valid. Shares of 1, 4/5,
+    # (4/5)^2, ... of the nets are tried by bisection.
     nets, b = problem.nets, problem.num_blocks
     by_weight = paid[np.argsort(-nets.weight_ns[paid].max(axis=1, initial=0), kind="stable")]
 

@@ -1,9 +1,9 @@
 """max_load over plans of any kind, as arrays: blocks, nets, and kinds of equal devices.
 
 A block is a colocation group. A device's load is the time of its blocks and the weight of the nets
-that it cuts (`instances.problem.nets`), their sum or the larger of the two, so a plan of any
-kind is a partition of the blocks. Blocks become fewer where some optimal plan keeps them together
-(`merge_blocks`), or where a search wants them to be (`contract`).
+that it cuts (`instances.problem.nets`), their sum or the larger of the two, so a plan of any kind
+is a partition of the blocks. Blocks are merged where some optimal plan keeps them together
+(`merge_blocks`), or to make a coarser problem for a search (`contract`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.graph_index import freeze, group_by
+from placegap.instances.problem.device_classes import Classes, classes_of, equal_columns
+from placegap.instances.problem.graph_index import freeze, sum_by, times_by
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.nets import Nets, build_nets
+from placegap.instances.problem.nets import Nets, build_nets, index_nets, join_nets
 from placegap.solvers.core.clock import Clock
 
 
 @dataclass(frozen=True, eq=False)
 class SplitProblem:
-    """b blocks to be put on K devices."""
+    """A partition problem of b blocks on K devices."""
 
     #: (n,) int64: Block of each op.
     block: Ints
@@ -49,11 +50,9 @@ class SplitProblem:
         """Number of devices."""
         return len(self.kind)
 
-    def members(self) -> tuple[tuple[int, ...], ...]:
+    def members(self) -> Classes:
         """Devices of each kind, ascending."""
-        return tuple(
-            tuple(np.flatnonzero(self.kind == kind).tolist()) for kind in range(self.kind.max() + 1)
-        )
+        return classes_of(self.kind)
 
     def loads(self, device: Ints) -> Ints:
         """Load of every device, (K,), for the device of each block, as the referee counts it."""
@@ -62,8 +61,7 @@ class SplitProblem:
 
     def parts(self, device: Ints) -> tuple[Ints, Ints]:
         """Time of the blocks and weight of the cut nets of every device, (K,) each."""
-        time = np.zeros(self.num_devices, np.int64)
-        np.add.at(time, device, self.time_ns[np.arange(self.num_blocks), device])
+        time = sum_by(device, self.time_ns[np.arange(self.num_blocks), device], self.num_devices)
         return time, self.paid_ns(self.pins_on(device))
 
     def paid_ns(self, pins: Ints) -> Ints:
@@ -73,7 +71,7 @@ class SplitProblem:
         return paid
 
     def pins_on(self, device: Ints) -> Ints:
-        """How many pins each net has on each device, (e, K); blocks at -1 are on none."""
+        """Number of pins of each net on each device, (e, K); blocks at -1 are on none."""
         nets = self.nets
         pins = np.zeros((nets.num_nets, self.num_devices + 1), np.int64)
         owner = np.repeat(np.arange(nets.num_nets), np.diff(nets.net_ptr))
@@ -90,37 +88,25 @@ class SplitProblem:
         return max(time, paid) if self.overlap else time + paid
 
     def fits(self, device: Ints) -> bool:
-        """Whether every block runs where it is, and all memory suffices."""
+        """Whether every block can run on its device and all memory suffices."""
         if (self.time_ns[np.arange(self.num_blocks), device] == UNSUPPORTED).any():
             return False
-        held = np.zeros(self.num_devices, np.int64)
-        np.add.at(held, device, self.size_bytes)
+        held = sum_by(device, self.size_bytes, self.num_devices)
         return bool((held <= self.memory_bytes).all())
 
 
 def build_split_problem(instance: Instance, *, overlap: bool = False) -> SplitProblem:
     """The problem of an instance; O(n K + p log p) for p pins.
 
-    Memory that holds everything counts as without limit, so that it makes no two devices different.
+    Memory is cut at the size of all blocks: more of it makes no two devices different.
     """
     arrays = instance.arrays
     block = arrays.group
-    time_ns, size_bytes = _sums(block, arrays.time_ns, arrays.resident_bytes)
+    time_ns = times_by(block, arrays.time_ns, arrays.num_groups)
+    size_bytes = arrays.group_bytes
     memory_bytes = np.minimum(arrays.memory_bytes, size_bytes.sum())
     nets = build_nets(instance, block)
     return assemble(block, time_ns, size_bytes, nets, memory_bytes, overlap=overlap)
-
-
-def _sums(home: Ints, time_ns: Ints, size_bytes: Ints) -> tuple[Ints, Ints]:
-    """Times and bytes of the groups of a numbering; a group runs where all that is in it runs."""
-    count = int(home.max()) + 1
-    time, size = np.zeros((count, time_ns.shape[1]), np.int64), np.zeros(count, np.int64)
-    refused = np.zeros(time.shape, np.bool_)
-    np.add.at(time, home, np.maximum(time_ns, 0))
-    np.logical_or.at(refused, home, time_ns == UNSUPPORTED)
-    time[refused] = UNSUPPORTED
-    np.add.at(size, home, size_bytes)
-    return time, size
 
 
 def assemble(
@@ -133,64 +119,30 @@ def assemble(
     overlap: bool = False,
 ) -> SplitProblem:
     """A problem of these arrays; which devices are alike is found here."""
-    number: dict[tuple[bytes, bytes, int], int] = {}
-    kind = [
-        number.setdefault(
-            (time_ns[:, k].tobytes(), nets.weight_ns[:, k].tobytes(), int(memory_bytes[k])),
-            len(number),
-        )
-        for k in range(len(memory_bytes))
-    ]
-    kinds = np.array(kind, np.int64)
+    kinds = equal_columns(time_ns, nets.weight_ns, memory_bytes)
     problem = SplitProblem(block, time_ns, size_bytes, nets, memory_bytes, kinds, overlap)
     freeze(problem)
     return problem
 
 
-def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """Nets with these numbers of pins, one after the other, (e,) and (p,)."""
-    net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    block_ptr, at = group_by(pin, num_blocks)
-    nets = Nets(net_ptr, pin, block_ptr, np.repeat(np.arange(len(sizes)), sizes)[at], weight_ns)
-    freeze(nets)
-    return nets
-
-
 def contract(problem: SplitProblem, home: Ints) -> SplitProblem:
-    """The problem whose blocks are the groups of a numbering, (b,)."""
+    """The problem whose blocks are groups of blocks, numbered by `home`, (b,)."""
     b, nets = int(home.max()) + 1, problem.nets
-    time_ns, size_bytes = _sums(home, problem.time_ns, problem.size_bytes)
+    time_ns, size_bytes = times_by(home, problem.time_ns, b), sum_by(home, problem.size_bytes, b)
     owner = np.repeat(np.arange(nets.num_nets), np.diff(nets.net_ptr))
     owner, pin = np.divmod(np.unique(owner * b + home[nets.pin]), b)
-    kept = np.bincount(owner, minlength=nets.num_nets) > 1
-    merged = _join_equal(owner[kept[owner]], pin[kept[owner]], nets.weight_ns, b)
+    merged = join_nets(owner, pin, nets.weight_ns, b)
     block, memory_bytes = home[problem.block], problem.memory_bytes
     return assemble(block, time_ns, size_bytes, merged, memory_bytes, overlap=problem.overlap)
 
 
-def _join_equal(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """Nets of these pins, ascending by owner and pin; those with the same pins add up."""
-    own, start, sizes = np.unique(owner, return_index=True, return_counts=True)
-    number: dict[bytes, int] = {}
-    of_net = [
-        number.setdefault(pin[at : at + size].tobytes(), len(number))
-        for at, size in zip(start.tolist(), sizes.tolist(), strict=True)
-    ]
-    weights = np.zeros((len(number), weight_ns.shape[1]), np.int64)
-    np.add.at(weights, np.array(of_net, np.int64), weight_ns[own])
-    first = np.unique(np.array(of_net, np.int64), return_index=True)[1]
-    is_first = np.zeros(len(own), np.bool_)
-    is_first[first] = True
-    return index_nets(sizes[is_first], pin[np.repeat(is_first, sizes)], weights, num_blocks)
-
-
 class Merged(NamedTuple):
-    """A smaller problem with the same optimum, and plans carried over to it."""
+    """A smaller problem with the same optimum, and the plans mapped to it."""
 
     problem: SplitProblem
-    #: (b,) int64: Block of the smaller problem that each old one is part of.
+    #: (b,) int64: Block of the smaller problem that contains each old one.
     home: Ints
-    #: (b',) int64: The plans given, no heavier than they were.
+    #: (b',) int64: The given plans, at most as heavy as before.
     plans: list[Ints]
 
 
@@ -199,23 +151,24 @@ def merge_blocks(
 ) -> Merged:
     """Join blocks that some optimal plan keeps together, as far as the clock allows.
 
-    Block v may join block u if, wherever the two are apart, bringing one to the other raises no
-    load: with v on device A and u on B, moving v to B leaves every device but these as it was. On
-    B the net {u, v} is paid no more, nets with both and others are cut there already, and at most
-    v's other nets become cut; on A likewise. So, with W the weight of the net {u, v} and O that of
-    v's nets without u,
+    Block v may join block u if, in every plan that has them apart, moving one to the other raises
+    no load. With v on device A and u on B, moving v to B changes only these two devices. On B the
+    net {u, v} is no longer paid, nets with both and others are cut there already, and at most v's
+    other nets become cut; on A likewise. So, with W the weight of the net {u, v} and O that of v's
+    nets without u,
 
         time(v, B) + O(B) <= W(B)  and  O(A) <= W(A) + time(v, A)
 
     make the move harmless, if B runs v and has room for it. The mirrored move, u to A, may serve
-    instead. Pairs of devices that a plan below the known value cannot use do not matter. Where
-    transfers overlap with the work, no net makes up for time, and nothing is merged. Plans of at
-    least `value_ns` need not survive; `plans` are carried over.
+    instead. Pairs of devices that no plan below `value_ns` can use do not matter. If transfers
+    overlap with the work, no net makes up for time, and nothing is merged. Only plans below
+    `value_ns` are preserved; `plans` are mapped to the result.
 
-    Each merge is exact for the problem that earlier ones left, so their order only decides how far
-    it goes. O(b d^2 K^2) for d nets per block, in practice.
+    Each merge is exact for the problem that earlier ones left, so their order only decides how many
+    there are. O(b d^2 K^2) for d nets per block, in practice.
     """
     merging = _Merging(problem, value_ns, plans)
+    # A merge changes the nets of u and its neighbours alone: only these are tried again.
     waiting = dict.fromkeys(range(0 if problem.overlap else problem.num_blocks))
     while waiting and (clock is None or clock.left_s != 0.0):
         v = next(iter(waiting))
@@ -231,7 +184,7 @@ def merge_blocks(
 
 
 class _Merging:
-    """Blocks and nets that shrink. A net is a sorted tuple of its pins."""
+    """The blocks and nets during merging. A net is a sorted tuple of its pins."""
 
     def __init__(self, problem: SplitProblem, value_ns: int, plans: list[Ints]) -> None:
         self.problem = problem
@@ -257,19 +210,20 @@ class _Merging:
             self.nets_of[v][pins] = None
 
     def neighbours(self, v: int) -> list[int]:
-        """Blocks that share a net of two with v; only they are tried."""
+        """Blocks that share a net of two pins with v; no others can be merged with it."""
         near = {u: None for pins in self.nets_of[v] if len(pins) == 2 for u in pins if u != v}
         return list(near)
 
     def may_merge(self, v: int, u: int) -> bool:
-        """Whether apart is never better than together, on any two devices."""
+        """Whether no two devices make it better to keep v and u apart."""
         own_v, own_u = self.nets_of[v], self.nets_of[u]
         between = self.weight[min(u, v), max(u, v)]
         none = np.zeros_like(between)
         both = sum((self.weight[pins] for pins in own_v if u in pins), none)
         rest_v = sum((self.weight[pins] for pins in own_v if u not in pins), none)
         rest_u = sum((self.weight[pins] for pins in own_u if v not in pins), none)
-        # [A, B]: v is on A and u on B
+        # [A, B]: v is on A and u on B. Such a pair matters if both are within the value there, with
+        # the nets cut that hold both, and if neither move is harmless.
         apart = self._usable(v, both)[:, None] & self._usable(u, both)[None, :]
         np.fill_diagonal(apart, val=False)
         apart &= ~self._harmless(v, between, rest_v)
@@ -277,13 +231,14 @@ class _Merging:
         return not apart.any()
 
     def _usable(self, v: int, cut: Ints) -> Flags:
-        """Devices that v can be on, with nets worth `cut` cut, in a plan that matters."""
+        """Devices that can hold v in a plan below the value, if nets of weight `cut` are cut."""
         time = self.time[v]
         fits = (time != UNSUPPORTED) & (self.size[v] <= self.problem.memory_bytes)
         return np.asarray(fits & (time + cut < self.value_ns))
 
     def _harmless(self, v: int, between: Ints, rest: Ints) -> Flags:
-        """[A, B]: whether v may go from A to B, where the other one is."""
+        """[A, B]: whether v may move from A to B, where the other block is."""
+        # With limited memory only a block without bytes may move, as B's free room is not known.
         time = self.time[v]
         arrives = (time != UNSUPPORTED) & (time + rest <= between)
         if self.size[v] and not self.roomy:
@@ -292,7 +247,8 @@ class _Merging:
         return np.asarray(leaves[:, None] & arrives[None, :])
 
     def merge(self, v: int, u: int) -> None:
-        """V becomes part of u."""
+        """Make v a part of u."""
+        # Plans that have them apart make the harmless move; without one they are no longer plans.
         own_v, own_u = self.nets_of[v], self.nets_of[u]
         between = self.weight[min(u, v), max(u, v)]
         none = np.zeros_like(between)
@@ -316,7 +272,7 @@ class _Merging:
                 self._add(joined, weight)
 
     def result(self) -> Merged:
-        """What is left, numbered anew."""
+        """The merged problem, with blocks renumbered."""
         home = self.home
         while (home[home] != home).any():
             home = home[home]

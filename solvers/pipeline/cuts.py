@@ -1,12 +1,13 @@
-"""What is cut into stages: blocks, the sets of them that stages end with, and what lies between.
+"""Cuts of a graph into stages, and the times, bytes and messages of the stage between two cuts.
 
-A block is what every plan keeps in one stage. A *cut* is an ideal of blocks, closed under what
-feeds forward ops and what backward ops feed; a stage is the difference of two cuts. Its times here
-are those of the device that is fastest for each pass, its messages those that are certain whatever
-lies beside: so values are bounds, and exact where devices are alike and tensors skip no stage.
+A block is a set of ops that every plan keeps in one stage. A *cut* is an ideal of blocks: with a
+block it holds all blocks that feed its forward ops and all that its backward ops feed. A stage is
+the difference of two cuts. Its times here are those of the fastest device for each pass, its
+messages only those that are certain whatever the neighbouring stages are. So values are lower
+bounds, and exact where devices are alike and tensors skip no stage.
 
-On different devices a cut also says how many devices of each kind lie before it (`with_kinds`). So
-a stage has its device's kind, and its times and memory are exact.
+On different devices a cut also states how many devices of each kind lie before it (`with_kinds`).
+So a stage has its device's kind, and its times and memory are exact.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, PipelineIteration
+from placegap.instances.problem.device_classes import classes_of, device_kinds, links_alike
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import ideals_as_bits
 
 MOST_PLACES = 300
-"""Places at which stages end, where only one order of the blocks is tried."""
+"""Most places at which stages may end where only one order of the blocks is tried."""
 
 MOST_PAIRS = 500_000
-"""With more pairs of cuts and kinds, devices are taken for as fast as the fastest."""
+"""With more pairs of cuts and kinds, each stage counts as on the fastest device."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +103,7 @@ class CutProblem:
 
     @property
     def stride(self) -> int:
-        """How many cuts have the same blocks, one after another."""
+        """Number of consecutive cuts of the same blocks (more than one with kinds of devices)."""
         return max(1, (self.num_cuts - 1) // max(1, len(np.unique(self.members[:-1], axis=0))))
 
     @property
@@ -124,16 +127,22 @@ def build_cuts(
     """
     arrays, count = instance.arrays, int(block.max()) + 1
     before = _before(instance, block, count)
+    # Backward blocks lie in the reversed direction of `_before`, so that one ideal cuts both
+    # passes: a stage has the backward ops of its forward ops.
     found = ideals_as_bits(before, most_cuts)
     complete = found is not None
     sets = found or [(1 << b) - 1 for b in _places(instance, block)]
     members = np.array([[cut >> b & 1 for b in range(count)] for cut in sets], np.bool_)
     tail, head = _pairs(members)
+    # One device of each set with equal times is enough for the minimum over devices.
     first = np.unique(arrays.time_ns, axis=1, return_index=True)[1]
     chosen = np.arange(instance.num_devices) if device is None else np.array([device])
     apart = semantics.schedule == "zero_bubble"
     part = arrays.backward.astype(np.int64) + (arrays.weight_gradient & apart)
     passes = []
+    # The time of a stage in one pass is a difference of sums over cuts. A device that refuses one
+    # of its ops is left out of that pass's minimum; each pass takes its own fastest device, which
+    # can only be below the truth.
     for of_pass in (*((part == number) & ~arrays.update for number in range(3)), arrays.update):
         columns = []
         for k in first.tolist() if device is None else [device]:
@@ -143,12 +152,15 @@ def build_cuts(
             wrong = refused[head] > refused[tail]
             columns.append(np.where(wrong, np.iinfo(np.int64).max, total[head] - total[tail]))
         passes.append(np.stack(columns).min(axis=0))
+    # A stage whose forward ops no device runs is in no plan.
     runs = passes[0] < np.iinfo(np.int64).max
     tail, head = tail[runs], head[runs]
     forward, backward_ns, weight_ns, update_ns = (each[runs].copy() for each in passes)
     resident = _sums(arrays.resident_bytes, block, members)
     last, after = _only_neighbours(before, members)
     tensors = _tensors(instance, block, part)
+    # Under `blocking` devices spend time on sending, which adds to the stage; under `overlap` links
+    # do, and `_messages` counts them.
     host = np.where(arrays.is_host, 0, arrays.host_ns)[:, chosen].min(axis=1)
     if semantics.sending == "overlap" or not sends:
         host = np.zeros_like(host)
@@ -160,6 +172,8 @@ def build_cuts(
         between = arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
         least = arrays.transfer_ns[:, np.unique(between)].min(axis=1)
         _messages(tables, tensors, least, forth, back)
+    # `plain`: stages follow each other in a row and no tensor reads past a neighbour, so the
+    # messages counted here are all that there are.
     is_chain = complete and len(members) == count + 1
     far = np.abs(np.repeat(tensors.producer, np.diff(tensors.pointer)) - tensors.reader) > 1
     return CutProblem(
@@ -191,16 +205,10 @@ def build_cuts(
     )
 
 
-def links_alike(instance: Instance) -> bool:
-    """Whether all transfers take the same time from any device to any other."""
-    between = instance.arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
-    return len(np.unique(between)) <= 1
-
-
 def links_of_kinds(instance: Instance) -> bool:
     """Whether transfers take the same time between any two devices of the same two kinds."""
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
-    kinds = device_kinds(instance)
+    kinds = classes_of(device_kinds(instance))
     blocks = (np.ix_(a, b) for a in kinds for b in kinds)
     classes = instance.arrays.link_class
     return all(len(np.unique(classes[block][apart[block]])) <= 1 for block in blocks)
@@ -208,13 +216,11 @@ def links_of_kinds(instance: Instance) -> bool:
 
 def devices_alike(instance: Instance) -> bool:
     """Whether devices and the links between them make no difference."""
-    arrays = instance.arrays
-    columns = (arrays.time_ns, arrays.host_ns, arrays.memory_bytes[None], arrays.is_host[None])
-    return links_alike(instance) and all((c == c[:, :1]).all() for c in columns)
+    return links_alike(instance) and not device_kinds(instance).any()
 
 
 def _before(instance: Instance, block: Ints, count: int) -> list[int]:
-    """Blocks that each block needs in its own or an earlier stage, as bits."""
+    """The blocks that must lie in the stage of each block or in an earlier one, as bits."""
     arrays, index = instance.arrays, instance.arrays.index
     before, bind = [0] * count, ~instance.arrays.exchanged
     for a, b in zip(index.producer[bind].tolist(), index.consumer[bind].tolist(), strict=True):
@@ -226,9 +232,9 @@ def _before(instance: Instance, block: Ints, count: int) -> list[int]:
 
 
 def _places(instance: Instance, block: Ints) -> list[int]:
-    """Numbers of blocks of an order that stages may end behind: about equal work between them."""
-    work = np.zeros(int(block.max()) + 1, np.int64)
-    np.add.at(work, block, np.maximum(instance.arrays.time_ns, 0).max(axis=1))
+    """Places in one order of the blocks where stages may end, at about equal work."""
+    work = sum_by(block, np.maximum(instance.arrays.time_ns, 0).max(axis=1), int(block.max()) + 1)
+    # The 1 spreads the places over blocks without work as well.
     done = np.cumsum(work + 1)
     bucket = done // (int(done[-1]) // MOST_PLACES + 1)
     last = np.flatnonzero(np.diff(bucket)) + 1
@@ -236,7 +242,7 @@ def _places(instance: Instance, block: Ints) -> list[int]:
 
 
 def _pairs(members: Flags) -> tuple[Ints, Ints]:
-    """Every cut, and every larger one that contains it."""
+    """All pairs of a cut and a larger one that contains it."""
     tails, heads = [], []
     size = members.sum(axis=1)
     for i in range(len(members) - 1):
@@ -248,13 +254,10 @@ def _pairs(members: Flags) -> tuple[Ints, Ints]:
 
 
 def _sizes(instance: Instance, block: Ints, members: Flags, tail: Ints, head: Ints) -> Ints:
-    """Work of each pair in layers, where a layer is a block of middling work: half of all work is
-    in blocks that take longer.
-
-    Each block is rounded by itself, so that equal layers count as whole ones.
-    """
-    work = np.zeros(members.shape[1], np.int64)
-    np.add.at(work, block, np.maximum(instance.arrays.time_ns, 0).max(axis=1))
+    """Work of each pair in layers; each block is rounded by itself, so equal layers count alike."""
+    # One layer is the weighted median of the blocks' work: half of all work is in blocks at least
+    # as large. The unit only decides where a search is split: any other would be valid, too.
+    work = sum_by(block, np.maximum(instance.arrays.time_ns, 0).max(axis=1), members.shape[1])
     order = np.argsort(work, kind="stable")
     done = np.cumsum(work[order])
     layer = max(1, int(work[order[int(np.searchsorted(done, done[-1] - done[-1] // 2))]]))
@@ -264,15 +267,14 @@ def _sizes(instance: Instance, block: Ints, members: Flags, tail: Ints, head: In
 
 def _sums(of_op: Ints, block: Ints, members: Flags) -> Ints:
     """Sum over the ops of each cut."""
-    total = np.zeros(members.shape[1], np.int64)
-    np.add.at(total, block, of_op)
+    total = sum_by(block, of_op, members.shape[1])
     return np.asarray(members.astype(np.int64) @ total, np.int64)
 
 
 def _only_neighbours(before: list[int], members: Flags) -> tuple[Ints, Ints]:
-    """The block that is surely in the stage before each cut, and the one surely in the stage
-    after it, or -1: the only last block inside, the only first block outside.
-    """
+    """The block surely in the stage before each cut, and the one surely in that after it, or -1."""
+    # If a cut has one maximal block, that block is in the stage that ends with it: every stage is
+    # not empty. Likewise a single minimal block outside begins the next stage.
     count = len(before)
     last, after = np.full(len(members), -1), np.full(len(members), -1)
     needs = np.array([[row >> b & 1 for b in range(count)] for row in before], np.bool_)
@@ -298,7 +300,7 @@ class _Tensors(NamedTuple):
 
 
 class _CutTables(NamedTuple):
-    """Cuts and pairs, as of `CutProblem`, and the surest neighbours of each cut."""
+    """Cuts and pairs, as in `CutProblem`, and the certain neighbours of each cut."""
 
     members: Flags
     tail: Ints
@@ -326,12 +328,12 @@ def _between(
     forward: Ints,
     backward: Ints,
 ) -> tuple[Ints, Ints]:
-    """Stash of each pair, and what its weight gradients keep; what devices pay for its tensors is
-    added to its times.
+    """Stash and kept bytes of each pair; host times of its tensors are added to its pass times.
 
-    With `certain`, only neighbours that are surely on another device count. What weight gradients
-    read has come for the backward event.
+    With `certain` (several stages on a device) only neighbours surely on another device count.
     """
+    # Each tensor is looked at from the stage between cuts i and j: what is read inside, whether it
+    # leaves, whether it comes in. The same tensor counts once per stage and pass.
     members, reader, owner = cuts.members, tensors.reader, tensors.producer
     stash, kept = np.zeros(len(cuts.tail), np.int64), np.zeros(len(cuts.tail), np.int64)
     for at in range(len(cuts.tail)):
@@ -340,6 +342,8 @@ def _between(
         for u in range(len(owner)):
             made = tensors.producer_pass[u]
             mine = members[j, owner[u]] and not members[i, owner[u]]
+            # Stash: forward ops of the stage make or read it (begun), and its backward or weight
+            # ops read it (ended).
             begun, ended = mine and made == 0, False
             leaves, reads_forward, reads, waits = False, False, False, False
             for x in range(tensors.pointer[u], tensors.pointer[u + 1]):
@@ -353,10 +357,14 @@ def _between(
                     else:
                         begun = True
                         reads_forward = True
+                # Without `certain` all other blocks are on other devices. Otherwise another stage
+                # of the same device may be the reader, except in the two neighbouring stages.
                 elif mine and (not certain or v in (after, last)):
                     leaves = True
             if begun and ended:
                 stash[at] += size[u]
+            # A weight event follows its backward event, so what weight gradients read is kept in
+            # between: from other passes, as a tensor of the weight event itself waits for nothing.
             if waits and made < 2:
                 kept[at] += size[u]
             if leaves:
@@ -364,8 +372,9 @@ def _between(
                     backward[at] += host[u]
                 else:
                     forward[at] += host[u]
-            # a tensor is paid by the first step that reads it: on the same device another stage may
-            # come before, unless this one follows the producer
+            # A device pays for receiving a tensor once, in the first step that reads it (for weight
+            # gradients, the backward step). That may be in another stage of the device, unless this
+            # stage follows the producer's at once.
             near = not certain
             if made == 0:
                 near = near or (reads_forward and owner[u] == last)
@@ -381,14 +390,18 @@ def _between(
 
 @kernel(bounded=True, allocates=False)
 def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, back: Ints) -> None:
-    """Messages over each cut from the last block inside to the first outside, and back."""
+    """Least times of messages over each cut from its last block to the first outside, and back."""
     for i in range(len(cuts.last)):
         last, after = cuts.last[i], cuts.after[i]
+        # Only these two blocks surely lie in neighbouring stages. Where either is open, a cut
+        # counts no message.
         if last < 0 or after < 0:
             continue
         for u in range(len(tensors.producer)):
             made, owner = tensors.producer_pass[u], tensors.producer[u]
             for x in range(tensors.pointer[u], tensors.pointer[u + 1]):
+                # Messages stay within a pass: from forward to backward ops tensors wait on their
+                # own stage's device or skip steps, which this clock leaves out.
                 if min(tensors.reader_pass[x], 1) != made:
                     continue
                 if made == 0 and owner == last and tensors.reader[x] == after:
@@ -399,30 +412,19 @@ def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, bac
                     break
 
 
-def device_kinds(instance: Instance) -> list[list[int]]:
-    """Devices that are alike, links aside, by their first ones."""
-    arrays = instance.arrays
-    kinds: dict[bytes, list[int]] = {}
-    for k in range(instance.num_devices):
-        parts = (
-            arrays.time_ns[:, k],
-            arrays.host_ns[:, k],
-            arrays.memory_bytes[k : k + 1],
-            arrays.is_host[k : k + 1].astype(np.int64),
-        )
-        kinds.setdefault(np.concatenate(parts).tobytes(), []).append(k)
-    return list(kinds.values())
-
-
 def with_kinds(
     instance: Instance, semantics: PipelineIteration, base: CutProblem
 ) -> CutProblem | None:
-    """The problem with a cut for each number of devices of each kind before it.
+    """The problem with a cut for each number of devices of each kind before it, or None.
 
     None where devices are of one kind, where stages share devices, or where there are too many
     pairs.
     """
-    kinds = device_kinds(instance)
+    # Devices of a kind are interchangeable except for their links, so the number of them that lie
+    # before a cut is state enough: a stage on kind d leads from (cut, vector) to (larger cut,
+    # vector + 1 at d). Cut number at of vector v is at * count + v, so that cuts of equal blocks
+    # stay together (`stride`).
+    kinds = classes_of(device_kinds(instance))
     if len(kinds) == 1 or semantics.stages_per_device > 1:
         return None
     vectors = list(product(*(range(len(devices) + 1) for devices in kinds)))
@@ -442,6 +444,7 @@ def with_kinds(
             parts.append(
                 (
                     own.tail * count + before,
+                    # The full cut is one node: the last stage may leave devices of any kind unused.
                     np.where(own.head == last, last * count, own.head * count + after),
                     own.forward_ns,
                     own.backward_ns,
@@ -458,6 +461,7 @@ def with_kinds(
     tail, head, forward, backward, weight, update, stash, kept, resident, size, room, kind = (
         np.concatenate(columns) for columns in zip(*parts, strict=True)
     )
+    # Stages before a cut: as each stage has a device of its own, this says which stage follows.
     used = np.array([sum(vector) for vector in vectors], np.int64)
     return CutProblem(
         block=base.block,

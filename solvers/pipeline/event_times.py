@@ -1,13 +1,14 @@
-"""Times of iterations: events and their clock, cheapest chains of cuts, better ones by moves.
+"""Iteration times by longest paths, cheapest chains of cuts by a DP, and better chains by moves.
 
-Messages lead from step to step alone here; the referee's clock (`referee.iteration`) has
-those that skip a step, too. So this clock's value is a bound on the referee's, and the same where
-no tensor skips a stage and each device has one. It is a longest path, and every path bounds the
-time by a sum over the steps.
+Events wait for events only, so the iteration time is a longest path through them, and every path
+is a lower bound that is linear in the times of the steps. Here messages lead from each step to the
+next one only; the referee's clock (`iteration.referee`) also has those that skip steps. So the
+time here is a bound on the referee's, and equal to it where no tensor skips a stage and each device
+has one stage.
 
-A chain of S stages is a walk from the empty to the full cut over one pair of each layer. Under
-weights of the steps its cost is linear in the times of its stages, so one pass finds the cheapest
-walk, and two passes find for every pair the cheapest walk over it.
+A chain of S stages is a walk from the empty to the full cut with one pair per stage. Under weights
+of the steps its cost is a sum over its pairs. So one forward DP finds the cheapest walk, and a
+forward and a backward DP together the cheapest walk over each pair.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from numpy.typing import NDArray
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import copy_to, kernel
+from placegap.instances.objectives.iteration.stages import device_orders
 from placegap.instances.problem import PipelineIteration
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.referee.stages import device_orders
 from placegap.solvers.pipeline.cuts import CutProblem
 
 Times = NDArray[Any]
 """Integers, or floating-point numbers."""
 
 REACH = 256
-"""How far one cut moves at most; two neighbouring cuts move a sixteenth of that each."""
+"""Most numbers of cuts that one cut moves by; two neighbouring cuts move by a sixteenth of that."""
 
 
 class EventTable(NamedTuple):
@@ -58,6 +59,8 @@ def event_table(
     rows: list[tuple[int, int, int, int]] = []
     latest, done = [-1] * num_devices, [0] * num_devices
     moved = True
+    # Devices take turns; each runs its events until one waits for an event of another device. So
+    # every row comes after those that it waits for, and `_clock` needs one pass.
     while moved:
         moved = False
         for q, order in enumerate(orders):
@@ -69,9 +72,14 @@ def event_table(
                     continue
                 step = 2 * stages - 1 - event.stage if event.backward else event.stage
                 before = number.get((step - 1, event.microbatch), -1)
+                # The step before has no event yet on its device: this device waits, and the next
+                # one goes on.
                 if step and before < 0:
                     break
                 line = number.get((step, event.microbatch - 1), -1)
+                # Where no message leads in: the first step, a single device, and the last stage,
+                # whose backward step follows its own forward step. Else messages of one link go one
+                # after another.
                 stays = step == 0 or num_devices == 1 or (trains and step == stages)
                 rows.append((step, latest[q], before, -1 if stays else line))
                 number[step, event.microbatch] = latest[q] = len(rows) - 1
@@ -90,6 +98,7 @@ def _clock(table: EventTable, times: Times) -> tuple[Times, Times]:
     n = len(table.step)
     end, arrival = np.zeros(n, times.dtype), np.zeros(n, times.dtype)
     for e in range(n):
+        # A zero of the type of the times: the kernel serves integers and floats.
         ready = times[0] * 0
         before, line, last = table.of_microbatch[e], table.on_link[e], table.on_device[e]
         if before >= 0:
@@ -112,7 +121,7 @@ def iteration_time(table: EventTable, times: Ints) -> int:
 
 @kernel(bounded=True)
 def longest_path(table: EventTable, times: Times) -> Ints:
-    """How often a longest path goes through each step and each message, as long as the times.
+    """Number of times that a longest path goes through each step and each message.
 
     The sum of its counts times any times is a bound on the iteration with those times.
     """
@@ -123,6 +132,9 @@ def longest_path(table: EventTable, times: Times) -> Ints:
         if not in_message:
             count[table.step[e]] += 1
             before = table.on_device[e]
+            # Go back along whichever of the two ended last: the event before on the device, or the
+            # message. At equal ends either gives a longest path; the fixed choice keeps runs
+            # reproducible.
             if before >= 0 and end[before] >= arrival[e]:
                 e = before
             elif table.of_microbatch[e] >= 0:
@@ -132,6 +144,8 @@ def longest_path(table: EventTable, times: Times) -> Ints:
         else:
             count[table.num_steps + table.step[e]] += 1
             line = table.on_link[e]
+            # The message waited for the link: the path goes on along the message before it, not to
+            # its sender.
             if line >= 0 and arrival[line] > end[table.of_microbatch[e]]:
                 e = line
             else:
@@ -140,10 +154,8 @@ def longest_path(table: EventTable, times: Times) -> Ints:
 
 
 class CutPairs(NamedTuple):
-    """The pairs of a `CutProblem` and its cuts, in the form of the kernels.
-
-    `kinds` is the number of kinds of events of a stage: forward, backward, and two of weights and
-    updates.
+    """The pairs of a `CutProblem` for the kernels; `kinds` is the number of kinds of events of a
+    stage: forward, backward, weight gradients, updates.
     """
 
     tail: Ints
@@ -161,6 +173,7 @@ class CutPairs(NamedTuple):
 
 def _pairs(problem: CutProblem) -> CutPairs:
     third, fourth = problem.weight_ns, problem.update_ns
+    # Without weight events the updates come third: steps have no gaps.
     if problem.passes < 3:
         third, fourth = fourth, third
     return CutPairs(
@@ -179,7 +192,7 @@ def _pairs(problem: CutProblem) -> CutPairs:
 
 
 class PairLayers(NamedTuple):
-    """The pairs of each of S layers: those of layer s are ``pair[pointer[s]:pointer[s + 1]]``."""
+    """The pairs that each of S stages may take: ``pair[pointer[s]:pointer[s + 1]]`` for stage s."""
 
     pointer: Ints
     pair: Ints
@@ -214,8 +227,8 @@ def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutW
 
 
 def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: int) -> PairLayers:
-    """The pairs over which a walk leads that costs no more than a limit, under each row
-    (2 E + S,) of weights, one row after another.
+    """The pairs with a walk over them that costs at most a limit, under each row of weights in
+    turn.
     """
     return PairLayers(*_cheap(_pairs(problem), layers, np.atleast_2d(weights), most))
 
@@ -229,11 +242,9 @@ def times_of(problem: CutProblem, pairs: Ints) -> Ints:
 
 @kernel(inline="always", allocates=False)
 def _put_stage(p: CutPairs, times: Ints, count: int, s: int, at: int) -> None:
-    """Write the times and the size of a pair as stage s of `count`, and the times of the messages
-    over its larger cut.
-
-    Where they stand is what `_cost` reads the weights of.
-    """
+    """Write the times, the size and the messages of a pair as stage s, in the order of `_cost`."""
+    # Step s is the forward step of stage s and step 2 S - 1 - s its backward step; a message stands
+    # at the step that it leads to. Sizes come last, as steps of limits alone.
     steps = p.kinds * count
     times[2 * steps + s] = p.size[at]
     times[s] = p.forward[at]
@@ -259,7 +270,7 @@ def _times(p: CutPairs, pairs: Ints) -> Ints:
 
 @kernel(bounded=True, inline="always", allocates=False)
 def _cost(p: CutPairs, weight: Ints, count: int, s: int, at: int) -> int:
-    """Of a pair as stage s of `count`, with the messages over its larger cut."""
+    """Cost of a pair as stage s of `count`, with the messages over its larger cut."""
     steps = p.kinds * count
     cost = weight[s] * p.forward[at] + weight[2 * steps + s] * p.size[at]
     if p.kinds > 1:
@@ -299,7 +310,10 @@ def _cheapest(p: CutPairs, layers: PairLayers, weight: Ints) -> tuple[int, Ints]
 
 @kernel(bounded=True)
 def _cheap(p: CutPairs, layers: PairLayers, weights: Ints, most: int) -> tuple[Ints, Ints]:
-    """Keep pairs by the cost of the cheapest walk over each: of what is before it and behind it."""
+    """The pairs with a cheapest walk over them of cost at most `most`, under every row."""
+    # The cheapest walk over a pair costs the cheapest way to its tail (`here`), the pair, and the
+    # cheapest way from its head (`rest`). A chain below `most` has every row below it, so a pair
+    # that fails one row is in no such chain.
     pointer, pair = layers.pointer.copy(), layers.pair.copy()
     count = len(pointer) - 1
     for row in range(len(weights)):
@@ -320,7 +334,8 @@ def _cheap(p: CutPairs, layers: PairLayers, weights: Ints, most: int) -> tuple[I
                 tail, head = p.tail[pair[x]], p.head[pair[x]]
                 if rest[s + 1, head] < NEVER:
                     rest[s, tail] = min(rest[s, tail], rest[s + 1, head] + cost[x])
-        # the next row of weights looks only at pairs that all rows before it keep
+        # Each row sees only the pairs that the rows before it kept, which makes it stronger. Pairs
+        # move up in place: `kept` never passes x.
         kept = 0
         for s in range(count):
             begin, pointer[s] = pointer[s], kept
@@ -335,8 +350,7 @@ def _cheap(p: CutPairs, layers: PairLayers, weights: Ints, most: int) -> tuple[I
 
 
 def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -> tuple[int, Ints]:
-    """The walk after moves of one cut and of two neighbouring cuts that shorten the iteration,
-    until there is none; and its time.
+    """A walk improved by moves of one cut and of two neighbouring cuts until none helps; its time.
 
     `allowed` is the pair of each tail and head that a layer may take, -1 where it may not, (S, N,
     N) or (1, N, N).
@@ -361,6 +375,8 @@ def _improve(
         moved = False
         # one cut at a time as long as that helps; pairs of cuts, within a shorter reach, only then
         for width in (1, 2):
+            # A cut that moves changes two stages, two neighbouring cuts three. The pair of each
+            # stage comes from `allowed`, so a move keeps memory and order by itself.
             near = reach if width == 1 else reach // 16
             for s in range(1, count - width + 1):
                 h, j = cuts[s - 1], cuts[s + width]
@@ -370,6 +386,7 @@ def _improve(
                     if left < 0:
                         continue
                     other = cuts[s + 1] if width == 2 else a
+                    # For one cut the loop over b has one turn, b = a.
                     wide = near if width == 2 else 0
                     for b in range(max(0, other - wide), min(p.num_cuts, other + wide + 1)):
                         middle = allowed[min(s, last), a, b] if width == 2 else 0
@@ -388,6 +405,8 @@ def _improve(
                     cuts[s] = found_a
                     if width == 2:
                         cuts[s + 1] = found_b
+                    # The best move of this place is made at once; the time is a full pass over the
+                    # events each time.
                     for t in range(s - 1, s + width):
                         pair = allowed[min(t, last), cuts[t], cuts[t + 1]]
                         _put_stage(p, times, count, t, pair)

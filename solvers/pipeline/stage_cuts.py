@@ -1,11 +1,11 @@
 """The least iteration time over all chains of stages: branch and bound on cuts (`stage-cuts`).
 
 placegap's own. Every path through the events of an iteration bounds its time from below by a sum
-over stages; a DP over cuts finds the chain that is least under a mixture of paths, and an LP the
-mixture that proves most (`Game`). Pairs of cuts that no better chain can have are left out, by
-single paths and by mixtures; what remains is split (`PartSearch`). Chains come from a DP on the
-heaviest stage and from moves of one and two cuts. Exact in integers: only the choice of mixtures is
-in floating point (docs/pipelines.md).
+over stages; a DP over cuts finds the cheapest chain under a mixture of paths, and an LP the mixture
+that proves most (`Game`). Pairs of cuts that no better chain can have are dropped, by single paths
+and by mixtures; what remains is split (`PartSearch`). Chains come from the least max_load and from
+moves of one and two cuts. Bounds are exact integers: only the choice of mixtures is in floating
+point (docs/pipelines.md).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.objectives.iteration.checks import check as check_iteration
+from placegap.instances.objectives.iteration.stages import device_orders, held_beside
 from placegap.instances.problem import PipelineIteration, Plan
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import gradient_tie, stage_blocks
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.rules import check_iteration
-from placegap.instances.referee.stages import device_orders, held_beside
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Task
 from placegap.solvers.core.progress import teller
@@ -34,19 +34,19 @@ from placegap.solvers.pipeline.cuts import CutProblem, build_cuts, with_kinds
 from placegap.solvers.pipeline.event_times import event_table
 
 MOST_STEPS = 300
-"""Of all searches together; what is still open then is left to moves."""
+"""Most steps of all searches for a better balance; what is open then is left to moves."""
 
 LAYERS_SHARE, LAYERS_GAP = 0.1, 0.05
-"""Of the time, for a first chain that keeps layers whole, and how near to the best of those it has
-to be: 0.3 to 1.5 CPU s for 12 to 32 layers, where the first chain between single ops of llama-7b's
-training step takes 4. On gpt2's over slow links it ends 0.8 % better; none ended worse."""
+"""Share of the time for a first chain that keeps layers whole, and the gap that it may leave: 0.3
+to 1.5 CPU s for 12 to 32 layers, where the first chain between single ops of llama-7b's training
+step takes 4. On gpt2's over slow links the result is 0.8 % better; none is worse."""
 
 
 class StageCutsParams(ExactParams):
     """Parameters of `stage-cuts`."""
 
-    #: With more cuts than this only those of one order of the blocks are tried, and the bound is
-    #: that of cheap methods.
+    #: With more cuts than this only those of one order of the blocks are tried, and the bound comes
+    #: from cheap methods.
     max_cuts: int = Field(default=1000, ge=2)
 
 
@@ -72,8 +72,11 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     judge = Judge(instance, semantics, clock)
     judge.gap = task.limits.gap
     counts = _counts(instance.num_devices, semantics, problem)
+    # One search per number of devices, the largest first: they share the best plan, so each drops
+    # the pairs that cannot beat what the others found.
     parts, message = list[PartSearch](), ""
     try:
+        # Before any search: the better the plan is, the more pairs fall.
         for plan in (*(start.plan for start in task.starts), by_layers(task, params, problem)):
             if plan is not None:
                 judge.judge(plan)
@@ -81,6 +84,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             if parts and clock.left_s == 0.0 and (judge.plan is not None or task.starts):
                 break
             parts.append(_part(task, problem, judge, count, clock))
+            # Without any plan one chain is looked for even after the time limit.
             if clock.left_s != 0.0 or judge.plan is None:
                 parts[-1].start()
         proves = problem.complete and len(parts) == len(counts)
@@ -88,6 +92,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     except KeyboardInterrupt:
         message = "interrupted"
     bound = min((part.bound_ns for part in parts), default=NEVER)
+    # The bound covers chains of the listed cuts and of the numbers of devices begun, no others.
     if not problem.complete or len(parts) < len(counts):
         bound = 0
     details: dict[str, int | float | str] = {
@@ -107,6 +112,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             details=details,
             message=why if infeasible else message or "no chain of stages was found",
         )
+    # Ties matter only once the value is proven: until then all time goes into it.
     if bound >= judge.value_ns and not message:
         message, details["balance"] = _make_even(task, problem, judge, parts, clock)
     return Outcome(
@@ -121,7 +127,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
 def by_layers(
     task: Task[PipelineIteration], params: StageCutsParams, problem: CutProblem
 ) -> Plan | None:
-    """A chain that keeps layers whole, which is one of ops, too; None where ops name no layers."""
+    """A good chain of whole layers, which is a chain of ops as well; None if ops name no layers."""
     if not any(op.module for op in task.instance.graph.ops):
         return None
     try:
@@ -143,6 +149,7 @@ def _counts(most: int, semantics: PipelineIteration, problem: CutProblem) -> lis
     return [
         count
         for count in range(min(most, problem.num_blocks // chunks), 0, -1)
+        # Megatron's interleaved schedule needs a multiple of the devices.
         if chunks == 1 or semantics.microbatches % count == 0
     ]
 
@@ -155,11 +162,11 @@ def _search(
     *,
     proves: bool,
 ) -> None:
-    """Go on where the bound is lowest, until nothing is open or a limit is met.
+    """Bound and split the search of the lowest bound until none is open or a limit is met.
 
-    Its bound is one on all plans, and reported, if it `proves`: the parts have all chains.
+    With `proves` the parts together have all chains, and the least of their bounds is reported.
     """
-    on_news = teller(task.instance, task.semantics, "stage-cuts")
+    report = teller(task.instance, task.semantics, "stage-cuts")
     while clock.left_s != 0.0:
         lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
         if lowest is None:
@@ -167,7 +174,7 @@ def _search(
         lowest.step()
         if judge.value_ns is not None:
             judge.prove(Bound(min(part.bound_ns for part in parts), "stage-cuts"))
-            on_news(judge.value_ns, judge.bound_ns if proves else None)
+            report(judge.value_ns, judge.bound_ns if proves else None)
             if judge.is_close:
                 return
 
@@ -179,13 +186,14 @@ def _make_even(
     parts: list[PartSearch],
     clock: Clock,
 ) -> tuple[str, str]:
-    """Of plans with the best value take one on more devices, if there is one; then balance it.
+    """Replace the plan by one of the same value on more devices, if there is one; then balance it.
 
-    What is returned says whether that was interrupted, and whether no plan is better balanced.
+    Returns the message, and whether the balance is proven or only reached by moves.
     """
     settled = problem.complete
     try:
-        judge.slack_ns = 1  # also plans that are no better
+        # With a slack of 1 ns, searches keep the chains whose bound equals the best value.
+        judge.slack_ns = 1
         for old in parts:
             if old.num_devices <= judge.num_used:
                 break
@@ -207,7 +215,7 @@ def _part(
     task: Task[PipelineIteration], problem: CutProblem, judge: Judge, count: int, clock: Clock
 ) -> PartSearch:
     semantics = task.semantics
-    if count == 1 and semantics.stages_per_device > 1:  # its stages send nothing
+    if count == 1 and semantics.stages_per_device > 1:  # all stages share it and send nothing
         problem = build_cuts(task.instance, semantics, problem.block, problem.num_cuts, sends=False)
     table = event_table(semantics, count, trains=problem.trains, updates=problem.updates)
     return PartSearch(problem, judge, table, _beside(semantics, count, problem.trains), clock)
@@ -224,19 +232,19 @@ def _beside(semantics: PipelineIteration, count: int, trains: bool) -> list[list
 
 
 def balanced(judge: Judge, part: PartSearch) -> bool:
-    """Give the best plan, among chains of its value on as many devices, the best balance.
+    """Replace the best plan by the best balanced chain of its value on as many devices.
 
-    True if no chain of this value is better balanced. The balance is the work of the
-    second-heaviest device on a microbatch, then the most memory that a device holds. Moves of
-    single cuts find a good chain. Both sums are of single stages, and all but one stage must keep
-    within a limit on the load; so a search for chains of that value among the pairs within the
-    limits says whether there is a better one. Under ``interleaved``, and where devices must be
-    tried in all orders, it is the best that moves reach.
+    Balance is the work of the second-heaviest device on a microbatch, then the most memory that a
+    device holds. True if no chain of this value is better balanced; under ``interleaved``, and
+    where devices must be tried in all orders, it is only the best that moves reach.
     """
+    # Both numbers are of single stages: the second-heaviest load is at most L if some stage s may
+    # be heavier and all others keep to L. So a search for chains of this value among the pairs that
+    # keep to L, once for each s, decides whether a better balance exists.
     settles = judge.one_order(part.problem) and judge.semantics.stages_per_device == 1
-    questions = _Questions(judge, part)
-    if judge.walk is None and settles:  # the plan came from elsewhere
-        questions.ask(np.ones((part.stages, len(part.problem.tail)), np.bool_))
+    ties = _Ties(judge, part)
+    if judge.walk is None and settles:  # the plan came from a placer or another method
+        ties.find(np.ones((part.stages, len(part.problem.tail)), np.bool_))
     if judge.walk is None or judge.walk[1] is not part.problem:
         return False
     _move(judge, part)
@@ -250,24 +258,24 @@ def balanced(judge: Judge, part: PartSearch) -> bool:
         return np.asarray(((load <= most_load_ns) | heavy) & (held <= most_bytes))
 
     full = int(held.max())
-    done = questions.lower(
+    done = ties.lower(
         np.unique(load), lambda s, limit: within(s, limit, full), lambda walk: _second(load, walk)
     )
     assert judge.walk is not None
     second = _second(load, judge.walk[0])
-    return done and questions.lower(
+    return done and ties.lower(
         np.unique(held), lambda s, limit: within(s, second, limit), lambda walk: _most(held, walk)
     )
 
 
-class _Questions:
-    """Whether the best plan's value can be had within limits; what is found replaces the plan."""
+class _Ties:
+    """Chains of the best plan's value within limits; one that is found replaces the plan."""
 
     def __init__(self, judge: Judge, part: PartSearch) -> None:
         self.judge, self.part, self.steps = judge, part, MOST_STEPS
 
-    def ask(self, allowed: Flags) -> bool | None:
-        """Look for a chain of these pairs; None if that stays open."""
+    def find(self, allowed: Flags) -> bool | None:
+        """Whether a chain of these pairs was found; None if that stays open."""
         judge = self.judge
         assert judge.value_ns is not None
         own = Judge(judge.instance, judge.semantics, judge.clock, judge.value_ns + 1)
@@ -285,12 +293,14 @@ class _Questions:
     def lower(
         self, keys: Ints, allowed: Callable[[int, int], Flags], key_of: Callable[[Ints], int]
     ) -> bool:
-        """Bring a key of the plan to the least of some sorted values; whether it is proven so."""
+        """Lower a key of the plan to the least possible of some sorted values; True if proven."""
         for s in range(self.part.stages):
             low, high = 0, self._place(keys, key_of)
-            middle = high - 1  # most stages are no place for a heavy one: refuted at once
+            # The next lower value is tried first: for most stages s not even that is possible, and
+            # the search ends at once. Only where it is possible does bisection begin.
+            middle = high - 1
             while low < high:
-                found = self.ask(allowed(s, int(keys[middle])))
+                found = self.find(allowed(s, int(keys[middle])))
                 if found is None:
                     return False
                 if found:

@@ -8,15 +8,9 @@ from typing import Literal
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem import (
-    OBJECTIVES,
-    Instance,
-    Makespan,
-    Plan,
-    has_two_levels,
-    plan_class,
-)
+from placegap.instances.problem import OBJECTIVES, Instance, Makespan, Plan
 from placegap.instances.problem.blocks import contract
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
@@ -30,7 +24,6 @@ from placegap.solvers.placers.earliest_start import (
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
     admission_of,
-    group_needs,
     nowhere,
     order_by,
     outcome_of,
@@ -72,14 +65,14 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
     instance, arrays = task.instance, task.instance.arrays
     first_only = params is not None and params.group_bytes == "first"
     one_pass = task.semantics.objective == "latency_subgraphs"
-    one_way = plan_class(task.semantics) != "any" or one_pass
+    one_way = task.semantics.plan_class != "any" or one_pass
     if one_way:
         blocks = contract(instance, merge_idle=False, one_pass=one_pass)
         unit, unit_bytes = blocks.block, blocks.resident_bytes
         runs: Flags = blocks.time_ns != UNSUPPORTED
         order = np.arange(blocks.num_blocks)
     else:
-        unit, (unit_bytes, runs) = arrays.group, group_needs(arrays)
+        unit, unit_bytes, runs = arrays.group, arrays.group_bytes, arrays.group_runs
         met = unit[arrays.index.topological_order]
         first = np.unique(met, return_index=True)[1]
         order = met[np.sort(first)]
@@ -88,7 +81,7 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
     cap = int(unit_bytes.sum()) // instance.num_devices + int(unit_bytes.max())
     limit = np.minimum(cap, arrays.memory_bytes)
     turn = np.arange(instance.num_devices)
-    if has_two_levels(task.semantics) and one_way:  # a server that was left is not entered again
+    if task.semantics.has_two_levels and one_way:  # a server that was left is not entered again
         turn = np.argsort(instance.cluster.server_numbers[1], kind="stable")
     device, stuck = fill(order, unit_bytes, runs[:, turn], limit[turn], one_way=one_way)
     if stuck != NOWHERE:
@@ -211,9 +204,6 @@ def place_booked(instance: Instance, favourite: Ints, *, dynamic: bool) -> Outco
 def footprint_of(instance: Instance) -> Footprint:
     """What each op occupies beside its resident bytes; a tensor counts once."""
     index, graph = instance.arrays.index, instance.graph
-    outputs = np.zeros(instance.num_ops, np.int64)
-    first = index.tensor_first_edge.tolist()
-    np.add.at(
-        outputs, index.tensor_producer, np.array([graph.edges[e].bytes for e in first], np.int64)
-    )
+    sizes = [graph.edges[e].bytes for e in index.tensor_first_edge.tolist()]
+    outputs = sum_by(index.tensor_producer, np.array(sizes, np.int64), instance.num_ops)
     return Footprint(outputs, np.array([op.workspace_bytes for op in graph.ops], np.int64))

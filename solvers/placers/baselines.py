@@ -13,15 +13,9 @@ from pydantic import Field
 from placegap.instances.files.document import read_json
 from placegap.instances.files.plan_file import is_plan, load_plan
 from placegap.instances.importers.dnn_partitioning import load_split
-from placegap.instances.problem import (
-    OBJECTIVES,
-    Instance,
-    Makespan,
-    MaxLoad,
-    Objective,
-    Plan,
-    plan_class,
-)
+from placegap.instances.problem import OBJECTIVES, Instance, Makespan, MaxLoad, Objective, Plan
+from placegap.instances.problem.device_classes import Classes, classes_of
+from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
@@ -81,7 +75,7 @@ Choice = Callable[[Sequence[int]], int]
 
 def why_not_any(task: Task, params: Params) -> str | None:
     """Why the task is out of reach, or None: nothing is convex about these plans."""
-    plans = plan_class(task.semantics)
+    plans = task.semantics.plan_class
     return None if plans == "any" else f"its plans are not {plans}"
 
 
@@ -251,15 +245,12 @@ def data_parallel(
     return min(found, key=lambda entry: entry[:2])[2]
 
 
-def _classes(task: Task[Makespan | MaxLoad]) -> list[tuple[int, ...]]:
+def _classes(task: Task[Makespan | MaxLoad]) -> Classes:
     """Equal devices; under makespan those of one kind and memory."""
     if isinstance(task.semantics, MaxLoad):
-        kind = list(equal_devices(task.instance, task.semantics))
-    else:
-        keys = [(device.kind, device.memory_bytes) for device in task.instance.cluster.devices]
-        number = {key: at for at, key in enumerate(dict.fromkeys(keys))}
-        kind = [number[key] for key in keys]
-    return [tuple(np.flatnonzero(np.array(kind) == c).tolist()) for c in range(max(kind) + 1)]
+        return classes_of(equal_devices(task.instance, task.semantics))
+    devices = task.instance.cluster.devices
+    return classes_of(numbered((device.kind, device.memory_bytes) for device in devices))
 
 
 def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | None) -> Outcome:

@@ -33,6 +33,7 @@ from placegap.instances.kernels.kernel import kernel, set_all, sizes_of
 from placegap.instances.problem import Makespan
 from placegap.instances.problem.additive_memory import with_resident
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.mean_costs import mean_costs
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.transforms.op_splitting import Axis, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import (
@@ -55,7 +56,6 @@ from placegap.solvers.placers.list_problem import (
     Problem,
     admission_of,
     admits,
-    mean_costs,
     outcome_of,
     problem_of,
     settle,

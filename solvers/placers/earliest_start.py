@@ -18,6 +18,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, sizes_of
 from placegap.instances.problem import Instance, Makespan
+from placegap.instances.problem.mean_costs import mean_costs
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
@@ -28,7 +29,6 @@ from placegap.solvers.placers.list_problem import (
     Problem,
     admission_of,
     levels,
-    mean_costs,
     order_by,
     outcome_of,
     problem_of,

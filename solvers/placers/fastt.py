@@ -17,7 +17,8 @@ from pydantic import Field
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
+from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.problem.mean_costs import mean_costs, mean_time_ns
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.instances.transforms.op_splitting import WHOLE, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import SplitRule, cut_unit
@@ -30,9 +31,7 @@ from placegap.solvers.placers.heft_peft_cpop import critical_path
 from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
 from placegap.solvers.placers.list_problem import (
     admission_of,
-    group_needs,
     levels,
-    mean_costs,
     order_by,
     outcome_of,
     problem_of,
@@ -93,7 +92,7 @@ def improvements(
 ) -> Iterator[BestSplit]:
     """OS-DPOS: each found is better than the one before."""
     instance = task.instance
-    time_ns = mean_time_ns(instance.arrays)
+    time_ns = mean_time_ns(instance.arrays).tolist()
     pointer, member = group_by(instance.arrays.group, instance.arrays.num_groups)
     cuts: dict[int, Cut] = {}
     tried: set[int] = set()  # colocation groups
@@ -178,7 +177,7 @@ def path_devices(arrays: Arrays, path: list[int]) -> dict[int, int]:
     colocation groups of its ops; ties go to the one that runs it in the least time. An op may go
     to a device that runs all ops of its group and still has memory for them.
     """
-    group_bytes, group_runs = group_needs(arrays)
+    group_bytes, group_runs = arrays.group_bytes, arrays.group_runs
     free, home = arrays.memory_bytes.tolist(), dict[int, int]()
     chosen: dict[int, int] = {}
     at = 0
@@ -208,10 +207,3 @@ def path_devices(arrays: Arrays, path: list[int]) -> dict[int, int]:
         home |= taken
         free[k], at = room, -end
     return chosen
-
-
-def mean_time_ns(arrays: Arrays) -> list[float]:
-    """Mean time of each op over the devices that run it."""
-    runs = arrays.time_ns != UNSUPPORTED
-    mean: list[float] = (np.where(runs, arrays.time_ns, 0).sum(axis=1) / runs.sum(axis=1)).tolist()
-    return mean

@@ -11,6 +11,7 @@ from placegap.formulations.shared.devices import DeviceGroups, Grouping, device_
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.mean_costs import mean_costs
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.outcome import ENDINGS
@@ -28,7 +29,6 @@ from placegap.solvers.placers.list_problem import (
     Admission,
     admission_of,
     levels,
-    mean_costs,
     order_by,
     outcome_of,
     problem_of,

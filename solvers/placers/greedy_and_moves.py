@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
-from placegap.instances.problem import OBJECTIVES, MaxLoad, Plan, plan_class
+from placegap.instances.problem import OBJECTIVES, MaxLoad, Plan
 from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import build_nets
@@ -67,7 +67,7 @@ def greedy(task: Task, params: Params | None = None) -> Outcome:
     instance, semantics = task.instance, task.semantics
     one_pass = semantics.objective == "latency_subgraphs"
     blocks = contract(instance, merge_idle=False, one_pass=one_pass)
-    one_way = plan_class(semantics) != "any"
+    one_way = semantics.plan_class != "any"
     returns = not one_way and not one_pass
     device, stuck = _fill(
         blocks,

@@ -13,6 +13,7 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
+from placegap.instances.problem.mean_costs import MeanCosts, longest_path, mean_costs
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
@@ -21,12 +22,9 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
 from placegap.solvers.placers.list_problem import (
-    MeanCosts,
     Problem,
     admission_of,
     levels,
-    longest_path,
-    mean_costs,
     order_by,
     outcome_of,
     problem_of,

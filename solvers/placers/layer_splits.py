@@ -23,10 +23,9 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from itertools import accumulate
 
-import numpy as np
-
 from placegap.instances.exporters.lines import even_counts, gpus_and_host
-from placegap.instances.problem import Instance, Plan, plan_class
+from placegap.instances.problem import Instance, Plan
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.modules import homes_by_layer, layer_of, numbered_layers
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
@@ -41,8 +40,8 @@ OpRule = Callable[[Instance, int], list[int] | None]
 
 def why_no_layers(task: Task, params: Params) -> str | None:
     """Why there are no layers to split, or None."""
-    if plan_class(task.semantics) != "any":
-        return f"its plans are not {plan_class(task.semantics)}"
+    if task.semantics.plan_class != "any":
+        return f"its plans are not {task.semantics.plan_class}"
     if not numbered_layers(layer_of(task.instance.graph)):
         return "no op names a numbered layer"
     return None
@@ -115,8 +114,7 @@ def llama_cpp_split(instance: Instance, num_layers: int) -> list[int]:
         layers = num_layers - first + (on_gpus > num_layers)
         found = [host] * (first + 1) + [gpus[at] for at in by_shares(size, layers, on_gpus)]
         found += [host] * (num_layers + 2 - len(found))
-        held = np.zeros(len(room), np.int64)
-        np.add.at(held, homes_by_layer(instance, found), instance.arrays.resident_bytes)
+        held = sum_by(homes_by_layer(instance, found), instance.arrays.resident_bytes, len(room))
         if (held <= room).all():
             break
     return found

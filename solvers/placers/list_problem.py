@@ -6,7 +6,6 @@ method says otherwise). The referee judges the plan under the task's own rules.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.solvers.core.result import Outcome
 
@@ -92,20 +90,9 @@ def problem_of(arrays: Arrays) -> Problem:
 
 def admission_of(arrays: Arrays) -> Admission:
     """Admission to devices that are still empty."""
-    group_bytes, group_runs = group_needs(arrays)
-    home = np.full(len(group_bytes), NOWHERE)
-    return Admission(arrays.group, group_bytes, group_runs, home, arrays.memory_bytes.copy())
-
-
-def group_needs(arrays: Arrays) -> tuple[Ints, Flags]:
-    """Resident bytes of each colocation group (g,) and the devices that run all its ops (g, K)."""
-    by_group = np.argsort(arrays.group, kind="stable")
-    first = np.flatnonzero(np.diff(arrays.group[by_group], prepend=-1))
-    runs = arrays.time_ns[by_group] != UNSUPPORTED
-    return (
-        np.add.reduceat(arrays.resident_bytes[by_group], first),
-        np.logical_and.reduceat(runs, first, axis=0),
-    )
+    home = np.full(arrays.num_groups, NOWHERE)
+    needs = arrays.group_bytes, arrays.group_runs
+    return Admission(arrays.group, *needs, home, arrays.memory_bytes.copy())
 
 
 @kernel(allocates=False)
@@ -131,45 +118,6 @@ def settle(admission: Admission, op: int, device: int) -> None:
     if admission.home[group] == NOWHERE:
         admission.home[group] = device
         admission.free_bytes[device] -= admission.group_bytes[group]
-
-
-class MeanCosts(NamedTuple):
-    """Mean costs in units of 1 / scale ns: of each op, (n,), and of each tensor, (t,)."""
-
-    op: Ints
-    tensor: Ints
-    scale: int
-
-
-def mean_costs(arrays: Arrays) -> MeanCosts:
-    """Means of a heterogeneous cluster as integers, exactly.
-
-    An op's mean is over the devices that can run it, a tensor's over all ordered pairs of different
-    devices. `scale` is a common denominator of all of them; where it would overflow (paths beyond
-    2**62 / scale ns), it is 1 and the terms of each mean are rounded down.
-    """
-    num_devices = len(arrays.memory_bytes)
-    times = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns)
-    runs_on = (arrays.time_ns != UNSUPPORTED).sum(axis=1)
-    pairs = max(1, num_devices * (num_devices - 1))
-    apart = ~np.eye(num_devices, dtype=np.bool_)
-    in_class = np.bincount(arrays.link_class[apart], minlength=arrays.transfer_ns.shape[1])
-    scale = math.lcm(pairs, *np.unique(runs_on).tolist())
-    if longest_path(arrays) * scale > LARGEST_SUM:
-        rounded = (times // runs_on[:, None]).sum(axis=1)
-        return MeanCosts(rounded, (arrays.transfer_ns // pairs) @ in_class, 1)
-    return MeanCosts(
-        times.sum(axis=1) * (scale // runs_on),
-        (arrays.transfer_ns @ in_class) * (scale // pairs),
-        scale,
-    )
-
-
-def longest_path(arrays: Arrays) -> int:
-    """No path takes longer, wherever its ops run: the sum of all largest times, in ns."""
-    return int(arrays.time_ns.max(axis=1).sum()) + int(
-        arrays.transfer_ns.max(axis=1, initial=0).sum()
-    )
 
 
 def levels(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:

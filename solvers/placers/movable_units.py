@@ -13,7 +13,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
-from placegap.instances.problem import Instance, has_two_levels, plan_class
+from placegap.instances.problem import Instance
 from placegap.instances.problem.blocks import Blocks, block_sums, contract, roomy_devices
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import UNSUPPORTED
@@ -39,14 +39,14 @@ def free_units(instance: Instance) -> Blocks:
 
 def units_of(task: Task) -> Blocks:
     """Groups where plans of any kind compete, else all blocks of chain plans."""
-    if plan_class(task.semantics) == "any":
+    if task.semantics.plan_class == "any":
         return free_units(task.instance)
     return contract(task.instance, merge_idle=False)
 
 
 def why_not_one_level(task: Task, params: Params) -> str | None:
     """Why a method without servers does not apply, or None."""
-    if has_two_levels(task.semantics):
+    if task.semantics.has_two_levels:
         return "supports one level of communication, no servers"
     return None
 

@@ -22,9 +22,9 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.kernels.array_types import Floats, Ints
-from placegap.instances.problem import Instance, LoadSemantics, Plan, plan_class
+from placegap.instances.problem import Instance, LoadSemantics, Plan
 from placegap.instances.problem.blocks import Blocks
-from placegap.instances.problem.graph_index import group_by
+from placegap.instances.problem.graph_index import group_by, sum_by
 from placegap.instances.problem.integers import UNSUPPORTED, to_whole
 from placegap.instances.problem.nets import Nets, build_nets
 from placegap.instances.reading.errors import InputError
@@ -104,7 +104,7 @@ def scaled(amount: Floats | Ints) -> Ints:
 
 def why_not_parts(task: Task, params: Params) -> str | None:
     """Why a partition makes no plan for a task, or None."""
-    if plan_class(task.semantics) != "any":
+    if task.semantics.plan_class != "any":
         return f"its parts are neither convex nor chains: not {task.semantics.label}"
     return why_not_one_level(task, params)
 
@@ -155,13 +155,9 @@ def _devices_of(part: Ints, units: Blocks, parting: Parting, memory: Ints) -> In
     Before time counts how many groups the device cannot run, then the bytes that it cannot hold.
     """
     p = parting.num_parts
-    weight, size = np.zeros(p, np.int64), np.zeros(p, np.int64)
-    np.add.at(weight, part, parting.weight)
-    np.add.at(size, part, units.resident_bytes)
-    time, refused = np.zeros((p, p), np.int64), np.zeros((p, p), np.int64)
+    weight, size = sum_by(part, parting.weight, p), sum_by(part, units.resident_bytes, p)
     own = units.time_ns[:, parting.devices]
-    np.add.at(time, part, np.maximum(own, 0))
-    np.add.at(refused, part, own == UNSUPPORTED)
+    time, refused = sum_by(part, np.maximum(own, 0), p), sum_by(part, own == UNSUPPORTED, p)
     device_of, free = np.zeros(p, np.int64), list(range(p))
     for a in np.argsort(-weight, kind="stable").tolist():
         room = memory[parting.devices]

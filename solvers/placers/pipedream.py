@@ -11,6 +11,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, MaxLoad, Plan
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import equal_devices, narrowest_bandwidth
@@ -265,13 +266,11 @@ def chain_of(instance: Instance, problem: ChainProblem, *, merge: bool) -> Layer
     label = _merged(problem) if merge else np.arange(blocks.num_blocks)
     position = _positions(label, blocks.arc_tail, blocks.arc_head)
     l = int(position.max()) + 1  # noqa: E741
-    time, need = np.zeros((2, l), np.int64), np.zeros((2, l), np.int64)
-    for kind in range(2):
-        np.add.at(time[kind], position, problem.time[kind])
-        np.add.at(need[kind], position, problem.need[kind])
+    time, need = (
+        np.ascontiguousarray(sum_by(position, own.T, l).T) for own in (problem.time, problem.need)
+    )
     layer = position[blocks.block]
-    parameters = np.zeros(l, np.int64)
-    np.add.at(parameters, layer, [op.parameter_bytes for op in instance.graph.ops])
+    parameters = sum_by(layer, [op.parameter_bytes for op in instance.graph.ops], l)
     nets = build_nets(instance, layer)
     own = problem.devices[ACCELERATOR]
     weight = nets.weight_ns[:, own[0]].copy() if own else np.zeros(nets.num_nets, np.int64)

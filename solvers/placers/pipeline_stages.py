@@ -7,6 +7,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Edge, Instance, MaxLoad, PipelineIteration, Plan
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.nets import gradient_tie, stage_arcs, stage_blocks
 from placegap.instances.referee.evaluate import feasible_ns
@@ -170,12 +171,9 @@ def alpa(task: Task[PipelineIteration], params: Params | None = None) -> Outcome
 
 def layer_loads(instance: Instance, block: Ints) -> Ints:
     """Time of each block's ops, without updates, each on the device that is fastest for it."""
-    times = np.where(
-        instance.arrays.time_ns < 0, instance.arrays.time_ns.max(), instance.arrays.time_ns
-    )
-    load = np.zeros(int(block.max()) + 1, np.int64)
-    np.add.at(load, block, np.where(instance.arrays.update, 0, times.min(axis=1)))
-    return load
+    arrays = instance.arrays
+    times = np.where(arrays.time_ns < 0, arrays.time_ns.max(), arrays.time_ns).min(axis=1)
+    return sum_by(block, np.where(arrays.update, 0, times), int(block.max()) + 1)
 
 
 def stage_times(instance: Instance, semantics: PipelineIteration, block: Ints) -> Ints:

@@ -30,6 +30,7 @@ from placegap.instances.costing.costing import is_cpu, specs_of
 from placegap.instances.exporters.lines import gpus_and_host, slots_of
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
+from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.modules import homes_by_layer
 from placegap.solvers.placers.layer_splits import by_shares, fits
@@ -99,8 +100,7 @@ class Filling:
     def left(self) -> Ints:
         """What each card may hold besides; below 0 on all where a group is parted."""
         arrays, homes = self.layers.instance.arrays, self.homes
-        held = np.zeros(self.layers.instance.num_devices, np.int64)
-        np.add.at(held, homes, arrays.resident_bytes)
+        held = sum_by(homes, arrays.resident_bytes, self.layers.instance.num_devices)
         _, first = np.unique(arrays.group, return_index=True)
         parted = (homes != homes[first][arrays.group]).any()
         return self.layers.room - (NO_LIMIT if parted else held[self.layers.gpus])

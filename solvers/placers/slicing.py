@@ -9,6 +9,7 @@ from pydantic import Field
 
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import MaxLoad, Plan
+from placegap.instances.problem.graph_index import inverse
 from placegap.solvers.chains.orders import NUM_ORDERS, order_of_keys, orders
 from placegap.solvers.chains.slices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached
@@ -143,8 +144,7 @@ class _Herd:
         problem = self.slicer.problem
         fitness = np.full(len(people), NOT_SLICED)
         for i, keys in enumerate(people):
-            rank = np.empty(len(keys), np.int64)
-            rank[np.argsort(keys, kind="stable")] = np.arange(len(keys))
+            rank = inverse(np.argsort(keys, kind="stable"))
             order = order_of_keys(*problem.arcs[:3], rank)
             limit = None if self.device is None else 2 * self.value
             found = self.slicer.slices(order, limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Unpack
 
-from placegap.instances.problem import Instance, Plan, Semantics, told
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import shrink_plan
 from placegap.instances.transforms.table import Coarsening, coarsen, expand
@@ -95,9 +95,9 @@ def _brought_back(found: Coarsening, coarse: Result) -> Outcome:
         words.append("no coarse plan fits, which proves nothing about the model")
     else:
         bound = coarse.bound_ns
-        words.append("no bound" + (f" (coarse: {told(rules, bound)})" if bound is not None else ""))
+        words.append("no bound" + (f" (coarse: {rules.text(bound)})" if bound is not None else ""))
     if coarse.value_ns is not None and not exact:
-        words.append(f"on the coarse graph the plan takes {told(rules, coarse.value_ns)}")
+        words.append(f"on the coarse graph the plan takes {rules.text(coarse.value_ns)}")
     if coarse.message:
         words.append(coarse.message)
     return Outcome(

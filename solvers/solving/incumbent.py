@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from placegap.instances.problem import PLAN_CLASSES, Plan, Semantics, plan_class
+from placegap.instances.problem import PLAN_CLASSES, Plan, Semantics
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.method import Task
@@ -127,8 +127,8 @@ class JudgedIncumbent(Incumbent):
         if result.split is None and result.plan is not None:
             known = result.value_ns if result.semantics == own else None
             self.offer(result.plan, result.method, known)
-        theirs = plan_class(result.semantics)
-        is_wider = PLAN_CLASSES.index(theirs) >= PLAN_CLASSES.index(plan_class(own))
+        theirs = result.semantics.plan_class
+        is_wider = PLAN_CLASSES.index(theirs) >= PLAN_CLASSES.index(own.plan_class)
         bound = result.bound if is_wider else None
         if bound and bound.ns < NO_PLAN_NS:
             self.prove(bound._replace(origin=bound.origin or result.method))

@@ -18,16 +18,7 @@ from typing import NamedTuple
 
 from placegap.instances.corpus.corpus import known_of
 from placegap.instances.files.plan_file import StoredBound
-from placegap.instances.problem import (
-    PLAN_CLASSES,
-    Instance,
-    Plan,
-    Semantics,
-    includes,
-    plan_class,
-    told,
-    with_plans,
-)
+from placegap.instances.problem import PLAN_CLASSES, Instance, Plan, Semantics, includes
 from placegap.instances.problem.modules import with_content
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.result import (
@@ -55,9 +46,7 @@ def known_bound(
     """
     from placegap.solvers.bounds.cheap_bounds import quick_bound  # brings numba
 
-    cheap = quick_bound(instance, semantics)._replace(
-        plan_class=plan_class(semantics), is_free=True
-    )
+    cheap = quick_bound(instance, semantics)._replace(plan_class=semantics.plan_class, is_free=True)
     at_hand = [*proven, *recorded_bounds(instance, semantics), cheap]
     values = {
         "there is one of": value_ns,
@@ -68,7 +57,7 @@ def known_bound(
         if value is not None:
             wrong += tuple(
                 f"{describe_basis(bound.origin, bound.basis)}: claims that no plan is better than"
-                f" {told(semantics, bound.ns)}, but {who} {told(semantics, value)}: the bound is"
+                f" {semantics.text(bound.ns)}, but {who} {semantics.text(value)}: the bound is"
                 " wrong, and not used"
                 for bound in at_hand
                 if bound.ns > value
@@ -79,9 +68,9 @@ def known_bound(
 
 def recorded_bounds(instance: Instance, semantics: Semantics) -> Iterator[Bound]:
     """Bounds that the corpus records of this content, also of wider classes of plans."""
-    for plans in PLAN_CLASSES[PLAN_CLASSES.index(plan_class(semantics)) :]:
-        rules = with_plans(semantics, plans)
-        for known in known_of(instance, rules) if plan_class(rules) == plans else ():
+    for plans in PLAN_CLASSES[PLAN_CLASSES.index(semantics.plan_class) :]:
+        rules = semantics.with_plans(plans)
+        for known in known_of(instance, rules) if rules.plan_class == plans else ():
             if known.bound_ns is not None:
                 origin = known.bound_origin or "source unknown"
                 yield Bound(known.bound_ns, RECORDED + origin, known.rests_on, plans)
@@ -135,7 +124,7 @@ def bound_to_store(result: Result) -> StoredBound | None:
         bound_ns=result.bound_ns,
         bound_origin=result.bound_origin or result.method,
         rests_on=result.rests_on,
-        semantics=with_plans(result.semantics, result.bound_class),
+        semantics=result.semantics.with_plans(result.bound_class),
         content_hash=result.instance_hash,
     )
 
@@ -205,18 +194,18 @@ def refuted_claims(
     """
     claims, plans, sentences = list(claims), list(plans), list[str]()
     for claim in claims:
-        origin, ns = f" ({claim.origin})" * bool(claim.origin), told(semantics, claim.ns)
+        origin, ns = f" ({claim.origin})" * bool(claim.origin), semantics.text(claim.ns)
         rivals = _better(claim, claims, semantics, plans) if claim.is_bound else ()
         for by, value_ns in islice(rivals, 1):
             sentences.append(
                 f"{claim.file} claims that no plan is better than {ns}{origin}, but {by} one of"
-                f" {told(semantics, value_ns)}"
+                f" {semantics.text(value_ns)}"
             )
         if not claim.is_bound and bound is not None and claim.ns < bound.ns:
             basis = describe_basis(bound.origin, bound.basis)
             sentences.append(
                 f"{claim.file} claims a plan of {ns}{origin}, but no plan is better than"
-                f" {told(semantics, bound.ns)} ({basis})"
+                f" {semantics.text(bound.ns)} ({basis})"
             )
     return tuple(map(printable, sentences))
 

@@ -10,7 +10,7 @@ from typing_extensions import deprecated
 from placegap.instances.kernels.loading import loading, loading_s
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.rules import check_semantics
+from placegap.instances.referee.evaluate import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import AnyMethod, ExactParams, Limits, Params, Task

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from placegap.instances.problem import Instance, Semantics, plan_class, told
+from placegap.instances.problem import Instance, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.back_ends import require
 from placegap.solvers.core.method import Task
@@ -60,7 +60,7 @@ def second_methods(
     def applies(name: str, params: Mapping[str, str]) -> bool:
         return why_not(find_method(name), task, parse_params(find_method(name), params)) is None
 
-    listed = ASKED[semantics.objective, plan_class(semantics)]
+    listed = ASKED[semantics.objective, semantics.plan_class]
     if method != "brute-force" and applies("brute-force", {}):
         yield "brute-force", {}
     kin = _kin(method)
@@ -107,9 +107,9 @@ def compare(first: Result, second: Result) -> Opinion:
     if second.bound_ns is None:
         words = second.message or second.status
         return Opinion("weaker", f"{name}: no bound ({words})", second.method, second)
-    words = f"{name}: bound {told(second.semantics, second.bound_ns)}"
+    words = f"{name}: bound {second.semantics.text(second.bound_ns)}"
     if second.value_ns is not None:
-        words += f", value {told(second.semantics, second.value_ns)}"
+        words += f", value {second.semantics.text(second.value_ns)}"
     if first.bound_ns is None or second.bound_ns >= first.bound_ns:
         return Opinion("agrees", words, second.method, second)
     if second.message:

@@ -19,7 +19,6 @@ from placegap.instances.problem import (
     MaxLoadFwdBwd,
     PipelineIteration,
     Semantics,
-    with_plans,
 )
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY
@@ -190,9 +189,9 @@ def plans(
             yield AutoStep(name, narrower.semantics, TURN_SHARE, is_placer=True)
     once = []
     if isinstance(own, LoadSemantics) and own.plans != "chain":
-        once.append(AutoStep("ideal-dp", with_plans(own, "chain"), TURN_SHARE, {"start": False}))
+        once.append(AutoStep("ideal-dp", own.with_plans("chain"), TURN_SHARE, {"start": False}))
     if isinstance(own, LoadSemantics) and own.plans != "any":  # whose bound holds for some of them
-        once.append(AutoStep("noncontiguous", with_plans(own, "any"), TURN_SHARE, {"start": False}))
+        once.append(AutoStep("noncontiguous", own.with_plans("any"), TURN_SHARE, {"start": False}))
     yield from able(task, *once)
     is_large = task.instance.num_parts > LARGE_PARTS
     turns = list(able(task, *_searches(task), workers=workers if is_large else 1))

@@ -10,7 +10,6 @@ from draws import draw
 from draws.tiny import tiny_instance
 
 from placegap.instances import Edge, Instance, MaxLoad, Op, Plan, Semantics, evaluate
-from placegap.instances.problem import with_plans
 
 TIED = {"tied": 3, "table": 2, "cache": 1}
 """Names of shared state, and their sizes relative to the largest tensor."""
@@ -105,7 +104,7 @@ def _tightened(loose: Instance, semantics: Semantics, rng: random.Random) -> Ins
         mates = loose.arrays.group == group
         able = (loose.arrays.time_ns[mates] >= 0).all(axis=0).nonzero()[0].tolist()
         device.append(home.setdefault(group, rng.choice(able)))
-    rules = with_plans(semantics, "any")
+    rules = semantics.with_plans("any")
     if isinstance(rules, MaxLoad):
         rules = MaxLoad(plans="any", load=rules.load)
     uses = evaluate(loose, Plan.on(device), with_peak(rules)).uses

@@ -36,7 +36,6 @@ from placegap.instances import (
     Semantics,
     Transfer,
 )
-from placegap.instances.problem import has_replicas
 
 STAGES = tuple(
     MaxLoad(plans=plans, load=load, replicas=replicas, levels=levels)
@@ -240,7 +239,7 @@ def random_plan(instance: Instance, semantics: Semantics, rng: random.Random) ->
         if op.colocation is not None and rng.random() < 0.9:
             k = group.setdefault(op.colocation, k)
         placement.append((k,))
-    if has_replicas(semantics) and rng.random() < 0.6:
+    if semantics.has_replicas and rng.random() < 0.6:
         kind = rng.choice([None, *(device.kind for device in instance.cluster.devices)])
         alike = [
             k for k, d in enumerate(instance.cluster.devices) if kind is None or d.kind == kind

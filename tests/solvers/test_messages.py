@@ -22,7 +22,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.referee.rules import check_semantics
+from placegap.instances.referee.evaluate import check_semantics
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.models.export import write_model

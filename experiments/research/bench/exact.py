@@ -37,14 +37,7 @@ from placegap.instances.corpus.corpus import (
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
-from placegap.instances.problem import (
-    Instance,
-    LatencySubgraphs,
-    Makespan,
-    MaxLoad,
-    Semantics,
-    plan_class,
-)
+from placegap.instances.problem import Instance, LatencySubgraphs, Makespan, MaxLoad, Semantics
 from placegap.solvers.bounds.portfolio import bound
 from placegap.solvers.core.result import relative_gap
 
@@ -188,7 +181,7 @@ class RecordedCase:
 def recorded_cases(entries: Iterable[BestEntry]) -> Iterator[RecordedCase]:
     """Those that are open; a bound on plans of any kind is one on convex ones, too."""
     for entry in entries:
-        if entry.value_ns != entry.bound_ns and plan_class(entry.semantics) != "convex":
+        if entry.value_ns != entry.bound_ns and entry.semantics.plan_class != "convex":
             yield RecordedCase(entry)
 
 

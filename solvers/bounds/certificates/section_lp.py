@@ -38,13 +38,13 @@ from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock, stop_asked
 
 BITS = 40
-"""Of the integers that multipliers become: a dual of 1 is 2**BITS."""
+"""Multipliers are integers: a dual of 1 becomes 2**BITS."""
 
 TIME = 1000.0
-"""The longest time of the LP, in its unit."""
+"""All work of the LP, in its unit of time."""
 
 MOST_ROUTES = 60_000
-"""Of an LP: ways of its edges from device to device."""
+"""Columns of an LP for ways of its edges from device to device, at most."""
 
 INTEGRAL = 1e-6
 """Shares so close to 0 or 1 are not branched over."""
@@ -101,6 +101,7 @@ class SectionLp:
         return self._columns - 1
 
     def _build(self) -> None:
+        """All rows and columns; rows that become multipliers are remembered by what they are of."""
         problem, infinity = self.problem, highspy.kHighsInf
         longest = sum(max(self.time(i, k) for k in able) for i, able in self.able.items())
         self.unit = (longest or 1) / TIME
@@ -112,6 +113,9 @@ class SectionLp:
             for column in columns.values():
                 entry((row, column, 1.0))
         self._colocated()
+        # A transfer takes time by both devices, which would be a product of two x. Routes make it
+        # linear: row and column sums of an edge's routes are the x of its ends. The duals of these
+        # sums are prices, by which ends and edges are then minimized apart.
         self.flow_rows, self.price_rows = dict[int, int](), dict[tuple[int, int, int], int]()
         route: dict[int, dict[tuple[int, int], int]] = {}
         for e, (i, j, u) in self.edges.items():
@@ -122,7 +126,8 @@ class SectionLp:
                 for k, column in self.x[op].items():
                     row = self.price_rows[e, side, k] = self._row(0.0, 0.0)
                     entry((row, column, -1.0))
-            row = self._row(0.0, infinity)  # start[j] - start[i] - time of i - transfer
+            # start[j] - start[i] - time of i - transfer >= 0; the duals are a flow along edges
+            row = self._row(0.0, infinity)
             self.flow_rows[e] = row
             entry((row, start[j], 1.0))
             entry((row, start[i], -1.0))
@@ -142,6 +147,7 @@ class SectionLp:
         for k, room in enumerate(problem.room):
             held = [(problem.bytes[i], x[k]) for i, x in self.x.items() if k in x]
             if sum(size for size, _ in held) > room:
+                # as shares of the room: bytes and times in one matrix would be far apart
                 self.memory_rows[k] = self._row(-infinity, 1.0)
                 for size, column in held:
                     entry((self.memory_rows[k], column, size / max(1, room)))
@@ -151,11 +157,13 @@ class SectionLp:
         self._pass(lower, upper, end)
 
     def _work(self, row: int, i: int) -> None:
+        """Subtract the time of an op in a row."""
         for k, column in self.x[i].items():
             if time := self.time(i, k):
                 self._entries.append((row, column, -time / self.unit))
 
     def _colocated(self) -> None:
+        """Ops of a group have the x of its first op."""
         first: dict[int, int] = {}
         for i in self.able:
             leader = first.setdefault(self.problem.group[i], i)
@@ -192,6 +200,9 @@ class SectionLp:
             for k, column in self.x[i].items():
                 if time := self.time(i, k):
                     self._entries.append((devices[k], column, -time / self.unit))
+        # Per tensor, one transfer serves all edges of a tensor into a device. Each edge then counts
+        # a share: together they are no more than the transfers, on whichever devices the readers
+        # are.
         alike: dict[object, list[int]] = defaultdict(list)
         leaving = (e for i in inside for e in self.problem.out[i])
         for e in sorted(e for e in leaving if self.problem.edges[e][1] in inside):
@@ -209,6 +220,7 @@ class SectionLp:
         return devices, channels
 
     def _pass(self, lower: Floats, upper: Floats, end: int) -> None:
+        """Hand the LP to HiGHS, once: later cases only change bounds of columns."""
         rows, columns, values = (np.array(part) for part in zip(*self._entries, strict=True))
         shape = len(self._low), self._columns
         matrix = csc_array((values, (rows, columns)), shape=shape)
@@ -231,6 +243,8 @@ class SectionLp:
 
         Of an infeasible LP the multipliers are a ray, which proves that, and there is no x.
         """
+        # HiGHS counts the time of all its runs; the basis of the last case is a good start for this
+        # one
         solver = self.solver
         solver.setOptionValue("time_limit", max(0.01, time_limit_s) + solver.getRunTime())
         for i, columns in self.x.items():
@@ -246,23 +260,28 @@ class SectionLp:
         if status == highspy.HighsModelStatus.kInfeasible:
             _, found, ray = solver.getDualRay()
             if found:
+                # its sign is not certain: one of the two proves it, and the other nothing
                 dual = np.array(ray, float)
                 both = [self._leaf(side * dual / (abs(dual).max() or 1.0)) for side in (1, -1)]
                 return max(both, key=lambda leaf: self.proven(leaf, able)), {}
         return None
 
     def proven(self, leaf: Leaf, able: Able) -> Any:
-        """What the checker finds that a leaf proves of some cases, in ns; infinite: no plan."""
+        """The bound of a leaf on some cases by the checker, in ns; infinite: no plan."""
         content = leaf.model_dump(mode="json", exclude_none=True)
         return self.problem.leaf(content, able, -1 if self.first is None else self.first)
 
     def _leaf(self, dual: Floats) -> Leaf:
         """The duals as integers."""
+        # Rounded to integers, and cut at 0, they are no longer exactly dual feasible: the checker
+        # repairs that, and proves a little less than the LP.
         whole = 2.0**BITS
 
         def weight(row: int) -> int:
             return max(0, round(float(dual[row]) * whole))
 
+        # Flow that arrives at an op and does not go on counts as going to the end. So a weight of
+        # its own is only for an op without flow.
         flows = [(e, weight(row)) for e, row in self.flow_rows.items()]
         tied = {i for e, f in flows if f for i in self.edges[e][:2]}
         alone = [(i, weight(row)) for i, row in self.end_rows.items() if i not in tied]
@@ -272,6 +291,7 @@ class SectionLp:
             busy = [(c, weight(row)) for c, row in sorted(channels.items()) if weight(row)]
             if busy or any(work):
                 windows.append(WorkWindow(ops=ops, devices=tuple(work), channels=tuple(busy)))
+        # prices are in ns, flows and weights are shares of the end
         prices = [
             (e, side, k, -round(float(dual[row]) * whole * self.unit))
             for (e, side, k), row in self.price_rows.items()
@@ -319,6 +339,7 @@ def grow_tree(
     leaves = 1
     least: Any = math.inf
     while heap and leaves < most_leaves:
+        # the leaf with the least bound is what the tree proves, and only its split can raise that
         bound, _, node = heap[0]
         if (
             bound >= min(target_ns, least)
@@ -332,6 +353,7 @@ def grow_tree(
             least = min(least, bound)
             continue
         i, k = chosen
+        # on k, or on any other device: two cases whatever the number of devices
         node.branch = i, (frozenset({k}), node.able[i] - {k})
         for case in node.branch[1]:
             child = _solved(lp, node.able | {i: case}, node, clock)
@@ -364,6 +386,7 @@ def _choose(lp: SectionLp, node: _Node) -> tuple[int, int] | None:
 
 
 def _written(node: _Node) -> Branch | Leaf:
+    """The tree as a certificate has it."""
     if node.branch is None:
         return node.leaf
     op, cases = node.branch

@@ -1,7 +1,8 @@
 """Write certificates: bounds that the stand-alone checker is sure to prove again.
 
-A makespan's are a chain of sections, of which the arcs of shortest paths are proven by trees of
-cases (`section_lp`), or one tree of the whole.
+Those of a makespan are a chain of sections, where the arcs of shortest paths are proven by trees of
+cases (`section_lp`), or one tree of the whole. What a proof proves is always computed by the code
+of the checker, so that it finds no less.
 """
 
 from __future__ import annotations
@@ -64,18 +65,18 @@ MOST_MOVES = 50_000_000
 """Times of edges from device to device that are held in memory: 2 GB."""
 
 LEAVES = (1, 8, 64, 512)
-"""Of the trees of arcs, round by round."""
+"""Leaves of the trees of arcs, round by round."""
 
 Proved = tuple[Any, Proof]
 """A bound, and its proof."""
 
 MOST_PARTS = 20_000
-"""Of instances whose sections are looked at: ops and edges."""
+"""Ops and edges of an instance; in larger ones no sections are tried."""
 
 MOST_LEAVES = 200
 
 MOST_HALVES = 8
-"""How often ideals are checked: at the bound, then half-way between what is proven and what not."""
+"""Checks of ideals: of the target, then half-way between a proven and an unproven bound."""
 
 
 def certify(
@@ -106,6 +107,8 @@ def certify(
     """
     if isinstance(semantics, LatencySubgraphs | PipelineIteration | MaxContext):
         return None
+    # The cheapest bound comes from arrays. The checker's view is Python objects for every op and
+    # edge: on large graphs it would take longer than the limit.
     clock = Clock(time_limit_s)
     if isinstance(semantics, HybridPipeline):
         if semantics.bubble:
@@ -118,6 +121,8 @@ def certify(
     problem = TimedTerms(parts, semantics.model_dump(mode="json"), clock)
     if not all(problem.able.values()):
         return None
+    # a limit may end any of the proofs: the best one before it counts. An infinite bound says that
+    # there is no plan, which no certificate states.
     best = cheapest
     proofs = _proofs(instance, problem, parts, semantics, target_ns)
     with suppress(LimitReached):
@@ -130,7 +135,7 @@ def certify(
 
 
 def checked_parts(instance: Instance) -> dict[str, Any]:
-    """What the checker reads of the file of an instance."""
+    """The parts of an instance's file that the checker reads."""
     document = plain_document(instance)
     graph, cluster = document["graph"], document["cluster"]
     return {
@@ -162,7 +167,7 @@ def _proofs(
     semantics: Semantics,
     target_ns: float,
 ) -> Iterator[Proved]:
-    """Proofs and what they prove, cheapest first; each is computed when it is needed."""
+    """Bounds and their proofs, cheapest first; each is computed when the caller wants it."""
     possible, together = colocated_times(instance)
     work = WorkProof(weights=tuple(spread_weights(together, possible)[1]))
     least = problem.work({"weights": list(work.weights)})
@@ -175,6 +180,8 @@ def _proofs(
         return
     clock = problem.clock
     clock.check()
+    # A chain of sections has small LPs, and half of the time; the tree of the whole has one large
+    # LP, with a window for each section, which sees what crosses sections.
     yield problem.path({}), PathProof()
     if clock.left_s == 0 or len(problem.time) + len(problem.edges) > MOST_PARTS:
         return
@@ -191,7 +198,7 @@ def _proofs(
 def _no_chain_below(
     problem: TimedTerms, parts: dict[str, Any], semantics: Semantics, least: int, target_ns: float
 ) -> Iterator[Proved]:
-    """What the check of ideals proves: the target, or as much as it does in the time."""
+    """The bound that a check of ideals proves: the target, or the highest one within the time."""
     if not isinstance(semantics, MaxLoad) or semantics.plans != "chain":
         return
     if semantics.replicas or semantics.levels == 2 or not least < target_ns < math.inf:
@@ -209,7 +216,7 @@ def _no_chain_below(
 def _certify_stages(
     instance: Instance, semantics: HybridPipeline, clock: Clock, target_ns: float
 ) -> Certificate | None:
-    """What the check of rows of stages proves: the target, or as much as it does in the time."""
+    """The bound that a check of stages proves: the target, or the highest one within the time."""
     least = quick_bound(instance, semantics).ns
     target = least if target_ns == math.inf else int(target_ns)
     rules = semantics.model_dump(mode="json")
@@ -222,15 +229,17 @@ def _certify_stages(
 
 
 def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Clock) -> Iterator[int]:
-    """Bounds that a check proves: the target, or ever higher ones half-way to what it does not."""
+    """Bounds that a check proves: the target, or ever higher ones half-way to an unproven one."""
+    # A check only decides whether some plan is below a limit. Low limits are refuted sooner, as few
+    # partial plans stay below them: a check that takes too long is repeated with a lower limit.
     trial = most = target
     for _ in range(MOST_HALVES):
         try:
             if within(limit=trial - 1, tick=clock.part(0.5).check):
-                return  # the target is none
+                return  # a plan is below it: the target is no bound
             least = trial
             yield trial
-        except (LimitReached, Rejected):  # the less is to be proven, the faster it goes
+        except (LimitReached, Rejected):
             clock.check()
             most = trial
         if most - least <= 1:
@@ -248,6 +257,7 @@ def prove_chain(
     chain = choose_chain(instance, intervals(instance))
     if not chain:
         return None
+    # before the chain's first op and after its last one, paths count
     before = problem.ends(problem.order)[chain[0].ops[0]]
     tails = problem.ends(problem.order[::-1], back=True)
     sections = list[_Section]()
@@ -263,6 +273,8 @@ def prove_chain(
         tails[last][k] - problem.time[last][k] if k in problem.able[last] else math.inf
         for k in range(problem.num)
     ]
+    # Only arcs on a shortest path matter. They get trees of as many leaves as the round has, until
+    # all arcs of some shortest path have them; the path changes whenever an arc is raised.
     with suppress(LimitReached):
         for leaves in LEAVES:
             while not stop_asked():
@@ -280,7 +292,7 @@ def prove_chain(
 
 @dataclass
 class _Section:
-    """A section, what is proven of its arcs by devices, and by which trees."""
+    """A section, the bounds of its arcs by devices, and the trees that prove them."""
 
     ops: tuple[int, ...]
     able: Able
@@ -295,6 +307,7 @@ class _Section:
 
 
 def _section(problem: TimedTerms, ops: tuple[int, ...]) -> _Section:
+    """A section whose arcs are proven by paths."""
     able = problem.between(list(ops))
     return _Section(ops, able, problem.paths(able, ops[0], ops[-1]))
 
@@ -302,7 +315,8 @@ def _section(problem: TimedTerms, ops: tuple[int, ...]) -> _Section:
 def _refine(
     problem: TimedTerms, section: _Section, ends: tuple[int, int], leaves: int, clock: Clock
 ) -> bool:
-    """Prove more of an arc, unless as many leaves have; whether there was nothing to do."""
+    """Grow the tree of an arc to some leaves; whether there was nothing to do."""
+    # with both ends given, a section of two ops has nothing to branch over
     (a, b), (first, last) = ends, (section.ops[0], section.ops[-1])
     if len(section.ops) == 2 or section.table[a][b] == math.inf:
         return True
@@ -340,7 +354,7 @@ def _shortest(
 
 
 def fits(instance: Instance, clock: Clock) -> bool:
-    """Whether the view can be made in the time that is left; nothing can interrupt that."""
+    """Whether the checker's view can be made in the time left; it cannot be interrupted."""
     num_edges, left_s = len(instance.graph.edges), clock.left_s
     moves = num_edges * instance.num_devices**2
     takes_s = S_PER_PART * (instance.num_ops + num_edges) + S_PER_MOVE * moves
@@ -359,7 +373,7 @@ class TimedTerms(Terms):
         super().__init__(parts, rules)
 
     def ends(self, order: Any, back: bool = False, start: Any = None) -> dict[int, list[Any]]:
-        """Least ends of ops; those of the whole instance are worked out once."""
+        """Least ends of ops; those of the whole instance are computed once."""
         whole = start is None and len(order) == len(self.order)
         if whole and back in self._whole:
             return self._whole[back]
@@ -369,6 +383,7 @@ class TimedTerms(Terms):
         return found
 
     def _watched(self, order: list[int]) -> Iterator[int]:
+        """The ops, with a look at the clock at each."""
         for i in order:
             self.clock.check()
             yield i

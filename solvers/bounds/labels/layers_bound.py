@@ -1,44 +1,42 @@
-"""What nested layers prove of every makespan: a chain there and back, and the work beside it.
+"""Lower bounds from nested layers: a chain there and back, and the work beside it.
 
-In a training step the gradients of a layer's weights are in no path: they wait for what comes back
+In a training step the gradients of a layer's weights are on no path: they wait for what comes back
 to the layer, and nothing waits for them. But they are on the layer's device. So either the chain
 changes devices often, and pays for it twice, forward and back; or some device has so much left to
 do when the chain leaves it that all others wait in the end.
 
-Let g be the inner gate of a layer on the way back, and d any device. Ops on d that g precedes
-start after g ends, one after the other; on the device of g, so does g itself:
+*Relaxation.* A chain of gates passes the layers forward and then backward (`nested_layers`). An
+*option* puts the largest groups of a layer on devices. What counts are the least times through the
+sections of the chain, by the devices of their gates; and for any gate g and device d the ops on d
+that g precedes. These start after g ends, one after the other; on the device of g, so does g:
 
     makespan  >=  start of g  +  (g, and) work of the ops on d that g precedes.
 
-Layer by layer, outermost first, labels add up when the chain gets inside, what follows once it
-comes out, and the work on each device. The least sum of any label is a bound. It is looked
-for below thresholds: each is proven where no label is below it.
-
-Where memory binds, options pay for the bytes that they hold, as if these took time. For any prices
-per byte of the devices, what a plan takes, plus the price of all bytes where it has them, less the
-price of all room, is no more than what it takes. The chain alone is then a shortest path through
-the layers: it finds the prices. Groups that no option places pay the least price.
-
-A *label* stands for options of the layers so far, outermost first. It knows
+*State.* A label stands for options of the layers so far, outermost first. It has
 
 - the devices of the two inner gates;
-- when the gate of the way forward starts at the earliest;
-- what follows the start of the gate on the way back at least: the rest of the chain, and on every
-  device all of the work that can only begin then, one op after the other;
+- the earliest start of the gate of the way forward;
+- the least time from the start of the gate of the way back to the end of everything: the rest of
+  the chain, and on every device the work that can only begin then;
 - the work on each device, and where memory binds the bytes there.
 
-The sum of both times and of the least time between the gates is a lower bound on the makespan of
-all plans with these options. Labels with a sum above the threshold are left out. Of those that
-agree in devices, work and about the bytes, one that another is no worse than in both times is left
-out as well, and the others hold the least bytes of any. A label with more bytes than a device has
-room for is none.
+*Why it is a bound.* Both times and the least time between the two gates add up to no more than the
+makespan of any plan with these options. Labels above a *threshold* are left out; where none is
+left, the threshold is proven, and the next one is higher. Among labels with equal devices, work and
+about equal bytes, one goes if another is no worse in both times, and those that stay get the least
+bytes of any. A label with more bytes than a device has room for is dropped. Identical devices are
+numbered by their work, so that labels that differ in names alone are equal; a path remembers how
+devices were renamed, layer by layer.
 
-Devices that are identical have no names: those of a class are numbered by their work. A path knows
-how devices were renamed, layer by layer.
+*Memory.* Where memory binds, bytes have prices (`room_prices`), as if they took time: what a plan
+takes, plus the price of all its bytes, less the price of all room, is no more than its makespan.
+The chain alone is then a shortest path through the layers, which finds the prices; and what the
+layers further inside take and pay is no less than the rest of that path.
 
-Where memory binds, bytes have prices. What the layers further inside take, and
-pay, is then no less than a shortest path; so that a label is left out whose times, price and that
-path together are above the threshold and what all room is worth.
+*Example.* Two layers on two equal devices: f0, f1, b1, b0, and the gradients w0 and w1 after b0 and
+b1, 10 ns each; a layer stays together, a transfer takes 3 ns. Paths prove 50 ns. Apart, the chain
+takes 10 + 3 + 10 + 10 + 3, and then b0 and w0 are left on their device: 56. Together, all six ops
+run one after the other: 60. The bound, and the optimum, is 56; with transfers of 5 ns it is 60.
 """
 
 from __future__ import annotations
@@ -68,13 +66,13 @@ from placegap.solvers.core.clock import never
 
 STATE, START, LEFT, SOURCE, OPTION, NAMES, WORK = range(7)
 """Columns of labels: the device of the gate forward times K, plus that of the gate back; both
-times; the label of the layer before that each goes on from, and with which option; how its devices
-are named here, as digits; from `WORK` on the work on the devices, and bytes, if memory binds."""
+times; the label of the layer before, and the option that was added; the new names of its devices,
+as digits; from `WORK` on the work on the devices, and their bytes, if memory binds."""
 
 MOST_CELLS, MOST_TRIALS = 12_000_000, 200_000_000
-"""Of the new labels of one layer, and labels times options and gates of all layers that seem to be
-below the threshold, of which a new label counts as half of its cells; with more there is no bound.
-The latter are some eight seconds' worth."""
+"""Cells of the new labels of one layer; and trials of all layers, about eight seconds: pairs of a
+label and an option, or of gates of one, and half of the cells of each new label. With more there is
+no bound."""
 
 CHUNK = 16_384
 """Labels that grow at a time, between two looks at `stop`."""
@@ -82,7 +80,7 @@ CHUNK = 16_384
 MOST_KEY = 2**62
 
 SHARES = 128
-"""Of a device's room: labels with as many of them there hold about the same bytes."""
+"""Parts of a device's room: labels hold about equal bytes if the numbers of full parts agree."""
 
 
 @dataclass
@@ -93,14 +91,14 @@ class Effort:
 
 
 class LayerPath(NamedTuple):
-    """Of each layer where its groups are, and the devices of its inner gates, forward and back."""
+    """The devices of each layer's groups, and those of its inner gates, forward and back."""
 
     devices: list[Ints]
     gates: list[tuple[int, int]]
 
 
 class Least(NamedTuple):
-    """The least bound of all options, `NO_WAY` if all are above the threshold; and paths to the
+    """The least bound of all labels, `NO_WAY` if all are above the threshold; and the paths of the
     labels with the least bounds, as many as requested.
     """
 
@@ -112,14 +110,16 @@ class Least(NamedTuple):
 
 
 class LayerWays(NamedTuple):
-    """The least of any option forward from a to a2, and back from b2 to b, and which, (K, ...)."""
+    """The least time of any option forward from a to a2 plus back from b2 to b, and that option;
+    (K, K, K, K).
+    """
 
     least_ns: Ints
     option: Ints
 
 
 def layer_ways(table: LayerTable) -> list[LayerWays]:
-    """Of each layer; layers that are alike have the same object."""
+    """The ways of each layer; layers that are alike share an object."""
     known: dict[int, LayerWays] = {}
     for one in table.options:
         if id(one) not in known:
@@ -129,6 +129,8 @@ def layer_ways(table: LayerTable) -> list[LayerWays]:
 
 def rest_of(table: LayerTable, ways: list[LayerWays]) -> list[Ints]:
     """Least time between the gates of each frame, by devices: layer by layer, and the core last."""
+    # Backwards from the core: gates inside depend on nothing outside them. One option per layer has
+    # both directions and its price, so forward and back are not minimized apart.
     rest = [table.core_ns]
     for way in reversed(ways):  # a to a2, what is inside, and b2 to b
         whole = (way.least_ns + rest[-1][None, :, :, None]).min(axis=(1, 2))
@@ -137,7 +139,9 @@ def rest_of(table: LayerTable, ways: list[LayerWays]) -> list[Ints]:
 
 
 def least_by_option(table: LayerTable, ways: list[LayerWays], rest: list[Ints]) -> list[Ints]:
-    """Of each layer, the least bound of any label with each option, (p,), by the chain alone."""
+    """The least bound, by the chain alone, of any label with each option of each layer, (p,)."""
+    # from the outside in: the least time of all that is outside a frame, by the devices of its
+    # gates
     around = np.minimum(table.outer_ns[0][:, None] + table.outer_ns[1][None, :], NO_WAY)
     found = list[Ints]()
     for options, way, inside in zip(table.options, ways, rest[1:], strict=True):
@@ -149,7 +153,7 @@ def least_by_option(table: LayerTable, ways: list[LayerWays], rest: list[Ints]) 
 
 @kernel
 def _least_ways(forward: Ints, back: Ints, paid: Ints) -> tuple[Ints, Ints]:
-    """The least of any option forward from a to a2, and back from b2 to b, and which one; K^4."""
+    """As in `LayerWays`; the four ends are kept apart, as both gates of a frame are."""
     num_devices = forward.shape[1]
     least = np.full((num_devices, num_devices, num_devices, num_devices), NO_WAY)
     chosen = np.full(least.shape, -1)
@@ -169,7 +173,8 @@ def _least_ways(forward: Ints, back: Ints, paid: Ints) -> tuple[Ints, Ints]:
 
 @kernel
 def _least_inside(forward: Ints, back: Ints, paid: Ints, rest: Ints) -> Ints:
-    """The least from outer gate a to outer gate b with each option, (K, K, p)."""
+    """The least time from outer gate a to outer gate b with each option, (K, K, p)."""
+    # min over a2 first: (K^3 + K^3) per option instead of K^4
     num_devices = forward.shape[1]
     least = np.full((num_devices, num_devices, len(forward)), NO_WAY)
     for p in range(len(forward)):
@@ -197,12 +202,13 @@ def least_within(
     stop: Callable[[], bool],
     num_paths: int = 0,
 ) -> Least | None:
-    """The least bound of all options, up to `most_ns`; None if it is stopped, or too large.
+    """The least bound of all labels, up to `most_ns`; None if it is stopped, or too large.
 
-    `rest` is from `rest_of`; what is spent is taken off `effort`.
+    `rest` is from `rest_of`; trials are subtracted from `effort`.
     """
     num_devices = len(table.step_ns)
     head, tail = table.outer_ns
+    # one label per pair of devices of the outermost gates, with heads and tails of work windows
     state = np.arange(num_devices**2)
     labels = np.zeros((len(state), WORK + num_devices + len(table.room_bytes)), np.int64)
     labels[:, STATE] = state
@@ -216,11 +222,14 @@ def least_within(
             return None
         if not len(grown):
             return Least(NO_WAY, [])
+        # new names before thinning: what differs in names alone becomes equal
         if num_devices <= MOST_ALIKE:
             _rename_alike(grown, table.kind, num_devices)
         labels = _thinned(grown, table.room_bytes)
         if num_paths:
             found.append(labels)
+    # The core closes the chain. Two gates are left to count work after: the core's last gate, which
+    # the groups' work without `unready` follows, and its first one, which all work follows.
     there, back = np.divmod(labels[:, STATE], num_devices)
     work = labels[:, WORK : WORK + num_devices] * table.step_ns
     behind = _behind(work - table.unready_ns[-1], back, table.gate_ns[-2])
@@ -234,13 +243,16 @@ def least_within(
 
 
 def _behind(work: Ints, gate: Ints, gate_ns: Ints) -> Ints:
-    """What follows the start of a gate, by the work after it on each device, and its own device."""
+    """The least time from the start of a gate to the end of the work after it on any device."""
+    # on its own device the gate is part of that work; elsewhere work begins after the gate ends
     away = (work > 0) & (np.arange(work.shape[1]) != gate[:, None])
     return np.asarray((work + np.where(away, gate_ns[gate][:, None], 0)).max(axis=1))
 
 
 def _path(table: LayerTable, found: list[Ints], row: int) -> LayerPath:
-    """Back from a label of the last layer, by the names of its devices."""
+    """The path of a label of the last layer, in the real names of devices."""
+    # from the core outwards: `name[d]` is the real name of the device that the labels of a layer
+    # call d. Each label stores how it renamed the devices of the label before it
     devices, gates = list[Ints](), list[tuple[int, int]]()
     num_devices = len(table.step_ns)
     name = np.arange(num_devices)
@@ -256,9 +268,9 @@ def _path(table: LayerTable, found: list[Ints], row: int) -> LayerPath:
 
 
 class LayerFrame(NamedTuple):
-    """What labels meet one layer further in: as in `LayerTable`, of this layer; `rest_ns` is the
-    least time between its inner gates, `least_ns` that between the outer ones with each option,
-    (K, K, p), and `order` has the options by that.
+    """One layer for a kernel: values of `LayerTable`; `rest_ns`, the least time between its inner
+    gates; `least_ns`, (K, K, p), that between the outer gates with each option; and `order`, the
+    options by rising `least_ns`.
     """
 
     step_ns: Ints
@@ -283,7 +295,7 @@ def _grown(
     effort: Effort,
     stop: Callable[[], bool],
 ) -> Ints | None:
-    """New labels; None if it is stopped, or if they are too many. Some labels at a time."""
+    """New labels; None if it is stopped, or if they are too many."""
     options = table.options[layer]
     least = _least_inside(options.forward_ns, options.back_ns, options.paid_ns, rest)
     frame = LayerFrame(
@@ -325,9 +337,12 @@ def _grown_labels(
     most_rows: int,
     most_tried: int,
 ) -> tuple[Ints, int]:
-    """A row for each label one layer further in that is not above the threshold, up to a limit;
-    and how many ways were looked at.
+    """A row for each label one layer further in that is not above the threshold, up to a limit; and
+    the number of trials.
     """
+    # For each label: options by rising least time, then the device of the inner gate back, then
+    # that of the inner gate forward. What depends on the former alone is computed outside the
+    # latter.
     forward, back, more_bytes = options.forward_ns, options.back_ns, options.held_bytes
     room, price, shift, rest = frame.room_bytes, frame.price, frame.shift, frame.rest_ns
     num_devices, num_rooms = len(frame.step_ns), len(room)
@@ -337,14 +352,16 @@ def _grown_labels(
         known = labels[r]
         a, b, cost = known[STATE] // num_devices, known[STATE] % num_devices, 0
         start, left = known[START], known[LEFT]
+        # the price of all bytes so far; the room's worth is part of `most`, once
         for d in range(len(price)):
             cost += price[d] * known[held + d]
         so_far = start + left + (cost >> shift)
-        # options by least time: the first that is too long ends the row
+        # the first option that is too long by the chain alone ends the row: all others are longer
         for p in frame.order[a, b]:
             if so_far + frame.least_ns[a, b, p] > most or tried > most_tried:
                 break
             tried += 1
+            # the room itself is a limit as well: prices alone would let a device be overfilled
             fits = True
             for d in range(num_rooms):
                 fits = fits and known[held + d] + more_bytes[p, d] <= room[d]
@@ -357,7 +374,10 @@ def _grown_labels(
             for b2 in range(num_devices):
                 if back[p, b2, b] >= NO_WAY:
                     continue
-                # what is left: the chain back to here, or the work that a device has yet to do
+                # What follows the start of the gate back: the chain from here outwards; the tail of
+                # work windows; or on some device all work that the gate precedes. That is all late
+                # work of the layers further out, less what of it the gate need not precede
+                # (`unready`, on whichever device it is), and this layer's work behind the gate.
                 remain = max(left + back[p, b2, b], frame.left_ns[b2])
                 for d in range(num_devices):
                     after = known[WORK + d] + options.ready[p, d]
@@ -370,11 +390,12 @@ def _grown_labels(
                         continue
                     tried += 1
                     begin = max(start + forward[p, a, a2], frame.head_ns[a2])
+                    # `rest` also has the prices of the layers further inside
                     if begin + paid + remain + rest[a2, b2] > most:
                         continue
                     if count == most_rows:
                         return rows, tried
-                    if count == len(rows):
+                    if count == len(rows):  # their number is not known before
                         wider = np.empty((2 * count, width), np.int64)
                         wider[:count] = rows
                         rows = wider
@@ -391,7 +412,9 @@ def _grown_labels(
 
 @kernel
 def _rename_alike(rows: Ints, kind: Ints, num_devices: int) -> None:
-    """Number the devices of a kind by work, bytes, and whether they have a gate; in place."""
+    """Number the devices of a kind by rising work, bytes, and gates; in place."""
+    # Swapping identical devices changes no continuation, so every label may be replaced by its twin
+    # in which they are sorted. Gates decide ties, so that twins always become equal.
     num_rooms = rows.shape[1] - WORK - num_devices
     order, name = np.arange(num_devices), np.empty(num_devices, np.int64)
     kept = np.empty(rows.shape[1], np.int64)
@@ -414,6 +437,8 @@ def _rename_alike(rows: Ints, kind: Ints, num_devices: int) -> None:
                     break
                 order[c], order[at] = other, one
                 at = c
+        # the old names as digits, base K, from which `_path` finds the real devices; K**K is below
+        # 2**62 up to `MOST_ALIKE` devices
         kept[:] = row
         for d in range(num_devices):
             name[order[d]] = d
@@ -427,10 +452,12 @@ def _rename_alike(rows: Ints, kind: Ints, num_devices: int) -> None:
 
 
 def _thinned(labels: Ints, room: Ints) -> Ints:
-    """Without labels that another one of the same state, work and shares is no worse than."""
+    """Labels without those that another one of equal state, work and shares is no worse than."""
+    # Work counts in whole steps of a grid, and bytes in whole shares: else hardly two labels would
+    # have the same key. All columns become one number, renumbered when it would grow too large.
     key, held = labels[:, STATE], labels.shape[1] - len(room)
     shares = labels[:, held:] // np.maximum(1, room // SHARES)
-    for column in (*labels[:, WORK:held].T, *shares.T):  # one number for all of them
+    for column in (*labels[:, WORK:held].T, *shares.T):
         width = int(column.max()) + 1
         if int(key.max()) >= MOST_KEY // width:
             key = np.unique(key, return_inverse=True)[1]
@@ -450,6 +477,8 @@ def _first_of(key: Ints, left: Ints, held: Ints) -> Ints:
 
     They get the least bytes of any row of their key.
     """
+    # The Pareto front of start and rest. Bytes of one key differ by less than a share of the room,
+    # so the least of them loses little, and a third criterion would keep far more labels.
     kept, count, least, begin = np.empty(len(key), np.int64), 0, 0, 0
     for r in range(len(key)):
         if r == 0 or key[r] != key[r - 1]:
@@ -471,16 +500,16 @@ def _first_of(key: Ints, left: Ints, held: Ints) -> Ints:
 MOST_OPS = 20_000
 
 STRIDE, LEAST_STRIDE = 0.003, 0.0005
-"""A threshold is this share above what is known, or half as much where there were too many labels:
-their number grows fast with what is between a threshold and the least bound of any."""
+"""A threshold is this share above the proven bound. The share is halved where labels were too many:
+their number grows fast with the distance from the threshold down to the least label."""
 
 EASY, FAR = 0.001, 0.03
-"""After a threshold that takes no more of the effort, the next one is twice as far away, and has so
-much of it at most."""
+"""If a threshold takes less than `EASY` of all trials, the next one is twice as far away, and may
+take at most `FAR` of them."""
 
 
 class NestedSearch(NamedTuple):
-    """What nested layers prove, in ns, and the paths of labels with the least bounds, if any."""
+    """The bound of nested layers, in ns, and the paths of the least labels, if any."""
 
     ns: int
     nested: NestedLayers
@@ -496,13 +525,14 @@ def search_layers(
     stop: Callable[[], bool] = never,
     num_paths: int = 0,
 ) -> NestedSearch | None:
-    """What nested layers prove of every makespan; None where there is nothing.
+    """The bound of nested layers on every makespan, at least `known_ns`; None if there is none.
 
-    It ends with the first threshold that a label is below, the least one is exact, or at `stop`.
-    With it come some of the paths that are nearest, and it is no less than what is known.
+    The search ends at `stop`, when trials run out, or at the first threshold that a label is below:
+    no higher one could be proven. Then the result has the paths of the `num_paths` least labels.
     """
     if instance.num_ops > MOST_OPS or instance.num_devices < 2:
         return None
+    # the first chain that comes back: short sections prove more than long ones (`layer_chains`)
     is_tight = not instance.arrays.memory_is_slack
     for chain in layer_chains(instance, windows.intervals):
         nested = nested_layers(instance, chain, windows.time_ns, with_core=is_tight)
@@ -522,12 +552,16 @@ def search_layers(
     if through >= NO_WAY:  # no plan at all: this bound proves nothing
         return None
     least = least_by_option(table, ways, rest)
+    # The chain alone is the first bound. From there thresholds rise by `stride`: small steps, as a
+    # threshold far above the least label has too many labels to be decided at all.
     best, stride, effort = max(known_ns, through - table.worth_ns), STRIDE, Effort()
     longest, last = instance.arrays.serial_horizon_ns, 0
     while stride >= LEAST_STRIDE and effort.left > 1 and best <= longest and not stop():
         aim = min(int(best * (1 + stride)), longest) + 1
+        # half of what is left, so that a nearer threshold can be tried if this one is too expensive
         given = effort.left // 2 if stride <= STRIDE else min(effort.left, int(FAR * MOST_TRIALS))
         trial = Effort(given)
+        # options that the chain alone puts above the aim are in no label of interest
         near = [
             options.only(np.flatnonzero(by_option <= aim + table.worth_ns))
             for options, by_option in zip(table.options, least, strict=True)
@@ -536,13 +570,13 @@ def search_layers(
         found = least_within(trimmed, rest, aim, trial, stop, num_paths)
         spent = given - trial.left
         effort.left -= spent
-        if found is None:
+        if found is None:  # too many labels to decide it: a nearer threshold has fewer
             stride = STRIDE if stride > STRIDE else stride / 2
-            if last > effort.left:  # what is nearer takes more than the last threshold did
+            if last > effort.left:  # a nearer one takes at least what the last proven one did
                 break
         elif found.ns < NO_WAY:
             return NestedSearch(max(best, found.ns), nested, trimmed, found.paths)
-        else:
+        else:  # labels up to the aim, and none of them is left
             best, last = aim + 1, spent
             stride = 2 * stride if spent < EASY * MOST_TRIALS else min(stride, STRIDE)
     if best > longest:  # no plan fits into memory
@@ -551,10 +585,10 @@ def search_layers(
 
 
 def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> LayerTable:
-    """The table with prices of bytes.
-
-    Devices that are all alike need none: the same price on all of them adds nothing.
-    """
+    """The table with the prices of bytes that prove most by the chain alone."""
+    # Groups that no option places hold bytes, too, and pay at least the least price of any device
+    # that can hold them. Where all devices are alike, so are the best prices, and the bytes then
+    # cost no more than the room is worth: nothing is proven.
     arrays = instance.arrays
     placed = {g for groups in table.groups for g in groups}
     others = [g for g in range(arrays.num_groups) if g not in placed]
@@ -593,7 +627,7 @@ def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> L
 
 
 def _chain(table: LayerTable) -> tuple[int, list[int]]:
-    """What the chain takes and pays at least, and the options that attain it."""
+    """The least time and price of the chain, and the options that attain it."""
     ways = layer_ways(table)
     rest = rest_of(table, ways)
     head, tail = table.outer_ns
@@ -602,7 +636,7 @@ def _chain(table: LayerTable) -> tuple[int, list[int]]:
     option = list[int]()
     if whole[a, b] >= NO_WAY:
         return NO_WAY, option
-    for way, inside in zip(ways, rest[1:], strict=True):
+    for way, inside in zip(ways, rest[1:], strict=True):  # inwards along the shortest path
         a2, b2 = np.unravel_index(int((way.least_ns[a, :, :, b] + inside).argmin()), inside.shape)
         option.append(int(way.option[a, a2, b2, b]))
         a, b = a2, b2

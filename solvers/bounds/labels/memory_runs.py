@@ -1,38 +1,40 @@
 """A chain of sections under memory: each run of it on one device must fit there.
 
-The nodes of a chain are ops, with a section between each and the next (`problem.sections`). Their
-colocation groups, in the order in which the chain first meets them, are the *stops*. A training
-step meets its layers twice, forward and backward, and what it takes between two neighbouring stops
-adds up over both passes.
+*Relaxation.* The nodes of a chain are ops, with a section between each and the next
+(`problem.sections`). Their colocation groups, in the order in which the chain first meets them, are
+the *stops*. A training step meets its layers twice, forward and backward, and the times of the
+sections between two neighbouring stops add up over both passes. Whatever the placement, the stops
+fall into *runs*: neighbouring stops on the same device, as long as possible. The groups of a run
+are on its device together, so their bytes fit there. Where one run ends and the next begins, the
+sections between take at least what is proven of them (their *arcs*) for two different devices. What
+lies between two stops of one run either is on the run's device, so that its bytes count and its
+times add up; or some groups of it are elsewhere, and then a path leads there and back (`Through`).
+Bytes of an earlier run on the same device are forgotten.
 
-Whatever the placement, the stops fall into runs: neighbouring stops on the same device, as long as
-possible. The groups of a run are on its device together, so that their bytes fit there; and where
-one run ends and the next begins, the sections between take what is proven of them (their *arcs*)
-for two different devices. So the least cost of any division into runs that fit is a bound. What
-lies between two stops of one run either is on the run's device, and its bytes count and its times
-add up; or some groups of it are elsewhere, and then a path leads there and back (`Through`).
-`Passage` counts both.
+*State* (`least_runs`). A label has the cost so far, the bytes of the current run, and the bytes of
+all runs since the path came to a pool of devices with fast links (`device_pools`), which fit there
+together. Labels that another one is nowhere above are dropped, and where too many stay, neighbours
+are joined (`fewer_labels`).
 
-All costs are what others prove (arcs, paths, sums of times). The search (`least_runs`) is a
-shortest path with resources, in integers: the bytes of the current run, and those of all runs since
-the path came to a pool of devices with fast links (`device_pools`), which fit there together.
+*Why it is a bound.* Every plan that fits has its runs, which cost no more than the plan takes, as
+all costs are proven by others (arcs, paths, sums of times). The least cost of any runs that fit is
+a shortest path with resources, in integers.
 
-Several runs may be on one device. Where devices differ, *prices* see to that: for prices p[k] >= 0,
-the least of cost + sum over k of p[k] (bytes on k - room of k) is a bound as well. A subgradient
-method looks for prices that prove much (`priced`); any that it finds are valid.
+*Prices.* Several runs may be on one device. Where devices differ, prices count that: for p[k] >= 0,
+the least of cost + sum over k of p[k] (bytes on k - room of k) is a bound as well (`room_prices`).
+Between two stops each group is then on a device over which a way takes no longer than the length
+between the stops: it pays to be longer where that reaches cheaper memory (`price_links`).
 
-What lies between two stops on one device leaves out groups by *modes*: mode 0 leaves out none, the
-others all those whose way there and back takes no longer than some threshold.
+*Modes.* What lies between two stops on one device leaves out groups by modes: mode 0 leaves out
+none, the others all those whose way there and back takes no longer than some threshold.
 
-The portfolio's `memory_bound` takes a chain of `sections.intervals`, with what `interval_arcs`
-proves between each op and the next as its arcs, once with groups as stops and once with ops.
+*Example.* Four layers of a byte and 1 ns each way, forward and back, on two devices with room for
+two bytes; a transfer takes 5 ns. Four stops are at least two runs, and the one cut between them is
+passed twice: 8 + 2 * 5 = 18 ns, which the plan d0 d0 d1 d1 reaches.
 
-A label of `least_runs` knows the bytes of the current run, and those of all runs since the path
-came to a pool of devices. With prices, what lies between two stops takes at least some length, and
-each group is on a device over which a way takes no longer than that: it pays to be longer where
-that reaches cheaper memory (`price_links`). Labels that
-another one is below go, and where too many stay, all but one of some (`fewer_labels`): a least path
-over what is left is no longer.
+The portfolio's `memory_bound` takes a chain of `sections.intervals`, with the bounds of
+`interval_arcs` between each op and the next as its arcs, once with groups as stops and once with
+ops.
 """
 
 from __future__ import annotations
@@ -43,11 +45,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import DevicePools, device_pools, identical_devices
+from placegap.formulations.shared.devices import DevicePools, device_pools
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, stable_order
 from placegap.instances.problem import Instance
 from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, Section, choose_chain
 from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
@@ -64,6 +67,9 @@ def fewer_labels(value: Ints, order: Ints, most: int, rows: Ints, least: Ints) -
     first, with the least of each number. `rows` gets the labels that stay, and `least` their
     numbers.
     """
+    # Joining keeps a bound: what a label may become, the joined one may become as well, at no
+    # higher cost. Neighbours in the order of costs are joined, so that costs, which decide, lose
+    # least.
     kept, width = 0, value.shape[1]
     for q in order:
         below = False
@@ -78,6 +84,7 @@ def fewer_labels(value: Ints, order: Ints, most: int, rows: Ints, least: Ints) -
         if not below:
             order[kept] = q
             kept += 1
+    # labels per joined one: a power of two, so that a few labels too many join pairs and no more
     step, count = 1, 0
     while (kept + step - 1) // step > most:
         step *= 2
@@ -95,20 +102,19 @@ NOTHING = 2**62
 
 
 class RunTerms(NamedTuple):
-    """What runs cost and hold, for c stops, K devices and some modes."""
+    """Costs and bytes of runs, for c stops, K devices and some modes."""
 
-    #: (c, K) int64: Of each stop on each device.
+    #: (c, K) int64: The time of each stop on each device.
     stop_ns: Ints
-    #: (c - 1, K, K) int64: Between neighbouring stops on two devices; where these are one, see
-    #: `stay_ns`.
+    #: (c - 1, K, K) int64: The time between neighbouring stops on two devices.
     cut_ns: Ints
-    #: stay_ns, held_bytes: (c - 1, K, modes) int64: Between neighbouring stops on one device, and
-    #: the bytes of their link that are there too.
+    #: stay_ns, held_bytes: (c - 1, K, modes) int64: The time between neighbouring stops on one
+    #: device, and the bytes of the groups between them that are there, too.
     stay_ns: Ints
     held_bytes: Ints
-    #: (c,) int64: Of each stop's group.
+    #: (c,) int64: The bytes of each stop's group.
     size_bytes: Ints
-    #: room_bytes, pool, pool_room_bytes: Of devices, the pool of each, and of pools.
+    #: room_bytes, pool, pool_room_bytes: The room of devices, the pool of each, the room of pools.
     room_bytes: Ints
     pool: Ints
     pool_room_bytes: Ints
@@ -118,8 +124,7 @@ class RunTerms(NamedTuple):
 def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
     """Least cost of runs that fit, the device of each stop, and the mode after it, -1 for a cut.
 
-    A label is the cost so far, the bytes of the current run, and those of all runs since the path
-    came to the device's pool; a limited number is kept at a stop and device, the cheapest first.
+    At most `most` labels are kept at a stop and device, the cheapest first.
     """
     stop, cut, stay, held = terms.stop_ns, terms.cut_ns, terms.stay_ns, terms.held_bytes
     size, room, pool = terms.size_bytes, terms.room_bytes, terms.pool
@@ -135,6 +140,8 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
     wide = most * (modes + num_devices) + 1
     trial, came = np.zeros((wide, 3), np.int64), np.zeros((wide, 3), np.int64)
     rows, least_of = np.empty(wide, np.int64), np.empty((wide, 3), np.int64)
+    # Stop c on device b comes from stop c - 1 in three ways: from another pool, from another device
+    # of the same pool, or on the same run. Each forgets less than the one before.
     for c in range(1, num):
         for b in range(num_devices):
             if stop[c, b] >= NO_WAY or size[c] > room[b]:
@@ -142,14 +149,16 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
             n, best, most_pooled = 0, NO_WAY, terms.pool_room_bytes[pool[b]]
             for a in range(num_devices):
                 if pool[a] != pool[b] and count[c - 1, a] > 0:
+                    # all bytes begin anew, so only the cheapest label of all matters
                     total = label[c - 1, a, 0, 0] + cut[c - 1, a, b] + stop[c, b]
-                    if total < best:  # from other pools the cheapest: all bytes begin anew
+                    if total < best:
                         best, n = total, 1
                         trial[0] = total, size[c], size[c]
                         came[0] = a, 0, -1
             for a in range(num_devices):
                 if pool[a] != pool[b] or a == b:
                     continue
+                # another device of the pool: a new run, and the pool's bytes go on
                 for at in range(count[c - 1, a]):
                     total = label[c - 1, a, at, 0] + cut[c - 1, a, b] + stop[c, b]
                     load = label[c - 1, a, at, 2] + size[c]
@@ -157,6 +166,7 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
                         trial[n] = total, size[c], load
                         came[n] = a, at, -1
                         n += 1
+            # the same run: the groups between the stops are there as well, but for those left out
             for at in range(count[c - 1, b]):
                 for mode in range(modes):
                     total = label[c - 1, b, at, 0] + stay[c - 1, b, mode] + stop[c, b]
@@ -171,6 +181,7 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
             for m in range(kept):
                 label[c, b, m], origin[c, b, m] = least_of[m], came[rows[m]]
             count[c, b] = kept
+    # labels are sorted by cost: the first of some device is the least of all
     at_device, least = -1, NO_WAY
     for a in range(num_devices):
         if count[num - 1, a] > 0 and label[num - 1, a, 0, 0] < least:
@@ -188,7 +199,7 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
 
 class LinkWays(NamedTuple):
     """Groups between stops: those of link r are from ``pointer[r]`` on, with their bytes, and ways
-    (K, K, K) as in `Passage`; where these are (K, 1, K), bytes between two devices cost least.
+    (K, K, K) as in `Passage`; where these are (K, 1, K), bytes of a cut pay the least price of all.
     """
 
     pointer: Ints
@@ -200,11 +211,13 @@ class LinkWays(NamedTuple):
 def price_links(
     cut: Ints, stay: Ints, links: LinkWays, price: Ints, shift: int, at: Ints, mode: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Lengths (c, K, K) and (c, K, modes) with what bytes cost, rounded down; bytes by device.
+    """Lengths (c, K, K) and (c, K, modes) with the price of bytes, rounded down; bytes by device.
 
     The bytes are those of stops on the devices `at`, with the modes between; they are not counted
     where `at` is negative.
     """
+    # The price of the stops is in `stop_ns`; here are the groups between. The first call makes the
+    # lengths for `least_runs`, and the second counts the bytes on the path found.
     num_links, num_devices = len(cut), cut.shape[1]
     cuts, stays, used = cut.copy(), stay.copy(), np.zeros(num_devices, np.int64)
     cheapest, wide = np.argmin(price), links.ways_ns.shape[2] > 1
@@ -230,7 +243,7 @@ def price_links(
             for m in range(stay.shape[2]):
                 if stay[r, a, m] >= NO_WAY:
                     continue
-                if m > 0:
+                if m > 0:  # groups that are left out pay where they are
                     way = ways[:, a, a if wide else 0]
                     paid, where = _pay(stay[r, a, m], size, way, price, shift)
                 else:  # all on the device of the run
@@ -245,9 +258,12 @@ def price_links(
 
 @kernel
 def _pay(start: int, size: Ints, ways: Ints, price: Ints, shift: int) -> tuple[int, Ints]:
-    """The least of a length from `start` on and of the price of bytes that it leaves; and where
-    that has each group.
+    """The least length, from `start` on, plus price of bytes at that length; and the device of each
+    group there.
     """
+    # The longer the section, the more devices a group can be on. The price of all bytes is a
+    # falling step function of the length: the least sum is at `start`, or where some group reaches
+    # a cheaper device.
     num, num_devices = ways.shape
     when, saved, paid = [start], [np.int64(0)], np.int64(0)
     for x in range(num):
@@ -255,7 +271,7 @@ def _pay(start: int, size: Ints, ways: Ints, price: Ints, shift: int) -> tuple[i
         for c in range(num_devices):
             if ways[x, c] <= start:
                 now = min(now, price[c])
-        if now == NOTHING:  # it takes longer than what is proven
+        if now == NOTHING:  # no way is as short as `start`: take the least price, which is no more
             now = price.min()
         paid += size[x] * now
         for c in stable_order(ways[x]):
@@ -264,6 +280,7 @@ def _pay(start: int, size: Ints, ways: Ints, price: Ints, shift: int) -> tuple[i
                 saved.append(size[x] * (now - price[c]))
                 now = price[c]
     at, gain, length = start, np.int64(0), start
+    # sweep over the events, and subtract what each of them saves
     best, times = int(start + (paid >> shift)), np.array(when)
     for e in stable_order(times):
         at, gain = max(at, times[e]), gain + saved[e]
@@ -282,22 +299,23 @@ MODES = 4
 """Ways to count what lies between two stops on one device."""
 
 Through = Callable[[int], tuple[Ints, Ints] | None]
-"""Of a section by its place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
+"""For the section at a place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
 from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on a.
-The ops that are ends do not matter. None: nothing is known."""
+Rows of the ends are not read. None: no times are known."""
 
 MOST_LABELS = 64
-"""Partial runs that are told apart at a stop; beyond, neighbours count as one, at the least of both
-costs and both sizes."""
+"""Labels at a stop and device; where there are more, neighbours are joined."""
 
 FEWEST_LABELS, MOST_WORK = 8, 8_000_000
-"""Stops x devices x labels: longer chains have fewer labels, the longest are not tried."""
+"""Labels at least, and stops x devices x labels at most: long chains have fewer labels, and the
+longest are not tried."""
 
 MOST_INNER = 2_000
-"""Of larger sections no way through is looked at: what lies between their ends counts nowhere."""
+"""Ops of a section; in larger ones no ways are computed, and the groups between the ends count
+nowhere."""
 
 MOST_CELLS = 5_000_000
-"""Of ways by three devices; beyond, between two devices bytes count where they cost least."""
+"""Cells of ways by three devices; beyond, bytes between two devices pay the least price of all."""
 
 
 class Passage(NamedTuple):
@@ -318,15 +336,15 @@ class Passage(NamedTuple):
 
 
 class BetweenStops(NamedTuple):
-    """What lies between a stop and the next one: sections, and the bytes of the groups inside."""
+    """The sections between a stop and the next one, and the bytes of the groups inside."""
 
     passages: tuple[Passage, ...]
     size_bytes: Ints
 
 
 class Costs(NamedTuple):
-    """What arcs make of runs: `RunTerms`, the least time of all sections between stops that are no
-    neighbours, and the ways of the groups of all links.
+    """`RunTerms` by arcs, the least time of all sections between stops that are no neighbours, and
+    the ways of the groups of all links.
     """
 
     terms: RunTerms
@@ -348,18 +366,18 @@ class Cheapest(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MemoryRuns:
-    """Runs along a chain, apart from what its arcs are worth.
+    """Runs along a chain, without the lengths of its arcs.
 
-    Those are tables, one per section: rows for the devices of its entry (one, without an entry) and
+    These are tables, one per section: rows for the devices of its entry (one, without an entry) and
     columns for those of its exit.
     """
 
     sections: tuple[Section, ...]
-    #: before_ns, after_ns: When the first section's entry ends at the earliest, and what follows
-    #: the last one's exit at least, by device; of one entry where the section has no such end.
+    #: before_ns, after_ns: The earliest end of the first section's entry, and the least time after
+    #: the last one's exit, by device; of one entry where the section has no such end.
     before_ns: Ints
     after_ns: Ints
-    #: Per stop but the last, what lies between it and the next.
+    #: For each stop but the last: the sections and groups between it and the next.
     links: tuple[BetweenStops, ...]
     #: Sections between ops of the same stop.
     inside: tuple[tuple[int, int], ...]
@@ -369,7 +387,7 @@ class MemoryRuns:
     size_bytes: Ints
     #: (K,) int64
     room_bytes: Ints
-    #: Each device is its own where they say nothing.
+    #: Each device is a pool of its own where links are alike.
     pools: DevicePools
     #: first, last: Stops of the chain's first and last node.
     first: int
@@ -381,13 +399,17 @@ class MemoryRuns:
         return self._cheapest(self._costs(tables), tables)
 
     def _costs(self, tables: Sequence[Ints]) -> Costs:
+        """The lengths of arcs, added up by stops and links."""
         num, num_devices = len(self.size_bytes), len(self.room_bytes)
         stop = np.zeros((num, num_devices), np.int64)
+        # a first section without an entry ends at the first stop, whatever is before: it is part of
+        # that stop's time; likewise the last one
         before, after = self.before_ns, self.after_ns
         if self.sections[0].entry is None:
             before = np.minimum(before[0] + tables[0][0], NO_WAY)
         if self.sections[-1].exit is None:
             after = np.minimum(tables[-1][:, 0] + after[0], NO_WAY)
+        # sections between two ops of one stop begin and end on its device
         stop[self.first] += before
         stop[self.last] += after
         for s, at in self.inside:
@@ -422,6 +444,7 @@ class MemoryRuns:
         return Costs(terms, sum(int(tables[s].min()) for s in self.other), links)
 
     def _cheapest(self, costs: Costs, tables: Sequence[Ints]) -> Cheapest:
+        """The cheapest runs at the prices of bytes."""
         labels = _labels(len(self.size_bytes), len(self.room_bytes))
         terms, worth = costs.terms, 0
         if self.prices.each:  # bytes cost something, rounded down; room is worth it, rounded up
@@ -441,7 +464,7 @@ class MemoryRuns:
         return Cheapest(least, self._ends(tables, at.tolist()), used)
 
     def _links(self, costs: Costs, at: Ints, mode: Ints) -> tuple[Ints, Ints, Ints]:
-        """What links cost at the prices, and the bytes of those between some stops."""
+        """Lengths of links with the prices of bytes, and the bytes of links between some stops."""
         price = np.array(self.prices.each or [0] * len(self.room_bytes), np.int64)
         cut, stay = costs.terms.cut_ns, costs.terms.stay_ns
         return price_links(cut, stay, costs.links, price, self.prices.shift, at, mode)
@@ -449,11 +472,7 @@ class MemoryRuns:
     def priced(
         self, tables: Sequence[Ints], value_ns: int | None = None, stop: Callable[[], bool] = never
     ) -> MemoryRuns:
-        """The same runs with the prices that prove most, of those that a subgradient method tries.
-
-        Its steps are those of Polyak (1969) towards the value of a known plan, until `stop`; where
-        none is known, towards a value that is a share above what is proven by then.
-        """
+        """The same runs with the prices that prove most, of those that `climb_prices` tries."""
         costs = self._costs(tables)
         total = int(self.size_bytes.sum()) + sum(int(x.size_bytes.sum()) for x in self.links)
 
@@ -492,12 +511,14 @@ def memory_runs(
     *,
     fold: bool = True,
 ) -> MemoryRuns | None:
-    """What memory requires of a chain; None if nothing, or if the chain is too long.
+    """The runs of a chain under memory; None if memory is slack, or if the chain is too long.
 
-    Without `fold` each op of the chain is a stop of its own, wherever others of its group are, and
-    bytes count where a group is first met, on the chain or between: what two passes take adds up
-    nowhere then, but no section is between stops that are no neighbours.
+    Without `fold` each op of the chain is a stop of its own, wherever others of its group are. Then
+    two passes do not add up, but no section is between stops that are no neighbours.
     """
+    # Folding is strong where the way back meets the layers in reverse, and each link has a section
+    # of either direction. A chain that meets its groups in another order has most sections in
+    # `other`, which count at their least over all devices: there stops without `fold` prove more.
     group = instance.arrays.group
     nodes = [section.entry for section in sections if section.entry is not None]
     nodes += [section.exit for section in sections[-1:] if section.exit is not None]
@@ -510,6 +531,7 @@ def memory_runs(
         return None
     passing: list[list[tuple[int, bool]]] = [[] for _ in range(len(place) - 1)]
     inside, other = list[tuple[int, int]](), list[int]()
+    # by the stops of its ends, a section is in a link, within a stop, or between stops apart
     for s, section in enumerate(sections):
         if section.entry is None or section.exit is None:
             continue  # counted at its only stop
@@ -523,6 +545,8 @@ def memory_runs(
     size = instance.arrays.group_bytes
     time = np.where(instance.arrays.able, instance.arrays.time_ns, NO_WAY)
     is_wide = instance.arrays.num_groups * instance.num_devices**3 <= MOST_CELLS
+    # The bytes of each group count once, where it is first met: as a stop, or in the link of its
+    # first section. `names` are the groups of the stops.
     names = list(place) if fold else group[nodes].tolist()
     seen, links = set(names if fold else names[:1]), list[BetweenStops]()
     holds = size[names]
@@ -534,7 +558,7 @@ def memory_runs(
             groups = []
         elif groups:
             ways = [through(s) for s, _ in passed]
-        if any(way is None for way in ways):
+        if any(way is None for way in ways):  # nothing is proven of where they are
             groups = []
         seen.update(groups)
         if not fold and names[c + 1] in seen:
@@ -565,7 +589,7 @@ def memory_runs(
 
 
 def memory_bound(instance: Instance, windows: WorkWindows) -> int:
-    """What memory along a chain proves of every makespan, in ns; 0 if nothing."""
+    """The bound of memory along a chain on every makespan, in ns; 0 if there is none."""
     sections = choose_chain(instance, windows.intervals)
     time, best = windows.time_ns, 0
     parts, arcs, all_tables = chain_arcs(instance, sections, windows)
@@ -580,6 +604,7 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
     def through(s: int) -> tuple[Ints, Ints] | None:
         return _through(arcs, parts[s], slice(pointer[s], pointer[s + 1]), time) if known else None
 
+    # identical devices need no prices: the best ones would be equal, and cost what room is worth
     alike = max(map(len, identical_devices(instance)), default=1) == instance.num_devices
     for fold in (True, False):
         runs = memory_runs(
@@ -600,7 +625,7 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
 
 
 def _through(arcs: IntervalArcs, part: Interval, rows: slice, time: Ints) -> tuple[Ints, Ints]:
-    """A `Through` by the paths of the arcs; nothing is said of the ends."""
+    """A `Through` by the paths of the arcs; rows of the ends are 0."""
     num_devices = time.shape[1]
     shape = (num_devices, len(part.inner) + 2, num_devices)
     before, after = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -630,7 +655,13 @@ def passage_of(
     *,
     is_wide: bool,
 ) -> Passage:
-    """What a section says of the groups of its link, and of those of its two stops."""
+    """One section between two stops: times of the groups of its link, and of its two stops.
+
+    `at` is the section and whether it leads backward, `groups` those of the link and of the stops.
+    """
+    # A group on c is passed by a path from one stop to c and on to the other: the longest over its
+    # ops. Its work adds up where it stays on the device of the run. The entry is in the section
+    # before.
     inner, stops = groups
     num_devices = time.shape[1]
     way = np.zeros((len(inner), num_devices, num_devices if is_wide else 1, num_devices), np.int64)
@@ -651,6 +682,8 @@ def passage_of(
 
 def ways_of(link: BetweenStops, tables: Sequence[Ints]) -> Ints:
     """The least time between two stops with a group of the link on a device, as in `Passage`."""
+    # Sections of a link follow each other, so their ways add up. Each takes the longer of the
+    # group's way and of its arc, which CP-SAT may have proven to be more than any path.
     ways = np.zeros((1, 1, 1, 1), np.int64)
     for passage in link.passages:
         table = tables[passage.section]
@@ -664,11 +697,12 @@ def ways_of(link: BetweenStops, tables: Sequence[Ints]) -> Ints:
 def fill_modes(
     link: BetweenStops, tables: Sequence[Ints], ways: Ints, together: Ints, cost: Ints, held: Ints
 ) -> None:
-    """Fill in the least times between two stops on one device, (K, MODES), and the bytes held.
-
-    Mode 0 has all groups there. In every other one some are elsewhere; those that may be are all
-    whose least time elsewhere is no more than a threshold, and the first of them costs its time.
-    """
+    """Fill in the least times between two stops on one device, (K, MODES), and the bytes held."""
+    # Mode 0 has all groups on the device. Else let t be the longest of the least ways of the groups
+    # that are elsewhere: the link takes t at least, and all groups with a longer way are here.
+    # Modes divide the possible t into ranges: a mode costs the least t of its range, and leaves out
+    # all groups up to the largest. So each placement is covered by a mode that costs and holds no
+    # more.
     num_devices, num = len(together), len(link.size_bytes)
     same = np.arange(num_devices)
     away = np.zeros((num, num_devices, num_devices), np.int64)
@@ -683,6 +717,7 @@ def fill_modes(
         begins = [int(together[a]), *(int(part[0]) for part in parts)]
         for mode in range(len(parts) + 1):
             stays = np.ones(num, np.bool_) if mode == 0 else least[:, a] > parts[mode - 1][-1]
+            # what stays runs one after the other, in each section by itself
             serial = 0
             for passage in link.passages:
                 work = int(passage.rest_ns[a]) + sum(passage.work_ns[stays, a].tolist())
@@ -692,6 +727,7 @@ def fill_modes(
 
 
 def _pools(arrays: Arrays, room: Ints) -> DevicePools:
+    """The pools; each device is its own where links are all alike."""
     pools = device_pools(arrays)
     if len(pools.room_bytes):
         return pools

@@ -1,25 +1,31 @@
 """Nested layers: a chain through a training step meets every layer forward and then backward.
 
-The chain is one of `sections.intervals`: gates g[0], ..., g[m], and a section from each gate to
+*Chain.* It is one of `sections.intervals`: gates g[0], ..., g[m], and a section from each gate to
 the next; the last gate is a section of its own. A pair (i, j) of gates is a *frame*, if no
 colocation group has ops both in the sections outside, before g[i] or from g[j] on, and in those
 inside. Frames, each inside the one before it, cut the chain into *layers*: the sections from one
-frame to the next, on the way forward and on the way back. Its groups are on no other sections: so
-layers may be placed one after the other, outermost first. What is inside the last frame may be one
-more layer, which has no way back.
+frame to the next, on the way forward and on the way back. The groups of a layer are on no other
+sections: so layers may be placed one after the other, outermost first (`layers_bound`). What is
+inside the last frame may be one more layer, which has no way back.
 
-The chain has short sections, and none that a more expensive tensor skips (`layer_chains`). Groups
-that no option places are nowhere, with their work. So a chain with short sections proves more, even
-where a long one counts more ops: its layers are smaller.
+*Relaxation.* An *option* puts the largest groups of a layer on devices: every op of these is there,
+and every other op anywhere. It has the least times through the layer's sections, forward and back
+(`work_windows`), and the work on each device. Groups that no option places count nowhere, nor does
+their work. Smaller layers have fewer groups: so a chain of short sections proves more, even where a
+long one counts more ops. Every plan has one option in each layer, and its sections take no less
+than that option says.
 
 A gate is often a small tensor, as the scale of a normalization, beside a large one that leads past
 it. At such a gate a chain would change devices for next to nothing. So sections that an edge skips
 become one, if something between its ends is sent sooner than the edge is.
 
-An *option* puts the largest groups of a layer on devices: every op of these is there, and every
-other op anywhere. Its sections then take at least what `work_windows` says. Work counts in whole
-steps of a grid, rounded down for each group, so that sums of layers that are alike are alike. Such
-layers share one table.
+*Alike layers* share one table. Work counts in whole steps of a grid, rounded down for each group,
+so that sums of layers that are alike are alike.
+
+*Example.* Three layers: f0, f1, f2, loss, b2, b1, b0 are a row, and gradients w0, w1, w2 follow b0,
+b1, b2; each is in the group of its number. The gates are the row and w0. The frames (0, 8), (1, 6),
+(2, 5), (3, 3) cut off the sections f0 and b0, w0; f1 and b1; f2 and loss, b2. With two devices each
+layer has two options, and w1 and w2 are work that is on no section.
 """
 
 from __future__ import annotations
@@ -30,10 +36,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import identical_devices
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan
+from placegap.instances.problem.device_classes import first_identical
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, Section, choose_chain, interval
 from placegap.solvers.bounds.work_windows import (
@@ -48,7 +54,7 @@ from placegap.solvers.bounds.work_windows import (
 )
 
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
-"""With fewer layers, or where the groups of a smaller share of the work come back, there is
+"""With fewer layers, or where a smaller share of the work is in groups that come back, there is
 nothing to be gained."""
 
 MOST_INNER, MOST_JOINED = 40, 8
@@ -79,7 +85,7 @@ class NestedLayers(NamedTuple):
 def nested_layers(
     instance: Instance, chain: Sequence[Section], time: Ints, *, with_core: bool = False
 ) -> NestedLayers | None:
-    """The layers of a chain; None where nothing is met twice. O(n + m).
+    """The layers of a chain; None if no layer comes back. O(n + m).
 
     Each section begins with the op that ends the one before it. `with_core` makes what is inside
     the last frame a layer: it adds options, and the bytes that they hold.
@@ -89,6 +95,7 @@ def nested_layers(
         return None
     gates = np.array([ends[0][0], *(v for _, v in ends)], np.int64)
     group, num_groups = instance.arrays.group, int(instance.arrays.group.max()) + 1
+    # the section of each op, -1 beside the chain; a gate is in the section that it begins
     at = np.full(instance.num_ops, -1)
     for s, part in enumerate(chain):
         at[list(part.ops[:-1])] = s
@@ -106,6 +113,7 @@ def nested_layers(
         return None
     layers = []
     by_work = np.argsort(-work, kind="stable")
+    # between two frames: sections from `begin` to i, and on the way back from j to `end`
     for (begin, end), (i, j) in pairwise(frames):
         there = (met.first >= begin) & (met.last < i)
         here = met.on & there & (met.back >= j) & (met.end < end)
@@ -131,7 +139,8 @@ class _Met(NamedTuple):
 
 
 def _turn(group: Ints, at: Ints, work: Ints, num_sections: int) -> tuple[int, float]:
-    """The section that most work is met on both sides of, and the share of that work."""
+    """The section with the most work of groups on both sides of it, and the share of that work."""
+    # a sweep: the work of a group is across all sections after its first one, up to its last one
     first, last = np.full(len(work), num_sections), np.full(len(work), -1)
     np.minimum.at(first, group, at)
     np.maximum.at(last, group, at)
@@ -156,11 +165,10 @@ def _met(group: Ints, at: Ints, turn: int, num_groups: int, num_sections: int) -
 
 
 def _frames(met: _Met, turn: int, num_sections: int) -> list[tuple[int, int]]:
-    """Pairs of gates, from the outermost to the turn, that no group is on both sides of; O(m + g).
-
-    Groups that begin before i must have no section from i on, and come back from j on only; all
-    others must have ended by j. Groups of the way back alone may be on either side of j.
-    """
+    """Frames from the outermost to the turn, each inside the one before it; O(m + g)."""
+    # A frame (i, j): groups that begin before i have ended by i (not split[i]) and come back from j
+    # on (j <= highest[i]); groups that begin later have ended before j (j > lowest[i]). Groups of
+    # the way back alone are on one side of j (whole[j] = j).
     there = met.last >= 0
     split = _inside(met.first[there], met.last[there], num_sections)
     alone = met.on & ~there
@@ -171,6 +179,8 @@ def _frames(met: _Met, turn: int, num_sections: int) -> list[tuple[int, int]]:
     lowest = np.maximum.accumulate(lowest[::-1])[::-1]  # of groups that begin at i or later
     highest = np.minimum.accumulate(highest)  # of groups that begin before i
     whole = np.maximum.accumulate(np.where(split_back, -1, np.arange(num_sections + 1)))
+    # The largest j for each i: frames further in must have a smaller one, so this leaves the most
+    # frames, and the smallest layers.
     frames, j = [(0, num_sections)], num_sections
     for i in range(1, turn + 1):
         k = int(whole[min(j, highest[i], num_sections - 1)])
@@ -189,6 +199,7 @@ def _inside(first: Ints, last: Ints, num_sections: int) -> Flags:
 
 
 def _last_gate(instance: Instance, gates: Ints) -> Ints:
+    """As `NestedLayers.last_gate`."""
     index = instance.arrays.index
     found = np.full(instance.num_ops, -1)
     found[gates] = np.arange(len(gates))
@@ -201,7 +212,7 @@ def _last_gate(instance: Instance, gates: Ints) -> Ints:
 def layer_chains(
     instance: Instance, candidates: Sequence[Interval]
 ) -> Iterator[tuple[Section, ...]]:
-    """A chain of short sections, and, where some interval is longer, one of any."""
+    """A chain of short sections; then one of all, if some interval is longer."""
     short = [one for one in candidates if len(one[2]) <= MOST_INNER]
     yield joined_where_cheap(instance, choose_chain(instance, short))
     if len(short) < len(candidates):
@@ -209,7 +220,7 @@ def layer_chains(
 
 
 def joined_where_cheap(instance: Instance, chain: Sequence[Section]) -> tuple[Section, ...]:
-    """The chain, with sections made one that an edge skips and that something passes sooner.
+    """The chain, with sections joined that an edge skips if a cheaper edge leaves one of them.
 
     O(m log m + edges that skip * sections that they skip).
     """
@@ -223,6 +234,7 @@ def joined_where_cheap(instance: Instance, chain: Sequence[Section]) -> tuple[Se
     begin, end = first[index.producer], last[index.consumer]
     skips = np.flatnonzero((begin >= 0) & (end > begin) & (end < begin + MOST_JOINED))
     size = np.array([len(part.ops) - 1 for part in chain], np.int64)
+    # short skips first, as sections are joined only up to a number of ops
     one = np.zeros(len(chain), np.bool_)  # whether a section and the next one are one
     for e in skips[np.argsort((end - begin)[skips], kind="stable")].tolist():
         i, j = int(begin[e]), int(end[e])
@@ -232,7 +244,7 @@ def joined_where_cheap(instance: Instance, chain: Sequence[Section]) -> tuple[Se
 
 
 def _places(instance: Instance, chain: Sequence[Section]) -> tuple[Ints, Ints]:
-    """The section that edges out of each op begin in, and that edges into it end in; -1: none."""
+    """The sections in which edges out of each op begin, and edges into it end; -1: none."""
     first, last = np.full((2, instance.num_ops), -1)
     for s, part in enumerate(chain):
         first[list(part.ops[:-1])] = s
@@ -241,7 +253,7 @@ def _places(instance: Instance, chain: Sequence[Section]) -> tuple[Ints, Ints]:
 
 
 def _join(one: Flags, size: Ints, i: int, j: int) -> None:
-    """Make the sections i to j one, with those that they are one with, if these are few ops."""
+    """Make the sections i to j one, with those already joined to them, if they have few ops."""
     low, high = i, j
     while low > 0 and one[low - 1]:
         low -= 1
@@ -266,36 +278,35 @@ def _sections(instance: Instance, chain: Sequence[Section], one: Flags) -> tuple
 
 
 MOST_OPTIONS, MOST_TIGHT, MOST_WORK = 256, 16_384, 300_000_000
-"""Of one layer, more of them where memory binds; and edges of all layers' options times devices
-cubed, about two seconds' worth. The groups with the least work, or share of the memory, are
-anywhere."""
+"""Options of one layer, without and with memory that binds; and edges of all layers' options times
+devices cubed, about two seconds. With more, the groups with the least work, or share of the memory,
+are not placed."""
 
 MOST_CELLS, MOST_COMPARED = 20_000_000, 256
-"""Of the times of all options of a layer; and options with the same work that each is compared
-with."""
+"""Cells of the times of all options of a layer; and options of equal work that each is compared
+with at most."""
 
 MOST_ALIKE = 15
 """Devices whose names are one number: K to the power of K is below 2**62."""
 
 FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
-"""Of the grid, for all work of a device; and widths that are tried for the one that loses
-least."""
+"""Steps of the grid for all work of a device; and widths of a step that are tried."""
 
 
 class LayerOptions(NamedTuple):
     """The options of one layer."""
 
-    #: forward_ns, back_ns: (p, K, K) int64: From the start of the outer gate to that of the inner
-    #: one, and of the inner one to that of the outer one, by the devices of both; `NO_WAY` where an
-    #: option has one elsewhere.
+    #: forward_ns, back_ns: (p, K, K) int64: Times from the start of the outer gate to that of the
+    #: inner one, and from the inner one to the outer one, by the devices of both; `NO_WAY` where an
+    #: option has a gate elsewhere.
     forward_ns: Ints
     back_ns: Ints
-    #: (p, K) int64: Of what the groups do after the core's first gate, on each device, in steps of
-    #: the grid.
+    #: (p, K) int64: Work of the groups after the core's first gate, on each device, in steps of the
+    #: grid.
     work: Ints
     #: (p, K) int64: The part of it that follows the layer's inner gate on the way back.
     ready: Ints
-    #: (p, K) int64: Of the groups, on each device; (p, 0) where memory does not bind.
+    #: (p, K) int64: Bytes of the groups on each device; (p, 0) where memory does not bind.
     held_bytes: Ints
     #: (p,) int64: The price of these bytes.
     paid_ns: Ints
@@ -308,37 +319,36 @@ class LayerOptions(NamedTuple):
 
 
 class LayerTable(NamedTuple):
-    """All that is known of layers, outermost first."""
+    """Layers and what surrounds them, outermost first."""
 
-    #: Layers that are alike have the same object.
+    #: Layers that are alike share an object.
     options: list[LayerOptions]
-    #: Of each layer, what its options place.
+    #: The groups that each layer's options place.
     groups: list[tuple[int, ...]]
-    #: (K,) int64: Of the grid.
+    #: (K,) int64: Width of the grid.
     step_ns: Ints
-    #: (K,) int64: The part of it, of groups further out, that need not be after the layer's inner
-    #: gate on the way back; at most. One row more: of all groups, what need not be after the core's
-    #: last gate.
+    #: (K,) int64: Work of groups further out that need not be after the layer's inner gate on the
+    #: way back, at most. One row more: work of all groups that need not be after the core's last
+    #: gate.
     unready_ns: list[Ints]
-    #: (K,) int64: What follows the start of that gate at least, by its device.
+    #: (K,) int64: The least time from the start of that gate to the end, by its device.
     left_ns: list[Ints]
-    #: (K,) int64: When the inner gate of the way forward starts at the earliest.
+    #: (K,) int64: The earliest start of the inner gate of the way forward.
     head_ns: list[Ints]
-    #: (K,) int64: What that gate of the way back takes; one row more, of the core's first gate.
+    #: (K,) int64: The time of that gate of the way back; one row more: of the core's first gate.
     gate_ns: list[Ints]
-    #: The same of the outermost gates.
+    #: Heads and tails of the outermost gates.
     outer_ns: tuple[Ints, Ints]
     #: (K, K) int64: From the start of the core's first gate to that of its last one.
     core_ns: Ints
-    #: (K,) int64: Of the devices; (0,) where memory does not bind.
+    #: (K,) int64: Room of the devices; (0,) where memory does not bind.
     room_bytes: Ints
     #: (K,) int64: Identical devices have the same one.
     kind: Ints
-    #: (K,) int64: Of a byte there, in ns times 2 to the power of `shift`; (0,) where bytes cost
-    #: nothing.
+    #: (K,) int64: Price of a byte there, in ns times 2**shift; (0,) where bytes cost nothing.
     price: Ints
     shift: int = 0
-    #: Of all room, less the price of groups that no option places.
+    #: The price of all room, less that of the groups that no option places.
     worth_ns: int = 0
 
 
@@ -351,6 +361,8 @@ def layer_table(
     stop: Callable[[], bool],
 ) -> LayerTable | None:
     """Options of all layers, and what surrounds them; None if it is stopped."""
+    # *Late* ops come after the core's first gate, through which the chain must pass: they are the
+    # work that can be left when the chain comes out. Earlier ops are in the heads.
     time, gates = windows.time_ns, nested.gates
     num_devices = time.shape[1]
     ops_of = _members(instance.arrays.group)
@@ -373,10 +385,12 @@ def layer_table(
         _kinds(instance),
         nowhere,
     )
+    # groups of all layers first: how many of them are placed depends on how many layers differ
     facts = [
         _facts(instance, layer, nested.last_gate, times, ops_of, after, table)
         for layer in nested.layers
     ]
+    # layers that are alike share options, so the work is divided by the number of different layers
     share = MOST_WORK // (len({fact.key for fact in facts}) * num_devices**3)
     most = MOST_TIGHT if is_tight else MOST_OPTIONS
     outside = list[Ints]()
@@ -392,9 +406,12 @@ def layer_table(
             count = _most_groups(fact.allowed, min(most, share // max(1, edges)))
             known[fact.key] = _options(layer, times, fact, count)
         options = known[fact.key]
+        # late ops of the groups placed so far that this gate does not precede: a gate further in
+        # precedes all that this one does, so the others need not be looked at again
         groups = fact.groups[: options.devices.shape[1]]
         late = [ops_of[g][after[ops_of[g]]] for g in groups]
         outside = [ops for ops in outside + late if (nested.last_gate[ops] < inner).any()]
+        # all ops that the gate precedes, spread over all devices at best, however they are placed
         mass = int(windows.mass[nested.last_gate >= inner].sum())
         left = np.maximum(_tails(windows, gates[inner]), -(-mass // width))
         table.options.append(options)
@@ -403,6 +420,7 @@ def layer_table(
         table.left_ns.append(left)
         table.gate_ns.append(time[gates[inner]])
         table.head_ns.append(_heads(windows, gates[layer.forward.stop]))
+    # one row more for the gates of the core, which close the labels (`least_within`)
     table.unready_ns.append(_unready(outside, nested.last_gate, nested.core.stop, time))
     table.gate_ns.append(time[gates[nested.core.start]])
     return table
@@ -411,12 +429,12 @@ def layer_table(
 class PlacedSection(NamedTuple):
     """A section with an entry, s inner ops and an exit, as a kernel reads it."""
 
-    #: enter_ns, leave_ns: (K,) int64: What the ends take; `NO_WAY` where they cannot be.
+    #: enter_ns, leave_ns: (K,) int64: Times of the ends; `NO_WAY` where they cannot be.
     enter_ns: Ints
     leave_ns: Ints
-    #: (s, K) int64: What the inner ops take.
+    #: (s, K) int64: Times of the inner ops.
     own_ns: Ints
-    #: Of the inner ops together, as in `work_windows`.
+    #: Mass of the inner ops together, as in `work_windows`.
     mass: int
     #: By consumers in topological order.
     edges: SectionEdges
@@ -424,7 +442,7 @@ class PlacedSection(NamedTuple):
     group: Ints
 
     def key(self, names: dict[int, int]) -> tuple[object, ...]:
-        """What two sections agree in that take the same times, with the groups' own names."""
+        """Equal for sections that take the same times; groups are numbered by `names`."""
         named = tuple(names.get(g, -1) for g in self.group.tolist())
         parts = (self.enter_ns, self.leave_ns, self.own_ns, *self.edges)
         return (named, self.mass, *(part.tobytes() for part in parts))
@@ -447,23 +465,24 @@ class SectionTimes:
         self.channels = channel_table(semantics, instance.num_devices)
 
     def num_edges(self, sections: Sequence[int]) -> int:
-        """Of all these sections."""
+        """The number of edges of all these sections."""
         return sum(len(self.parts[s].edges.producer) for s in sections if s < len(self.parts))
 
     def key(self, sections: range, names: dict[int, int]) -> tuple[object, ...]:
-        """What ranges of sections agree in that take the same times."""
+        """Equal for ranges of sections that take the same times."""
         inner = [self.parts[s].key(names) for s in sections if s < len(self.parts)]
         if sections.stop > len(self.parts):
             inner.append((names.get(self.last_group, -1), self.time[self.last].tobytes()))
         return (*inner, sections.stop > len(self.parts))
 
     def through(self, sections: range, groups: Sequence[int], devices: Ints) -> Ints:
-        """Time from the start of the first section's entry to the end of the last exit, (p, K, K).
+        """Time from the start of the first section's entry to that of the last exit, (p, K, K).
 
         It is by the devices of both ends, `NO_WAY` where they cannot be, for the p rows of
         `devices`: ways to place the groups. The section one behind the last is the chain's last op.
-        The last exit can be on any device.
         """
+        # a shortest path over the devices of the gates: sections follow each other, so least times
+        # of each add up for every choice of devices in between
         num_devices = self.time.shape[1]
         stay = np.where(np.eye(num_devices, dtype=np.bool_), 0, NO_WAY)
         least = np.repeat(stay[None], len(devices), axis=0)
@@ -479,13 +498,15 @@ class SectionTimes:
     def _one(
         self, part: PlacedSection, is_last: bool, place: dict[int, int], devices: Ints
     ) -> tuple[Ints, Ints]:
-        """A table for each way to place the section's own groups, and which one a row has."""
+        """A table for each way to place the section's own groups, and the table of each row."""
+        # The last exit is the gate of the next layer, whose options decide on it. Many rows differ
+        # in groups that are not on this section: one table serves them all.
         named = np.array([place.get(g, -1) for g in part.group.tolist()], np.int64)
         if is_last:
             named[-1] = -1
         mine = np.unique(named[named >= 0])
         rows, at = np.unique(devices[:, mine], axis=0, return_inverse=True)
-        column = np.append(np.searchsorted(mine, named), 0)[:-1]
+        column = np.searchsorted(mine, named)
         column[named < 0] = -1
         tables = _tables(np.ascontiguousarray(rows), column, part, self.weights, self.channels)
         return tables, at.reshape(-1)
@@ -524,7 +545,7 @@ def _placed(
 
 @kernel
 def _joined(least: Ints, table: Ints, at: Ints) -> Ints:
-    """The least sums of a way so far and one through the next section."""
+    """Least times so far plus those through the next section, over the devices of its entry."""
     num_devices = least.shape[1]
     found = np.full(least.shape, NO_WAY)
     for p in range(len(least)):
@@ -542,9 +563,9 @@ def _joined(least: Ints, table: Ints, at: Ints) -> Ints:
 def _tables(
     devices: Ints, column: Ints, part: PlacedSection, weights: Ints, channels: ChannelTable
 ) -> Ints:
-    """From the start of the entry to that of the exit, (p, K, K), with the groups placed.
+    """Time from the start of the entry to that of the exit, (p, K, K), with the groups placed.
 
-    `column` has the group of the entry, of each inner op and of the exit; -1: anywhere.
+    `column` has the position of the group of the entry, each inner op and the exit; -1: anywhere.
     """
     size, num_devices = part.own_ns.shape
     edges = part.edges
@@ -562,6 +583,7 @@ def _tables(
         gap, head, tail = paths_through(
             every[0], own, every[size + 1], edges.producer, edges.consumer, edges.move_ns
         )
+        # where all inner ops have a device, `port_gap` counts their work there
         if is_free:
             raise_by_all(gap, own, head, tail, part.mass, weights)
         if size > 0:
@@ -575,15 +597,12 @@ def _tables(
 
 def _kinds(instance: Instance) -> Ints:
     """The first identical device of each; where there are many devices, each is its own."""
-    kind = np.arange(instance.num_devices)
-    if instance.num_devices <= MOST_ALIKE:
-        for alike in identical_devices(instance):
-            kind[list(alike)] = alike[0]
-    return kind
+    few = instance.num_devices <= MOST_ALIKE
+    return first_identical(instance) if few else np.arange(instance.num_devices)
 
 
 def _unready(late: list[Ints], last_gate: Ints, gate: int, time: Ints) -> Ints:
-    """What ops take on each device that a gate does not precede."""
+    """The time on each device of ops that a gate does not precede."""
     every = np.concatenate([np.zeros(0, np.int64), *late])
     rows = time[every[last_gate[every] < gate]]
     return np.asarray(np.where(rows < NO_WAY, rows, 0).sum(axis=0))
@@ -603,7 +622,7 @@ def _members(group: Ints) -> list[Ints]:
 
 
 class _Facts(NamedTuple):
-    """Groups of a layer, those first that matter most, and what layers agree in that are alike."""
+    """Groups of a layer, the most important first, and a key that is equal for alike layers."""
 
     groups: tuple[int, ...]
     allowed: tuple[tuple[int, ...], ...]
@@ -622,6 +641,8 @@ def _facts(
     after: Flags,
     table: LayerTable,
 ) -> _Facts:
+    """The groups of a layer by work, or where memory binds by shares of work and memory."""
+    # Only the first groups are placed (`_most_groups`), so their order decides how much is proven.
     time, is_tight = times.time, len(table.room_bytes) > 0
     groups, size = layer.groups, instance.arrays.group_bytes
     if is_tight:
@@ -637,6 +658,7 @@ def _facts(
     for x, g in enumerate(groups):
         ops = ops_of[g]
         allowed.append(tuple(np.flatnonzero((time[ops] < NO_WAY).all(axis=0)).tolist()))
+        # rounded down per group, so that alike groups of different layers have equal steps
         ops = ops[after[ops]]
         known = np.where(time[ops] < NO_WAY, time[ops], 0)
         work[x] = known.sum(axis=0) // table.step_ns
@@ -655,7 +677,7 @@ def _facts(
 
 
 def _most_groups(allowed: Sequence[Sequence[int]], most: int) -> int:
-    """How many of the first groups have no more options than there may be."""
+    """How many of the first groups have at most `most` options together."""
     options = 1
     for count, devices in enumerate(allowed):
         options *= len(devices)
@@ -688,6 +710,8 @@ def _options(layer: NestedLayer, times: SectionTimes, fact: _Facts, count: int) 
         np.zeros(len(devices), np.int64),
         devices,
     )
+    # An option can replace another one in every label if work and bytes are equal and no time is
+    # longer. Less work would do as well, but to find that compares all pairs of options.
     same = np.concatenate([work, ready, held], axis=1)
     ways = np.concatenate(
         [part.reshape(len(devices), num_devices**2) for part in every[:2]], axis=1
@@ -699,9 +723,9 @@ def _options(layer: NestedLayer, times: SectionTimes, fact: _Facts, count: int) 
 
 @kernel
 def _no_worse(key: Ints, ways: Ints) -> Ints:
-    """Rows, by key, that none of the first ones of their key is everywhere at most as long as; of
-    equal ones the first.
-    """
+    """Rows, by key, that no other row of their key dominates; the first one if several tie."""
+    # compared with the first rows of the key only: the rest would be quadratic, and a dominated row
+    # that stays does no harm
     kept, count, begin, end = np.empty(len(key), np.int64), 0, 0, 0
     for x in range(len(key)):
         if x == end:
@@ -727,7 +751,9 @@ def _no_worse(key: Ints, ways: Ints) -> Ints:
 
 
 def _grid(members: list[Ints], time: Ints) -> Ints:
-    """Widths of the grid, one for each device: of some, the one that loses least in rounding."""
+    """Widths of the grid, one for each device: the one of those tried that rounds off least."""
+    # Coarse steps make more labels equal, fine ones lose less work. Alike layers have the same
+    # work, which some width nearly divides; among equal losses the widest step counts.
     known = np.where(time < NO_WAY, time, 0)
     work = np.array([known[ops].sum(axis=0) for ops in members if len(ops)], np.int64)
     steps = np.ones(time.shape[1], np.int64)

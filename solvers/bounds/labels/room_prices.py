@@ -1,9 +1,9 @@
-"""Prices per byte of the devices' memory that prove much: a subgradient method.
+"""Prices per byte of the devices' memory, by a subgradient method (Lagrangian relaxation).
 
-For any prices, the least of cost and price of the bytes, less the price of all room, is a bound.
-Where bytes overfill a device, its price rises, and where there is room left, it falls. Steps are
-those of Polyak (1969) towards the value of a known plan, or towards a value that is a share above
-what is proven by then.
+For any prices, the least of cost and price of the bytes, less the price of all room, is a bound: a
+plan that fits pays for no more bytes than there is room. Where bytes overfill a device, its price
+rises, and where there is room left, it falls. Steps are those of Polyak (1969) towards the value of
+a known plan, or towards a value that is a share above the bound by then.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ PRICE_BITS, MOST_BITS = 20, 60
 """Bits of a price, an integer over a power of two, and most bits of its product with bytes."""
 
 MOST_STEPS, STALL, HOPED = 120, 12, 0.5
-"""Steps of the subgradient method; steps without progress after which they are halved. Where no
-plan is known, its value is taken to be this share above the bound."""
+"""Steps of the subgradient method; steps without progress after which their length is halved; where
+no plan is known, its value is assumed to be this share above the bound."""
 
 
 class RoomPrices(NamedTuple):
-    """Of a byte on each device, in ns times 2 to the power of `shift`; empty: nothing."""
+    """The price of a byte on each device, in ns times 2**shift; empty: bytes cost nothing."""
 
     each: tuple[int, ...] = ()
     shift: int = 0
 
     def worth_ns(self, room_bytes: Ints) -> int:
-        """Of all room, rounded up."""
+        """The price of all room, in ns, rounded up: a bound subtracts it."""
         rooms = zip(self.each, room_bytes.tolist(), strict=True)
         worth: int = sum(each * room for each, room in rooms if each)
         return ceil_div(worth, 1 << self.shift)
@@ -42,8 +42,8 @@ class RoomPrices(NamedTuple):
 FREE = RoomPrices()
 
 Trial = Callable[[RoomPrices], tuple[int, Ints]]
-"""The bound at some prices, `NO_WAY` if they are too high for numbers; and the bytes on each device
-in what attains it."""
+"""The bound at some prices, `NO_WAY` if a sum is beyond the numbers' range; and the bytes on each
+device in the solution that attains it."""
 
 
 def climb_prices(
@@ -56,8 +56,8 @@ def climb_prices(
 ) -> RoomPrices:
     """The prices with the largest bound of those that are tried, until `stop`.
 
-    There are at most `all_bytes` on all devices together; `value_ns` is that of a plan. Times
-    shifted by `most_shift` bits still fit.
+    There are at most `all_bytes` on all devices together; `value_ns` is the value of a plan. Times
+    may be shifted by at most `most_shift` bits.
     """
     best = trial(FREE)[0]
     if best >= NO_WAY:
@@ -70,12 +70,15 @@ def climb_prices(
         total, used = trial(now)
         if total >= NO_WAY:  # beyond the range of numbers: it proves nothing
             break
+        # the bound need not rise with each step: what counts is the best prices of all
         stalled += 1
         if total > best:
             best, found, at_best, stalled = total, now, price, 0
-        if stalled == STALL:
+        if stalled == STALL:  # steps are too long: again from the best prices, by half
             scale, stalled, price = scale / 2, 0, at_best
         else:
+            # The bytes over the room are a subgradient of the bound. Devices without a limit, and
+            # free ones with room left, keep price 0: a negative price would make the bound wrong.
             slope = np.where(finite, used - np.where(finite, room_bytes, 0), 0.0).astype(float)
             slope[(price == 0) & (slope < 0)] = 0.0
             steep = float(slope @ slope)
@@ -88,12 +91,14 @@ def climb_prices(
 
 
 def _whole_prices(price: Floats, all_bytes: int, most_shift: int) -> RoomPrices:
-    """Integers over a power of two that are near the prices, and not above them."""
+    """The prices as integers times 2**-shift, rounded down."""
+    # Any prices are valid, so rounding loses a little of the bound and no more. The shift keeps
+    # `PRICE_BITS` bits of the highest price, unless price times bytes would exceed `MOST_BITS`.
     most = float(price.max())
     if most <= 0.0:
         return FREE
     highest, exponent = MOST_BITS - all_bytes.bit_length(), math.frexp(most)[1]
     shift = max(0, min(min(PRICE_BITS, highest) - exponent, most_shift))
-    if exponent > highest or shift >= MOST_BITS:
+    if exponent > highest or shift >= MOST_BITS:  # prices too high, or too low, for integers
         return FREE
     return RoomPrices(tuple(to_whole(price * 2.0**shift).tolist()), shift)

@@ -1,4 +1,4 @@
-"""Identical devices are found, and of plans that differ in their names one is kept."""
+"""Of plans that differ in the names of identical devices, one is kept."""
 
 from __future__ import annotations
 
@@ -16,72 +16,24 @@ from placegap.formulations.shared.devices import (
     count_symmetry_rows,
     first_uses,
     group_leaders,
-    identical_devices,
     new_names,
     representative_devices,
     symmetry_order,
 )
 from placegap.formulations.shared.families import assign_once, place_ops
-from placegap.instances import Edge, Instance, LatencySubgraphs, Makespan, MaxLoad, Op, Plan
+from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, Op, Plan
+from placegap.instances.problem.device_classes import identical_devices
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 
 PORT = Makespan()
 
 
-def loose(*times_ns: int, num_devices: int = 3) -> Instance:
-    """Ops without edges on identical devices."""
+def loose(*times_ns: int) -> Instance:
+    """Ops without edges on three identical devices."""
     ops = (Op(name=f"op{i}", time_ns={"gpu": time}) for i, time in enumerate(times_ns))
-    links = draw.links(num_devices, lambda a, b: (10**9, 0))
-    return draw.instance_of("loose", ops, (), draw.devices(["gpu"] * num_devices), links)
-
-
-# ------------------------------------------------------------------------------------ the devices
-
-
-def test_equal_devices_that_are_linked_alike_are_identical() -> None:
-    assert identical_devices(loose(1, num_devices=4)) == ((0, 1, 2, 3),)
-    assert identical_devices(loose(1, num_devices=1)) == ()
-
-
-def pair_beside_a_third(
-    latency_ns: dict[tuple[int, int], int] | None = None, edges: int = 1, **second: object
-) -> Instance:
-    """Two equal devices and a third; `latency_ns` of links and `second`, the second device, differ.
-
-    A second edge takes 5 ns, but 9 from the second device to the third.
-    """
-    first, other, third = draw.devices(["gpu", "gpu", "cpu"])
-    ops = [Op(name=name, time_ns={"gpu": 2, "cpu": 5, "other": 3}) for name in ("p", "q")]
-    matrix = ((0, 5, 5), (5, 0, 9), (5, 5, 0))
-    both = (
-        Edge(producer="p", consumer="q", bytes=4),
-        Edge(producer="p", consumer="q", bytes=4, tensor="t", transfer_ns=matrix),
-    )
-    links = draw.links(3, lambda a, b: (10**9, (latency_ns or {}).get((a, b), 1)))
-    devices = (first, other.model_copy(update=second), third)
-    return draw.instance_of("pair", ops, both[:edges], devices, links)
-
-
-def test_what_tells_two_devices_apart() -> None:
-    assert identical_devices(pair_beside_a_third()) == ((0, 1),)
-    different = {
-        "time": pair_beside_a_third(kind="other"),
-        "memory": pair_beside_a_third(memory_bytes=7),
-        "being a host": pair_beside_a_third(is_host=True),
-        "the link to a third": pair_beside_a_third({(1, 2): 2}),
-        "the link from a third": pair_beside_a_third({(2, 1): 2}),
-        "the two ways between them": pair_beside_a_third({(0, 1): 2}),
-        "one tensor": pair_beside_a_third(edges=2),
-    }
-    assert {why: identical_devices(instance) for why, instance in different.items()} == (
-        dict.fromkeys(different, ())
-    )
-
-
-def test_labels_tell_devices_apart() -> None:
-    instance = loose(1, num_devices=4)
-    assert identical_devices(instance, labels=["s", "t", "s", "t"]) == ((0, 2), (1, 3))
+    links = draw.links(3, lambda a, b: (10**9, 0))
+    return draw.instance_of("loose", ops, (), draw.devices(["gpu"] * 3), links)
 
 
 # -------------------------------------------------------------------------------- representatives

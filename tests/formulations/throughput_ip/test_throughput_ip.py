@@ -15,7 +15,6 @@ from references.brute_force import (
 
 from placegap.formulations.throughput_ip import build, extract, warm_start
 from placegap.instances import Instance, MaxLoad, Op, Semantics, evaluate
-from placegap.instances.problem import has_replicas
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
 
@@ -39,7 +38,7 @@ def test_a_plan_is_a_solution_of_the_referees_value(semantics: Semantics, symmet
         assert [row.name for row in rows if row.slack() < -1e-9] == []
         plan = extract(model, instance, semantics, symmetry)
         assert evaluate(instance, plan, semantics).value_ns == best.value_ns
-        if not symmetry and not has_replicas(semantics):
+        if not symmetry and not semantics.has_replicas:
             assert plan == best.plan
         largest = next(v for v in model.component_objects(pyo.Var) if "largest" in v.name)
         largest.set_value(pyo.value(largest) - 1e-3)

@@ -38,7 +38,7 @@ from placegap.instances.certificates.certificate_file import (
     check_content,
     plain_document,
 )
-from placegap.instances.oracle.hybrid_plans import best_hybrid
+from placegap.instances.objectives.staged_plans import best_hybrid
 from placegap.instances.problem.links import Group, Links
 from placegap.solvers.bounds.certificates.write import certify
 

@@ -22,11 +22,12 @@ from placegap.instances.corpus.measured_chains import (
 )
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
-from placegap.instances.oracle.hybrid_plans import best_chain, best_hybrid
+from placegap.instances.objectives.staged_plans import best_chain, best_hybrid
 from placegap.instances.problem import Degrees, PipelineSchedule
+from placegap.instances.problem.device_classes import links_alike
 from placegap.instances.reading.input_files import data_path
 from placegap.solvers import run_method
-from placegap.solvers.pipeline.cuts import links_alike, links_of_kinds
+from placegap.solvers.pipeline.cuts import links_of_kinds
 
 NEO, SMALL, LARGE = (PREFIX + name for name in MEASURED)
 UNLIKE, EQUAL = "4xA100-4xV100", "4xA100-40GB-nvlink"

@@ -15,7 +15,7 @@ from references.brute_force import oracle
 
 from placegap.instances import InputError, Instance, Semantics, evaluate, recheck
 from placegap.instances.problem import OBJECTIVES
-from placegap.instances.referee.rules import check_semantics
+from placegap.instances.referee.evaluate import check_semantics
 from placegap.solvers import METHODS, Result, Task, brute_force, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.method import Params

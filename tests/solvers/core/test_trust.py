@@ -16,7 +16,6 @@ from references.brute_force import (
 )
 
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, example
-from placegap.instances.problem import has_two_levels
 from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.back_ends import LABELS
 from placegap.solvers.core.result import PROOF, SOLVERS
@@ -43,7 +42,7 @@ def without_room() -> Instance:
 def test_no_bound_and_no_proof_comes_without_what_it_rests_on(case: tuple) -> None:  # type: ignore[type-arg]
     semantics, draws = case
     said: Counter[str] = Counter()
-    none = () if has_two_levels(semantics) else (without_room(),)
+    none = () if semantics.has_two_levels else (without_room(),)
     for instance in (*draws()[2:3], *none):
         for method in [METHODS["brute-force"], *methods("exact", "bound", "heuristic")]:
             result = run(instance, semantics, method.name, little(method))
@@ -53,7 +52,7 @@ def test_no_bound_and_no_proof_comes_without_what_it_rests_on(case: tuple) -> No
             said[method.name] += 1
             assert is_known(result.rests_on), where
             assert result.bound_ns is None or result.bound_origin, where
-    assert said["brute-force"] or has_two_levels(semantics)
+    assert said["brute-force"] or semantics.has_two_levels
 
 
 def test_sums_are_proofs_and_so_are_lps_whose_duals_are_summed_up_again() -> None:

@@ -28,7 +28,7 @@ from placegap.instances import (
     load_model,
     recheck,
 )
-from placegap.instances.oracle.hybrid_plans import best_hybrid
+from placegap.instances.objectives.staged_plans import best_hybrid
 from placegap.instances.problem.links import Group, Links
 from placegap.solvers import METHODS, Outcome, Result, Task, run_method
 from placegap.solvers.core.registry import why_not

@@ -9,9 +9,9 @@ from draws.latency.tiny import ONCE, TWICE, by_hand, optimum
 from draws.tiny import tiny_instance
 
 from placegap.instances import Instance, LatencySubgraphs, Op, Semantics, evaluate, example
+from placegap.instances.objectives.calls.referee import simulate_subgraphs
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.rules import PlanError
-from placegap.instances.referee.simulate_calls import simulate_subgraphs
 from placegap.solvers.latency.call_rows import Row, best_row, passing_ns, row_places
 from placegap.solvers.latency.calls import build_call_problem
 from placegap.solvers.latency.spine import build_nodes, build_spine
@@ -56,8 +56,8 @@ def test_the_latency_of_random_plans_is_the_referees() -> None:
     assert cycles >= 6
 
 
-def test_an_op_speaks_for_a_group_if_it_comes_in_the_middle_of_all() -> None:
-    # a -> b -> c with b and a constant w -> b in one group: b speaks for w, all are in a row
+def test_an_op_represents_a_group_if_it_comes_in_the_middle_of_all() -> None:
+    # a -> b -> c with b and a constant w -> b in one group: b represents w, all are in a row
     ops = [Op(name=x, time_ns={"gpu": 2}, resident_bytes=1) for x in "abcw"]
     for at in (1, 3):
         ops[at] = ops[at].model_copy(update={"colocation": "group"})

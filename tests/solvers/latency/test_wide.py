@@ -95,8 +95,8 @@ def compare_bounds(instance: Instance, semantics: Semantics) -> bool:
         nodes = build_nodes(instance, q, apart=apart)
         most_calls = min(int(accelerators.sum()) * q, len(nodes.own_ns))
         for beside in BESIDE:
-            for speakers_only in (False, True):
-                spine = build_spine(nodes, beside, speakers_only=speakers_only)
+            for representatives_only in (False, True):
+                spine = build_spine(nodes, beside, representatives_only=representatives_only)
                 found.append(best_row(spine, room, most_calls).cost_ns)
     assert max(found) <= best, (instance.name, semantics.label)
     return max(found) == best

@@ -8,7 +8,7 @@ from draws.pipelines import layer_row, pipeline_instance
 from references.agreement import few_and_many
 
 from placegap.instances import Instance, PipelineIteration, Plan, evaluate
-from placegap.instances.oracle.hybrid_plans import MOST_PLANS, chains, count_chains
+from placegap.instances.objectives.staged_plans import MOST_PLANS, chains, count_chains
 from placegap.solvers import run_method
 
 

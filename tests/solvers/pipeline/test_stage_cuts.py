@@ -34,7 +34,7 @@ from placegap.instances import (
     explain_infeasible,
 )
 from placegap.instances.kernels.array_types import Floats, Ints
-from placegap.instances.oracle.hybrid_plans import MOST_PLANS, best_chain, count_chains
+from placegap.instances.objectives.staged_plans import MOST_PLANS, best_chain, count_chains
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers import Task, run_method

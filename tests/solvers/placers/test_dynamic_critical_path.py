@@ -15,6 +15,7 @@ from references.placers import pressed_instance, table_instance
 from placegap.instances import Makespan, Plan, evaluate, example
 from placegap.instances.kernels.kernel import all_compiled
 from placegap.instances.problem.additive_memory import with_resident
+from placegap.instances.problem.mean_costs import mean_costs
 from placegap.solvers import Outcome, SolverDisagreement, Task, run_method
 from placegap.solvers.core.result import finish
 from placegap.solvers.placers.dynamic_critical_path import DDpsParams, d_dps, schedule_dynamic_path
@@ -22,7 +23,6 @@ from placegap.solvers.placers.list_problem import (
     NOWHERE,
     admission_of,
     levels,
-    mean_costs,
     outcome_of,
     problem_of,
 )

@@ -12,6 +12,7 @@ from references import placers as definitions
 from references.placers import busy_instance, plan_of, pressed_instance, table_instance
 
 from placegap.instances import Device, Instance, Makespan, Op, Plan, evaluate
+from placegap.instances.problem.mean_costs import mean_costs
 from placegap.solvers import METHODS, Task
 from placegap.solvers.core.method import Params
 from placegap.solvers.placers.heft_peft_cpop import (
@@ -21,7 +22,7 @@ from placegap.solvers.placers.heft_peft_cpop import (
     optimistic_costs,
     upward_ranks,
 )
-from placegap.solvers.placers.list_problem import mean_costs, problem_of
+from placegap.solvers.placers.list_problem import problem_of
 
 FREE = Makespan(channels="free")
 

@@ -20,7 +20,7 @@ from references.brute_force import (
 
 from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate, example, generate
 from placegap.instances.files.document import Document
-from placegap.instances.problem import HybridPipeline, PipelineIteration, has_two_levels
+from placegap.instances.problem import HybridPipeline, PipelineIteration
 from placegap.solvers import METHODS, Limits, Outcome, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound, spread_bound
 from placegap.solvers.core.method import ExactParams, Method, Params
@@ -73,7 +73,7 @@ def test_no_exact_method_is_worse_than_a_fast_placer_or_proves_less_than_a_cheap
         if why_not(method, Task(instance, semantics), params) is not None:
             instance = equal  # some methods are for equal devices only
         task = Task(instance, semantics)
-        if checked == 4 or has_two_levels(semantics) or why_not(method, task, params) is not None:
+        if checked == 4 or semantics.has_two_levels or why_not(method, task, params) is not None:
             continue
         limited = replace(task, limits=Limits(time_limit_s=0.1))
         best, floor = best_start(task, placers(limited)), quick_bound(instance, semantics)
@@ -102,7 +102,7 @@ def test_quick_bounds_are_below_the_optimum() -> None:
     for seed in range(40):
         instance = tiny_instance(seed, num_ops=5, num_devices=2 + seed % 2, backward=True)
         semantics = ALL_SEMANTICS[seed % len(ALL_SEMANTICS)]
-        if has_two_levels(semantics):
+        if semantics.has_two_levels:
             continue
         best = run_method(instance, semantics, "brute-force")
         floor = quick_bound(instance, semantics)

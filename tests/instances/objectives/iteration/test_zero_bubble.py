@@ -5,8 +5,8 @@ from __future__ import annotations
 from draws.pipelines import split_row
 
 from placegap.instances import Edge, Graph, Instance, PipelineIteration, Plan, evaluate, recheck
-from placegap.instances.referee.iteration import simulate_iteration
-from placegap.instances.referee.stages import device_orders
+from placegap.instances.objectives.iteration.referee import simulate_iteration
+from placegap.instances.objectives.iteration.stages import device_orders
 
 RULES = PipelineIteration(schedule="zero_bubble", microbatches=8)
 FIGURE_3 = (

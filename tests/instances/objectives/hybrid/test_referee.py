@@ -25,7 +25,7 @@ from placegap.instances import (
     evaluate,
     recheck,
 )
-from placegap.instances.referee.hybrid import why_no_degrees
+from placegap.instances.objectives.hybrid.checks import why_nothing_fits as why_no_degrees
 
 KEEP = Mode(name="keep", time_ns={"gpu": 10}, parameter_bytes=6, state_bytes=8, held_bytes=5)
 AGAIN = Mode(name="again", time_ns={"gpu": 14}, parameter_bytes=6, state_bytes=9, held_bytes=1)

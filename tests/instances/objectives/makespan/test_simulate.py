@@ -22,8 +22,8 @@ from placegap.instances import (
     simulate,
 )
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.objectives.makespan.referee import check_schedule
 from placegap.instances.problem.plan import TransferTimes
-from placegap.instances.referee.evaluate import check_schedule
 
 LABEL = {"ids": lambda semantics: semantics.label.replace(" ", "-")}
 PORT = Makespan()

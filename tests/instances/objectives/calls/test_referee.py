@@ -12,7 +12,7 @@ from draws.tiny import SHARED, needs_dnn_partitioning
 from placegap.instances import Device, Edge, Instance, LatencySubgraphs, MaxLoad, Op, Plan, evaluate
 from placegap.instances.importers.dnn_partitioning import load_split
 from placegap.instances.importers.reader import load_model
-from placegap.instances.referee.simulate_calls import simulate_subgraphs
+from placegap.instances.objectives.calls.referee import simulate_subgraphs
 
 ONCE, TWICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from placegap.instances.oracle.facts import Facts
+from placegap.instances.oracle.rules import foreign_fields
 from placegap.instances.problem import Evaluation, HybridPipeline, Mode, Plan, Violation
 from placegap.instances.problem.links import Group
 
@@ -15,8 +16,11 @@ Row = dict[int, Mode]
 """The ops of a stage and their modes."""
 
 
-def recheck_hybrid(facts: Facts, plan: Plan, semantics: HybridPipeline) -> Evaluation:
+def recheck(facts: Facts, plan: Plan, semantics: HybridPipeline) -> Evaluation:
     """The second referee's verdict on a hybrid plan."""
+    foreign = tuple(foreign_fields(plan, semantics))
+    if foreign:
+        return Evaluation(None, foreign)
     rows = _rows(facts, plan)
     if isinstance(rows, str):
         return Evaluation(None, (Violation("shape", rows),))

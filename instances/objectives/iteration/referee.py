@@ -45,18 +45,18 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Evaluation, Instance, PipelineIteration, Plan, Violation
-from placegap.instances.reading.errors import paused_collector
-from placegap.instances.referee.loads import combine, device_loads, device_uses
-from placegap.instances.referee.memory import Holdings, Spans, fullest, state_of
-from placegap.instances.referee.rules import PlanError
-from placegap.instances.referee.stages import (
+from placegap.instances.objectives.iteration.stages import (
     Event,
     PlanStages,
     device_orders,
     held_beside,
     plan_stages,
 )
+from placegap.instances.problem import Evaluation, Instance, PipelineIteration, Plan, Violation
+from placegap.instances.reading.errors import paused_collector
+from placegap.instances.referee.loads import combine, device_loads, device_uses
+from placegap.instances.referee.memory import Holdings, Spans, fullest, state_of
+from placegap.instances.referee.rules import PlanError, check_shape, colocation, foreign_fields
 
 
 class EventSpan(NamedTuple):
@@ -328,10 +328,14 @@ def in_flight_violations(
     return found
 
 
-def evaluate_iteration(
-    instance: Instance, plan: Plan, semantics: PipelineIteration, placed: tuple[Violation, ...]
-) -> Evaluation:
+def evaluate(instance: Instance, plan: Plan, semantics: PipelineIteration) -> Evaluation:
     """The end of an iteration; loads of devices are those of one microbatch, without updates."""
+    device = check_shape(instance, plan)
+    # its stages are a chain, or it cannot run
+    placed = tuple(colocation(instance, device, pooled=False))
+    foreign = tuple(foreign_fields(plan, semantics))
+    if foreign:
+        return Evaluation(None, (*foreign, *placed))
     try:
         with paused_collector():
             iteration = simulate_iteration(instance, plan, semantics)

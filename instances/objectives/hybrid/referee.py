@@ -37,7 +37,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import gcd
 from typing import NamedTuple
 
 from placegap.instances.problem import (
@@ -49,81 +48,13 @@ from placegap.instances.problem import (
     Plan,
     Violation,
 )
-from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
-from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.rules import PlanError
+from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.instances.referee.rules import PlanError, foreign_fields
 
 
 def least_bandwidth(instance: Instance) -> int:
     """Least bandwidth between any two devices, bytes/s; 1 for a device alone."""
     return instance.cluster.least_bandwidth_bytes_per_s or 1
-
-
-def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:
-    """Raise an InputError where an instance has no hybrid plans: one line, with the mend."""
-    first, *others = instance.cluster.devices
-    for device in others:
-        if (device.kind, device.memory_bytes) != (first.kind, first.memory_bytes):
-            raise InputError(
-                f"{semantics.objective} needs equal devices, but {first.name!r} and"
-                f" {device.name!r} differ in kind or memory; leave one kind out of the cluster",
-                instance.cluster.source,
-            )
-        if (device.server is None) != (first.server is None):
-            raise InputError(
-                f"device {device.name!r}: some devices name a server and some do not; name the"
-                " servers of all",
-                instance.cluster.source,
-            )
-    total = 0
-    for op in instance.graph.ops:
-        if op.backward:
-            raise InputError(
-                f"op {op.name!r} is backward, but {semantics.objective} needs layers whose modes"
-                " contain both passes; state modes of whole layers",
-                instance.name,
-            )
-        for mode in op.ways:
-            if first.kind not in mode.time_ns:
-                raise InputError(
-                    f"op {op.name!r}: mode {mode.name!r} for tensor {mode.tensor} has no time on"
-                    f" {first.kind!r}; add one to its time_ns",
-                    instance.name,
-                )
-        total += max(
-            mode.time_ns[first.kind] + mode.held_bytes + mode.state_bytes + mode.parameter_bytes
-            for mode in op.ways
-        )
-    if total * semantics.microbatches > LARGEST_SUM:
-        raise InputError(
-            f"{semantics.microbatches} microbatches take more than 2**62 ns or bytes; use fewer",
-            instance.name,
-        )
-
-
-def why_no_degrees(instance: Instance, semantics: HybridPipeline) -> str | None:
-    """Why no tensor degree suits an op, or one all ops, with the mend; None where some does."""
-    sizes = Counter(device.server for device in instance.cluster.devices)
-    servers = [size for name, size in sizes.items() if name is not None]
-    whole = gcd(*servers)  # 0, which every t divides, where there are none
-    common: set[int] | None = None
-    for op in instance.graph.ops:
-        own = {mode.tensor for mode in op.ways}
-        held = {t for t in own if t <= instance.num_devices and whole % t == 0}
-        stated = ", ".join(map(str, sorted(own)))
-        if not held:
-            where = f"servers of {min(servers)}" if servers else f"{instance.num_devices} in all"
-            return (
-                f"op {op.name!r} has modes for {stated} devices, and there are {where}: a group of"
-                " t lies in one server, and t divides its devices; add a mode for fewer"
-            )
-        common = held if common is None else common & held
-        if not common and semantics.degrees != "free":
-            return (
-                f"op {op.name!r} has modes for {stated} devices, but no such degree is shared with"
-                " all ops before it; add modes, or --degrees free"
-            )
-    return None
 
 
 class StageCost(NamedTuple):
@@ -246,14 +177,13 @@ def stage_cost(
     return StageCost(compute, entering, leaving, parameters, time_ns, memory)
 
 
-def evaluate_hybrid(instance: Instance, plan: Plan, semantics: HybridPipeline) -> Evaluation:
+def evaluate(instance: Instance, plan: Plan, semantics: HybridPipeline) -> Evaluation:
     """The referee's verdict on a hybrid plan; `uses` are those of one batch."""
-    check_hybrid(instance, semantics)
-    try:
-        stages = hybrid_stages(instance, plan, semantics)
-        modes = [stage_modes(instance, plan, stage) for stage in stages]
-    except PlanError as error:
-        return Evaluation(None, (Violation("shape", str(error)),))
+    foreign = tuple(foreign_fields(plan, semantics))
+    if foreign:
+        return Evaluation(None, foreign)
+    stages = hybrid_stages(instance, plan, semantics)
+    modes = [stage_modes(instance, plan, stage) for stage in stages]
     found = [*_degrees(semantics, stages)]
     if found:
         return Evaluation(None, tuple(found))

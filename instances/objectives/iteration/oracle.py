@@ -6,31 +6,17 @@ event k + w (or the last), and its forward event k + w for its backward event k 
 all backward events wait for all forward events. Under zero_bubble device q has numbered weight
 events, too: the k-th waits for the backward event k + q (or the last), and what comes right after
 backward event k + q for the weight event k. The updates of a device wait for all of these.
-
-Memory under the rule `peak` is a walk over each device's events. The rule (the same as the
-referee's, told again): a device always holds the state of its ops, shared state once by each name;
-a tensor is there from the first event on the device that writes, moves or reads it until the last
-such event has ended; workspace is there while its op runs. At one moment ends free before starts
-take. Events are ops and transfers at their times or, where there is no schedule, ops alone in the
-order of steps.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from itertools import pairwise
 
 from placegap.instances.oracle.facts import Facts
-from placegap.instances.oracle.values import OrderError
-from placegap.instances.problem import (
-    Makespan,
-    PipelineIteration,
-    Plan,
-    Semantics,
-    Times,
-    Violation,
-)
+from placegap.instances.oracle.memory import most_at_once, state_held, steps
+from placegap.instances.oracle.rules import OrderError, judged, placed_rules
+from placegap.instances.problem import Evaluation, PipelineIteration, Plan, Violation
 
 Node = tuple[int, ...]
 """(step, microbatch), or (step, microbatch, later step): an event, or what it sends there.
@@ -110,6 +96,8 @@ class StageChain:
         m, v, p = self.rules.microbatches, self.rules.stages_per_device, self.p
         events: list[Node] = []
         for n in range(m * v):
+            # Without chunks the n-th event is that of microbatch n; with them p microbatches go
+            # through each.
             if v == 1:
                 chunk, microbatch = 0, n
             else:
@@ -131,6 +119,8 @@ class StageChain:
 
     def device_waits(self, q: int) -> Iterator[tuple[Node, Node]]:
         """Which event of device q comes right before or some time before which other one."""
+        # Waits between events of one device by number, as in the module's text, instead of a list
+        # of events in order: so that an error in the referee's order is not repeated here.
         forward = self.numbered(q, backward=False)
         yield from pairwise(forward)
         if not self.trains:
@@ -189,6 +179,8 @@ def iteration_ns(facts: Facts, plan: Plan, semantics: PipelineIteration) -> int:
         for (e, later), time in sends.items():
             duration[e, j, later] = time
             waits += [((e, j), (e, j, later)), ((e, j, later), (later, j))]
+    # Messages of one pair of devices go in the order in which their sender's events run: the n-th
+    # backward event runs after forward event n + w, so forward events are shifted by w.
     rank: dict[Node, tuple[int, int]] = {}  # place of each event in its device's order
     for q in range(pipe.p):
         waits += pipe.device_waits(q)
@@ -220,6 +212,7 @@ def _lengths(pipe: StageChain) -> tuple[list[int], dict[tuple[int, int], int]]:
         at = 3 * pipe.count + s if op.update else at
         length[at] += op.time_ns[facts.devices[k].kind]
     for u, (a, _) in enumerate(facts.tensors):
+        # A tensor goes once to each other device that reads it, for the first step that does.
         readers = [b for _, b, of in pipe.ends if of == u and pipe.home[b] != pipe.home[a]]
         for k in sorted({pipe.home[b] for b in readers}):
             first = min(pipe.step[b] for b in readers if pipe.home[b] == k)
@@ -252,6 +245,18 @@ def _longest(duration: dict[Node, int], waits: list[tuple[Node, Node]]) -> int:
     if len(ends) < len(duration):
         raise OrderError("events wait for each other")
     return max(ends)
+
+
+def recheck(facts: Facts, plan: Plan, rules: PipelineIteration) -> Evaluation:
+    """The end of an iteration, and every rule that the plan breaks."""
+    found = placed_rules(facts, plan, rules)
+
+    def value() -> int:
+        end_ns = iteration_ns(facts, plan, rules)
+        found.extend(in_flight_rule(facts, plan, rules))
+        return end_ns
+
+    return judged(found, value)
 
 
 def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> Iterator[Violation]:
@@ -287,6 +292,8 @@ def _one_passage(pipe: StageChain, k: int) -> int:
     fullest step of its ops, pass by pass, and each other one keeps a stash.
     """
     facts, ops = pipe.facts, pipe.facts.ops
+    # Places of ops in a passage: forward before backward before weight gradients, else by their
+    # steps.
     begin = {i: span[0] for i, span in enumerate(steps(facts))}
     late = len(ops) * 2 if pipe.splits else 0
 
@@ -303,6 +310,7 @@ def _one_passage(pipe: StageChain, k: int) -> int:
             uses += [moment(a)] * (pipe.stage[a] == s)
             if uses:
                 rows.append((min(uses), max(uses) + 1, edge.bytes))
+        # While one stage of a device is at work, its other stages keep a stash of the microbatch.
         others = sum(_stash(pipe, other) for other in stages if other != s)
         most = max(most, most_at_once(rows) + others)
     return state_held(facts, [i for i, on in enumerate(pipe.home) if on == k]) + most
@@ -361,88 +369,3 @@ def _stash(pipe: StageChain, s: int) -> int:
         if any(not ops[i].backward for i in mine) and any(ops[i].backward for i in readers):
             total += edge.bytes
     return total
-
-
-Span = tuple[int, int]
-
-
-def peak_rule(
-    facts: Facts, plan: Plan, semantics: Semantics, times: Times | None
-) -> Iterator[Violation]:
-    """Devices that hold more than they can at some moment."""
-    held = peak_bytes(facts, plan, semantics, times)
-    for device, most in zip(facts.devices, held, strict=True):
-        if device.memory_bytes is not None and most > device.memory_bytes:
-            yield Violation(
-                "memory",
-                f"{device.name!r} holds {most} bytes of {device.memory_bytes}",
-                device=device.name,
-            )
-
-
-def peak_bytes(facts: Facts, plan: Plan, semantics: Semantics, times: Times | None) -> list[int]:
-    """What each device holds at its fullest moment, in bytes.
-
-    Times are those of a makespan plan; None counts steps.
-    """
-    when = steps(facts) if times is None else list(times.ops)
-    live: list[dict[int, Span]] = [{} for _ in facts.devices]
-
-    def touch(k: int, u: int, span: Span) -> None:
-        known = live[k].get(u, span)
-        live[k][u] = min(known[0], span[0]), max(known[1], span[1])
-
-    for a, b, u in facts.ends:
-        for i in (a, b):
-            for k in plan.placement[i]:
-                touch(k, u, when[i])
-    per_edge = isinstance(semantics, Makespan) and semantics.transfers == "per_edge"
-    for move, span in ({} if times is None else times.transfers).items():
-        u = facts.ends[move.item][2] if per_edge else move.item
-        touch(plan.placement[facts.tensors[u][0]][0], u, span)
-        touch(move.destination, u, span)
-    held = []
-    for k in range(len(facts.devices)):
-        here = [i for i, on in enumerate(plan.placement) if k in on]
-        rows = [(*span, facts.tensors[u][1].bytes) for u, span in live[k].items()]
-        rows += [(*when[i], facts.ops[i].workspace_bytes) for i in here]
-        held.append(state_held(facts, here) + most_at_once(rows))
-    return held
-
-
-def state_held(facts: Facts, here: list[int]) -> int:
-    """State of some ops that are on one device."""
-    total, shared = 0, dict[str, int]()
-    for i in here:
-        op = facts.ops[i]
-        total += op.state_bytes if op.state_bytes is not None else op.parameter_bytes
-        shared |= op.shared_state
-    return total + sum(shared.values())
-
-
-def most_at_once(rows: list[tuple[int, int, int]]) -> int:
-    """Largest sum of the sizes of (begin, end, size) that hold at one moment."""
-    now = most = 0
-    open_: list[Span] = []
-    for begin, end, size in sorted(row for row in rows if row[0] < row[1]):
-        while open_ and open_[0][0] <= begin:
-            now -= heapq.heappop(open_)[1]
-        heapq.heappush(open_, (end, size))
-        now += size
-        most = max(most, now)
-    return most
-
-
-def steps(facts: Facts) -> list[Span]:
-    """A step of its own for each op: by changes of the pass on the way to it, then by position."""
-    before: list[list[int]] = [[] for _ in facts.ops]
-    for a, b, _ in facts.ends:
-        before[b].append(a)
-    changes: dict[int, int] = {}
-    for i in sorted(range(len(facts.ops)), key=lambda i: facts.position[i]):
-        own = facts.ops[i].backward
-        ways = (changes[a] + (facts.ops[a].backward is not own) for a in before[i])
-        changes[i] = max(ways, default=1 if own else 0)
-    order = sorted(changes, key=lambda i: (changes[i], facts.position[i]))
-    step = {i: at for at, i in enumerate(order)}
-    return [(step[i], step[i] + 1) for i in range(len(facts.ops))]

@@ -17,7 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, TransferTimes
+from placegap.instances.problem import (
+    Evaluation,
+    Instance,
+    LatencySubgraphs,
+    Plan,
+    Schedule,
+    TransferTimes,
+)
+from placegap.instances.referee.one_pass import evaluate_pass
 from placegap.instances.referee.rules import PlanError
 
 
@@ -30,6 +38,11 @@ class Call(NamedTuple):
     device: int
     number: int
     first: int
+
+
+def evaluate(instance: Instance, plan: Plan, rules: LatencySubgraphs) -> Evaluation:
+    """The end of the last call or op."""
+    return evaluate_pass(instance, plan, rules, simulate_subgraphs)
 
 
 def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> Schedule:
@@ -63,6 +76,9 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgrap
     """
     device = plan.devices
     unit, units = _units(instance, device, _call_numbers(instance, plan, device, semantics))
+    # Calls and ops on hosts are units. Once it is known which unit waits for which, times are
+    # longest paths: units have no resource to compete for, as calls of one accelerator wait for
+    # each other.
     duration = _durations(instance, device, unit, units)
     waits_for = _waits(instance, unit, units)
     start, end = [0] * len(units), [0] * len(units)
@@ -106,6 +122,7 @@ def _units(instance: Instance, device: Ints, number: list[int]) -> tuple[Ints, l
     units: list[Call] = []
     unit = np.empty(instance.num_ops, np.int64)
     for i, (k, c) in enumerate(zip(device.tolist(), number, strict=True)):
+        # Each op of a host is a unit of its own; ops of a call share one.
         unit[i] = at.setdefault((k, c, i if c < 0 else -1), len(units))
         if unit[i] == len(units):
             units.append(Call(k, c, i))
@@ -118,6 +135,8 @@ def _durations(instance: Instance, device: Ints, unit: Ints, units: list[Call]) 
     total = [0] * len(units)
     for i, at in enumerate(unit.tolist()):
         total[at] += int(arrays.time_ns[i, device[i]])
+    # A tensor is paid once by each call that it leaves or enters, however many edges cross there:
+    # so pairs of tensor and unit are made unique.
     crosses = np.flatnonzero(unit[index.producer] != unit[index.consumer])
     tensor = index.tensor[crosses]
     ends = unit[np.concatenate([index.producer[crosses], index.consumer[crosses]])]
@@ -136,6 +155,7 @@ def _waits(instance: Instance, unit: Ints, units: list[Call]) -> list[list[int]]
     for before, after in pairs:
         if before != after:
             waits[after][before] = None
+    # Sorted by device and number: neighbours on one device are a call and the next one.
     calls = sorted((call, at) for at, call in enumerate(units) if call.number >= 0)
     for (one, before), (other, after) in pairwise(calls):
         if one.device == other.device:

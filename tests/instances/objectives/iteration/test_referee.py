@@ -27,8 +27,8 @@ from placegap.instances import (
     example,
     recheck,
 )
-from placegap.instances.referee.iteration import simulate_iteration
-from placegap.instances.referee.simulate import PlanError
+from placegap.instances.objectives.iteration.referee import simulate_iteration
+from placegap.instances.objectives.makespan.simulate import PlanError
 
 PLAN = Plan.on([0, 0, 1, 1])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from draws.pipelines import layer_row, shared_weight_row
 
 from placegap.instances import PipelineIteration, example
-from placegap.instances.oracle.hybrid_plans import best_chain, count_chains
+from placegap.instances.objectives.staged_plans import best_chain, count_chains
 from placegap.solvers import run_method
 
 

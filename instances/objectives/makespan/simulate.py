@@ -110,6 +110,8 @@ class _Items:
         transfer_ns = arrays.transfer_ns[
             tensor, arrays.link_class[transfers.source, transfers.destination]
         ]
+        # Items 0 .. n - 1 are the ops, n .. the transfers: one array each for times, ranks and
+        # waits.
         self.duration: Ints = np.concatenate([time_ns, transfer_ns])
         pairs = np.array(
             [
@@ -120,12 +122,15 @@ class _Items:
             np.int64,
         )
         self.channels: Ints = pairs[transfers.source * k + transfers.destination]
+        # Bottom levels with the times of the plan's own devices, so that ranks follow the plan's
+        # paths.
         edge = index.succ_edge
         succ = index.consumer[edge]
         links = arrays.link_class[device[index.producer[edge]], device[succ]]
         moving = arrays.transfer_ns[index.tensor[edge], links]
         order = index.topological_order[::-1]
         level = longest_ways(order, index.succ_ptr, succ, moving, time_ns)
+        # A transfer is as urgent as the most urgent consumer that it serves.
         remote = np.flatnonzero(device[index.producer] != device[index.consumer])
         carrier = self._carrier(remote)
         priority = np.zeros(len(transfers.item), np.int64)
@@ -137,6 +142,7 @@ class _Items:
             ),
             np.concatenate([device, transfers.destination]),
         )
+        # Who waits for whom: along local edges directly, along remote edges through the transfer.
         local = np.flatnonzero(device[index.producer] == device[index.consumer])
         self.before: list[Ints] = [index.producer[local], transfers.producer, n + carrier]
         self.after: list[Ints] = [
@@ -162,6 +168,8 @@ class _Items:
             if len(plan.device_order) != len(cluster.devices):
                 raise PlanError(f"device_order has {len(plan.device_order)} devices")
             members_ptr, members = group_by(self.device, len(cluster.devices))
+            # A given order becomes waits from each item to the next. It may then contradict the
+            # edges, which `run` notices as items that never start.
             for k, order in enumerate(plan.device_order):
                 if order is not None:
                     expected = members[members_ptr[k] : members_ptr[k + 1]].tolist()
@@ -201,6 +209,7 @@ class _Items:
         before, after = np.concatenate(self.before), np.concatenate(self.after)
         num_items, num_devices = len(self.duration), self.instance.num_devices
         next_ptr, by_before = group_by(before, num_items)
+        # Devices are resources 0 .. K - 1, channels follow.
         first = np.where(self.channels == NO_CHANNEL, NO_CHANNEL, self.channels + num_devices)
         resources = np.concatenate(
             [np.column_stack([self.device, np.full(len(self.device), NO_CHANNEL)]), first]
@@ -272,6 +281,9 @@ def _run_events(duration: Ints, rank: Ints, waits: _Waits, queues: _Queues) -> I
     A queue is a heap of items by rank, `tops` one of queues' first items. Only queues whose top or
     whose resources changed at this instant can start something: the candidates.
     """
+    # Why queues: items that hold the same resources can only start in the order of their ranks, so
+    # the first of each queue stands for all. An instant then costs as much as the queues it
+    # touches, not as all ready items.
     waiting = waits.num_before.copy()
     queue, queue_ptr, resources = queues.of_item, queues.ptr, queues.resources
     num_items, num_queues = len(duration), len(resources)
@@ -294,8 +306,8 @@ def _run_events(duration: Ints, rank: Ints, waits: _Waits, queues: _Queues) -> I
                 candidates[num_candidates] = q
                 num_candidates += 1
     while True:
-        # all that ends now frees its resources before anything starts: ranks decide, not the order
-        # of ends
+        # Everything that ends now frees its resources before anything starts: so ranks decide who
+        # goes next, not the order in which the ends are handled.
         while num_events > 0 and end[events[0]] == now:
             ended = events[0]
             num_events = pop(events, num_events, end)
@@ -319,7 +331,8 @@ def _run_events(duration: Ints, rank: Ints, waits: _Waits, queues: _Queues) -> I
                         marked[q] = True
                         candidates[num_candidates] = q
                         num_candidates += 1
-        # of all queues that could start something the item of least rank goes first
+        # Of all queues that could start something, the item of least rank starts first. It may hold
+        # a channel that others of this instant need: so their tops are a heap, too.
         for at in range(num_candidates):
             num_tops = push(tops, num_tops, rank, heap[queue_ptr[candidates[at]]])
             marked[candidates[at]] = False
@@ -328,6 +341,7 @@ def _run_events(duration: Ints, rank: Ints, waits: _Waits, queues: _Queues) -> I
             q = queue[tops[0]]
             num_tops = pop(tops, num_tops, rank)
             one, other = resources[q, 0], resources[q, 1]
+            # Items without resources all start at once; another one makes its resources busy.
             while size[q] > 0 and not (one >= 0 and busy[one]) and not (other >= 0 and busy[other]):
                 item = heap[queue_ptr[q]]
                 size[q] = pop(heap[queue_ptr[q] :], size[q], rank)

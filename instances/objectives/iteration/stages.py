@@ -66,6 +66,8 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
     num_stages = int(stage.max()) + 1
     if plan.stage is None and semantics.schedule == "interleaved":
         raise PlanError("interleaved: a plan states the stage of each op, as stages share devices")
+    # The rules of docs/pipelines.md, one after the other: a stage is on one device, no stage is
+    # empty, stages go round the devices, groups stay in a stage, and no edge leads back.
     home = np.full(num_stages, -1, np.int64)
     for i, (s, k) in enumerate(zip(stage.tolist(), device.tolist(), strict=True)):
         if home[s] not in (-1, k):
@@ -95,6 +97,8 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
     backward = instance.arrays.backward
     step = np.where(backward, 2 * num_stages - 1 - stage, stage)
     index = instance.arrays.index
+    # Steps are numbered along the passage of a microbatch, forward and then backward, so an edge
+    # that leads back is one to a lower step.
     late = step[index.producer] > step[index.consumer]
     wrong = np.flatnonzero(late & ~instance.arrays.exchanged)
     if len(wrong):
@@ -143,6 +147,7 @@ def _derived(instance: Instance, device: Ints) -> Ints:
     arrays, index = instance.arrays, instance.arrays.index
     bind = ~instance.arrays.exchanged
     a, b = index.producer[bind], index.consumer[bind]
+    # Backward ops feed the device of an earlier stage: their arcs are reversed.
     forth, back = ((arrays.backward[a] == at) & (arrays.backward[b] == at) for at in (False, True))
     tail = np.concatenate([device[a[forth]], device[b[back]]])
     head = np.concatenate([device[b[forth]], device[a[back]]])
@@ -222,6 +227,7 @@ def device_orders(
         forward = list(_one_pass(count, chunks, num_devices, q, backward=False))
         backward = list(_one_pass(count, chunks, num_devices, q, backward=True)) if trains else []
         first = len(forward)
+        # `first`: the forward events of the warm-up; under gpipe all of them.
         if semantics.schedule in ("1f1b", "zero_bubble"):
             first = min(count, num_devices - 1 - q)
         elif semantics.schedule == "interleaved":
@@ -234,6 +240,7 @@ def device_orders(
 def _one_pass(
     count: int, chunks: int, num_devices: int, q: int, *, backward: bool
 ) -> Iterator[Event]:
+    # Megatron's interleaving: the microbatches of a group go through chunk after chunk.
     group = num_devices if chunks > 1 else count  # one chunk: microbatches one after another
     for begin in range(0, count, group):
         for c in reversed(range(chunks)) if backward else range(chunks):
@@ -277,6 +284,7 @@ def held_beside(order: list[Event]) -> dict[int, list[tuple[int, int]]]:
     now: dict[int, tuple[int, int]] = {}
     seen: dict[int, set[tuple[int, int]]] = {}
     for event in order:
+        # Counted before the event, without the microbatch at work, whose memory is counted apart.
         begun, waiting = now.get(event.stage, (0, 0))
         if event.weight:
             waiting -= 1

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations, product
 
-from placegap.instances.oracle.facts import Facts
-from placegap.instances.oracle.hybrid import (
+from placegap.instances.objectives.hybrid.oracle import (
     batch_ns,
     flights,
     narrowest,
     stage_memory_bytes,
     stage_time_ns,
 )
-from placegap.instances.oracle.iteration import is_exchange
+from placegap.instances.objectives.iteration.oracle import is_exchange
+from placegap.instances.oracle.facts import Facts
 from placegap.instances.oracle.recheck import recheck
 from placegap.instances.problem import (
     HybridPipeline,
@@ -30,7 +30,6 @@ from placegap.instances.problem import (
     PipelineIteration,
     Plan,
     Semantics,
-    has_replicas,
 )
 
 MOST_STAGED_OPS = 7
@@ -62,7 +61,7 @@ def _stagings(instance: Instance, semantics: LoadSemantics) -> Iterator[Plan]:
     """Every op in a stage, groups together, stages the same or disjoint."""
     group = instance.arrays.group.tolist()
     count = instance.num_devices
-    sizes = range(1, count + 1 if has_replicas(semantics) else 2)
+    sizes = range(1, count + 1 if semantics.has_replicas else 2)
     stages = [stage for size in sizes for stage in combinations(range(count), size)]
     chosen: list[tuple[int, ...]] = []
 

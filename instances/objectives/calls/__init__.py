@@ -1,0 +1,1 @@
+"""One pass whose accelerators run whole subgraphs: its rules, referees and checks."""

@@ -1,0 +1,1 @@
+"""Tokens that fit on every device: its rules, referees and checks."""

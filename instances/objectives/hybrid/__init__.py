@@ -1,0 +1,1 @@
+"""A batch in a hybrid pipeline: its rules, referees and checks."""

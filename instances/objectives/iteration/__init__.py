@@ -1,0 +1,1 @@
+"""One training iteration of a pipeline: its rules, referees and checks."""

@@ -1,0 +1,1 @@
+"""The makespan of one pass: its rules, referees and checks."""

@@ -1,0 +1,1 @@
+"""Loads of devices: their rules, referees and checks."""
