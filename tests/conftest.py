@@ -1,7 +1,5 @@
 """What all tests rely on."""
 
-from __future__ import annotations
-
 import gc
 import signal
 from collections.abc import Iterator

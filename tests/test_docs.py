@@ -1,7 +1,5 @@
 """The pages of docs/: their code runs, what they name exists, no constraint family is missing."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import importlib.util

@@ -1,7 +1,5 @@
 """The house: folders, packages, the wheel, and what is documented."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

@@ -4,8 +4,6 @@ Times, and what solvers reach by a time limit, differ from run to run: they are 
 runs that lie beside the notebook. What does not depend on time is computed again.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable

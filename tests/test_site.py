@@ -1,7 +1,5 @@
 """The site: every page is there, no link is broken, and nothing is asked of another host."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -273,6 +273,8 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 def _likeness(wanted: str, name: str) -> float:
     """0 to 1: of the names, or less a little of `wanted` and how the name begins."""
     plain = plain_name(name)
+    if len(wanted) > 9 * len(plain):
+        return 0.0  # at most a fifth is alike; with a name of a megabyte that takes a minute
     if len(wanted) > 1 and wanted in plain:
         return 1.0
     head = plain_name(re.split(f"[{SIGNS}]", name)[0])

@@ -420,10 +420,6 @@ def with_kinds(
     None where devices are of one kind, where stages share devices, or where there are too many
     pairs.
     """
-    # Devices of a kind are interchangeable except for their links, so the number of them that lie
-    # before a cut is state enough: a stage on kind d leads from (cut, vector) to (larger cut,
-    # vector + 1 at d). Cut number at of vector v is at * count + v, so that cuts of equal blocks
-    # stay together (`stride`).
     kinds = classes_of(device_kinds(instance))
     if len(kinds) == 1 or semantics.stages_per_device > 1:
         return None

@@ -1,7 +1,5 @@
 """Malformed model files: what each is, and the place that its error must name."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

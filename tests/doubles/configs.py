@@ -1,7 +1,5 @@
 """Configuration files of small models, as transformers reads them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

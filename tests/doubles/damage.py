@@ -1,7 +1,5 @@
 """Damage, drawn with a seed: to values of JSON, to lines and bytes, workbooks and ONNX models."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

@@ -1,7 +1,5 @@
 """Methods that hang, crash and fail, for the tests of the pool; importing this registers them."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

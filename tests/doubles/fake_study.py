@@ -1,7 +1,5 @@
 """A study of the fake methods, in this process or in one that a test may kill."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

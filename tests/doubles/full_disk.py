@@ -1,7 +1,5 @@
 """A disk that is full, for this process."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Rows of gap tables, from runs made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

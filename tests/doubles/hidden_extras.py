@@ -1,7 +1,5 @@
 """Run Python as if no extra were installed."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

@@ -5,8 +5,6 @@ numbers, and says one JSON line for each that ends in anything but an instance o
 `InputError`. Each importer has a child and a folder of its own.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

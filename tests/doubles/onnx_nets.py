@@ -1,7 +1,5 @@
 """Small ONNX models, written as text."""
 
-from __future__ import annotations
-
 from math import prod
 from pathlib import Path
 from typing import Any

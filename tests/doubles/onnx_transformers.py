@@ -1,7 +1,5 @@
 """Small transformers as exporters write them: open sizes, and chains of ops that compute shapes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

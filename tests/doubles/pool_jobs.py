@@ -1,7 +1,5 @@
 """What the tests let worker processes do."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

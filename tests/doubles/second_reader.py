@@ -4,8 +4,6 @@ It shares no code with `read_lines` and `lines`. Models are those of `draws.line
 the texts that are written there and by exporters, and no mistakes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

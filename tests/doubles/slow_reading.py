@@ -1,7 +1,5 @@
 """Importing this makes runs of studies read their instances slowly; a test undoes it."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Jobs that tell when they may be stopped, and how it goes, by files that they make."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

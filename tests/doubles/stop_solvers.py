@@ -1,7 +1,5 @@
 """Solvers that tell when they begin, by a file; importing this in a worker patches them there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import highspy

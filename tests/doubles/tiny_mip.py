@@ -3,8 +3,6 @@
 Its model is max-load of ops without edges; importing this module registers nothing.
 """
 
-from __future__ import annotations
-
 import pyomo.environ as pyo
 from draws import draw
 

@@ -1,7 +1,5 @@
 """Random instances whose memory binds to the last byte of 1e9 to 1e12, or times far apart."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Small random instances with bottlenecks, and what spoils an exact decomposition."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Random instances that the ideal DP takes; what a chain costs, no code shared with the solver."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Random instances from the corners: one op, no edge, one device, no time, no room, many groups."""
 
-from __future__ import annotations
-
 import random
 from itertools import permutations
 

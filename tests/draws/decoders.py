@@ -1,7 +1,5 @@
 """Decode steps of a few ops per layer, with FLOPs and bytes, on machines with links of PCIe."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

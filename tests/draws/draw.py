@@ -3,8 +3,6 @@
 Ops are named op0, op1, ... and devices d0, d1, ...; edges go from lower to higher numbers.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise, permutations

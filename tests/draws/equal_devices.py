@@ -1,7 +1,5 @@
 """Random instances whose devices are alike and in servers, for replicas and two levels."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from functools import cache

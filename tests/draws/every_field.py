@@ -1,7 +1,5 @@
 """A small graph that uses every field, for round trips."""
 
-from __future__ import annotations
-
 import json
 
 import yaml

@@ -1,7 +1,5 @@
 """Tiny random instances whose numbers are 0, 10^15, and all between them, side by side."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from itertools import count

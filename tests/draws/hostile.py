@@ -1,7 +1,5 @@
 """The diamond, with names that would harm whoever shows them as they are."""
 
-from __future__ import annotations
-
 from placegap.instances import Graph, Instance, example
 
 

@@ -1,7 +1,5 @@
 """Tiny instances of hybrid_pipeline: layers whose modes differ in everything, and tight memory."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

@@ -4,8 +4,6 @@ Layers of one to four ops, some with experts; ops outside of all modules, skips,
 groups of ops, zero times and bytes; up to four cards, of kinds that lack ops, and up to two hosts.
 """
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise, permutations
 from typing import Any

@@ -1,7 +1,5 @@
 """Small random models of numbered layers, some with experts, on different cards and a host."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise, permutations
 

@@ -1,7 +1,5 @@
 """Random chains of layers and op graphs for pipeline_iteration, their semantics and plans."""
 
-from __future__ import annotations
-
 import random
 
 from draws import draw

@@ -1,7 +1,5 @@
 """Random instances whose ops can be split."""
 
-from __future__ import annotations
-
 import random
 
 from draws import draw

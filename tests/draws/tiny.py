@@ -1,7 +1,5 @@
 """Small random instances for property tests, and what the tests share."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Small training steps: backward ops mirror forward ops, and share their devices."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

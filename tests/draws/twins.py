@@ -1,7 +1,5 @@
 """Small random instances with identical devices."""
 
-from __future__ import annotations
-
 import random
 
 from draws import draw

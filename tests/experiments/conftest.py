@@ -1,7 +1,5 @@
 """Fake methods, registered for one test at a time, also in worker processes."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

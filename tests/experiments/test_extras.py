@@ -1,7 +1,5 @@
 """Without the extras: a cell, a line, a command to install what is missing; never a traceback."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

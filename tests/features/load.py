@@ -1,7 +1,5 @@
 """Instances of a few ops, one per rule of max-load and of latency, the optimum derived by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Instances of a few ops, one per rule of the makespan, with the optimum derived by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

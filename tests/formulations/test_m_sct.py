@@ -1,7 +1,5 @@
 """m-SCT's LP has the published rows and rounding; truncated, it bounds every makespan."""
 
-from __future__ import annotations
-
 import random
 
 import pyomo.environ as pyo

@@ -1,7 +1,5 @@
 """The constraint program: exact under every semantics, whatever the horizon and the unit."""
 
-from __future__ import annotations
-
 import pytest
 from draws.tiny import tiny_instance
 from ortools.sat.python import cp_model

@@ -1,7 +1,5 @@
 """Pesto's ILP: horizons, warm starts, windows, and the strengthened relaxation."""
 
-from __future__ import annotations
-
 import pyomo.environ as pyo
 import pytest
 from draws import draw

@@ -1,7 +1,5 @@
 """What paths and the LP prove of a section is never above its optimum, and often equal to it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

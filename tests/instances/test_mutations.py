@@ -1,7 +1,5 @@
 """Damaged inputs end in an instance or in one line: no traceback, no ten seconds, no gigabytes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

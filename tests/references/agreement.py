@@ -63,8 +63,9 @@ def keeps_sides(result: Result, best_ns: int | None, where: str) -> None:
         assert result.bound_ns is None or result.bound_ns <= best_ns, where
 
 
-def proves(result: Result, best_ns: int | None, where: str) -> None:
+def proves(result: Result, best_ns: int | None, where: str = "") -> None:
     """Assert that the result is the optimum, or that there is none."""
+    where = where or result.instance
     assert result.status == ("infeasible" if best_ns is None else "optimal"), where
     assert result.value_ns == best_ns, where
     assert best_ns is None or result.bound_ns == best_ns, where

@@ -1,7 +1,5 @@
 """Optimal values, each computed once per session, and the standard draws they are of."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from functools import cache

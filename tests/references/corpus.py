@@ -1,7 +1,5 @@
 """Graphs of the corpus, each read once: reading all takes longer than most tests of them."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from placegap.instances.corpus.corpus import load_corpus

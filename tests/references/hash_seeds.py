@@ -1,7 +1,5 @@
 """What a program prints here, and in a Python whose strings have other hashes."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

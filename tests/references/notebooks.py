@@ -1,7 +1,5 @@
 """The notebooks: run in a kernel, what they show, and their outputs made anew."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

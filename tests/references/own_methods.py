@@ -1,7 +1,5 @@
 """The placer that CONTRIBUTING shows, and how a test leaves the registry as it was."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -2,8 +2,6 @@
 that a page speaks of, and what is left out, with the reason.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

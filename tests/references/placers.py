@@ -1,7 +1,5 @@
 """List schedulers by their definitions, in plain Python: (device, start, end) per op, or None."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 

@@ -4,8 +4,6 @@ The runs that they show lie beside the notebook. After a new quickstart study:
 ``UPDATE_README=results/quickstart/runs.csv pytest tests/test_readme.py``.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,11 +1,10 @@
 """The oracle itself: against the definition, read literally, through the referee."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 
 import pytest
+from draws import draw
 from draws.equal_devices import equal_device_draws
 from draws.tiny import tiny_instance
 from references.brute_force import (
@@ -21,13 +20,7 @@ from references.brute_force import (
 )
 
 from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    InputError,
     Instance,
-    Link,
     Makespan,
     MaxLoad,
     Op,
@@ -84,8 +77,8 @@ def best_by_definition(instance: Instance, semantics: Semantics) -> int | None:
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=label)
 def test_the_makespan_is_the_least_over_all_placements_and_orders(semantics: Semantics) -> None:
-    drawn = [tiny_instance(seed, num_ops=4, num_devices=2, max_edges=3) for seed in range(4)]
-    drawn += [scattered_instance(seed, num_ops=4, num_devices=3, max_edges=4) for seed in range(6)]
+    drawn = [tiny_instance(seed, num_ops=4, num_devices=2, max_edges=3) for seed in range(3)]
+    drawn += [scattered_instance(seed, num_ops=4, num_devices=3, max_edges=4) for seed in range(4)]
     found = [best_by_definition(instance, semantics) for instance in drawn]
     assert [oracle(instance, semantics) for instance in drawn] == found
 
@@ -190,42 +183,8 @@ def test_a_chain_of_two_devices_is_the_best_of_three_cuts() -> None:
 
 
 def row_of_three() -> Instance:
-    ends = [("d0", "d1"), ("d1", "d0")]
-    return Instance(
-        name="row",
-        graph=Graph(
-            name="row",
-            ops=tuple(Op(name=name, time_ns={"gpu": 4}) for name in "abc"),
-            edges=(
-                Edge(producer="a", consumer="b", bytes=1),
-                Edge(producer="b", consumer="c", bytes=1),
-            ),
-        ),
-        cluster=Cluster(
-            name="pair",
-            devices=(Device(name="d0", kind="gpu"), Device(name="d1", kind="gpu")),
-            links=tuple(Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in ends),
-        ),
-    )
-
-
-@pytest.mark.parametrize(
-    ("shape", "semantics", "why"),
-    [
-        ({"num_ops": 9}, Makespan(), "at most 8 ops, not 9"),
-        ({"num_ops": 8, "density": 1.0}, Makespan(), "at most 10 transfers"),
-        ({"num_ops": 11}, MaxLoad(plans="any"), "at most 10 ops, not 11"),
-        ({"num_ops": 10, "num_devices": 5}, MaxLoad(plans="any"), "placements"),
-        ({"num_ops": 8}, MaxLoad(plans="any", replicas=True), "at most 7 ops"),
-        ({"num_devices": 5}, MaxLoad(plans="any", replicas=True), "4 devices, not 5"),
-        ({}, MaxLoad(plans="any", levels=2), "has none"),
-    ],
-)
-def test_it_refuses_what_is_too_large(
-    shape: dict[str, int], semantics: Semantics, why: str
-) -> None:
-    with pytest.raises(InputError, match=why):
-        run_method(tiny_instance(0, **shape), semantics, "brute-force")
+    ops = [Op(name=name, time_ns={"gpu": 4}) for name in "abc"]
+    return draw.row(ops, draw.devices(["gpu"] * 2), bytes=1)
 
 
 TRANSFERS = ("per_edge", "per_tensor")

@@ -1,7 +1,5 @@
 """Random instances for latency_subgraphs whose colocation groups spread over the whole graph."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

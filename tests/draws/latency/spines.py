@@ -1,7 +1,5 @@
 """Random instances for latency_subgraphs with bottlenecks, edges that pass them, and groups."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Random instances for latency_subgraphs, and their optimal values by brute force."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import count, cycle

@@ -1,7 +1,5 @@
 """What tests of the command line share: no worker processes, and the diamond in a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

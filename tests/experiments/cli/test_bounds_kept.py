@@ -1,7 +1,5 @@
 """Every command quotes the best of own and recorded bounds, and shows what files claim."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import pairwise
@@ -122,15 +120,7 @@ def test_a_plan_file_carries_its_proof(model: str, tmp_path: Path, capsys: Captu
     ("path", "to", "reason"),
     [
         ((*CERTIFICATE, "bound_ns"), 40, "it claims 40 ns, and some chain takes less"),
-        ((*CERTIFICATE, "bound_ns"), "39", "'39' is out of its range"),
-        ((*CERTIFICATE, "instance_hash"), "0" * 64, "it is for another instance"),
-        (
-            (*CERTIFICATE, "semantics", "load"),
-            "overlap",
-            "it claims 39 ns, and some chain takes less",
-        ),
-        ((*CERTIFICATE, "semantics", "plans"), "any", "ideals prove only the max_load of chains"),
-        ((*CERTIFICATE, "proof"), {"kind": "longest"}, "it claims 39 ns, and proves 20 ns"),
+        # what else a checker refuses: tests/instances/certificates
         ((*CERTIFICATE, "proof"), None, "it is malformed: KeyError"),
         (("semantics", "load"), "overlap", "it is for max_load chain add"),
     ],

@@ -1,7 +1,5 @@
 """Cases that users reported (../shared/cases): lines that tools can say, under eager rooflines."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

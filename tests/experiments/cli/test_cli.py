@@ -1,7 +1,5 @@
 """The command line: exit status, one-line errors, clean streams."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from doubles.bad_files import good_document, write_bad_files
+from doubles.command_line import one_line
 
 from placegap.experiments.cli import main
 from placegap.experiments.show import rendering
@@ -18,17 +17,6 @@ from placegap.instances.corpus import corpus
 from placegap.instances.costing.costing import catalogue
 
 Capture = pytest.CaptureFixture[str]
-
-
-def one_line(capsys: Capture) -> str:
-    """The only line on stderr; nothing may be on stdout."""
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("placegap: ")
-    assert err.count("\n") == 1
-    assert err.endswith("\n")
-    assert "Traceback" not in err
-    return err.removeprefix("placegap: ").rstrip("\n")
 
 
 def test_h_is_help(capsys: Capture) -> None:

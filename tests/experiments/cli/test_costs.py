@@ -1,7 +1,5 @@
 """`costs` prints what each kind of op takes on each card, and how much of it is measured."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -75,22 +73,3 @@ def test_the_answer_of_place_says_how_much_is_measured(model: str, capsys: Captu
     said = capsys.readouterr()
     assert "costs   measured for 91 % of the time on H100-80GB (invented 1), none on T4" in said.out
     assert "most of the time on T4 is modelled" in said.err
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["--cluster", "H100", "--costs", "roofline"], "choose measured or calibrated"),
-        (["--cluster", "H100", "--costs", "measurd"], "did you mean 'measured'"),
-        (["--cluster", "T4"], "not for T4 at these rates"),
-        ([], "name some (--cluster)"),
-    ],
-)
-def test_what_cannot_be_costed_gets_one_line(
-    model: str, words: list[str], text: str, capsys: Capture
-) -> None:
-    assert main(["costs", model, *words]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert text in said.err
-    assert said.err.count("\n") == 1

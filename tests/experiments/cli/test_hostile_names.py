@@ -1,7 +1,5 @@
 """No command passes a control character of a name in a file on: to terminals, pages or texts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hybrid plans of training steps at the command line: shapes, traced models, what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``placegap kernels``: what is compiled on this machine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,26 +1,15 @@
 """What the command line says of input that does not fit, and how it prints in little room."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.command_line import one_line
 
 from placegap.experiments.cli import main
 
 Capture = pytest.CaptureFixture[str]
-
-
-def one_line(capsys: Capture) -> str:
-    """The only line on stderr, short; nothing may be on stdout."""
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("placegap: ")
-    assert err.count("\n") == 1
-    assert len(err) <= 301
-    return err.removeprefix("placegap: ").rstrip("\n")
 
 
 def named_sizes(folder: Path, *dims: Any) -> str:

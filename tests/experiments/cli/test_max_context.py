@@ -1,16 +1,14 @@
 """``--objective max_context``: tokens wherever a value is said, and one line for what is no use."""
 
-from __future__ import annotations
-
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from draws import draw
 
 import placegap
 from placegap.experiments.cli import main
-from placegap.instances import Cache, Cluster, Device, Edge, Graph, Instance, MaxContext, Op, Plan
+from placegap.instances import Cache, Instance, MaxContext, Op, Plan
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import save_plan
 
@@ -28,13 +26,7 @@ def layers() -> Instance:
         )
         for i in range(6)
     )
-    edges = tuple(Edge(producer=a.name, consumer=b.name, host_time_ns=0) for a, b in pairwise(ops))
-    cards = tuple(Device(name=f"gpu{k}", kind="gpu", memory_bytes=100) for k in range(2))
-    return Instance(
-        name="six",
-        graph=Graph(name="six", ops=ops, edges=edges),
-        cluster=Cluster(name="two", devices=cards),
-    )
+    return draw.row(ops, draw.devices(["gpu"] * 2, lambda k: 100), host_time_ns=0)
 
 
 @pytest.fixture
@@ -123,9 +115,8 @@ def test_the_factor_of_the_least_load_is_the_decimal_that_was_written() -> None:
         )
         for name, time, size, token in rows
     )
-    devices = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=100) for k in range(2))
-    graph, cluster = Graph(name="g", ops=ops), Cluster(name="c", devices=devices)
-    instance = Instance(name="four", graph=graph, cluster=cluster)
+    devices = draw.devices(["gpu"] * 2, lambda k: 100)
+    instance = draw.instance_of("four", ops, [], devices)
     for at_most, tokens in ((1.14, 30), (1.15, 40)):
         found = placegap.solve(instance, objective="max_context", plans="any", at_most=at_most)
         assert (found.tokens, found.status) == (tokens, "optimal")

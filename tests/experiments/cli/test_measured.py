@@ -1,7 +1,5 @@
 """Measured times at the command line: ``--times`` of place and convert, and ``profile``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,14 +1,13 @@
 """``--memory peak``: place keeps it, its table shows it, verify judges it, a study tabulates it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
+from draws import draw
 
 from placegap.experiments.cli import main
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from placegap.instances import Op
 from placegap.instances.files.document import Document, save_document
 
 Capture = pytest.CaptureFixture[str]
@@ -20,13 +19,7 @@ def model(tmp_path: Path) -> str:
     ops = tuple(
         Op(name=name, time_ns={"x": 1}, resident_bytes=10, parameter_bytes=4) for name in "abc"
     )
-    edges = (Edge(producer="a", consumer="b", bytes=6), Edge(producer="b", consumer="c", bytes=6))
-    device = Device(name="d0", kind="x", memory_bytes=25)
-    net = Instance(
-        name="net",
-        graph=Graph(name="net", ops=ops, edges=edges),
-        cluster=Cluster(name="one", devices=(device,)),
-    )
+    net = draw.row(ops, draw.devices("x", lambda k: 25), bytes=6)
     save_document(Document.of(net), tmp_path / "net.json")
     return str(tmp_path / "net.json")
 

@@ -1,7 +1,5 @@
 """The semantics options: one for every rule, the same in every command that has them."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Annotated, Any, get_args
 

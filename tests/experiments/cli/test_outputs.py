@@ -1,7 +1,5 @@
 """Nothing found is lost: on a full disk, by an interrupt, or by an output that is an input."""
 
-from __future__ import annotations
-
 import json
 import signal
 import time

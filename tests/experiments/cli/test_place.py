@@ -1,7 +1,5 @@
 """``placegap place``: which semantics and method, what it prints, how it ends."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

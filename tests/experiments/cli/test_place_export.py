@@ -1,7 +1,5 @@
 """``placegap place --export`` and ``--granularity``: what is written, what is one line instead."""
 
-from __future__ import annotations
-
 import csv
 import json
 import tomllib

@@ -1,7 +1,5 @@
 """``placegap place --write`` writes a model; endings of solvers are told on the command line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``placegap price``: what a line takes, and what the tool could say at best."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -53,8 +51,3 @@ def test_a_line_that_does_not_fit_is_judged_and_ends_with_status_1(
 ) -> None:
     assert price(model, "-ngl 5") == 1
     assert "device 'g0' holds" in capsys.readouterr().out
-
-
-def test_bad_lines_end_with_status_2(model: str, capsys: Capture) -> None:
-    assert price(model, "--threads 8") == 2
-    assert "has no option of llama.cpp" in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """``placegap standard-evaluation``: files in, an instance, a report and a plan out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a placement loads before it answers, and whether its worker can be a copy of it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

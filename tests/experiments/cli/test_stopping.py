@@ -1,7 +1,5 @@
 """Ctrl-C: a placement keeps what its solver has, a second one ends it at once, nothing hangs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from functools import partial

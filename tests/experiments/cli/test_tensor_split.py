@@ -1,7 +1,5 @@
 """``placegap place --tensor-split``: what it prints, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -67,17 +65,3 @@ def test_shares_that_are_faster_are_what_tools_get(
     value_ns = found["tensor_split"]["value_ns"]
     assert said == {"llamacpp": (value_ns, 0), "vllm": (value_ns, 0)}
     assert Path("ops.csv").read_text().startswith("name,")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--objective", "max_load"], "--tensor-split needs --objective makespan"),
-        (["--granularity", "op"], "leave out --granularity"),
-    ],
-)
-def test_what_is_no_question_about_layers_of_a_token_is_refused(
-    pair: str, capsys: Capture, options: list[str], said: str
-) -> None:
-    assert main(["place", pair, "--tensor-split", *options]) == 2
-    assert said in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """Traced models at the command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

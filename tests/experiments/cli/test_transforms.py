@@ -1,7 +1,5 @@
 """``placegap coarsen``, ``split`` and ``place --coarsen``: what they print and write."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

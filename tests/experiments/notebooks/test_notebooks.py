@@ -3,8 +3,6 @@
 After a change, ``UPDATE_NOTEBOOKS=1 pytest tests/experiments/notebooks`` stores the outputs anew.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

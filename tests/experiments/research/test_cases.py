@@ -1,7 +1,5 @@
 """Cases that people have, in small: the best plan is proven, and no tool's rule is better."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shares of bounds that certificates prove: told row by row, kept, and taken up again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages say what the committed results say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Pairs of a paper's methods: which count, and when a reversed one is explained."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 
 import pytest

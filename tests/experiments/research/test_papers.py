@@ -1,7 +1,5 @@
 """The results in the repository, and the pages that are made from them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The papers' files: every number has a place, and every cell a run in the study that it names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """A value holds for wider classes of plans, a bound for narrower ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sweeps at toy size: congestion, wrong costs and scaling, resumable and recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

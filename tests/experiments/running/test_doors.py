@@ -1,7 +1,5 @@
 """One word is one problem: an objective has the same default rules at every door."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Placing: which semantics and methods, and what of several attempts is kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Worker processes: reused, replaced after a crash or a timeout, never orphans."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """SIGTERM and SIGHUP end a command like Ctrl-C: the plan so far, a status, and nothing left."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """Instances that a study changes on the way in: slower links, less memory, coarser graphs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -91,5 +89,5 @@ def test_a_plan_of_the_coarse_graph_is_judged_on_the_original_one(diamond: Path)
 
 
 def test_an_unknown_transform_is_one_line_with_the_table(diamond: Path) -> None:
-    with pytest.raises(InputError, match="table 'coarse': there is no transform 'moirai-fusoin'"):
+    with pytest.raises(InputError, match=r"table 'coarse': .*'moirai-fusoin'"):
         list(plan_study(two_tables("moirai-fusoin"), diamond))

@@ -1,7 +1,5 @@
 """A study is validated at the door: one line that names the file and the place."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

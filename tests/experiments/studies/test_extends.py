@@ -1,7 +1,5 @@
 """A study states what differs from another one: it is the study that is written out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

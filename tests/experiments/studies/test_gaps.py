@@ -1,7 +1,5 @@
 """Gaps, best bounds, recorded ones too, and contradictions, on runs made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

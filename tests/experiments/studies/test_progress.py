@@ -1,7 +1,5 @@
 """A study says at once what it will do, how far it is, and what compiling took."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """The studies that users see first are valid and complete."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

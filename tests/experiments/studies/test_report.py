@@ -1,7 +1,5 @@
 """What a finished study writes and prints, sizes of models too."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

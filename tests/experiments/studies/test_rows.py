@@ -1,7 +1,5 @@
 """A study reads its instances one by one, as its runs begin, and can be split by them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A study may be killed at any moment: nothing is lost, nothing is repeated."""
 
-from __future__ import annotations
-
 import re
 import signal
 import time

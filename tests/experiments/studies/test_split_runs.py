@@ -1,7 +1,5 @@
 """Methods that split ops, in studies and on the command line: values of another instance."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the log keeps of a run."""
 
-from __future__ import annotations
-
 from placegap.experiments.running.sources import Source
 from placegap.experiments.studies.run import run_task, unfit
 from placegap.experiments.studies.runs import Run

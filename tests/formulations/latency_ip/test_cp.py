@@ -1,7 +1,5 @@
 """The constraint program of latency_subgraphs: hints, horizons and rounded times."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 from draws.latency.tiny import LATENCY_SEMANTICS, best_plan, latency_draws, optimum
@@ -21,7 +19,7 @@ def search(model: LatencyModel) -> tuple[cp_model.CpSolver, object]:
 
 @every_q
 def test_a_hinted_plan_is_found_within_its_own_latency_and_none_below(semantics: Semantics) -> None:
-    for instance in latency_draws()[::4]:
+    for instance in latency_draws()[::8]:
         best = best_plan(instance, semantics)
         if best is not None:
             model = build(instance, semantics, horizon_ns=best[0])
@@ -33,7 +31,7 @@ def test_a_hinted_plan_is_found_within_its_own_latency_and_none_below(semantics:
                 model = build(instance, semantics, horizon_ns=best[0] - 1)
                 solver, status = search(model)
                 assert status == cp_model.INFEASIBLE, instance.name
-                with pytest.raises(InputError, match="the model holds no solution to extract"):
+                with pytest.raises(InputError, match="no solution"):
                     read_plan(model, solver.value)
 
 

@@ -1,7 +1,5 @@
 """The latency IP: warm starts without slack, calls without time, and bounds of chains."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pyomo.environ as pyo

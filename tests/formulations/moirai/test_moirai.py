@@ -1,7 +1,5 @@
 """Moirai's MILP: horizons, warm starts, decided orders, and the strengthened relaxation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pyomo.environ as pyo

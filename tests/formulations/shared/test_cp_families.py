@@ -1,7 +1,5 @@
 """Rows of small numbers say exactly what rows of large ones would; large ones are refused."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable, Sequence

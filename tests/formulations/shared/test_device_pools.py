@@ -1,7 +1,5 @@
 """Pools of devices: fast links join them, and what one has no room for crosses slow ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from draws import draw

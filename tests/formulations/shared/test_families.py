@@ -1,7 +1,5 @@
 """Memory rows that the models share."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pyomo.environ as pyo

@@ -1,7 +1,5 @@
 """Which ops and edges come before which."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import networkx as nx

@@ -3,8 +3,6 @@
 Windows keep every plan of at most the horizon, and nothing that they can rule out.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The published JSON Schemas say what the models say, and real files validate against them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,13 +1,10 @@
 """Generated graphs: the same for the same seed, of the size, shape and ratio asked for."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import networkx as nx
 import pytest
 
-from placegap.instances import InputError
 from placegap.instances.corpus.generate import FAMILIES, generate, mirror_training
 from placegap.instances.files.document import to_networkx
 
@@ -94,25 +91,3 @@ def test_training_mirrors_the_forward_graph_and_updates_its_parameters() -> None
     }
     backward = {op.name for op in training.ops if op.backward}
     assert not any(e.producer in backward and e.consumer not in backward for e in training.edges)
-
-
-def test_training_graphs_are_not_mirrored_twice() -> None:
-    with pytest.raises(InputError, match="has backward ops already"):
-        mirror_training(generate("training", SIZED["training"][0]))
-
-
-@pytest.mark.parametrize(
-    ("family", "params", "message"),
-    [
-        ("cubic", {}, "there is no family 'cubic'; choose from layered, "),
-        ("layered", {"opps": 3}, "parameters of layered: opps: unknown field"),
-        ("layered", {"density": "nan"}, "parameters of layered: density"),
-        ("layered", {"kinds": {}}, "parameters of layered: kinds: must not be empty"),
-        ("blocks", {"blocks": 10**6, "branches": 10**6}, "blocks: more than 10000000 ops"),
-    ],
-)
-def test_wrong_parameters_are_one_line_errors(
-    family: str, params: dict[str, object], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        generate(family, params)

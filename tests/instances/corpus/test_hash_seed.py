@@ -1,7 +1,5 @@
 """Generated graphs and the papers' workloads are the same whatever Python's hash seed."""
 
-from __future__ import annotations
-
 from references.hash_seeds import printed_here_and_there
 
 PROGRAM = """

@@ -1,7 +1,5 @@
 """Language models as chains of layers: their sizes, and what they are on devices."""
 
-from __future__ import annotations
-
 import pytest
 
 from placegap.experiments.research.tables.pipelines import pipeline_of

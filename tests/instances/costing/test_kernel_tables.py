@@ -4,8 +4,6 @@ The tables of the first tests are made here, on a card of 1,000 bytes and 10**6 
 so that small products take their bytes in ns. Others read the extra's own, where it is installed.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator
@@ -353,7 +351,7 @@ def test_a_damaged_table_is_one_line_that_names_its_file(
     package = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
     monkeypatch.setattr(module, "find_spec", lambda _: package)
     kernel_tables.cache_clear()
-    with pytest.raises(InputError, match=r"h100_sxm: is missing; install aiconfigurator-core anew"):
+    with pytest.raises(InputError, match=r"h100_sxm: .*; install aiconfigurator-core anew"):
         kernel_tables("H100-80GB")
     path = tmp_path / "systems/data/h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet"
     path.parent.mkdir(parents=True)
@@ -368,6 +366,6 @@ def test_a_damaged_table_is_one_line_that_names_its_file(
         kernel_tables.cache_clear()
         found = kernel_tables("H100-80GB")
         assert found is not None
-        with pytest.raises(InputError, match=r"gemm_perf.parquet: cannot be read \(.*anew\Z"):
+        with pytest.raises(InputError, match=r"gemm_perf.parquet: .*anew\Z"):
             found.time_ns(times(1, 64, 64))
     kernel_tables.cache_clear()

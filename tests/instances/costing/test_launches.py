@@ -1,7 +1,5 @@
 """Which ops run as one kernel, and what such a kernel takes."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from itertools import product as product_of
 from pathlib import Path

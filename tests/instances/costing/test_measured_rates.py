@@ -4,8 +4,6 @@ Expected values are of an independent program over the same tables (products, al
 a layer and iterations, in ms), printed to the digits that stand here.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What of a card's memory is the runtime's, where nobody says it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from placegap.experiments.running.sources import Source, as_layers, find_model, load_source

@@ -1,7 +1,5 @@
 """Each format, read again by a parser that was written from its documentation."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -103,14 +101,14 @@ def test_a_plan_that_divides_a_layer_is_refused(kind: str, llama: Instance) -> N
     placement = list(llama_plan(llama).devices)
     inside = next(i for i, op in enumerate(llama.graph.ops) if op.module == "model.layers.7")
     placement[inside] = 2
-    with pytest.raises(InputError, match=r"'model\.layers\.7' is on two .*add --granularity layer"):
+    with pytest.raises(InputError, match=r"'model\.layers\.7' .*add --granularity layer"):
         export_plan(kind, llama, Plan.on(placement), CHAIN)
 
 
 def test_a_plan_that_goes_back_is_no_pipeline(llama: Instance) -> None:
     layers = [numbered(layer) for layer in layer_of(llama.graph)]
     back = Plan.on(0 if n < 8 or n > 20 else 1 for n in layers)
-    with pytest.raises(InputError, match="in the earlier stage 0; place a pipeline"):
+    with pytest.raises(InputError, match="stage 0; place a pipeline"):
         export_plan("torchtitan", llama, back, CHAIN)
     assert json.loads(export_plan("device_map", llama, back, CHAIN))["model.layers.9"] == 1
 
@@ -121,7 +119,7 @@ def test_an_embedding_in_a_later_stage_is_refused_where_the_format_has_it_in_the
     layers = [numbered(layer) for layer in layer_of(llama.graph)]
     heads = [op.module == "lm_head" for op in llama.graph.ops]
     head_apart = Plan.on((n >= 16) + head for n, head in zip(layers, heads, strict=True))
-    with pytest.raises(InputError, match=r"'model\.norm' is in stage 1, but megatron has it"):
+    with pytest.raises(InputError, match=r"'model\.norm' .*stage 1, .*megatron"):
         export_plan("megatron", llama, head_apart, CHAIN)
 
 

@@ -1,7 +1,5 @@
 """Hybrid plans for Megatron, torchtitan and vLLM: what is written is read back as the same plan."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex
@@ -112,9 +110,7 @@ def test_torchtitan_gets_no_more_stages_than_microbatches() -> None:
     plan = plan_of([2, 2, 2], 1, 1, lambda s, at: "keep")
     rules = HybridPipeline(microbatches=2, bubble=True)
     assert "--pipeline-model-parallel-size 3" in export_plan("megatron", layer_row(), plan, rules)
-    with pytest.raises(
-        InputError, match="microbatch for each of 3 stages, and a replica has 2; us"
-    ):
+    with pytest.raises(InputError, match="3 stages, and a replica has 2; us"):
         export_plan("torchtitan", layer_row(), plan, rules)
 
 
@@ -154,9 +150,7 @@ def test_a_plan_that_cannot_be_said_has_a_nearest_setting(
     plan = plan_of([2, 1, 3], 1, 1, lambda s, at: "full" if (s, at) == (0, 0) else "keep")
     verdict = evaluate(instance, plan, FOUR)
     assert (verdict.feasible, verdict.value_ns) == (True, 400)
-    with pytest.raises(
-        InputError, match=rf"^export {kind}: cannot express what the plan recomputes"
-    ):
+    with pytest.raises(InputError, match=rf"^export {kind}: .*recomputes"):
         export_plan(kind, instance, plan, FOUR)
     if value_ns is None:
         with pytest.raises(InputError, match=words):

@@ -1,7 +1,5 @@
 """Lines for llama.cpp, exllama, ollama and SGLang, and what they cannot say."""
 
-from __future__ import annotations
-
 import pytest
 from draws.lines import home_model as model
 
@@ -65,29 +63,6 @@ def test_experts_behind_the_layers_are_of_no_layer() -> None:
 def test_exllama_takes_what_each_gpu_holds() -> None:
     # embedding and one layer; three layers and the head
     assert line("exllama", model(gpus=2), 0, 0, 1, 1, 1, 1) == "-gs 2.00,4.00\n"
-
-
-@pytest.mark.parametrize(
-    ("kind", "instance", "home", "words"),
-    [
-        ("llamacpp", model(), (1, 0, 1, 1, 0, 1), "this order of layers"),
-        ("llamacpp", model(), (1, 1, 1, 0, 0, 1), "this order of layers"),
-        ("llamacpp", model(), (0, 0, 0, 0, 0, 0), "the layers on the host are not the first ones"),
-        ("exllama", model(), (1, 1, 0, 0, 0, 0), "'host', a CPU, but the ranks of this tool are"),
-        ("ollama", model(gpus=2), (2, 0, 0, 1, 1, 1), "divides layers among several GPUs"),
-        (
-            "ollama",
-            model(experts=True),
-            (1, 0, 1, 0, 0, 0, 0, 0, 0, 0),
-            "has experts on other devices",
-        ),
-    ],
-)
-def test_other_plans_are_no_lines(
-    kind: str, instance: Instance, home: tuple[int, ...], words: str
-) -> None:
-    with pytest.raises(InputError, match=rf"^export {kind}: .*{words}"):
-        line(kind, instance, *home)
 
 
 def test_layers_may_be_divided_where_a_line_is_looked_for_by_itself() -> None:

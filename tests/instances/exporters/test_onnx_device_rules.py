@@ -1,7 +1,5 @@
 """Each rule of device configurations, broken once; the faultless model breaks none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lines that people run, as their tools take them; and each exported line, read back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -185,67 +183,3 @@ def test_under_max_load_all_experts_on_the_card_may_be_best_though_one_more_is_w
 def test_ktransformers_is_refused_where_the_rest_exceeds_the_card() -> None:
     with pytest.raises(InputError, match="no number of experts fits"):
         experts_line(sparse(2 * GIB), Makespan())
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("{}", "places no module"),
-        ("[]", "places no module"),
-        ('[["embed"], ["embed", "layers.0"]]', "two parts name 'embed'"),
-        (
-            '[["embed", "layers.1"], ["layers.0", "layers.2", "layers.3", "head"]]',
-            "order of layers",
-        ),
-        ("[3]", "neither a map of modules"),
-        ('{"": 9}', "no GPU '9' among the 2"),
-        ("{", "is not valid JSON"),
-    ],
-)
-def test_files_that_place_no_model_are_refused(content: str, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "map.json"
-    path.write_text(content)
-    with pytest.raises(InputError, match=f"map.json': .*{words}"):
-        read_line(home_model(gpus=2), str(path))
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("--kt-num-gpu-experts 3", "does not say how many experts a layer has"),
-        ("-m x.gguf", "has no option of llama.cpp"),
-        ("-ngl", "-ngl needs a value"),
-        ("-ngl x", "'x' is not a number"),
-        ("-ngl 5 -ts 1,a", "'a' is not a number"),
-        ("-ngl 5 -ts 0,0", "-ts has no share above 0"),
-        ("-ngl 5 --device CUDA7", "there is no GPU 'CUDA7' among the 2 of the cluster"),
-        ("-ngl 5 -ot 'attn=CPU'", "-ot moves 6 tensors of layer 0, such as attn_k; what is read"),
-        ("-ngl 5 -ot exps", "-ot 'exps' is no PATTERN=DEVICE"),
-        ("-ngl 5 -ts 5,0 -ot exps=CUDA1", "layer 0 on CUDA1, and the layer is on another"),
-        ("num_gpu 5", "divides layers among several GPUs"),
-        ("-ngl 5 -ts 1e400000000,1", "'1e400000000' is not a number"),
-        ("-ngl 1.5", "'1.5' is not a whole number"),
-        ("vllm serve x -pp 1000000000", "1000000000 stages, and 2 GPUs"),
-        ("-ngl -5", "-ngl must be 0 or more"),
-        ("num_gpu -5", "num_gpu must be 0 or more"),
-        ("-ngl 5 -ts 1,2,3", "-ts has 3 shares, and there are 2 GPUs"),
-        ("-ngl 5 -ts 3,-1", "-ts has a share below 0"),
-        ("-ngl 5 -ncmoe -1", "-ncmoe must be 0 or more"),
-        ("-ngl 5 --device CUDA0,CUDA0", "'CUDA0,CUDA0' names a GPU twice"),
-        ("CUDA_VISIBLE_DEVICES=1,1 vllm serve x -pp 2", "'1,1' names a GPU twice"),
-        ("vllm serve x -pp 0", "-pp must be 1 or more"),
-        ("--pipeline-model-parallel-layout Et*99999999999L", "repeats 't' 99999999999 times"),
-        ("-ngl 5 -ot '(=CPU'", "is not a pattern"),
-        ("-ngl 5 -sm row", "splits tensors of each layer"),
-        ("VLLM_PP_LAYER_PARTITION=1,2", "the stages have 1, 2 layers, and the model has 4"),
-        ("VLLM_PP_LAYER_PARTITION=1,2,1", "3 stages, and 2 GPUs"),
-        ("vllm serve x -tp 2", "splits tensors of each layer"),
-        ("-gs 1,1", "less than the model takes"),
-        ('--pipeline-model-parallel-layout "t*4"', "not a sequence of E, t"),
-        ("nowhere.json", "nowhere.json: No such file"),
-    ],
-)
-def test_a_line_that_no_tool_takes_is_refused_in_one_sentence(text: str, words: str) -> None:
-    with pytest.raises(InputError, match=words) as caught:
-        read_line(home_model(gpus=2), text)
-    assert "\n" not in str(caught.value)

@@ -1,13 +1,9 @@
 """Clusters in one line: devices, servers, links, and what is wrong with others."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
-import pytest
-
-from placegap.instances import Cluster, InputError, load_cluster
+from placegap.instances import Cluster, load_cluster
 from placegap.instances.costing.costing import catalogue
 from placegap.instances.costing.measured_links import measured_link
 from placegap.instances.files.cluster_text import find_kind
@@ -120,53 +116,10 @@ def test_every_line_of_the_page_is_a_cluster() -> None:
     assert [len(load_cluster(line).devices) for line in lines] == [1, 3, 3, 3, 1, 128, 10, 3, 2]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("2xRTX3091, pcie4", "no device kind 'RTX3091'; did you mean 'RTX3090'"),
-        ("2xT4, pcie9", "no kind of link 'pcie9'; did you mean 'pcie3'"),
-        ("3xT4+P4", "what joins its devices"),
-        ("2x2xT4, pcie3", "what joins the servers.*ethernet-1g"),
-        ("2xT4, pcie3, infiniband", "infiniband joins servers, but none are named"),
-        ("2xT4+RTX3090, nvlink", "T4 has no nvlink link: add pcie3"),
-        ("2xT4, measured", r"links\[0\]: no link of 'T4' is measured"),
-        ("L40S+H200, measured", r"equal cards of one server, not L40S \(L40S\), H200 \(H200\)"),
-        ("2xL40S+host, measured", "DDR5-2ch has no measured link: add pcie3"),
-        ("2xH100, nvlink, measured", "nvlink and measured are both of one kind; leave one out"),
-        ("2xT4+2x2xT4, pcie3, infiniband", "2xT4 is not in a server, as others are; write 1x"),
-        ("2x(T4+(host)), pcie3", "is not a number of devices and their kind"),
-        ("2xT4:big, pcie3", "'big' is not a memory size"),
-        ("2xT4@pcie3x4+P4", "P4 has no link: add pcie3"),
-        ("2xRTX3090@nvlink", "nvlink cannot follow a card; write it after the comma"),
-        ("2xT4@pcie3x3", "no kind of link 'pcie3x3'; did you mean 'pcie3'"),
-        ("RTX5060Ti, pcie4", "no device kind 'RTX5060Ti'; did you mean 'RTX5060Ti-8GB'"),
-        ("99999x9xT4, pcie3, infiniband", "899991 devices, above the limit of 100000"),
-    ],
-)
-def test_a_text_that_is_no_cluster_is_one_line_with_the_mend(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=rf"{re.escape(repr(text))}.*{message}.*\Z"):
-        load_cluster(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "alike"),
-    # cards of other memory and speed than those that the catalogue has
-    [("8xH20-141GB", "H20"), ("2xRTX6000, pcie4", "RTX6000Ada"), ("DGX", "DGX-Spark")],
-)
-def test_the_name_of_another_card_is_refused_with_the_kinds_alike(text: str, alike: str) -> None:
-    with pytest.raises(InputError, match=rf"{alike}.*--devices FILE states other kinds"):
-        load_cluster(text)
-
-
-@pytest.mark.parametrize("name", ["H10", "100-80GB", "RTX309", "TX3090", "4070TiSupe", "80GB-PCIe"])
-def test_a_name_that_ends_inside_a_word_of_a_kind_is_no_name_of_it(name: str) -> None:
-    with pytest.raises(ValueError, match="there is no device kind"):
-        find_kind(name, catalogue())
+def test_a_part_of_a_name_is_the_one_kind_that_has_it_or_that_begins_with_it() -> None:
     assert find_kind("3090", catalogue()) == "RTX3090"
-    # H100-80GB or H100-80GB-PCIe; of V100-16GB and V100-32GB neither
+    # H100-80GB or H100-80GB-PCIe
     assert find_kind("H100", catalogue()) == "H100-80GB"
-    with pytest.raises(ValueError, match="there is no device kind 'V100'"):
-        find_kind("V100", catalogue())
 
 
 def test_the_name_of_a_kind_is_one_device_and_part_of_no_cluster_s_name(tmp_path: Path) -> None:
@@ -181,5 +134,3 @@ def test_the_name_of_a_kind_is_one_device_and_part_of_no_cluster_s_name(tmp_path
 def test_servers_of_cards_with_nvlink_need_no_kinds_of_links() -> None:
     assert load_cluster("2x8xH100").links == load_cluster("2x8xH100, nvlink, infiniband").links
     assert load_cluster("1x8xH100").links == load_cluster("1x8xH100, nvlink").links
-    with pytest.raises(InputError, match="what joins the devices of a server"):
-        load_cluster("2x(8xT4)")

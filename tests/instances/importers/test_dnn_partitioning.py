@@ -1,7 +1,5 @@
 """dnn-partitioning inputs and split files: what becomes of every field, and the experts' values."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 from doubles.bad_files import good_dnn
 from draws.tiny import SHARED, needs_dnn_partitioning
 
-from placegap.instances import InputError, MaxLoad, Plan, evaluate
+from placegap.instances import MaxLoad, Plan, evaluate
 from placegap.instances.files.document import Document, load_document, save_document, write_json
 from placegap.instances.importers.dnn_partitioning import load_dnn_partitioning, load_split
 
@@ -91,23 +89,6 @@ def test_a_split_places_by_id_and_the_rest_by_colour_class(tmp_path: Path) -> No
         '"cpus": [{"load": 0.0, "nodes": [2]}]}\nFAIL: different maxLoad'
     )
     assert load_split(instance, split) == Plan.on([1, 2, 2, 1])
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"fpgas": [{"nodes": [1, 9]}]}', r"fpgas\[0\]: there is no op '9'"),
-        ('{"fpgas": [{"nodes": [1]}, {"nodes": [1]}]}', r"fpgas\[1\]: op '1' is on another"),
-        ('{"cpus": [{"nodes": [1]}, {"nodes": [2]}]}', "cpus: 2 devices, but input has 1"),
-        ('{"cpus": [{"nodes": [1]}]}', "op '2' is on no device"),
-        ('{"cpus": [{"nodes": [1]', "is not valid JSON"),
-    ],
-)
-def test_a_bad_split_is_an_error_with_its_place(tmp_path: Path, content: str, message: str) -> None:
-    instance = read(tmp_path, good_dnn()).instance()
-    (tmp_path / "split.json").write_text(content)
-    with pytest.raises(InputError, match=rf"split\.json: {message}"):
-        load_split(instance, tmp_path / "split.json")
 
 
 def reference_rows() -> list[dict[str, str]]:

@@ -1,7 +1,5 @@
 """Moirai workbooks: layout, pairing of flows, and the traps of the authors' samples."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +56,7 @@ def test_blank_rows_and_notes_are_passed_over_below_the_data_alone(tmp_path: Pat
     rows = good_rows()
     spaced = [*rows[:2], [], *rows[2:], [], [], ["note: times are floats"], ["another"]]
     assert read(tmp_path, spaced).graph.ops == read(tmp_path, rows).graph.ops
-    with pytest.raises(InputError, match="row 3, column task: is not a number, yet data follows"):
+    with pytest.raises(InputError, match="row 3, column task: "):
         read(tmp_path, [*rows[:2], ["a note"], *rows[2:]])
 
 

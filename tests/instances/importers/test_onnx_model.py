@@ -1,7 +1,5 @@
 """ONNX import: light models, what becomes what, and what cannot be read."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

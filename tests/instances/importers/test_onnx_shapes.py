@@ -1,7 +1,5 @@
 """Shapes that an ONNX model computes: all known once its inputs have sizes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The format of a model file is told by its content, not by its name."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -9,7 +7,6 @@ from pathlib import Path
 import pytest
 from doubles.bad_files import good_dnn, good_document, good_piper, good_rows, workbook
 
-from placegap.instances import InputError
 from placegap.instances.importers.reader import load_model
 
 
@@ -39,13 +36,3 @@ def test_the_time_unit_reaches_files_that_do_not_state_theirs(tmp_path: Path) ->
     assert load_model(tmp_path / "piper.json", "ms").graph.ops[0].time_ns["accelerator"] == 250_000
     assert load_model(tmp_path / "dnn.json", "us").graph.ops[0].time_ns["cpu"] == 2_500
     assert load_model(tmp_path / "moirai.xlsx", "us").graph.ops[0].time_ns["gpu0"] == 5_000
-
-
-def test_errors_of_the_instance_name_the_file_too(tmp_path: Path) -> None:
-    content = good_document()
-    del content["cluster"]
-    (tmp_path / "own.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"own\.json: states its times in ns"):
-        load_model(tmp_path / "own.json", "ms")
-    with pytest.raises(InputError, match=r"own\.json: has no default cluster"):
-        load_model(tmp_path / "own.json").instance()

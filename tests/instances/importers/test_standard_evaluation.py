@@ -1,7 +1,5 @@
 """Standard Evaluation: lines through small batches, and everything that speaks against them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

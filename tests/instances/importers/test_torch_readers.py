@@ -1,7 +1,5 @@
 """Exports read by the tools that they are for: accelerate, torch's pipelining, onnxruntime."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kernels that say that they make no arrays: what keeps them from doing harm."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

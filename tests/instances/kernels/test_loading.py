@@ -1,7 +1,5 @@
 """Loading is timed apart: by the clock of methods it takes no time."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Between two sums: no device holds less than its floor at its peak, nor more than its ceiling."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import islice

@@ -1,7 +1,5 @@
 """Contraction: what chain plans keep together, and only that."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 from draws.chains import chain_instance

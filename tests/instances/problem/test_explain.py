@@ -1,7 +1,5 @@
 """explain_infeasible: each condition on an instance that fails it, and none on feasible ones."""
 
-from __future__ import annotations
-
 from itertools import permutations, product
 
 import pytest

@@ -1,7 +1,5 @@
 """Idle blocks: which blocks without time may join a neighbour, and what becomes of their bytes."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

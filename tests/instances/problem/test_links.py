@@ -1,7 +1,5 @@
 """Links that stay implicit are the links that would be written out."""
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 from itertools import permutations
@@ -84,25 +82,6 @@ def test_the_content_hash_is_what_it_was_when_all_links_were_written() -> None:
     # entries of best-known files refer to it
     found = load_corpus("squeezenet").instance(load_cluster("8xH100-nvlink")).content_hash
     assert found == "edb9dbbc184b07d2c6b1ceb5fd18f1ee037253e3331e4b5c9350f8ea0219ed37"
-
-
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ((Group(("a", "b"), 1), Group(("b", "c", "a"), 1)), r"links\[1\]: 'b' -> 'a' appears"),
-        (
-            (Group(("b", "c", "a"), 1), Link(source="a", target="b", bandwidth_bytes_per_s=1)),
-            r"links\[1\]: 'a' -> 'b' appears twice",
-        ),
-        ((Group(("b", "b"), 1),), r"links\[0\]: joins 'b' with itself"),
-        ((Group(("b", "x"), 1),), r"links\[0\]: there is no device 'x'"),
-    ],
-)
-def test_a_pair_is_joined_once_by_known_devices(
-    entries: tuple[Link | Group, ...], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        Links(entries).check("abc")
 
 
 def test_a_thousand_devices_all_to_all_are_cheap(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """What share of all memory a graph would fill, and devices that hold such a share."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 

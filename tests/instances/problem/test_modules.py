@@ -1,9 +1,5 @@
 """Layers and modules of a graph, and colocation groups that keep them whole."""
 
-from __future__ import annotations
-
-from itertools import pairwise
-
 import pytest
 from draws import draw
 
@@ -20,10 +16,7 @@ from placegap.instances.problem.modules import (
 def chain(*modules: str | None) -> Instance:
     """Ops of 1 ns, named after their position, each of which feeds the next."""
     ops = tuple(Op(name=f"op{i}", time_ns={"gpu": 1}, module=m) for i, m in enumerate(modules))
-    names = [op.name for op in ops]
-    edges = tuple(Edge(producer=a, consumer=b, bytes=8) for a, b in pairwise(names))
-    links = draw.links(2, lambda a, b: (10**9, 0))
-    return draw.instance_of("net", ops, edges, draw.devices(["gpu"] * 2), links)
+    return draw.row(ops, draw.devices(["gpu"] * 2), bytes=8)
 
 
 def groups(instance: Instance) -> list[str | None]:
@@ -67,7 +60,7 @@ def test_an_op_that_reads_both_ends_of_a_model_is_with_the_later_one(table_first
     assert homes_by_layer(net, [0, 1, 2, 3]) == [0, 1, 2, 2, 3, 0]
     later = Plan.on([0, 0, 1, 1, 1, 0])
     assert layer_devices(net, later) == {"steer": 0, "h.0": 0, "h.1": 1, "head": 1}
-    with pytest.raises(InputError, match="and 'op2', which feeds it, are on different"):
+    with pytest.raises(InputError, match="'op2'"):
         layer_devices(net, Plan.on([0, 0, 1, 0, 1, 0]))
 
 
@@ -92,8 +85,3 @@ def test_experts_are_groups_beside_the_rest_of_their_layers() -> None:
     net = chain("wte", "h.0.attn", "h.0.mlp.gate", "h.0.mlp.experts", "h.1", "h.1.mlp.experts.0.up")
     found = groups(with_granularity(net, "experts"))
     assert found == ["wte", "h.0", "h.0", "h.0.experts", "h.1", "h.1.experts"]
-
-
-def test_a_graph_without_modules_is_refused_in_one_line() -> None:
-    with pytest.raises(InputError, match="no op of net names its module, so there are no layers"):
-        with_granularity(chain(None, None), "layer")

@@ -1,7 +1,5 @@
 """Nets: the cut of the hypergraph is the communication of max_load."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,12 +1,9 @@
 """Kernels of ops: exact in files and hashes, and gone where a transform changes the work."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from doubles.bad_files import good_document
 from draws.hybrid import layer_row
 
@@ -16,7 +13,6 @@ from placegap.instances import (
     ExpertsKernel,
     Graph,
     HybridPipeline,
-    InputError,
     Instance,
     MatrixProduct,
     Op,
@@ -85,36 +81,6 @@ def test_hashes_leave_kernels_out() -> None:
     parts = {"devices": cluster["devices"], "links": cluster["links"]}
     parts |= {"edges": graph["edges"], "ops": graph["ops"]}
     assert digest(parts) == bare.content_hash
-
-
-SIZES = {"type": "product", "m": 8, "n": 5, "k": 3, "dtype": "float16"}
-
-
-@pytest.mark.parametrize(
-    ("kernel", "line"),
-    [
-        ({**SIZES, "m": 0}, "kernel.m: must be greater than 0 (got 0)"),
-        ({**SIZES, "rows": 8}, "kernel.rows: unknown field (got 8)"),
-        (
-            {**SIZES, "type": "produce"},
-            "kernel.type: must be 'product', 'attention' or 'mixture_of_experts'",
-        ),
-        ({"m": 8}, "kernel.type: field is missing"),
-        (5, "kernel: must be an object (got 5)"),
-        ({**EXPERTS.model_dump(), "chosen": 1.5}, "kernel.chosen: must be a valid integer"),
-        ({**ATTENTION.model_dump(), "phase": "decode"}, "kernel.phase: must be 'context', "),
-    ],
-)
-def test_a_bad_kernel_is_one_line_that_names_file_and_op(
-    kernel: object, line: str, tmp_path: Path
-) -> None:
-    content = good_document()
-    content["graph"]["ops"][1]["kernel"] = kernel
-    path = tmp_path / "bad.json"
-    path.write_text(json.dumps(content))
-    with pytest.raises(InputError) as caught:
-        load_document(path)
-    assert str(caught.value).startswith(f"{path}: graph.ops[1] 'second'.{line}")
 
 
 def test_ops_that_stay_whole_keep_their_kernels_and_others_lose_them() -> None:

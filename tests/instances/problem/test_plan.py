@@ -1,7 +1,5 @@
 """Plans and files that are none: one line, whatever stands in place of a number or a name."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from math import inf, nan
 from typing import Any
@@ -15,7 +13,7 @@ from placegap.instances import InputError, Plan, load_cluster, load_model, load_
 @pytest.mark.parametrize("odd", [inf, nan, 1.5, "1", None, Decimal("NaN"), 1j])
 def test_what_is_no_whole_number_is_no_device_and_no_op(odd: Any) -> None:
     for devices, orders in (([odd, 0], None), ([0, 0], [[0, odd], []])):
-        with pytest.raises(InputError, match="a plan has whole numbers of devices and ops, not "):
+        with pytest.raises(InputError, match=r"whole numbers.*, not "):
             Plan.on(devices, orders)
 
 
@@ -25,10 +23,10 @@ def test_numbers_of_numpy_and_whole_floats_are_numbers() -> None:
 
 @pytest.mark.parametrize("odd", [None, 3, nan, True])
 def test_a_plan_without_a_list_of_devices_is_refused_before_any_referee(odd: Any) -> None:
-    with pytest.raises(InputError, match="the placement of a plan has an entry for each op"):
+    with pytest.raises(InputError, match="placement"):
         Plan(placement=odd)
     if odd is not None:
-        with pytest.raises(InputError, match="the device_order of a plan has an entry for each"):
+        with pytest.raises(InputError, match="device_order"):
             Plan(((0,),), device_order=odd)
 
 

@@ -1,13 +1,10 @@
 """Semantics: one class per objective, and what files say of them."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 
 from placegap.instances import (
     Document,
-    InputError,
     LatencySubgraphs,
     Makespan,
     MaxLoad,
@@ -56,37 +53,3 @@ def test_rules_of_other_objectives_do_not_exist_and_are_read_only_at_their_defau
         assert not hasattr(semantics, name)
         with pytest.raises(ValidationError, match=f"{name} belongs to"):
             parse_semantics({**semantics.model_dump(), name: "other"})
-
-
-@pytest.mark.parametrize(
-    ("semantics", "line"),
-    [
-        (5, "net.json: semantics: must be an object (got 5)"),
-        ({"channels": "port"}, "net.json: semantics.objective: field is missing"),
-        (
-            {"objective": "makspan"},
-            "net.json: semantics.objective: must be 'makespan', 'max_load', 'max_load_fwd_bwd',"
-            " 'latency_subgraphs', 'pipeline_iteration', 'hybrid_pipeline' or 'max_context'"
-            " (got 'makspan'); did you mean 'makespan'?",
-        ),
-        (
-            {"objective": "makespan", "channels": "wire"},
-            "net.json: semantics.channels: must be 'free', 'link', 'port' or 'half_duplex'"
-            " (got 'wire')",
-        ),
-        (
-            {"objective": "makespan", "plans": "chain"},
-            "net.json: semantics: plans belongs to max_load, max_load_fwd_bwd and max_context, not"
-            " to makespan",
-        ),
-        ({"objective": "makespan", "pace": 1}, "net.json: semantics.pace: unknown field (got 1)"),
-        (
-            {"objective": "makespan", "channel": 1},
-            "net.json: semantics.channel: unknown field (got 1); did you mean 'channels'?",
-        ),
-    ],
-)
-def test_what_is_wrong_is_one_line_that_names_the_rule(semantics: object, line: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read(semantics)
-    assert str(caught.value) == line

@@ -1,7 +1,5 @@
 """Blocks of stages: what edges of both passes tie together."""
 
-from __future__ import annotations
-
 from draws import draw
 from draws.pipelines import layer_row, shared_weight_row
 

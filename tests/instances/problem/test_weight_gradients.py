@@ -1,7 +1,5 @@
 """Which backward ops only weights need: what other layers read is not marked."""
 
-from __future__ import annotations
-
 from placegap.instances import Edge, Graph, Op
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.problem.gradients import mark_weight_gradients

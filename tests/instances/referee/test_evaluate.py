@@ -25,10 +25,6 @@ def test_a_plan_that_breaks_memory_has_a_value_but_is_not_feasible() -> None:
     assert (verdict.value_ns, verdict.feasible) == (43, False)
 
 
-def test_a_plan_that_cannot_run_has_no_value() -> None:
-    assert evaluate(example(), Plan.on([0]), Makespan()).value_ns is None
-
-
 def test_idle_devices_are_named() -> None:
     verdict = evaluate(example(), Plan.on([0] * 4), MaxLoad(plans="any"))
     assert verdict.idle_devices == ("gpu1",)

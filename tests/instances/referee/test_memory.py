@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from draws import draw
 
 from placegap.instances import (
@@ -18,7 +17,6 @@ from placegap.instances import (
     evaluate,
     recheck,
 )
-from placegap.instances.problem import parse_semantics
 
 PASS = Makespan(memory="peak")
 LOAD = MaxLoad(plans="any", memory="peak")
@@ -177,14 +175,3 @@ def test_the_sum_rule_takes_no_notice_of_state() -> None:
     net = instance({"a": {"resident_bytes": 5, "state_bytes": 99}}, [], memory_bytes=10)
     assert evaluate(net, Plan.on([0]), MaxLoad(plans="any")).feasible
     assert not evaluate(net, Plan.on([0]), LOAD).feasible
-
-
-def test_shared_state_has_one_size_by_each_name() -> None:
-    ops = {"a": {"shared_state": {"t": 5}}, "b": {"shared_state": {"t": 6}}}
-    with pytest.raises(ValueError, match=r"'b': shared_state 't' has 6 bytes here and 5 in 'a'"):
-        instance(ops, [])
-
-
-def test_latency_has_no_peak() -> None:
-    with pytest.raises(ValueError, match="memory belongs to makespan"):
-        parse_semantics({"objective": "latency_subgraphs", "memory": "peak"})

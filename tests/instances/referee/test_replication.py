@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from draws import draw
 
 from placegap.instances import Edge, Instance, Link, MaxLoad, Op, Plan, evaluate, recheck
@@ -80,18 +79,6 @@ def test_every_replica_holds_all_bytes() -> None:
     on = instance(op("a", 4, resident_bytes=3), op("b", 4, resident_bytes=2), memory=4)
     assert loads(on, (0, 1), (2,)) == [2, 2, 4]
     assert broken(on, (0, 1), (0, 1)) == [("memory", "a", "d0"), ("memory", "a", "d1")]
-
-
-def test_stages_do_not_overlap() -> None:
-    on = instance(op("a", 4), op("b", 4))
-    assert broken(on, (0, 1), (1, 2)) == [("replicas", "b", "d1")]
-    assert broken(on, (0, 1), (0,)) == [("replicas", "b", "d0")]
-    assert evaluate(on, Plan(((0, 1), (0,))), REPLICAS).value_ns is None
-
-
-@pytest.mark.parametrize("devices", [(), (1, 0), (0, 0), (0, 3), (-1, 0)])
-def test_the_devices_of_a_stage_are_known_and_ascending(devices: tuple[int, ...]) -> None:
-    assert broken(instance(op("a", 4)), devices) == [("shape", None, None)]
 
 
 def test_replicas_have_equal_times_memory_and_transfers() -> None:

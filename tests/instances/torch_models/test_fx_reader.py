@@ -1,7 +1,5 @@
 """Graphs of small modules, whose ops, edges and bytes are worked out by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

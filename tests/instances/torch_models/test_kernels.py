@@ -1,7 +1,5 @@
 """What traced ops compute: FLOPs, bytes and kernels of whole models and small modules, by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models by name, by configuration and by function: what they are once traced."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

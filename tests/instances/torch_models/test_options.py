@@ -1,50 +1,13 @@
 """Names, options and optimizers of traced models; nothing here needs torch."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 from doubles.hidden_extras import each_without_extras
 
 from placegap.experiments.cli import main
-from placegap.instances import InputError
-from placegap.instances.torch_models.model import build_model
-from placegap.instances.torch_models.options import TraceOptions
 from placegap.instances.torch_models.presets import presets
 from placegap.instances.torch_models.training_model import optimizer_bytes, update_bytes
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("hf:gtp2", r"no model 'gtp2'; did you mean 'gpt2'"),
-        ("hf:none.json", r"^none\.json: is not a local file"),
-    ],
-)
-def test_a_name_that_stands_for_nothing_is_one_line(name: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        build_model(name, TraceOptions())
-    with pytest.raises(InputError, match=r"^py:mine:build: the function chooses .* --seq$"):
-        build_model("py:mine:build", TraceOptions(seq=3))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch": 0}, r"--batch must be from 1 to 10000000 \(got 0\)"),
-        ({"dtype": "int4"}, r"--dtype 'int4' is not one of float32, float16, bfloat16, float64"),
-        ({"decode": True}, "--decode reads a cache; state its tokens"),
-        ({"decode": True, "kv_tokens": 9, "seq": 4}, "--seq, --decode and --prefill choose"),
-        ({"weights": "int4", "train": True}, "--weights is for inference"),
-    ],
-)
-def test_an_option_out_of_range_or_against_another_is_one_line(
-    options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        TraceOptions(**options)
 
 
 def test_the_families_of_the_papers_are_there() -> None:

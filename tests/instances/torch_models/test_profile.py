@@ -1,7 +1,5 @@
 """Profiles: every op is measured once, and its time is in a file that place reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,6 @@ def test_names_with_commas_and_quotes_come_back_from_the_file(tmp_path: Path) ->
     path = tmp_path / "times.csv"
     path.write_text(times_csv(Profile("m", "T4", catalogue()["T4"], False, ops, 1)))
     assert dict(load_times(path).samples_ns) == {('a,"b"', "T4"): [7.0], ("c", "T4"): [2.0]}
-
-
-def test_updates_of_weights_are_refused() -> None:
-    with pytest.raises(InputError, match="updates of weights are not measured; add --optimizer"):
-        profile_model("hf:gpt2", TraceOptions(train=True))
 
 
 @pytest.mark.torch

@@ -1,7 +1,5 @@
 """Traces of one layer of each kind, beside traces of whole models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

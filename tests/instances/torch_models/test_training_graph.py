@@ -1,7 +1,5 @@
 """Training graphs and the joint programs they are read from: groups, FLOPs, stashes, state."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Training steps of models by name: labels, options, and the figures of known models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

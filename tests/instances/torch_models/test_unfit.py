@@ -1,7 +1,5 @@
 """Options that a traced model is too small for, in words."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Models of several parts: images beside text, encoders with decoders; small ones, by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

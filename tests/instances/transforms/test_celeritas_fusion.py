@@ -1,7 +1,5 @@
 """Celeritas' orders and fusion: its rules, its figures as described, and brute force over cuts."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Colour classes as ops: what is contracted, what stays apart, and the same optimum as before."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,11 +1,9 @@
 """What ops hold at the peak of memory survives every transform, split and mirror."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 
-from placegap.instances import Cache, Edge, Graph, Instance, MaxLoad, Op
+from placegap.instances import Cache, Graph, Instance, MaxLoad, Op
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.transforms.op_splitting import Axis, Cut, split_ops
 from placegap.instances.transforms.table import TRANSFORMS, coarsen
@@ -27,9 +25,7 @@ def net() -> Instance:
         Op(name=f"op{i}", dtype="float16", **{"time_ns": {"gpu": 3}, **own})  # type: ignore[arg-type]
         for i, own in enumerate(fields)
     )
-    edges = [Edge(producer=f"op{i}", consumer=f"op{i + 1}", bytes=5) for i in range(4)]
-    devices = draw.devices(["gpu"] * 2, lambda k: 500)
-    return draw.instance_of("net", ops, edges, devices, draw.links(2, lambda a, b: (10**9, 0)))
+    return draw.row(ops, draw.devices(["gpu"] * 2, lambda k: 500), bytes=5)
 
 
 def state(op: Op) -> int:

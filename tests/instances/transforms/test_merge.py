@@ -1,7 +1,5 @@
 """Merging given groups, and plans on their way there and back."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import numpy as np
@@ -19,12 +17,6 @@ from placegap.instances.transforms.merge import (
 
 FREE = Makespan(channels="free")
 GROUPS = np.array([0, 1, 0, 2])
-
-
-def test_groups_that_form_a_cycle_are_refused() -> None:
-    # op1 -> op2 -> op4 with op1 and op4 as one
-    with pytest.raises(ValueError, match="form a cycle"):
-        merge_groups(example(), np.array([0, 1, 2, 0]), "merged", "nobody")
 
 
 def test_a_merged_op_may_be_given_a_kind_and_the_provenance_says_what_was_done() -> None:

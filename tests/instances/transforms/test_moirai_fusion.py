@@ -1,7 +1,5 @@
 """Fusion by rules: Moirai's example, what may and may not be fused, and real op types."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

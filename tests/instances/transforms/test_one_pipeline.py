@@ -1,7 +1,5 @@
 """One of d pipelines: its work is a share of hybrid_pipeline, and filling and draining count."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 from draws.hybrid import LAYERS, layer_row
 
 from placegap.experiments.cli import main
-from placegap.instances import HybridPipeline, InputError, Mode, Plan, evaluate
+from placegap.instances import HybridPipeline, Mode, Plan, evaluate
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.transforms.one_pipeline import one_pipeline
 from placegap.solvers import run_method
@@ -92,21 +90,6 @@ def test_the_largest_workspace_leaves_the_memory() -> None:
     wide = row.with_graph(row.graph.model_copy(update={"ops": ops}))
     folded, _ = one_pipeline(wide, HybridPipeline(), (1, 1), "keep")
     assert {device.memory_bytes for device in folded.cluster.devices} == {193}
-
-
-@pytest.mark.parametrize(
-    ("d", "t", "mode", "words"),
-    [
-        (3, 1, "keep", "3 x 1: replicas must divide the 8 microbatches"),
-        (8, 2, "keep", "no more than the 8 devices"),
-        (1, 1, "half", "op 'layer0' has no mode 'half' for 1 devices"),
-        (1, 4, "keep", "op 'embedding' has no mode 'keep' for 4 devices"),
-    ],
-)
-def test_what_is_no_pipeline_is_refused_in_one_line(d: int, t: int, mode: str, words: str) -> None:
-    with pytest.raises(InputError, match=words) as said:
-        one_pipeline(layer_row(), HybridPipeline(), (d, t), mode)
-    assert "\n" not in str(said.value)
 
 
 def test_convert_writes_a_pipeline_that_place_reads(

@@ -1,7 +1,5 @@
 """Merging ops: no cycle, nothing lost, and a plan of the merged instance is one of the instance."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import networkx as nx
@@ -94,11 +92,6 @@ def test_colocation_groups_of_merged_ops_are_one_group() -> None:
     assert [o.colocation for o in merge.coarse.graph.ops] == ["x", "x", "x"]
     # on devices of 3 bytes they cannot
     assert merge_ops(pair(*ops, edges=(edge("b", "c", 1),), memory=3), 3).coarse.num_ops == 4
-
-
-def test_merging_to_no_op_is_an_error() -> None:
-    with pytest.raises(ValueError, match="cannot merge to 0 ops"):
-        merge_ops(pair(op("a")), 0)
 
 
 def merge_slowly(instance: Instance, num_ops: int, order: MergeOrder) -> list[int]:

@@ -11,9 +11,7 @@ from draws.tiny import tiny_instance
 from references.brute_force import oracle
 
 from placegap.instances import (
-    InputError,
     Instance,
-    LatencySubgraphs,
     Makespan,
     MaxLoad,
     MaxLoadFwdBwd,
@@ -151,28 +149,3 @@ def test_a_group_that_segments_cut_goes_where_its_first_op_is() -> None:
     found = coarsen(tied, "celeritas-fusion", {"reach": 2})
     assert loses_groups(found.merge)
     assert expand(found, Plan.on([0, 1])).placement == ((0,), (1,), (0,), (0,))
-
-
-@pytest.mark.parametrize(
-    ("name", "params", "message"),
-    [
-        ("melt", {}, "there is no transform 'melt'; choose from moirai-fusion, "),
-        ("pesto-merge", {"ops": 0}, "parameters of pesto-merge: ops: "),
-        ("pesto-merge", {"reach": 3}, "parameters of pesto-merge: reach: unknown field"),
-        ("celeritas-fusion", {"memory_share": "x"}, "parameters of celeritas-fusion: memory_share"),
-        ("moirai-fusion", {"rules": "no/such.yaml"}, "no/such.yaml: No such file"),
-    ],
-)
-def test_bad_parameters_are_one_line(name: str, params: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        coarsen(example(), name, params)
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "semantics",
-    [LatencySubgraphs(), MaxLoad(plans="any", replicas=True), MaxLoad(plans="any", levels=2)],
-)
-def test_zero_time_ops_stay_where_nothing_is_proved(semantics: Semantics) -> None:
-    with pytest.raises(InputError, match="no merge is known to be exact"):
-        coarsen(example(), "zero-time", {}, semantics)

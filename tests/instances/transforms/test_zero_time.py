@@ -1,7 +1,5 @@
 """Zero-time ops: what joins what, what must not, and the same optimum as before."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Exact methods find brute force's optimum; no bound is above it and no plan below it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """The best-known values of the corpus are proven again, and there for every row of the study."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

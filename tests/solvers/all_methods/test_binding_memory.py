@@ -1,7 +1,5 @@
 """Methods that ask CP-SAT agree with brute force at real sizes, to the byte and to the ns."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

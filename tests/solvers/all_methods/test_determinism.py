@@ -1,7 +1,5 @@
 """Every method returns the same plan whatever Python's hash seed."""
 
-from __future__ import annotations
-
 from references.hash_seeds import printed_here_and_there
 
 PROGRAM = """

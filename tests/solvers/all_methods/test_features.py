@@ -1,7 +1,5 @@
 """Exact methods master every rule of an objective, one at a time; no other method beats them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

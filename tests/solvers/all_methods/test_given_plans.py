@@ -1,7 +1,5 @@
 """expert and data-parallel: plans that are given, or have no choice."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +8,7 @@ import pytest
 from draws import draw
 from draws.tiny import SHARED, needs_dnn_partitioning
 
-from placegap.instances import InputError, Instance, Makespan, MaxLoad, Op, Plan, example, save_plan
+from placegap.instances import Instance, Makespan, MaxLoad, Op, Plan, example, save_plan
 from placegap.instances.importers.reader import load_model
 from placegap.solvers import run_method
 from placegap.solvers.placers.baselines import expert as _expert  # noqa: F401 - it registers itself
@@ -36,13 +34,6 @@ def test_a_split_file_may_be_followed_by_messages(tmp_path: Path) -> None:
     path.write_text('{"fpgas": [{"nodes": [0]}], "cpus": []}\nFAIL: different maxLoad')
     one = draw.instance_of("one", [Op(name="0", time_ns={"g": 4})], (), draw.devices("g"))
     assert run_method(one, ANY, "expert", {"path": str(path)}).value_ns == 4
-
-
-def test_without_a_file_there_is_no_expert(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="needs --param path=FILE"):
-        run_method(example(), ANY, "expert")
-    with pytest.raises(InputError, match=r"nowhere\.json"):
-        run_method(example(), ANY, "expert", {"path": str(tmp_path / "nowhere.json")})
 
 
 @needs_dnn_partitioning

@@ -1,7 +1,5 @@
 """Placers under memory that presses, and of ops listed in another order, under the same names."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -3,8 +3,6 @@
 frontier-paths: the plan behind the bound, where memory forces transfers.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Time as a knapsack of bytes: never above an optimum, and equal to it where layers are a chain."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Bounds by themselves: none above an optimum, each higher than those before it."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

@@ -3,8 +3,6 @@
 Transfers inside a section follow each other on their channels.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from draws import draw

@@ -1,7 +1,5 @@
 """Work between heads and tails, intervals as arcs, memory along a chain: worked examples."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 

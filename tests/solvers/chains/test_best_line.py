@@ -1,7 +1,5 @@
 """The best line of a tool, against all lines that it can say, each judged by the referee."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations, product
 

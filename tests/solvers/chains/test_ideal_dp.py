@@ -1,7 +1,5 @@
 """The ideal DP: optimal among all chains of ideals, and honest about limits."""
 
-from __future__ import annotations
-
 import csv
 from functools import cache
 from itertools import count
@@ -10,19 +8,10 @@ import pytest
 from draws import draw
 from draws.chains import best_chain, best_chain_of_ideals, chain_instance, wide_instance
 from draws.tiny import SHARED, needs_dnn_partitioning
+from references.agreement import proves
 from references.brute_force import oracle
 
-from placegap.instances import (
-    Device,
-    Edge,
-    InputError,
-    Instance,
-    MaxLoad,
-    Op,
-    Plan,
-    Semantics,
-    example,
-)
+from placegap.instances import Device, Edge, Instance, MaxLoad, Op, Plan, Semantics, example
 from placegap.instances.importers.reader import load_model
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket as ideal_bracket
@@ -56,16 +45,11 @@ def draws() -> tuple[tuple[Instance, int | None, int | None], ...]:
     raise AssertionError("count ends")
 
 
-def judge(result: Result, optimum: int | None) -> None:
-    expected = ("infeasible", None) if optimum is None else ("optimal", optimum)
-    assert (result.status, result.value_ns) == expected, result.instance
-
-
 def test_the_diamond_splits_into_1_3_and_2_4() -> None:
     # 5 + 10 + 1 + 10 and 20 + 8 + 1 + 10 ns; all on one device take 43 ns
     result = dp(example())
     assert result.plan == Plan.on([0, 1, 0, 1])
-    judge(result, 39)
+    proves(result, 39)
 
 
 def test_it_equals_the_enumeration_of_all_chains() -> None:
@@ -73,7 +57,7 @@ def test_it_equals_the_enumeration_of_all_chains() -> None:
     for instance, added, overlapped in draws():
         for semantics, optimum in ((CHAIN, added), (OVERLAP, overlapped)):
             result = dp(instance, semantics)
-            judge(result, optimum)
+            proves(result, optimum)
             by_dp += result.bound_origin == "ideal-dp"
     assert by_dp > 20
 
@@ -91,8 +75,8 @@ def test_the_search_alone_finds_the_optimum(
     monkeypatch.setattr(ideal_bracket.Bracket, "cut", lambda bracket, max_ideals: None)
     monkeypatch.setattr(ideal_bracket, "BISECTION", bisection)
     for instance, added, overlapped in draws()[::3]:
-        judge(dp(instance), added)
-        judge(dp(instance, OVERLAP), overlapped)
+        proves(dp(instance), added)
+        proves(dp(instance, OVERLAP), overlapped)
 
 
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(100, 400), marks=pytest.mark.deep)])
@@ -102,10 +86,10 @@ def test_sets_of_more_than_64_blocks_and_nets_work(
     for seed in seeds:
         instance = wide_instance(seed)
         optimum = best_chain_of_ideals(instance)
-        judge(dp(instance), optimum)
+        proves(dp(instance), optimum)
         with monkeypatch.context() as patch:
             patch.setattr(ideal_bracket.Bracket, "cut", lambda bracket, max_ideals: None)
-            judge(dp(instance), optimum)
+            proves(dp(instance), optimum)
 
 
 def test_with_too_many_ideals_the_bound_and_the_value_enclose_the_optimum() -> None:
@@ -166,13 +150,13 @@ def test_hosts_alone_and_accelerators_alone_work() -> None:
     for hosts in (True, False):
         instance = line([4, 4, 4, 4], draw.devices("xx", hosts=2 * hosts))
         # the accelerators pay 1 ns each for the tensor between them
-        judge(dp(instance), 8 if hosts else 9)
+        proves(dp(instance), 8 if hosts else 9)
 
 
 def test_memory_of_hosts_counts() -> None:
     devices = [Device(name=k, kind="x", memory_bytes=2, is_host=k == "h") for k in "gh"]
-    judge(dp(line([1, 1, 1, 9], devices)), 10)
-    judge(dp(line([1, 1, 1, 1, 1], devices)), None)
+    proves(dp(line([1, 1, 1, 9], devices)), 10)
+    proves(dp(line([1, 1, 1, 1, 1], devices)), None)
 
 
 TWO = draw.devices("xx", lambda k: 2)
@@ -190,12 +174,7 @@ def test_unequal_devices_are_taken_by_the_engine_for_any_devices() -> None:
     devices = [Device(name="d0", kind="x"), Device(name="d1", kind="y")]
     result = dp(line([4, 4, 4, 4], devices))
     assert result.details["kinds"] == 2
-    judge(result, 11)
-
-
-def test_other_classes_of_plans_are_declined() -> None:
-    with pytest.raises(InputError, match="chain"):
-        dp(example(), MaxLoad(plans="convex"))
+    proves(result, 11)
 
 
 def rows() -> list[dict[str, str]]:
@@ -219,8 +198,8 @@ def test_published_optima_are_reproduced(row: dict[str, str]) -> None:
 def test_it_equals_the_enumeration_of_thousands_of_chains(start: int) -> None:
     for seed in range(start, start + 1000):
         instance = chain_instance(seed)
-        judge(dp(instance), best_chain(instance))
-        judge(dp(instance, OVERLAP), best_chain(instance, overlap=True))
+        proves(dp(instance), best_chain(instance))
+        proves(dp(instance, OVERLAP), best_chain(instance, overlap=True))
 
 
 def line(times: list[int], devices: list[Device]) -> Instance:

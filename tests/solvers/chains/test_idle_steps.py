@@ -1,7 +1,5 @@
 """Ops of zero time that hold bytes: the same optimum, with far fewer ideals."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -3,8 +3,6 @@
 What `price` accepts is a line of its tool: no bound is above its value, and none is lost.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Chains at their peak: the DP that looks up each stage's peak, against brute force."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

@@ -1,7 +1,5 @@
 """Slices of orders are the best segments, by enumeration."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

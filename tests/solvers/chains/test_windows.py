@@ -1,7 +1,5 @@
 """The parts of the ideal DP over any devices: pools, stages, sets of ideals, prices."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 from functools import partial

@@ -1,7 +1,5 @@
 """What is made from what methods register: the index, the tables of the pages, the references."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What methods tell while they run, and callbacks that may end the search."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

@@ -43,12 +43,6 @@ def test_a_name_is_taken_once() -> None:
         Registry().add(mine)
 
 
-def test_an_unknown_method_is_an_input_error_that_lists_the_names() -> None:
-    assert "magic" not in METHODS
-    with pytest.raises(InputError, match="no method 'magic'; 'placegap methods' lists them"):
-        find_method("magic")
-
-
 @pytest.mark.parametrize("name", GONE)
 def test_a_method_that_is_gone_is_a_line_that_says_what_to_do(name: str) -> None:
     with pytest.raises(InputError, match=f"there is no method '{name}' any more: ") as error:

@@ -1,10 +1,8 @@
 """Only the referee's value is reported, disagreement is loud; and what a method starts from."""
 
-from __future__ import annotations
-
 import pytest
 
-from placegap.instances import InputError, Makespan, MaxLoad, Plan, Semantics, evaluate, example
+from placegap.instances import Makespan, MaxLoad, Plan, Semantics, evaluate, example
 from placegap.solvers import Limits, SolverDisagreement, Task, run_method
 from placegap.solvers.core.result import Bound, Outcome, Result, finish, no_plan
 from placegap.solvers.core.starts import best_start
@@ -63,18 +61,6 @@ def test_a_heuristics_plan_that_breaks_a_rule_is_no_plan() -> None:
 def test_proven_infeasibility_is_told_from_finding_nothing() -> None:
     assert judge(Outcome(bound=no_plan())).status == "infeasible"
     assert judge(Outcome(message="time limit")).status == "no_plan"
-
-
-def test_unknown_methods_and_parameters_are_input_errors() -> None:
-    with pytest.raises(InputError, match="'placegap methods' lists them"):
-        run_method(example(), MAKESPAN, "no-such-method")
-    with pytest.raises(InputError, match="colour"):
-        run_method(example(), MAKESPAN, "heft", {"colour": "red"})
-
-
-def test_a_method_that_does_not_apply_says_why() -> None:
-    with pytest.raises(InputError, match="does not do max_load"):
-        run_method(example(), CHAIN, "heft")
 
 
 # ----------------------------------------------------------------------------------------- starts

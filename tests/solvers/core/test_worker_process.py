@@ -1,7 +1,5 @@
 """Worker processes run nothing of the user's script, wherever that comes from."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

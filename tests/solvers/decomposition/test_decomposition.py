@@ -1,7 +1,5 @@
 """Decomposition: exact where the theorem says so, a bound everywhere, whatever stops it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """layer-paths: the plans behind the bound of nested layers."""
 
-from __future__ import annotations
-
 from draws.training_steps import nested_instance, training_step
 
 from placegap.instances import Makespan, example

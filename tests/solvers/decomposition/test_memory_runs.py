@@ -1,7 +1,5 @@
 """Runs of a chain that fit into memory: never above the optimum, and far above paths."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Modes of a stage as a knapsack: enumeration decides the same."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise, product
 

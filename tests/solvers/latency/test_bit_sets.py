@@ -1,7 +1,5 @@
 """Sets as bits, wherever they stand: one word less than full, full, one more, and many words."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

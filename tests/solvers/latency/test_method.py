@@ -1,7 +1,5 @@
 """The method `latency`: optima, valid bounds, and what it does when it is stopped."""
 
-from __future__ import annotations
-
 import pytest
 from draws.latency.spines import spine_draw, spine_instance
 from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, by_hand, optimum

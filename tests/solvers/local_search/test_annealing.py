@@ -1,7 +1,5 @@
 """Annealing for makespan: its plans are never worse than the start."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Local search in the disjunctive graph: values are the referee's, plans fit and improve."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """List schedules with booked channels: ops see transfers queue."""
 
-from __future__ import annotations
-
 import pytest
 from draws.binding_memory import binding_instance
 from features.makespan import instance, pinned

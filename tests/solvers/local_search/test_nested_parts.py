@@ -1,7 +1,5 @@
 """Nested parts: what is dear to cut is together, none is too large, equal layers look equal."""
 
-from __future__ import annotations
-
 import numpy as np
 from draws import draw
 from draws.tiny import tiny_instance

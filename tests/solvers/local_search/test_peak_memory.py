@@ -1,7 +1,5 @@
 """The kernel of memory at its peak says what the referee says of the same plan."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Insertion: the most urgent op first, into the first gap; its orders take what it says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from draws.tiny import drawn_devices, tiny_instance

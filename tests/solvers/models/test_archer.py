@@ -11,17 +11,7 @@ from draws.tiny import SHARED, needs_dnn_partitioning
 from references.brute_force import max_load_draws, oracle
 
 from placegap.formulations.archer import build_units
-from placegap.instances import (
-    Device,
-    Edge,
-    InputError,
-    Instance,
-    MaxLoad,
-    Op,
-    Plan,
-    Semantics,
-    example,
-)
+from placegap.instances import Device, Edge, Instance, MaxLoad, Op, Plan, Semantics, example
 from placegap.instances.importers.reader import load_model
 from placegap.solvers import run_method
 from placegap.solvers.models import archer
@@ -139,23 +129,6 @@ def test_plans_that_exceed_memory_by_a_byte_are_excluded(monkeypatch: pytest.Mon
     instance = with_costs((9, 9), devices=3, memory=2 * big, sizes=(big + 1, big + 2, big + 3))
     result = run_method(instance, ADD, "archer-exact", {"start": False})
     assert (result.status, result.value_ns) == ("optimal", 22)  # b pays 9 + 4 + 9
-
-
-@pytest.mark.parametrize(
-    ("devices", "reason"),
-    [
-        ((("gpu", False), ("cpu", True)), "no host"),
-        ((("gpu", False), ("tpu", False)), "times differ"),
-    ],
-)
-def test_other_clusters_are_declined(devices: tuple[tuple[str, bool], ...], reason: str) -> None:
-    each = tuple(
-        Device(name=f"d{k}", kind=kind, is_host=host) for k, (kind, host) in enumerate(devices)
-    )
-    ops = (Op(name="a", time_ns={"gpu": 1, "cpu": 2, "tpu": 3}),)
-    instance = draw.instance_of("one", ops, (), each)
-    with pytest.raises(InputError, match=reason):
-        run_method(instance, ADD, "archer-exact")
 
 
 def with_costs(

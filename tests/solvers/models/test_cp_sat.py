@@ -1,7 +1,5 @@
 """CP-SAT proves optimal makespans, returns what it has when stopped, and never less than it got."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -115,7 +113,7 @@ def test_ctrl_c_is_pythons_again_after_a_solve() -> None:
 
 def test_a_model_that_is_too_large_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cp_sat, "MOST_PARTS", 10)
-    with pytest.raises(InputError, match="24 ops x devices and edges x device pairs, above 10"):
+    with pytest.raises(InputError, match="above 10"):
         run_method(example(), PORT, "cp-sat")  # 4 ops x 2 devices + 4 edges x 4 pairs
 
 

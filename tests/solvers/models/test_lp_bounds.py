@@ -1,7 +1,5 @@
 """getf-lp and m-sct-lp: valid bounds and honest endings."""
 
-from __future__ import annotations
-
 import pytest
 from draws.tiny import tiny_instance
 from features.makespan import anywhere, instance, pinned

@@ -1,7 +1,5 @@
 """Moirai's MILP, Pesto's and the throughput IP: what is special to each."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 from draws.equal_devices import equal_device_draws, layered
@@ -25,7 +23,6 @@ from placegap.instances import (
     load_model,
 )
 from placegap.instances.problem import Channels
-from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.pesto_merge import merge_ops
 from placegap.solvers import run_method
@@ -85,11 +82,6 @@ def test_googlenet_has_fewer_rows_than_the_target() -> None:
     for channels in ("port", "link"):
         semantics = Makespan(channels=channels)
         assert count_rows(instance, "strengthened", semantics) <= 25_711
-
-
-def test_other_channels_than_the_papers_need_the_strengthened_form() -> None:
-    with pytest.raises(InputError, match="port per_edge as published, not makespan free"):
-        run_method(example(), Makespan(channels="free"), "moirai", {"form": "as_published"})
 
 
 # ------------------------------------------------------------------------------------------ Pesto
@@ -285,11 +277,3 @@ def test_weights_too_large_to_synchronise_do_not_blunt_the_bound(
         instance, MaxLoad(plans="any", replicas=True), "throughput-ip", {"start": start}
     )
     assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 11, 11)
-
-
-def test_other_classes_of_plans_are_refused() -> None:
-    chain = MaxLoad(plans="chain")
-    with pytest.raises(InputError, match="max_load chain add"):
-        run_method(example(), chain, "throughput-ip", {"contiguous": "convex"})
-    with pytest.raises(InputError, match="contiguous"):
-        run_method(example(), ADD, "throughput-ip", {"contiguous": "perhaps"})

@@ -1,7 +1,5 @@
 """The method `noncontiguous`: valid bounds, plans, and what it does when it is stopped."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pytest

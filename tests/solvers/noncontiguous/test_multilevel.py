@@ -1,7 +1,5 @@
 """Searches on coarser problems: what a coarse plan means, and what a search keeps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from references.brute_force import max_load_draws

@@ -1,7 +1,5 @@
 """The parts of `noncontiguous` by themselves: merging, frontiers, pricing, columns."""
 
-from __future__ import annotations
-
 from itertools import chain, combinations, product
 
 import numpy as np

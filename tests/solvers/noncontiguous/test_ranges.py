@@ -1,7 +1,5 @@
 """`noncontiguous` where 1 ns stands beside 10^15 ns, under prices of every kind."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from draws.extremes import stretched

@@ -1,7 +1,5 @@
 """m-TOPO, m-ETF and Baechi's dynamic memory: worked examples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

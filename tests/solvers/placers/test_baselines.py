@@ -1,7 +1,5 @@
 """Everything on one device, in turn, or anywhere."""
 
-from __future__ import annotations
-
 from draws import draw
 from references.placers import pressed_instance
 

@@ -1,7 +1,5 @@
 """Celeritas and Order-Place: fused ops, memory, and transfers as tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """LC, DSC and GLB: which ops are clustered, and where the clusters go."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from draws.tiny import tiny_instance

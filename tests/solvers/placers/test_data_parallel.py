@@ -1,11 +1,8 @@
 """data-parallel under makespan: copies of the graph, and the all-reduce of their gradients."""
 
-from __future__ import annotations
-
-import pytest
 from draws import draw
 
-from placegap.instances import Cluster, Graph, InputError, Instance, Makespan, Op, evaluate, example
+from placegap.instances import Cluster, Graph, Instance, Makespan, Op, evaluate, example
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.oracle.recheck import recheck
 from placegap.solvers import Result, run_method
@@ -80,8 +77,6 @@ def test_a_graph_that_fits_no_device_has_no_plan() -> None:
     assert "memory" in result.message
 
 
-def test_without_a_batch_it_asks_for_one() -> None:
-    with pytest.raises(InputError, match=r"which no op states \(axis_sizes\): --param batch=N"):
-        run_method(example(), FREE, "data-parallel")
+def test_the_batch_may_be_stated() -> None:
     # figure 3 on two devices, which differ in nothing: halves of 5, 20, 10 and 8, rounded up
     assert placed(example(), FREE, batch=8).value_ns == 3 + 10 + 5 + 4

@@ -1,7 +1,5 @@
 """GETF: ops stay in the group of devices that the LP is rounded to."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 from draws.tiny import tiny_instance

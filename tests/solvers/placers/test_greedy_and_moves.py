@@ -1,7 +1,5 @@
 """greedy: next-fit by memory. local-search: the best single moves."""
 
-from __future__ import annotations
-
 import csv
 
 import numpy as np

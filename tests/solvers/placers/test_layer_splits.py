@@ -1,7 +1,5 @@
 """Splits of serving tools: where their rules put each layer, by hand."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 

@@ -1,7 +1,5 @@
 """m-SCT: favourites by the LP, and devices that wait for them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

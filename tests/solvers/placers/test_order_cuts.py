@@ -1,7 +1,5 @@
 """Slices of an order that fit: memory-cuts and interleaved-cuts."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """metis, mt-kahypar and scotch: parts, their devices, and what memory makes of them."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -72,9 +70,7 @@ def test_metis_runs_until_two_runs_agree(monkeypatch: pytest.MonkeyPatch) -> Non
     assert next(made, None) is None
 
 
-def test_chains_are_refused_and_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="neither convex nor chains: not max_load chain add"):
-        run_method(two_cliques(), MaxLoad(plans="chain"), "metis")
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda package: None)
     with pytest.raises(InputError, match=r"needs mtkahypar: pip install 'placegap\[kahypar\]'"):
         run_method(two_cliques(), ANY, "mt-kahypar")

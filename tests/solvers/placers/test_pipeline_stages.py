@@ -1,18 +1,14 @@
 """Splits into stages: even-split, heaviest-stage, simulated-moves, alpa."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations, pairwise
 
 import numpy as np
-import pytest
 from draws import draw, hybrid
 from draws.pipelines import iteration_semantics, layer_row, model_row, pipeline_instance
 
 from placegap.instances import (
     HybridPipeline,
-    InputError,
     MaxLoad,
     Mode,
     PipelineIteration,
@@ -42,9 +38,6 @@ def test_the_heaviest_stage_is_max_loads_optimum() -> None:
     chain = MaxLoad(plans="chain")
     optimum = run_method(row, chain, "ideal-dp").value_ns
     assert evaluate(row, type(found.plan)(found.plan.placement), chain).value_ns == optimum
-    rounds = PipelineIteration(schedule="interleaved", stages_per_device=2)
-    with pytest.raises(InputError, match="one stage for each device"):
-        run_method(row, rounds, "heaviest-stage")
 
 
 def test_layers_of_one_stage_may_have_different_modes() -> None:
@@ -136,9 +129,3 @@ def test_plans_are_no_better_than_the_optimum_and_near_it_for_many_microbatches(
         value = run_method(row, rules, "alpa").value_ns
         assert exact.status == "optimal"
         assert exact.value_ns <= value <= most * exact.value_ns
-
-
-def test_interleaved_is_refused() -> None:
-    rounds = PipelineIteration(schedule="interleaved", stages_per_device=2)
-    with pytest.raises(InputError, match="one stage for each device"):
-        run_method(pipeline_instance(3), rounds, "alpa")

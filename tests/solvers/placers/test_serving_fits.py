@@ -1,7 +1,5 @@
 """Fits of tools for unlike devices: where their rules put layers and experts, by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from draws import draw

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-import pytest
 from draws import draw
 from references.brute_force import more_max_load, oracle
 
-from placegap.instances import (
-    Edge,
-    InputError,
-    Instance,
-    Makespan,
-    MaxLoad,
-    Op,
-    Plan,
-    evaluate,
-    example,
-)
+from placegap.instances import Edge, Instance, Makespan, MaxLoad, Op, Plan, evaluate, example
 from placegap.solvers.solving.coarsened import solve_coarse
 
 FREE = Makespan(channels="free")
@@ -80,10 +69,3 @@ def test_an_incumbent_that_sets_merged_ops_apart_is_no_start() -> None:
     merge = {"transform": "pesto-merge", "transform_params": THREE}
     result = solve_coarse(example(), FREE, "cp-sat", {"workers": 1}, incumbent=given, **merge)
     assert result.value_ns == 43
-
-
-def test_unknown_transforms_and_methods_are_input_errors() -> None:
-    with pytest.raises(InputError, match="there is no transform 'melt'"):
-        solve_coarse(example(), FREE, "heft", transform="melt")
-    with pytest.raises(InputError, match="there is no method 'melt'"):
-        solve_coarse(example(), FREE, "melt", transform="co-placement")

@@ -8,19 +8,7 @@ import pytest
 from draws import draw
 from draws.tiny import tiny_instance
 
-from placegap.instances import (
-    Cache,
-    Device,
-    InputError,
-    Instance,
-    MaxContext,
-    Op,
-    Plan,
-    evaluate,
-    example,
-    recheck,
-)
-from placegap.instances.referee.evaluate import check_semantics
+from placegap.instances import Cache, Device, Instance, MaxContext, Op, Plan, evaluate, recheck
 from placegap.solvers import run_method
 
 
@@ -121,11 +109,6 @@ def test_a_load_limits_the_tokens() -> None:
     limited = run_method(heavy, MaxContext(plans="chain", at_most_ns=2))
     assert (limited.status, limited.value_ns) == ("optimal", -10)
     assert run_method(heavy, MaxContext(plans="chain", at_most_ns=1)).status == "infeasible"
-
-
-def test_without_caches_nothing_is_asked() -> None:
-    with pytest.raises(InputError, match="no op has a cache"):
-        check_semantics(example(), MaxContext(plans="any"))
 
 
 def test_caches_beyond_64_bits_go_where_memory_has_no_limit() -> None:

@@ -1,7 +1,5 @@
 """Placements tried within a budget: times of the referee's kind, memory, the best that fits."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Merging along heavy edges: no part gets too much."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from draws.binding_memory import binding_instance

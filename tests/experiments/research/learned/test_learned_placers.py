@@ -1,15 +1,13 @@
 """hrl and placeto as methods: better than where they start, the same again, within memory."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from statistics import median
 
 import pytest
+from draws import draw
 
 from placegap.instances import Instance, Makespan, evaluate, generate, load_cluster
-from placegap.instances.problem import Cluster, Device
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, run_method
 
@@ -24,14 +22,11 @@ def blocks(share: float | None = None) -> Instance:
     kinds = {device.kind: 1.0 for device in cluster.devices}
     params = {"blocks": 3, "branches": 3, "length": 2, "communication_ratio": 0.1, "kinds": kinds}
     graph = generate("blocks", params, seed=7)
-    if share is not None:
-        room = math.ceil(share * sum(op.resident_bytes for op in graph.ops))
-        devices = tuple(
-            Device(name=device.name, kind=device.kind, memory_bytes=room)
-            for device in cluster.devices
-        )
-        cluster = Cluster(name="pressed", devices=devices, links=cluster.links)
-    return Instance(name="blocks", graph=graph, cluster=cluster)
+    whole = Instance(name="blocks", graph=graph, cluster=cluster)
+    if share is None:
+        return whole
+    room = math.ceil(share * sum(op.resident_bytes for op in graph.ops))
+    return draw.with_memory(whole, room)
 
 
 def run(method: str, evaluations: int, seed: int = 0, share: float | None = None) -> Result:

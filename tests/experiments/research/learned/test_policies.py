@@ -1,7 +1,5 @@
 """Placeto and HRL: rewards, gradients, the shipped policy, and what they refuse."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

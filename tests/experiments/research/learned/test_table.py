@@ -1,7 +1,5 @@
 """The table of learned placers: equal budgets, a log that is gone on with, curves as CSV."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

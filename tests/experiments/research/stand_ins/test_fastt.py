@@ -1,7 +1,5 @@
 """FastT: DPOS by its definition, and splits that pay."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 from draws.splittable import splittable_diamond, splittable_instance

@@ -1,7 +1,5 @@
 """MP-DPS: which ops are merged, and that nothing is left to merge."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 from references.placers import pressed_instance, table_instance

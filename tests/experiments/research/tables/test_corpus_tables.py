@@ -1,7 +1,5 @@
 """Tables of networks and optima, and the pages that show them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

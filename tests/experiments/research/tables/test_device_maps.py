@@ -1,7 +1,5 @@
 """The restated rule of accelerate's balanced map, against accelerate and against trials."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of hybrid plans: rows are proven, and those that the data keep."""
 
-from __future__ import annotations
-
 import pytest
 from draws.tiny import SHARED, needs_inputs
 

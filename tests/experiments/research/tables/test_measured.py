@@ -1,7 +1,5 @@
 """What rooflines cost: optima by each kind of costs, priced by measured kernels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

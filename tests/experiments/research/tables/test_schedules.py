@@ -1,7 +1,5 @@
 """The table of pipelines: rows are proven, and no method is below the bound."""
 
-from __future__ import annotations
-
 from placegap.experiments.research.tables import pipelines
 
 

@@ -1,7 +1,5 @@
 """Graphs of the corpus: what files of networks hold, and that they are made anew as they are."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

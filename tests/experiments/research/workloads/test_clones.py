@@ -1,7 +1,5 @@
 """Clones of a training graph: what there is once, what each clone has, and what that costs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What one kernel saves over its ops: launches, and tensors that only it reads."""
 
-from __future__ import annotations
-
 import numpy as np
 from draws import draw
 

@@ -1,7 +1,5 @@
 """Elementwise ops that overwrite an input: which do, and which have to keep it."""
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 

@@ -1,7 +1,5 @@
 """Graphs from tapes: forward ops, their gradients and updates, in three frameworks' words."""
 
-from __future__ import annotations
-
 from placegap.experiments.research.workloads.layers import add, dense, loss, placeholder
 from placegap.experiments.research.workloads.lowering import lower
 from placegap.experiments.research.workloads.tape import MODULES, Dialect, Tape

@@ -1,7 +1,5 @@
 """Workloads of the papers: as many ops as the papers say, and the published parameters."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import pytest

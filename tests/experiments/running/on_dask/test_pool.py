@@ -1,7 +1,5 @@
 """Tasks on Dask end as in the local pool; a Dask worker that dies costs only what it ran."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A study on Dask writes what a local one writes; kills lose and repeat no run."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

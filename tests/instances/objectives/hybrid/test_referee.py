@@ -104,12 +104,6 @@ def test_the_bubble_is_rounded_up() -> None:
     assert judged(instance, twice, **rules) == (46 + 12, set())
 
 
-@pytest.mark.parametrize("degrees", ["one_t", "free"])
-def test_the_bubble_counts_for_one_d_alone(degrees: str) -> None:
-    with pytest.raises(ValueError, match=f"not count for degrees {degrees}; add --degrees one"):
-        HybridPipeline.model_validate({"degrees": degrees, "bubble": True})
-
-
 def test_earlier_stages_hold_more_microbatches() -> None:
     # a with d = 2 holds ceil((2 + 1) / 2) = 2 of 5 bytes and 8: 18; b with t = 2 one of 3 and 4: 7
     assert judged(two_layers(memory=18), PLAN) == (68, set())
@@ -191,40 +185,6 @@ def test_ops_without_modes_run_in_one_way_by_their_own_fields() -> None:
     plan = Plan(((0, 1),), stage=(0,), tensor=(1,), mode=("own",))
     # 4 / 2 * 9, and 2 * 1 / 2 * 4 bytes of gradients
     assert judged(instance.with_graph(graph), plan) == (22, set())
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"backward": True}, "'b' is backward.*state modes of whole layers"),
-        ({"modes": (KEEP.model_copy(update={"time_ns": {"x": 1}}),)}, "'b'.*add one to its time_"),
-    ],
-)
-def test_instances_without_hybrid_plans_are_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        evaluate(two_layers(**change), PLAN, HybridPipeline())
-
-
-@pytest.mark.parametrize(
-    ("modes", "words"),
-    [
-        ((KEEP, KEEP), "'keep' for tensor 1 appears twice"),
-        ((KEEP.model_copy(update={"sharded_bytes": 9}),), "more sharded_bytes"),
-        ((KEEP.model_copy(update={"leave_bytes": {"a": 1}}),), "leave_bytes for 'a', with"),
-    ],
-)
-def test_modes_that_contradict_each_other_are_refused(modes: tuple[Mode, ...], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        two_layers(modes=modes)
-
-
-def test_a_group_has_the_same_modes_by_name() -> None:
-    ops = tuple(
-        Op(name=n, time_ns={"gpu": 1}, colocation="g", modes=own)
-        for n, own in (("a", (KEEP,)), ("b", (AGAIN,)))
-    )
-    with pytest.raises(ValueError, match=r"other names.*state the same for all its ops"):
-        Graph(name="g", ops=ops)
 
 
 @pytest.mark.parametrize(

@@ -236,16 +236,3 @@ def test_what_is_no_chain_of_stages_is_named(
     verdict = evaluate(example(), plan, semantics)
     assert verdict.value_ns is None
     assert [violation.rule for violation in verdict.violations] == ["order"]
-
-
-def test_too_many_microbatches_for_64_bits_are_an_input_error() -> None:
-    with pytest.raises(InputError, match="use fewer"):
-        evaluate(layer_row([2**55], None), Plan.on([0]), PipelineIteration(microbatches=4096))
-
-
-def test_more_events_than_can_be_run_are_an_input_error() -> None:
-    # 4096 microbatches, forward and backward, through 64 * 3 stages: 1,572,864 events
-    row = layer_row([1] * 192, [1] * 192, num_devices=3)
-    semantics = PipelineIteration(schedule="interleaved", stages_per_device=64, microbatches=4096)
-    with pytest.raises(InputError, match="1572864 events, above the limit of 1000000"):
-        evaluate(row, Plan.on([0] * 384), semantics)

@@ -3,8 +3,6 @@
 Certificates keep their time limit, and what is proven when it is over still holds.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Chains of nested layers: short sections, and none that a dearer tensor skips.
 """
 
-from __future__ import annotations
-
 import pytest
 from draws import draw
 from draws.training_steps import mirrored_instance, nested_instance, tight_instance, training_step

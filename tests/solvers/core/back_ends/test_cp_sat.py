@@ -1,7 +1,5 @@
 """What CP-SAT says against a known plan is a fault in the result, and nothing is built on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

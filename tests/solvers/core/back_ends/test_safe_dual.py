@@ -1,7 +1,5 @@
 """What an LP proves is summed up again from its duals, whatever the solver says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyomo.environ as pyo
 import pytest

@@ -1,7 +1,5 @@
 """The next prices: nearest to the best ones among those that the cuts allow."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
