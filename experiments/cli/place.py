@@ -125,7 +125,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
             metavar="KIND=FILE",
             help="Write the plan, or the best one that its format can express, for another tool:"
             " llamacpp, exllama, ollama, vllm, sglang, ktransformers, device_map, torchtitan,"
-            " megatron, pipelining, onnx, dnn-partitioning, chrome-trace or csv. Repeatable.",
+            " megatron, pipelining, onnx, dnn-partitioning or csv. Repeatable.",
         ),
     ] = None
     granularity: Annotated[

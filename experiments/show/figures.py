@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from placegap.instances.problem import MOST_TOKENS, MaxContext, Semantics
+from placegap.instances.problem import MOST_TOKENS, Semantics
 
 UNITS_NS = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
 
@@ -20,7 +20,7 @@ def format_ns(time_ns: int) -> str:
 
 def format_value(value: int, semantics: Semantics | None = None) -> str:
     """A value or bound of some semantics: a time, or tokens, which are stored below 0."""
-    if value < 0 or isinstance(semantics, MaxContext):
+    if value < 0 or (semantics is not None and semantics.unit == "tokens"):
         return "no limit" if value == -MOST_TOKENS else f"{-value:,} tokens"
     return format_ns(value)
 

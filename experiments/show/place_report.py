@@ -21,31 +21,14 @@ from placegap.experiments.show.figures import (
     format_value,
     memory_name,
 )
-from placegap.experiments.show.hybrid_stages import (
-    STAGE_HEAD,
-    bubble_words,
-    stage_rows,
-    stages_apart,
-)
+from placegap.experiments.show.objectives.base import Judged, words_of
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.costing.costing import MEASURED_SHARE, is_cpu
 from placegap.instances.costing.layer_modes import BY_KERNELS, MODELLED
 from placegap.instances.costing.measured_links import MEASURED_LINKS
 from placegap.instances.costing.runtime_memory import RESERVED
 from placegap.instances.files.plan_file import describe_plan
-from placegap.instances.problem import (
-    AllLoads,
-    DeviceUse,
-    Evaluation,
-    HybridPipeline,
-    Instance,
-    LoadSemantics,
-    MaxContext,
-    MaxLoad,
-    PipelineIteration,
-    Plan,
-    Semantics,
-)
+from placegap.instances.problem import DeviceUse, Evaluation, Instance, Plan, Semantics
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
 from placegap.instances.problem.modules import Granularity, layer_of, numbered_layers
 from placegap.instances.reading.errors import shorten
@@ -65,7 +48,7 @@ def device_table(
 ) -> Table:
     """One line per device: ops or layers, compute, communication, memory; its load and tokens."""
     communication = _communication_ns(verdict, instance.num_devices)
-    is_load, is_context = isinstance(semantics, AllLoads), isinstance(semantics, MaxContext)
+    has_loads = "load" in semantics.rules()
     rows = []
     for k, (use, spec) in enumerate(zip(verdict.uses, instance.cluster.devices, strict=True)):
         memory = format_bytes(use.memory_bytes)
@@ -73,10 +56,10 @@ def device_table(
             memory += f" of {format_bytes(spec.memory_bytes)}"
         what = layers[k] if layers else str(use.num_ops)
         times = (format_ns(use.compute_ns), format_ns(communication[k]))
-        load = (format_ns(use.load_ns),) if is_load else ()
+        load = (format_ns(use.load_ns),) if has_loads else ()
         rows.append((use.device, spec.kind, what, *times, *load, *_tokens(use), memory))
     head = ("device", "kind", "layers" if layers else "ops", "compute", "communication")
-    more = (*(("load",) if is_load else ()), *(("tokens",) if is_context else ()))
+    more = ("load",) * has_loads + ("tokens",) * (semantics.unit == "tokens")
     return plain_table(None, (*head, *more, memory_name(semantics)), rows)
 
 
@@ -159,12 +142,12 @@ def plan_table(
     whole: Granularity = "op",
 ) -> Table:
     """One line per device, or per stage of a hybrid plan."""
-    if not isinstance(semantics, HybridPipeline) or verdict.value_ns is None:
-        held = layers_per_device(instance, plan) if whole == "layer" else ()
-        layers = [layer_words(names) for names in held]
-        return device_table(instance, verdict, semantics, layers)
-    stages = stages_apart(instance, plan, semantics, verdict)
-    return plain_table(None, STAGE_HEAD, stage_rows(instance, plan, verdict, stages))
+    table = words_of(semantics).table
+    if table is not None and verdict.value_ns is not None:
+        return plain_table(None, *table(Judged(instance, plan, semantics, verdict)))
+    held = layers_per_device(instance, plan) if whole == "layer" else ()
+    layers = [layer_words(names) for names in held]
+    return device_table(instance, verdict, semantics, layers)
 
 
 def server_lines(verdict: Evaluation) -> list[str]:
@@ -249,7 +232,7 @@ def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str,
     idle = [cluster.device_index[name] for name in verdict.idle_devices]
     runs_none = (time_ns == UNSUPPORTED).all(axis=0)
     if runs_none[idle].all():
-        return (f"{_unused(verdict)}: no op of this model can run there",)
+        return (f"{unused(verdict)}: no op of this model can run there",)
     if runs_none.any():
         names = tuple(cluster.devices[k].name for k in np.flatnonzero(runs_none).tolist())
         return (
@@ -264,101 +247,18 @@ def _chosen(instance: Instance, result: Result, verdict: Evaluation) -> tuple[st
     cluster = instance.cluster
     idle = [cluster.device_index[name] for name in verdict.idle_devices]
     if all(cluster.devices[k].is_host for k in idle):
-        return (f"{_unused(verdict)}: a host",)
-    if isinstance(result.semantics, LoadSemantics):
-        return (_stages(verdict, result),)
-    if isinstance(result.semantics, MaxContext):
-        found = "no plan" if result.status == "optimal" else "no plan that was found"
-        return (f"{_unused(verdict)}: {found} has room for more tokens with more devices",)
-    if isinstance(result.semantics, HybridPipeline):
-        found = "no plan is" if result.status == "optimal" else "no plan was found that is"
-        return (f"{_unused(verdict)}: {found} faster with more devices",)
-    if isinstance(result.semantics, PipelineIteration):
-        return (_fewer_stages(instance, verdict, result, result.semantics),)
-    return (_one_pass(instance, verdict, result),)
+        return (f"{unused(verdict)}: a host",)
+    why = words_of(result.semantics).idle
+    return (unused(verdict) if why is None else why(instance, result, verdict),)
 
 
-def _one_pass(instance: Instance, verdict: Evaluation, result: Result) -> str:
-    """Makespan and latency: the end of one pass."""
-    used = [use.device for use in verdict.uses if use.num_ops]
-    proven = result.status == "optimal"
-    if len(used) == 1 and proven and result.value_ns:
-        from placegap.solvers.bounds.cheap_bounds import path_ns  # loads a solver
-
-        share = path_ns(instance, transfers=False) / result.value_ns
-        return (
-            f"{used[0]} alone is optimal for one pass. {share:.0%} of its time is one path of ops,"
-            " each of which waits for the one before. The rest would gain less from another device"
-            f" than its transfers cost. {THROUGHPUT}"
-        )
-    if len(used) == 1 and proven:
-        what = f"{used[0]} alone is optimal for one pass"
-    elif len(used) == 1:
-        what = f"the plan uses {used[0]} alone"
-    else:
-        what = _unused(verdict)
-    why = "Only ops that can run side by side gain from another device, and each transfer costs"
-    if not proven and _is_heuristic(result.method):
-        return f"{what}. {why} time. {EXACT}. {THROUGHPUT}"
-    return f"{what}. {why} time. {THROUGHPUT}"
-
-
-def _fewer_stages(
-    instance: Instance, verdict: Evaluation, result: Result, semantics: PipelineIteration
-) -> str:
-    """pipeline_iteration: another stage delays the first microbatch, or does not fit the rounds."""
-    rounds = semantics.schedule == "interleaved" and semantics.microbatches % instance.num_devices
-    if rounds:
-        return (
-            f"{_unused(verdict)}: {semantics.microbatches} microbatches are not a multiple"
-            f" of {instance.num_devices} devices; interleaved needs one (--microbatches)"
-        )
-    from placegap.instances.problem.nets import gradient_tie  # loads networkx
-
-    tie = gradient_tie(instance)
-    if tie is not None:
-        return f"{_unused(verdict)}: {tie}"
-    if result.status == "optimal":
-        return f"{_unused(verdict)}: no plan with more stages has a shorter iteration"
-    if _is_heuristic(result.method):
-        return f"{_unused(verdict)}. {EXACT}"
-    return f"{_unused(verdict)}: the search found no shorter iteration with more stages"
-
-
-def _stages(verdict: Evaluation, result: Result) -> str:
-    """max_load and max_load_fwd_bwd: the heaviest stages."""
-    heaviest = max(verdict.uses, key=lambda use: use.load_ns)
-    if result.semantics.objective == "max_load_fwd_bwd":
-        why = "the value is the sum of the heaviest forward and backward loads"
-    elif result.semantics.has_two_levels:
-        why = "the value is the heaviest load of a device or server"
-    else:
-        why = f"the value is the heaviest stage, {heaviest.device}'s"
-    asked = _instead(result.semantics, heaviest.num_ops)
-    if result.status == "optimal":
-        why += ", and no plan has a lower one"
-    elif _is_heuristic(result.method):
-        asked = EXACT
-    else:
-        why += ", and the search found no lower one"
-    return f"{_unused(verdict)}: {why}. {asked}"
-
-
-def _instead(semantics: Semantics, num_ops: int) -> str:
-    if num_ops == 1:
-        return "'placegap split' divides an op that is a stage of its own"
-    if isinstance(semantics, MaxLoad) and not semantics.replicas:
-        return "With --replicas equal devices may share a stage"
-    if semantics.plan_class != "any":
-        return "With --plans any a device may run any ops"
-    return "'placegap split' divides heavy ops"
-
-
-def _is_heuristic(method: str) -> bool:
+def is_heuristic(method: str) -> bool:
+    """Whether a method is known to prove nothing."""
     return method in METHODS and METHODS[method].claim == "heuristic"
 
 
-def _unused(verdict: Evaluation) -> str:
+def unused(verdict: Evaluation) -> str:
+    """The idle devices, and that they are."""
     idle = verdict.idle_devices
     return f"{_names(idle)} {'is' if len(idle) == 1 else 'are'} unused"
 
@@ -418,21 +318,9 @@ def result_object(instance: Instance, result: Result, whole: Granularity = "op")
         "costs": instance.graph.provenance.parameters.get(MEASURED_SHARE),
         "faults": list(result.faults),
         "details": dict(result.details),
-        **_tokens_object(result),
+        **words_of(result.semantics).more(result),
         "devices": devices,
         **placed_object(instance, result),
-    }
-
-
-def _tokens_object(result: Result) -> dict[str, Any]:
-    """Under max_context: tokens that fit, on all devices and on each, and that no plan exceeds."""
-    if not isinstance(result.semantics, MaxContext):
-        return {}
-    uses = () if result.evaluation is None else result.evaluation.uses
-    return {
-        "tokens": None if result.value_ns is None else -result.value_ns,
-        "tokens_bound": None if result.bound_ns is None else -result.bound_ns,
-        "tokens_per_device": {use.device: use.tokens for use in uses},
     }
 
 
@@ -529,10 +417,8 @@ def print_result(
             console.print(line, markup=False)
     rules = result.semantics
     value = "none" if result.value_ns is None else format_value(result.value_ns, rules)
-    if result.value_ns is not None and isinstance(result.semantics, HybridPipeline):
-        value += f" a batch, {format_ns(result.value_ns // result.semantics.microbatches)} each"
-        if result.semantics.bubble and result.evaluation is not None:
-            value += f"; {bubble_words(result.evaluation)}"
+    if result.value_ns is not None:
+        value += words_of(rules).after_value(result)
     found_by = result.details.get("plan_by")
     if result.value_ns is not None and found_by:
         value += f" (by {found_by})"

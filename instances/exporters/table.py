@@ -30,7 +30,6 @@ from placegap.instances.exporters.stages import (
     write_split,
     write_torchtitan,
 )
-from placegap.instances.exporters.trace import write_chrome_trace
 from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError, look_up
@@ -69,7 +68,6 @@ EXPORTERS: Mapping[str, Exporter] = {
     "ollama": Exporter(write_ollama, whole_layers=True, line=OLLAMA),
     "onnx": Exporter(None, annotate=annotate),
     "dnn-partitioning": Exporter(write_split),
-    "chrome-trace": Exporter(write_chrome_trace),
     "csv": Exporter(write_op_table),
 }
 

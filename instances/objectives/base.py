@@ -45,6 +45,8 @@ class Semantics(BaseModel):
     unit: ClassVar[Unit] = "ns"
     #: Fields of a plan beyond the placement that mean something.
     plan_fields: ClassVar[frozenset[str]] = frozenset()
+    #: The passes whose loads make the value: both as one (None), or each apart; none elsewhere.
+    load_passes: ClassVar[tuple[bool | None, ...]] = ()
 
     objective: str
 
@@ -95,6 +97,16 @@ class Semantics(BaseModel):
     def has_two_levels(self) -> bool:
         """Whether what crosses servers is charged to the servers."""
         return getattr(self, "levels", 1) == 2
+
+    @property
+    def has_modes(self) -> bool:
+        """Whether stages of devices run each op in one of its modes."""
+        return "mode" in self.plan_fields
+
+    @property
+    def per_edge(self) -> bool:
+        """Whether each remote edge is a transfer of a schedule, by itself."""
+        return getattr(self, "transfers", "per_tensor") == "per_edge"
 
     def text(self, value: int) -> str:
         """A value or bound as messages state it, to the last digit."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
-from placegap.experiments.show.single_moves import single_moves
 from placegap.experiments.show.timeline import NO_OP
 from placegap.experiments.show.words import move_sentence
 from placegap.instances import Edge, Graph, Instance, MaxLoad, Op, Plan, evaluate, example
@@ -106,10 +105,9 @@ def test_loads_are_what_comes_in_then_ops_then_what_goes_out() -> None:
 
 
 def test_the_best_move_is_the_referees() -> None:
-    found = single_moves(
-        example(), CHAIN, Makespan(), before := evaluate(example(), CHAIN, Makespan())
-    )
-    assert before.value_ns is not None
+    before = take_apart(example(), CHAIN, Makespan())
+    assert before is not None
+    found = before.next_moves
     for move in found.moves:
         value_ns = evaluate(example(), move.plan, Makespan()).value_ns
         assert value_ns == move.value_ns == before.value_ns - (move.gain_ns or 0)
@@ -127,7 +125,9 @@ def test_a_plan_that_breaks_a_rule_gets_moves_that_mend_it() -> None:
         cluster=small.cluster.model_copy(update={"devices": devices}),
     )
     plan = Plan.on([0, 0, 0, 0])  # 40 bytes of 30
-    found = single_moves(full, plan, Makespan(), evaluate(full, plan, Makespan()))
+    broken = take_apart(full, plan, Makespan())
+    assert broken is not None
+    found = broken.next_moves
     assert found.moves
     assert all(evaluate(full, move.plan, Makespan()).feasible for move in found.moves)
     assert {move.gain_ns for move in found.moves} == {None}
