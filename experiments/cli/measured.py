@@ -312,8 +312,8 @@ def _write_plan(instance: Instance, path: Path) -> str | None:
     from placegap.solvers.core.result import with_reason
 
     own = instance.semantics
-    semantics = own if own is not None and own.objective == "makespan" else None
-    result = run_method(instance, semantics or Makespan(), "order-place", FILL)
+    semantics = own if isinstance(own, Makespan) else Makespan()
+    result = run_method(instance, semantics, "order-place", FILL)
     if result.plan is None:
         return with_reason(result, instance).message
     with attempt(path):

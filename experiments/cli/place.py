@@ -30,6 +30,7 @@ from placegap.experiments.cli.options import (
 from placegap.experiments.running.pool import held, stop_status
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_value
+from placegap.experiments.show.objectives.base import words_of
 from placegap.experiments.show.place_report import (
     certificate_line,
     certificate_object,
@@ -38,14 +39,13 @@ from placegap.experiments.show.place_report import (
     opinion_object,
     print_result,
     result_object,
-    whole_layers,
 )
 from placegap.experiments.show.rendering import output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
 from placegap.instances.files.document import Document, save_document, write_json
 from placegap.instances.files.output_files import attempt, is_file, reserve_outputs, write_text
 from placegap.instances.files.plan_file import describe_plan, plan_object
-from placegap.instances.problem import Instance, MaxContext, Plan, Semantics
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import is_traced
@@ -559,7 +559,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     """
     out, whole, lost = asked.out, instance, None
     opinion, certificate, price, claims, _, said, shares, kept = extras
-    notes = () if asked.tensor_split else whole_layers(instance, result)
+    notes = () if asked.tensor_split else words_of(result.semantics).optimum(instance, result)
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
@@ -653,7 +653,7 @@ def price_object(price: ModulePrice) -> dict[str, Any]:
 
 def price_line(price: ModulePrice) -> str:
     """What whole modules cost."""
-    is_context = isinstance(price.semantics, MaxContext)
+    is_context = price.semantics is not None and price.semantics.unit == "tokens"
     beyond, change = ("has more than", "more") if is_context else ("is below", "less")
     fine, share = format_value(price.fine_value_ns, price.semantics), price.at_most
     if price.fine_value_ns == price.value_ns == price.fine_bound_ns:

@@ -257,9 +257,8 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
     on a cluster that ships, and its content is that of the plan, it is the instance; else None.
     """
     from placegap.experiments.running.sources import Source, is_known_cluster, is_named, load_source
-    from placegap.instances.problem import HybridPipeline
 
-    layers = isinstance(plan.semantics, HybridPipeline)
+    layers = plan.semantics.has_modes
     if source is not None:
         instance = load_instance(replace(source, layers=layers))
         if plan.instance_hash not in ("", instance.content_hash):

@@ -32,7 +32,7 @@ from placegap.experiments.show.place_report import (
 )
 from placegap.experiments.show.rendering import output, print_json, print_line, spinner, warn
 from placegap.instances.files.plan_file import load_stated_plan
-from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.clock import USUAL_S
 from placegap.solvers.core.result import Bound, describe_basis, gap_to
@@ -92,8 +92,7 @@ def verify_command(asked: VerifyOptions) -> None:
     source = source_of(asked)
     if asked.plan_file is not None and asked.rules.objective is None:
         file = plan_file_at(str(asked.plan_file))
-        is_hybrid = file is not None and isinstance(file.semantics, HybridPipeline)
-        source = replace(source, layers=is_hybrid)
+        source = replace(source, layers=file is not None and file.semantics.has_modes)
     instance = load_instance(source)
     if asked.plan_file is None and asked.certificate is None:
         raise InputError("name a plan to evaluate, or a certificate to check (--certificate)")

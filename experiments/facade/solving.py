@@ -27,15 +27,7 @@ from placegap.experiments.show.rendering import output
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.files.plan_file import save_plan
-from placegap.instances.problem import (
-    Cluster,
-    Graph,
-    Instance,
-    MaxContext,
-    MemoryRule,
-    Plan,
-    Semantics,
-)
+from placegap.instances.problem import Cluster, Graph, Instance, MemoryRule, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.method import Limits
 from placegap.solvers.core.progress import Control
@@ -80,8 +72,8 @@ class Solution:
     @property
     def tokens(self) -> int | None:
         """Under max_context, the number of tokens that the plan has room for: minus the value."""
-        is_context = isinstance(self.result.semantics, MaxContext)
-        return -self.value_ns if is_context and self.value_ns is not None else None
+        value, unit = self.result.value_ns, self.result.semantics.unit
+        return None if value is None or unit == "ns" else -value
 
     @property
     def gap(self) -> float | None:

@@ -23,7 +23,7 @@ from placegap.instances.exporters.onnx import device_faults
 from placegap.instances.exporters.table import EXPORTERS, check_export, export_plan, find_exporter
 from placegap.instances.files.output_files import attempt, write_bytes, write_text
 from placegap.instances.importers.onnx_model import inlined_model
-from placegap.instances.problem import WITHOUT_OPS, Graph, HybridPipeline, Instance, Plan, Semantics
+from placegap.instances.problem import WITHOUT_OPS, Graph, Instance, Plan, Semantics
 from placegap.instances.problem.modules import Granularity, layer_of, with_granularity
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_ns
@@ -141,7 +141,7 @@ def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) 
 
 def line_class(kind: str, semantics: Semantics) -> LineClass | None:
     """Which lines a format can say, where plans are no hybrid ones."""
-    return None if isinstance(semantics, HybridPipeline) else EXPORTERS[kind].line
+    return None if semantics.has_modes else EXPORTERS[kind].line
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ def _text(
     line = None if of is None else lines.get(of)
     if kind == KTRANSFORMERS:
         return experts_line(instance, rules)
-    if kind == DEVICE_MAP and not isinstance(rules, HybridPipeline):
+    if kind == DEVICE_MAP and not rules.has_modes:
         priced = _device_map(instance, result)
         if priced is not None:
             return priced
@@ -272,7 +272,7 @@ def _text(
     try:
         text = export_plan(kind, instance, plan, rules)
     except InputError:
-        if isinstance(rules, HybridPipeline):
+        if rules.has_modes:
             text, theirs_ns = _nearest(kind, instance, result, rules)
             return text, None, Said(kind, text, theirs_ns, None)
         if line is None and of is not None and not of.has_host:
@@ -295,9 +295,7 @@ def experts_line(instance: Instance, semantics: Semantics) -> tuple[str, None, S
     return f"{text}\n", None, Said(KTRANSFORMERS, text, value_ns, None)
 
 
-def _nearest(
-    kind: str, instance: Instance, result: Result, rules: HybridPipeline
-) -> tuple[str, int]:
+def _nearest(kind: str, instance: Instance, result: Result, rules: Semantics) -> tuple[str, int]:
     """The best hybrid plan that a tool can run: with the cuts at hand, or with one mode for all."""
     one = rules.model_copy(update={"degrees": "one", "recompute": "all_or_none"})
     other = run_method(instance, one, "hybrid-cuts", time_limit_s=NEAREST_S)
@@ -377,7 +375,7 @@ def unusual_order(
     """A sentence where stages do not run on the first devices in order, if the text hides that."""
     if kind not in IN_ORDER or VISIBLE in text:
         return []
-    if isinstance(semantics, HybridPipeline):
+    if semantics.has_modes:
         stages = dict(zip(plan.stage or (), plan.placement, strict=True))
         used = [k for _, on in sorted(stages.items()) for k in on]
     else:

@@ -24,7 +24,6 @@ from placegap.instances.problem import (
     FIELDS,
     HybridPipeline,
     Instance,
-    LoadSemantics,
     Makespan,
     MaxContext,
     Plan,
@@ -175,7 +174,7 @@ def choose_semantics(
 def _why_objective(instance: Instance, semantics: Semantics) -> str:
     """A line on why a traced model has its objective, and on the option for another; or nothing."""
     known = instance.graph.provenance.parameters
-    is_load, said = isinstance(semantics, LoadSemantics), f"the objective is {semantics.label},"
+    said = f"the objective is {semantics.label},"
     if known.get("decode"):
         if isinstance(semantics, Makespan):
             return (
@@ -183,7 +182,7 @@ def _why_objective(instance: Instance, semantics: Semantics) -> str:
                 " a full pipeline add --objective max_load"
             )
         return f"{said} as its file states; for the time of one token add --objective makespan"
-    if ASSUMED not in known or not is_load:
+    if ASSUMED not in known or not semantics.load_passes:
         return ""
     return (
         f"{said} the default for traced models, as one pass gains little from more devices; for"

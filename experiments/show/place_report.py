@@ -23,7 +23,7 @@ from placegap.experiments.show.figures import (
 )
 from placegap.experiments.show.objectives.base import Judged, words_of
 from placegap.experiments.show.rendering import plain_table
-from placegap.instances.costing.costing import MEASURED_SHARE, is_cpu
+from placegap.instances.costing.costing import MEASURED_SHARE
 from placegap.instances.costing.layer_modes import BY_KERNELS, MODELLED
 from placegap.instances.costing.measured_links import MEASURED_LINKS
 from placegap.instances.costing.runtime_memory import RESERVED
@@ -193,18 +193,6 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     if result.plan is not None and verdict is not None:
         notes += (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
     return tuple(map(printable, notes))
-
-
-def whole_layers(instance: Instance, result: Result) -> tuple[str, ...]:
-    """A decode step on several cards: what its optimum leaves out."""
-    cluster, known = instance.cluster, instance.graph.provenance.parameters
-    cards = sum(not is_cpu(device, cluster) for device in cluster.devices)
-    if result.status != "optimal" or result.semantics.objective != "makespan":
-        return ()
-    if not known.get("decode") or cards < 2:
-        return ()
-    what = "layer or op" if result.instance_hash == instance.content_hash else "layer"
-    return (f"optimal with each {what} on one card; --tensor-split also shares layers",)
 
 
 def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:

@@ -30,7 +30,6 @@ from placegap.experiments.studies.runs import (
     RunRow,
     semantics_columns,
 )
-from placegap.instances.problem import HybridPipeline
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.problem.memory_pressure import memory_pressure
 from placegap.instances.reading.errors import InputError, MissingExtra, as_input_error
@@ -157,7 +156,7 @@ def _columns(entry: MethodEntry, path: str | Path) -> Iterator[tuple[AnyMethod, 
 
 def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
     """Where the instances of a table come from, and whether each may be left out."""
-    layers = isinstance(table.semantics, HybridPipeline)
+    layers = table.semantics.has_modes
     for entry in table.instances:
         model, drawn = entry.generate, tuple(sorted(entry.params.items()))
         if entry.model is not None:

@@ -30,7 +30,7 @@ from placegap.instances.exporters.stages import (
     write_split,
     write_torchtitan,
 )
-from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError, look_up
 
@@ -86,7 +86,7 @@ def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics)
     try:
         if exporter.gpus_alone:
             _refuse_cpus(instance, plan)
-        if isinstance(semantics, HybridPipeline):
+        if semantics.has_modes:
             return write_hybrid(kind, instance, plan, semantics)
         return write(instance, plan, semantics)
     except InputError as error:
@@ -97,7 +97,7 @@ def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
     """Refuse, before a plan is looked for, a format that can express none of this model's plans."""
     exporter = find_exporter(kind)
     try:
-        if isinstance(semantics, HybridPipeline):
+        if semantics.has_modes:
             if kind not in SETTINGS:
                 raise InputError(
                     "cannot express replicas, tensor degrees and modes; export"

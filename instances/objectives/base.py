@@ -104,6 +104,12 @@ class Semantics(BaseModel):
         return "mode" in self.plan_fields
 
     @property
+    def channel_rule(self) -> Channels:
+        """What a transfer occupies; nothing where none is scheduled."""
+        rule: Channels = getattr(self, "channels", "free")
+        return rule
+
+    @property
     def per_edge(self) -> bool:
         """Whether each remote edge is a transfer of a schedule, by itself."""
         return getattr(self, "transfers", "per_tensor") == "per_edge"

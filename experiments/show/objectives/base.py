@@ -203,6 +203,8 @@ class Words:
     moves: Callable[[Judged[Any]], Moves] | None = None
     #: Why a plan leaves devices unused that it could use.
     idle: Callable[[Instance, Result, Evaluation], str] | None = None
+    #: What an optimum leaves out.
+    optimum: Callable[[Instance, Result], tuple[str, ...]] = lambda instance, result: ()
     #: The head and rows of a result's table, if they are not those of devices.
     table: Callable[[Judged[Any]], tuple[Row, list[Row]]] | None = None
     #: What follows the value of a result, and what ``--json`` prints beside it.

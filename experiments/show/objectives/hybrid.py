@@ -364,4 +364,4 @@ def after_value(result: Result) -> str:
     return f"{each}; {_bubble_words(result.evaluation)}"
 
 
-WORDS = Words(parts, moves, idle, table, after_value)
+WORDS = Words(parts, moves, idle, table=table, after_value=after_value)

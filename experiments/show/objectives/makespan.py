@@ -10,6 +10,7 @@ from placegap.experiments.show.critical_path import PathPart, Reason, path_sente
 from placegap.experiments.show.objectives.base import Judged, Parts, Words, device_parts
 from placegap.experiments.show.place_report import EXACT, THROUGHPUT, is_heuristic, unused
 from placegap.experiments.show.timeline import Move, crossings, move_bars, op_bars, timeline
+from placegap.instances.costing.costing import is_cpu
 from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Schedule
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
@@ -159,4 +160,16 @@ def idle(instance: Instance, result: Result, verdict: Evaluation) -> str:
     )
 
 
-WORDS = Words(parts, moves, idle)
+def whole_layers(instance: Instance, result: Result) -> tuple[str, ...]:
+    """A decode step on several cards: what its optimum leaves out."""
+    cluster, known = instance.cluster, instance.graph.provenance.parameters
+    cards = sum(not is_cpu(device, cluster) for device in cluster.devices)
+    if result.status != "optimal":
+        return ()
+    if not known.get("decode") or cards < 2:
+        return ()
+    what = "layer or op" if result.instance_hash == instance.content_hash else "layer"
+    return (f"optimal with each {what} on one card; --tensor-split also shares layers",)
+
+
+WORDS = Words(parts, moves, idle, optimum=whole_layers)
