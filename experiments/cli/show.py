@@ -172,10 +172,10 @@ def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) 
 def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
     if gantt is not None:
         from placegap.experiments.show.drawing import write_figure
-        from placegap.experiments.show.gantt import draw_plans
+        from placegap.experiments.show.gantt import draw_plan
 
         with spinner(f"drawing {gantt}"), attempt(gantt):
-            write_figure(draw_plans([found]), gantt)
+            write_figure(draw_plan(found), gantt)
     if html is not None:
         from placegap.experiments.show.page import plan_page
 

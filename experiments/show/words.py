@@ -294,13 +294,13 @@ def print_comparison(
 
 def _print_homes(console: Console, first: Anatomy, second: Anatomy) -> None:
     """Devices, or stages, side by side."""
-    head = first.homes.pair_head
-    pairs = zip_longest(first.homes.pair_rows, second.homes.pair_rows, fillvalue=("-",) * len(head))
+    columns = first.homes.compared
+    nothing = ("-",) * len(first.homes.head)
     both = []
-    for a, b in pairs:
-        sides = zip(a[1:], b[1:], strict=True)
-        both.append((max(a[0], b[0]), *(f"{x} / {y}" for x, y in sides)))
-    console.print(plain_table(None, head, both))
+    for a, b in zip_longest(first.homes.rows, second.homes.rows, fillvalue=nothing):
+        pairs = ((a[n].partition(" of ")[0], b[n].partition(" of ")[0]) for n in columns[1:])
+        both.append((max(a[0], b[0]), *map(" / ".join, pairs)))
+    console.print(plain_table(None, [first.homes.head[n] for n in columns], both))
 
 
 def _print_moved(console: Console, first: Anatomy, second: Anatomy) -> None:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from placegap.experiments.show.figures import format_gap, memory_name
-from placegap.instances.problem import Evaluation, Instance, Plan, Semantics
+from placegap.instances.problem import Device, DeviceUse, Evaluation, Instance, Plan, Semantics
 from placegap.instances.problem.integers import format_bytes
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ class Homes:
     head: Row
     rows: list[Row]
     #: The columns that stand side by side where two plans are compared.
-    pair_head: Row
-    pair_rows: list[Row]
+    compared: tuple[int, ...]
     #: What ``--json`` prints.
     objects: list[dict[str, Any]]
     #: The number of each op's home, what it is called in comparisons, and how long the op runs.
@@ -121,27 +120,13 @@ def device_parts(
 ) -> Parts:
     """Parts whose rows are devices; `whole_ns` is what their busy times are shares of."""
     from placegap.experiments.show.memory_levels import memory_levels
-    from placegap.experiments.show.timeline import busy_times, bytes_moved
+    from placegap.experiments.show.timeline import busy_times
 
-    instance, plan, verdict = case.instance, case.plan, case.verdict
+    instance, plan, uses = case.instance, case.plan, case.verdict.uses
     names = [spec.name for spec in instance.cluster.devices]
     busy = busy_times(drawn, len(names)) if busy_ns is None else busy_ns
-    into, out = bytes_moved(crossed, len(names))
-    rows = zip(verdict.uses, instance.cluster.devices, busy, into, out, strict=True)
-    whole = max(1, case.value_ns if whole_ns is None else whole_ns)
-    devices = tuple(
-        DeviceShare(
-            use.device,
-            spec.kind,
-            use.num_ops,
-            time_ns / whole,
-            a,
-            b,
-            use.memory_bytes,
-            spec.memory_bytes,
-        )
-        for use, spec, time_ns, a, b in rows
-    )
+    whole = case.value_ns if whole_ns is None else whole_ns
+    devices = shares(names, instance.cluster.devices, uses, busy, whole, crossed)
     held = memory_name(case.semantics)
     homes = Homes(
         head=("device", "kind", "ops", "busy", "idle", "in", "out", held),
@@ -158,11 +143,7 @@ def device_parts(
             )
             for each in devices
         ],
-        pair_head=("device", "ops", "busy", held),
-        pair_rows=[
-            (each.name, str(each.num_ops), format_gap(each.busy), format_bytes(each.memory_bytes))
-            for each in devices
-        ],
+        compared=(0, 2, 3, 7),
         objects=[{**each._asdict(), "idle": each.idle} for each in devices],
         of_op=plan.devices.tolist(),
         names=[", ".join(names[k] for k in on) for on in plan.placement],
@@ -178,6 +159,25 @@ def device_parts(
         crossings=most_expensive(crossed),
         **more,
     )
+
+
+def shares(
+    names: Sequence[str],
+    specs: Sequence[Device],
+    uses: Sequence[DeviceUse],
+    busy_ns: Sequence[int],
+    whole_ns: int,
+    crossed: Sequence[Crossing],
+) -> tuple[DeviceShare, ...]:
+    """What homes of these names do in a time, each by one of its devices."""
+    from placegap.experiments.show.timeline import bytes_moved
+
+    found, moved = list[DeviceShare](), zip(*bytes_moved(crossed, len(names)), strict=True)
+    for name, spec, use, busy, (into, out) in zip(names, specs, uses, busy_ns, moved, strict=True):
+        memory = use.memory_bytes, spec.memory_bytes
+        share = busy / max(1, whole_ns)
+        found.append(DeviceShare(name, spec.kind, use.num_ops, share, into, out, *memory))
+    return tuple(found)
 
 
 def most_expensive(crossed: Iterable[Crossing]) -> tuple[Crossing, ...]:

@@ -20,17 +20,10 @@ from placegap.experiments.show.objectives.base import (
     Row,
     Words,
     most_expensive,
+    shares,
 )
 from placegap.experiments.show.place_report import unused
-from placegap.experiments.show.timeline import (
-    NO_OP,
-    Bar,
-    Crossing,
-    Timeline,
-    bytes_moved,
-    labels_of,
-    pieces,
-)
+from placegap.experiments.show.timeline import NO_OP, Bar, Crossing, Timeline, labels_of, pieces
 from placegap.instances.problem import DeviceUse, Evaluation, HybridPipeline, Instance, Mode, Plan
 from placegap.instances.problem.integers import NS_PER_S, ceil_div, format_bytes
 from placegap.instances.referee.hybrid import (
@@ -88,30 +81,18 @@ def parts(case: Judged[HybridPipeline]) -> Parts:
     """Bars of stages in a batch, and what the longest is made of."""
     instance, rules, stages = case.instance, case.semantics, stages_apart(case)
     crossed = _crossings(instance, rules, stages)
-    into, out = bytes_moved(crossed, len(stages))
     names = [f"stage {s} ({each.degrees})" for s, each in enumerate(stages)]
-    kind, value = instance.cluster.devices[0].kind, max(1, case.value_ns)
-    shares = tuple(
-        DeviceShare(
-            name,
-            kind,
-            each.use.num_ops,
-            each.use.load_ns / value,
-            a,
-            b,
-            each.use.memory_bytes,
-            each.limit_bytes,
-        )
-        for each, name, a, b in zip(stages, names, into, out, strict=True)
-    )
+    specs = [instance.cluster.devices[each.stage.devices[0]] for each in stages]
+    uses = [each.use for each in stages]
+    apart = shares(names, specs, uses, [use.load_ns for use in uses], case.value_ns, crossed)
     meaning = "what each device of a stage does for one batch of a full pipeline; the longest row"
     meaning += " counts" + ", and what fills and drains the pipeline" * rules.bubble
     bars = tuple(_bars(instance, rules, stages, crossed))
     return Parts(
-        devices=shares,
-        homes=_homes(case, stages, shares),
+        devices=apart,
+        homes=_homes(case, stages, apart),
         drawn=Timeline(tuple(names), bars, (), case.value_ns, meaning),
-        memory=levels_of([share.memory_bytes for share in shares], ()),
+        memory=levels_of([use.memory_bytes for use in uses], ()),
         crossings=most_expensive(crossed),
         why=_longest_stage(case, stages),
         where="longest stage",
@@ -122,7 +103,7 @@ def parts(case: Judged[HybridPipeline]) -> Parts:
 
 
 def _homes(
-    case: Judged[HybridPipeline], stages: Sequence[StageApart], shares: Sequence[DeviceShare]
+    case: Judged[HybridPipeline], stages: Sequence[StageApart], apart: Sequence[DeviceShare]
 ) -> Homes:
     plan, kind = case.plan, case.instance.cluster.devices[0].kind
     assert plan.stage is not None
@@ -132,17 +113,7 @@ def _homes(
         noun="stage",
         head=head,
         rows=rows,
-        pair_head=("stage", "layers", "d x t", "time", "memory"),
-        pair_rows=[
-            (
-                str(s),
-                str(each.use.num_ops),
-                each.degrees,
-                format_ns(each.use.load_ns),
-                format_bytes(each.use.memory_bytes),
-            )
-            for s, each in enumerate(stages)
-        ],
+        compared=(0, 1, 2, 6, 8),
         objects=[
             {
                 **share._asdict(),
@@ -154,7 +125,7 @@ def _homes(
                 "held_bytes": each.held_bytes,
                 "workspace_bytes": each.workspace_bytes,
             }
-            for each, share in zip(stages, shares, strict=True)
+            for each, share in zip(stages, apart, strict=True)
         ],
         of_op=list(plan.stage),
         names=[

@@ -33,14 +33,8 @@ def parts(case: Judged[Makespan]) -> Parts:
 def transfers(instance: Instance, schedule: Schedule, rules: Makespan) -> list[Move]:
     """The transfers of a schedule, in its order."""
     moved, index = schedule.transfers, instance.arrays.index
-    columns = (
-        moved.item,
-        moved.producer,
-        moved.source,
-        moved.destination,
-        moved.start_ns,
-        moved.end_ns,
-    )
+    ends = (moved.source, moved.destination, moved.start_ns, moved.end_ns)
+    columns = (moved.item, moved.producer, *ends)
     found = []
     for item, producer, a, b, start, end in zip(*(c.tolist() for c in columns), strict=True):
         edge = instance.graph.edges[item if rules.per_edge else index.tensor_first_edge[item]]
