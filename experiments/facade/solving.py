@@ -245,10 +245,10 @@ def solve(
     plan_files = {} if from_file is None else {str(start): from_file.bound}
     claims = claims_of(instance, semantics, name, plan_files)
     control = Control(on_plan, on_bound, progress)
-    hear = progress if on_plan is None and on_bound is None else control.hear
+    listener = progress if on_plan is None and on_bound is None else control.hear
     try:
         with control.region:
-            result, warnings = place(first, start=known, on_news=hear, pool=run_here)
+            result, warnings = place(first, start=known, on_news=listener, pool=run_here)
     except Stopped as stopped:
         if not control.is_stopped or stopped.best is None:
             raise KeyboardInterrupt from None

@@ -258,7 +258,7 @@ def write_exports(
 def _text(
     kind: str, instance: Instance, result: Result, lines: Mapping[LineClass, BestLine]
 ) -> tuple[str, Plan | None, Said | None]:
-    """The file of one kind, its plan where that can be told, and what it is worth."""
+    """The file of one kind, its plan if it is known, and what it is worth."""
     assert result.plan is not None
     rules, of, value_ns = result.semantics, line_class(kind, result.semantics), result.value_ns
     line = None if of is None else lines.get(of)

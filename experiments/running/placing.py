@@ -132,12 +132,12 @@ def choose_semantics(
     def suits(semantics: Semantics) -> bool:
         return why_refused(instance, semantics, found.name, params) is None
 
-    def nearest_to(asked: Rules) -> Semantics | None:
-        wished = asked.override(own, able[0]).objective
-        for one in [wished] if wished in able or asked.objective is not None else able:
-            if one in able and asked.given.keys() <= {"objective", *FIELDS[one]}:
-                kept = {"memory", *asked.given}  # `run_at_peak` keeps that rule for any method
-                near = nearest(replace(asked, objective=one).override(own), suits, kept)
+    def nearest_to(wanted: Rules) -> Semantics | None:
+        wished = wanted.override(own, able[0]).objective
+        for one in [wished] if wished in able or wanted.objective is not None else able:
+            if one in able and wanted.given.keys() <= {"objective", *FIELDS[one]}:
+                kept = {"memory", *wanted.given}  # `run_at_peak` keeps that rule for any method
+                near = nearest(replace(wanted, objective=one).override(own), suits, kept)
                 if near is not None:
                     return near
         return None
@@ -217,14 +217,14 @@ def place(
     result is no worse than `start`.
     """
     log = ProgressLog(on_news or (lambda news: None))
-    told: list[Plan] = []  # the last plan
+    reported: list[Plan] = []  # the last plan
 
-    def hear(news: Progress) -> None:
+    def enter(news: Progress) -> None:
         if news.doing:
             log.listener(replace(log.best, doing=news.doing))
             return
         if news.plan is not None:
-            told[:] = [news.plan]
+            reported[:] = [news.plan]
         log.enter(news)
 
     if start is not None:
@@ -236,7 +236,7 @@ def place(
         hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
         modules=modules,
         stop_s=STOP_S,
-        on_news=hear,
+        on_news=enter,
     )
     best, warnings = start, list[str]()
     try:
@@ -248,7 +248,7 @@ def place(
                 if isinstance(answer, Failure) and answer.is_input_error:
                     raise InputError(answer.message)
                 if _has_lost_its_plan(answer):
-                    known = _told(attempt, log.best, told, "failed", ending.wall_s)
+                    known = _reported(attempt, log.best, reported, "failed", ending.wall_s)
                     best = best if known is None else better(best, known)
                 if isinstance(answer, Result):
                     if answer.split is not None and best is not None:
@@ -264,7 +264,7 @@ def place(
                 else:
                     warnings.append(f"{answer.message}; the result is what it had reported by then")
     except KeyboardInterrupt:
-        known = _told(attempt, log.best, told, "interrupted", 0.0)
+        known = _reported(attempt, log.best, reported, "interrupted", 0.0)
         if known is not None:  # it may have been ended before it could return that plan
             best = known if best is None else better(known, best)
         raise Stopped(best) from None
@@ -327,10 +327,10 @@ def _has_lost_its_plan(answer: Result | Failure) -> bool:
     return answer.plan is None and answer.status == "no_plan"
 
 
-def _told(
+def _reported(
     attempt: Attempt, news: Progress, plans: Sequence[Plan], how: str, spent_s: float
 ) -> Result | None:
-    """What a method had told before it ended some way, as its result: a plan, a bound, or both."""
+    """What a method had reported before it ended, as its result: a plan, a bound, or both."""
     bound = news.bound if attempt.coarsen is None else None
     if bound is not None and news.value_ns is not None and bound.ns > news.value_ns:
         bound = None  # a plan has refuted it since
@@ -343,8 +343,8 @@ def _told(
         bound=bound and bound._replace(basis=bound.basis or find_method(attempt.method).basis),
         message=f"{how}; the result is what it had reported by then",
     )
-    told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
-    return with_known_bound(instance, told, attempt.recorded)
+    known = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
+    return with_known_bound(instance, known, attempt.recorded)
 
 
 def _with_finder(result: Result, start: Result | None) -> Result:
@@ -405,14 +405,14 @@ def ask_second(
     """
     from placegap.solvers.solving.second_opinion import Opinion, compare, no_opinion, second_methods
 
-    asked = next(second_methods(instance, first.semantics, result.method), None)
-    if asked is None or result.split is not None:
+    other = next(second_methods(instance, first.semantics, result.method), None)
+    if other is None or result.split is not None:
         return result, no_opinion(result)
     left_s = first.time_limit_s - result.build_s - result.solve_s
     attempt = replace(
         first,
-        method=asked[0],
-        params=asked[1],
+        method=other[0],
+        params=other[1],
         time_limit_s=max(left_s, (1 - FIRST_SHARE) * first.time_limit_s),
         gap=0.0,
         coarsen=None,
@@ -431,7 +431,7 @@ def ask_second(
         answer = _answer(next(iter(endings)))
     if isinstance(answer, Failure):
         verdict: Verdict = "CONTRADICTS" if answer.is_disagreement else "none"
-        return result, Opinion(verdict, answer.message, asked[0])
+        return result, Opinion(verdict, answer.message, other[0])
     opinion = compare(result, answer)
     if opinion.verdict == "CONTRADICTS":
         return result, opinion
@@ -452,13 +452,13 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
     """What the worker does: read the instance, solve, judge; and report progress."""
     doing = [""]
 
-    def hear(said: str) -> None:
+    def report(said: str) -> None:
         doing[:] = [said]
         send_news(Progress(doing=said))
 
-    hear(f"placing by {attempt.method}")
+    report(f"placing by {attempt.method}")
     with (
-        hearing(hear),
+        hearing(report),
         while_compiling(
             lambda: send_news(Progress(doing=COMPILING), paused=True),
             lambda: send_news(Progress(doing=doing[0]), paused=False),

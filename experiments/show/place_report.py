@@ -185,9 +185,9 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     The instance is that of the plan: the finer one, where the method split ops or layers were kept
     whole.
     """
-    verdict, told = result.evaluation, instance.cluster.provenance.parameters
-    notes: tuple[str, ...] = (f"{told[RESERVED]} ({SAYS_FREE})",) if RESERVED in told else ()
-    notes += (str(told[MEASURED_LINKS]),) if MEASURED_LINKS in told else ()
+    verdict, stated = result.evaluation, instance.cluster.provenance.parameters
+    notes: tuple[str, ...] = (f"{stated[RESERVED]} ({SAYS_FREE})",) if RESERVED in stated else ()
+    notes += (str(stated[MEASURED_LINKS]),) if MEASURED_LINKS in stated else ()
     modes = str(instance.graph.provenance.parameters.get(MODELLED, ""))
     notes += (f"modes are {modes}",) if modes.startswith(BY_KERNELS) else ()
     if result.plan is not None and verdict is not None:

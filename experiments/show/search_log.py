@@ -44,11 +44,11 @@ class Moment(NamedTuple):
 def both(first: Listener, second: Listener) -> Listener:
     """One listener that passes all on to two."""
 
-    def hear(news: Progress) -> None:
+    def enter(news: Progress) -> None:
         first(news)
         second(news)
 
-    return hear
+    return enter
 
 
 def check_plot(path: Path | None) -> None:
@@ -84,8 +84,8 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
             if failed:
                 file = None
 
-        def hear(news: Progress) -> None:
-            if news == newest[0]:  # and tells what is done meanwhile
+        def enter(news: Progress) -> None:
+            if news == newest[0]:  # and reports what is done meanwhile
                 return
             is_plan, newest[0] = news.value_ns != newest[0].value_ns, news
             source = news.by if is_plan or not news.bound else news.bound.origin
@@ -94,7 +94,7 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
             append(json.dumps(moments[-1]._asdict()) + "\n")
 
         try:
-            yield hear
+            yield enter
             append("")
         finally:
             if plot is not None:
@@ -199,14 +199,14 @@ def _changing(what: str, stack: ExitStack) -> Listener:
     shown: list[Callable[[str], None]] = []
     doing = [""]
 
-    def hear(news: Progress) -> None:
+    def enter(news: Progress) -> None:
         if not shown:
             shown.append(stack.enter_context(spinner(what)))
         doing[:] = [news.doing or doing[0]]
         known = news_text(replace(news, doing=""))
         shown[0](", ".join(filter(None, (known, *doing))) or what)
 
-    return hear
+    return enter
 
 
 class _Lines:

@@ -181,11 +181,11 @@ def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
 def _row_runs(row: PlannedRow, study: Study) -> Iterator[RunRow]:
     table, limits = row.table, row.table.limits
     with as_input_error(source=row.source.model):  # a factor of slower_links that is too small
-        asked = instance = load_source(row.source)
+        placed = instance = load_source(row.source)
     if table.coarsen is not None:
         from placegap.instances.transforms.table import coarsen
 
-        asked = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
+        placed = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
     recorded = recorded_bounds(instance, table.semantics) if study.recorded_bounds else ()
     known = ((bound.ns, bound.origin, bound.basis) for bound in recorded)
     best_ns, best_by, best_basis = max(known, default=(None, "", ""))
@@ -210,7 +210,7 @@ def _row_runs(row: PlannedRow, study: Study) -> Iterator[RunRow]:
     )
     for seed in table.seeds:
         for method, params, label in row.columns:
-            task = Task(asked, table.semantics, Limits(limits.time_limit_s, limits.gap, seed))
+            task = Task(placed, table.semantics, Limits(limits.time_limit_s, limits.gap, seed))
             missing, options = what_is_missing(method, params), params.model_dump(mode="json")
             reason = why_not(method, task, params) or missing
             planned = replace(

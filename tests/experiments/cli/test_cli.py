@@ -13,7 +13,7 @@ from doubles.bad_files import good_document, write_bad_files
 
 from placegap.experiments.cli import main
 from placegap.experiments.show import rendering
-from placegap.experiments.show.rendering import Told
+from placegap.experiments.show.rendering import Quiet
 from placegap.instances.corpus import corpus
 from placegap.instances.costing.costing import catalogue
 
@@ -45,7 +45,7 @@ def test_every_command_on_a_model_can_be_quiet(capsys: Capture) -> None:
     assert main(["show", "zfnet512", "--quiet"]) == 0
     assert capsys.readouterr() == shown
     assert not rendering.shows_live()
-    Told.quiet = False
+    Quiet.is_set = False
 
 
 @pytest.mark.parametrize(
