@@ -254,8 +254,7 @@ def print_report(found: Estimate) -> None:
     console = output()
     batches = ", ".join(map(str, found.measured_batches)) or "none"
     console.print(
-        f"{found.document.name}: batch {found.batch} from batches {batches}{_reach(found)}",
-        markup=False,
+        f"{found.document.name}: batch {found.batch} from batches {batches}{_reach(found)}"
     )
     if found.deviations:
         console.print(plain_table("deviations of the estimates", *_deviation_rows(found)))

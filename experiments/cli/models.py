@@ -257,7 +257,7 @@ def print_sizes(
 
 def _print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console = output()
-    console.print(title, markup=False, soft_wrap=True)
+    console.print(title, soft_wrap=True)
     console.print(plain_table(None, head, rows))
 
 
@@ -266,7 +266,7 @@ def _explain(claims: Iterable[Claim | None]) -> None:
     occur = set(claims)
     for claim, meaning in MEANING.items():
         if claim in occur:
-            output().print(f"{claim}: {meaning}", markup=False, soft_wrap=True)
+            output().print(f"{claim}: {meaning}", soft_wrap=True)
 
 
 def _write_coarse(found: Coarsening, out: Path | None, map_file: Path | None) -> None:

@@ -499,7 +499,6 @@ def _write_model(options: PlaceOptions, instance: Instance, first: Attempt) -> N
     size = f"{written.rows} rows, {written.columns} columns"
     output().print(
         f"{options.write}: {method}, {size}; 1 unit of the objective is {written.unit_ns:.15g} ns",
-        markup=False,
         soft_wrap=True,
     )
 
@@ -588,17 +587,17 @@ def report(options: PlaceOptions, instance: Instance, result: Result, extras: Ex
     else:
         print_result(output(), instance, result, claims, kept)
         if opinion is not None:
-            output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
+            output().print(f"second  {opinion.verdict}: {opinion.sentence}")
         if certificate is not None:
-            output().print(f"certified {certificate_line(certificate)}", markup=False)
+            output().print(f"certified {certificate_line(certificate)}")
         if kept != "op":
             costs = "kept whole; --price-layers prints what that costs"
             output().print(f"{kept:<7} {costs if price is None else price_line(price)}")
         for each in said:
             for line in said_lines(each, result, kept):
-                output().print(line, markup=False, soft_wrap=True)
+                output().print(line, soft_wrap=True)
         for sentence in notes:
-            output().print(f"note    {sentence}", markup=False)
+            output().print(f"note    {sentence}")
         if options.tensor_split:
             from placegap.experiments.show.tensor_shares import shares_lines
 
@@ -607,7 +606,7 @@ def report(options: PlaceOptions, instance: Instance, result: Result, extras: Ex
                     device_table(shares.instance, shares.result.evaluation, result.semantics)
                 )
             for line in shares_lines(shares, result.value_ns):
-                output().print(line, markup=False)
+                output().print(line)
         if lost is not None:
             print_json(lost)
     for sentence in (*map(fault_words, result.faults), *refuted_by(result, whole, claims)):

@@ -93,13 +93,9 @@ def price_command(options: PriceOptions) -> None:
             notes = unusual_order(kind, said or "", instance, best.plan, semantics)
             words += "".join(f"; {note}" for note in notes)
             output().print()
-            output().print(
-                f"best    {kind} {said or 'cannot express it'}: {words}",
-                markup=False,
-                soft_wrap=True,
-            )
+            output().print(f"best    {kind} {said or 'cannot express it'}: {words}", soft_wrap=True)
         elif of is not None:
             output().print()
-            output().print(f"best    no line of {kind} was found that fits", markup=False)
+            output().print(f"best    no line of {kind} was found that fits")
     if not found.verdict.feasible:
         raise typer.Exit(BROKEN_RULES)

@@ -119,7 +119,7 @@ def study_command(options: StudyOptions) -> None:
     written = write_report(wanted.name, rows, folder)
     print_tables(rows, with_rows=options.rows)
     if written:
-        output().print(f"written: {', '.join(map(str, written))}", markup=False, soft_wrap=True)
+        output().print(f"written: {', '.join(map(str, written))}", soft_wrap=True)
     if not _judge(rows):
         raise typer.Exit(METHODS_DISAGREE)
 
@@ -197,7 +197,7 @@ def print_tables(rows: Sequence[RunRow], *, with_rows: bool) -> None:
             if grid:
                 console.print(plain_table(None, head, grid))
         for note in table.notes:
-            console.print(note, markup=False)
+            console.print(note)
         console.print()
     setup_s = sum(row.setup_s or 0.0 for row in rows)
     if setup_s:

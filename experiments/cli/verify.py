@@ -223,11 +223,11 @@ def _print(
     claims: Sequence[Claim],
 ) -> None:
     console, first, second = output(), verdict.first, verdict.second
-    console.print(f"{instance.name}: {semantics.label}", markup=False)
+    console.print(f"{instance.name}: {semantics.label}")
     if first.uses:
         console.print(plan_table(instance, verdict.plan, first, semantics))
         for line in server_lines(first):
-            console.print(line, markup=False)
+            console.print(line)
     values = [
         "none" if value is None else format_value(value, semantics)
         for value in (first.value_ns, second.value_ns)
@@ -240,12 +240,12 @@ def _print(
     if bound is not None:
         basis = describe_basis(bound.origin, bound.basis)
         words = gap_words(gap_to(first.value_ns, bound), first.value_ns, bound)
-        console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})", markup=False)
-        console.print(f"gap      {words}", markup=False)
+        console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})")
+        console.print(f"gap      {words}")
     if best_ns is not None and best_ns != first.value_ns:
         console.print(f"best     {format_value(best_ns, semantics)} is recorded")
     for claim in claims:
-        console.print(f"claimed  {claim_words(claim, semantics)}", markup=False)
+        console.print(f"claimed  {claim_words(claim, semantics)}")
     console.print(f"verdict  {'feasible' if first.feasible else 'infeasible'}")
     for violation in first.violations:
         print_line(f"- {violation}")

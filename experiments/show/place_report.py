@@ -397,12 +397,12 @@ def print_result(
     whole: Granularity = "op",
 ) -> None:
     """What each device does, the value, the bound and the gap, and what files claim."""
-    console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
+    console.print(f"{result.instance}: {result.semantics.label}, {result.method}")
     if result.evaluation is not None and result.plan is not None:
         table = plan_table(instance, result.plan, result.evaluation, result.semantics, whole)
         console.print(table)
         for line in server_lines(result.evaluation):
-            console.print(line, markup=False)
+            console.print(line)
     rules = result.semantics
     value = "none" if result.value_ns is None else format_value(result.value_ns, rules)
     if result.value_ns is not None:
@@ -416,15 +416,15 @@ def print_result(
         bound = f"{format_value(result.bound_ns, rules)} ({basis})"
     build = f"build {format_s(result.build_s)}, " if result.build_s else ""
     console.print(f"status  {result.status}")
-    console.print(f"value   {value}", markup=False)
-    console.print(f"bound   {bound}", markup=False)
-    console.print(f"gap     {_gap_words(result)}", markup=False)
+    console.print(f"value   {value}")
+    console.print(f"bound   {bound}")
+    console.print(f"gap     {_gap_words(result)}")
     for claim in claims:
-        console.print(f"claimed {claim_words(claim, rules)}", markup=False)
+        console.print(f"claimed {claim_words(claim, rules)}")
     measured = instance.graph.provenance.parameters.get(MEASURED_SHARE)
     if measured is not None:
-        console.print(f"costs   {measured}", markup=False)
+        console.print(f"costs   {measured}")
     setup = f"; loading {format_s(result.setup_s)}" if result.setup_s >= SHOWN_S else ""
     console.print(f"time    {build}solve {format_s(result.solve_s)}{setup}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):
-        console.print(f"note    {sentence}", markup=False)
+        console.print(f"note    {sentence}")

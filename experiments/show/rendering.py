@@ -80,7 +80,7 @@ def print_json(content: Any) -> None:
 def print_line(text: str) -> None:
     """One line on stdout, at most 300 characters; folded only where a width is stated."""
     folds = sys.stdout.isatty() or "COLUMNS" in os.environ
-    output().print(shorten(text, LONGEST_WARNING), markup=False, soft_wrap=not folds)
+    output().print(shorten(text, LONGEST_WARNING), soft_wrap=not folds)
 
 
 def errors() -> Console:

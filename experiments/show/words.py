@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Any
 
 import numpy as np
@@ -121,23 +121,24 @@ def _if_true(found: Anatomy, claim: Claim) -> str:
 def print_anatomy(console: Console, found: Anatomy) -> None:
     """Everything, on the terminal."""
     by = f", {found.method}" if found.method else ""
-    console.print(f"{found.instance.name}: {found.semantics.label}{by}", markup=False)
+    console.print(f"{found.instance.name}: {found.semantics.label}{by}")
     console.print(plain_table(None, found.homes.head, found.homes.rows))
     for use in found.verdict.servers:
-        console.print(f"server {use.server}: {format_ns(use.load_ns)}", markup=False)
+        console.print(f"server {use.server}: {format_ns(use.load_ns)}")
     verdict = found.verdict
     console.print(f"value   {format_value(found.value_ns, found.semantics)}")
-    console.print(f"bound   {bound_sentence(found)}", markup=False)
-    console.print(f"gap     {anatomy_gap(found)}", markup=False)
+    console.print(f"bound   {bound_sentence(found)}")
+    console.print(f"gap     {anatomy_gap(found)}")
     for sentence in claim_sentences(found):
-        console.print(f"claimed {sentence}", markup=False)
+        console.print(f"claimed {sentence}")
     if not verdict.feasible:
         console.print("The plan is infeasible:")
         for violation in verdict.violations:
             print_line(f"- {violation}")
     what = "value" if found.semantics.unit == "ns" else found.semantics.unit
-    console.print()
-    console.print(f"What limits the {what}", style="bold")
+    if found.why:
+        console.print()
+        console.print(f"What limits the {what}", style="bold")
     for line in found.why:
         print_line(f"- {line}")
     if found.crossings:
@@ -191,15 +192,10 @@ def renamed_devices(instance: Instance, first: Plan, second: Plan) -> tuple[int,
     devices, count = instance.cluster.devices, instance.num_devices
     common = np.zeros((count, count))
     np.add.at(common, (second.devices, first.devices), 1)
-    for a, one in enumerate(devices):
-        for b, other in enumerate(devices):
-            if (one.kind, one.server, one.memory_bytes, one.is_host) != (
-                other.kind,
-                other.server,
-                other.memory_bytes,
-                other.is_host,
-            ):
-                common[a, b] = -instance.num_ops
+    traits = [(each.kind, each.server, each.memory_bytes, each.is_host) for each in devices]
+    for a, b in product(range(count), repeat=2):
+        if traits[a] != traits[b]:
+            common[a, b] = -instance.num_ops
     common += np.eye(count) / (2 * count)  # names stay where nothing is gained
     taken, given = linear_sum_assignment(common, maximize=True)
     name = dict(zip(taken.tolist(), given.tolist(), strict=True))
@@ -259,7 +255,7 @@ def print_comparison(
     console: Console, first: Anatomy, second: Anatomy, names: Sequence[str]
 ) -> None:
     """Values side by side, devices side by side, and the ops that moved."""
-    console.print(f"{first.instance.name}: {first.semantics.label}", markup=False)
+    console.print(f"{first.instance.name}: {first.semantics.label}")
     rows = list[tuple[str, ...]]()
     parts = time_parts(first), time_parts(second)
     value = [each.value_ns for each in (first, second)]
@@ -282,9 +278,9 @@ def print_comparison(
     titles = [shorten(name, 30) for name in names]
     console.print(plain_table(None, ("", *titles, "change"), rows))
     for sentence in dict.fromkeys(map(bound_sentence, (first, second))):
-        console.print(f"bound   {sentence}", markup=False)
+        console.print(f"bound   {sentence}")
     for sentence in (claim_words(claim, first.semantics) for claim in first.claims):
-        console.print(f"claimed {sentence}", markup=False)
+        console.print(f"claimed {sentence}")
     for name, each in zip(titles, (first, second), strict=True):
         for violation in each.verdict.violations:
             print_line(f"{name} is infeasible: {violation}")

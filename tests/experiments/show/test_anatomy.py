@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
+from placegap.experiments.show.page import plan_page
+from placegap.experiments.show.rendering import output
 from placegap.experiments.show.timeline import NO_OP
-from placegap.experiments.show.words import move_sentence
+from placegap.experiments.show.words import move_sentence, print_anatomy
 from placegap.instances import Edge, Graph, Instance, MaxLoad, Op, Plan, evaluate, example
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
@@ -163,3 +165,16 @@ def test_an_optimal_plan_says_among_which_plans() -> None:
     assert best.endswith(
         "none improves it (the plan is proven optimal under makespan port per_edge)"
     )
+
+
+def test_an_objective_without_a_module_is_shown_plainly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Makespan, "folder", "unheard_of")
+    found = apart(example(), CHAIN, Makespan())
+    assert (found.drawn.bars, found.path, found.why) == ((), (), ())
+    print_anatomy(output(), found)
+    shown = capsys.readouterr().out
+    assert "diamond: makespan port per_edge" in shown
+    assert f"value   {found.value_ns} ns" in shown
+    assert plan_page(found)
