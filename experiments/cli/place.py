@@ -404,7 +404,7 @@ def _placed(
     known: Result | None,
     claims: tuple[Claim, ...],
 ) -> Result:
-    """The result of the method; after a stop signal that of before is reported, and it ends."""
+    """The result of the method; a stop signal reports the best one so far and ends the command."""
     from placegap.experiments.running.placing import Stopped, place
 
     fine, instance = instances
@@ -432,7 +432,7 @@ def _placed(
 def _deliver(
     options: PlaceOptions, wanted: Wanted, fine: Instance, result: Result, extras: Extras
 ) -> None:
-    """Write and print what was found, as a whole also where a signal comes now."""
+    """Write and print what was found; a signal that comes now does not cut it short."""
     with held():
         try:
             if wanted.exports:
@@ -504,7 +504,7 @@ def _write_model(options: PlaceOptions, instance: Instance, first: Attempt) -> N
 
 
 def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics]:
-    """What the method of an attempt gets to see."""
+    """The instance and semantics that the method of an attempt gets."""
     if attempt.coarsen is None:
         return instance, attempt.semantics
     from placegap.instances.problem.additive_memory import relax_memory
@@ -518,7 +518,7 @@ def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics
 def _certify(
     options: PlaceOptions, instance: Instance, result: Result, path: Path
 ) -> Certificate | None:
-    """Write what of the bound can be certified; a stop signal leaves the result as it is."""
+    """Certify as much of the bound as possible; a stop signal leaves the result as it is."""
     from placegap.experiments.running.certifying import write_certificate
 
     seen = instance if result.split is None else result.split.fine
@@ -681,7 +681,7 @@ def said_object(said: Said) -> dict[str, Any]:
 
 
 def said_lines(said: Said, result: Result, whole: Granularity) -> Iterator[str]:
-    """What a tool runs with its gap in what it can say, and what that costs.
+    """What a tool runs, its gap among the plans that its format expresses, and what that costs.
 
     The result is of plans that keep modules, layers or experts whole, or single ops.
     """

@@ -237,7 +237,7 @@ def compare_command(options: CompareOptions) -> None:
 
 
 def load_plan_file(file: str) -> PlanFile | None:
-    """The plan in a file; None: it is none, and is read as a model."""
+    """The plan in a file; None if the file is no plan, and is read as a model."""
     from placegap.instances.files.document import of_version, read_json
     from placegap.instances.files.plan_file import PlanFile, is_plan
 

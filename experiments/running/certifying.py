@@ -1,4 +1,4 @@
-"""What is proven on the command line beside a plan: by a method now, or by a certificate."""
+"""Bounds that commands prove beside a plan: by a method, or by a certificate."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def kept_bounds(
     known: Bound | None = None,
     limit_s: float | None = None,
 ) -> tuple[list[Bound], tuple[str, ...]]:
-    """What the certificate of a plan file proves beyond what is known; or why it proves nothing."""
+    """The bound of a plan file's certificate, if it is above the known one; or why it holds not."""
     if said is None or said.certificate is None or said.content_hash != instance.content_hash:
         return [], ()
     if known is not None and known.ns >= said.bound_ns:

@@ -140,7 +140,7 @@ def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) 
 
 
 def line_class(kind: str, semantics: Semantics) -> LineClass | None:
-    """Which lines a format can say, where plans are no hybrid ones."""
+    """Which lines a format can express; none for hybrid plans."""
     return None if semantics.has_modes else EXPORTERS[kind].line
 
 
@@ -180,7 +180,7 @@ def best_lines(
 
 
 def _is_said(kind: str, instance: Instance, result: Result) -> bool:
-    """Whether a format says the plan, and no other can be better."""
+    """Whether a format expresses the plan, and the plan is optimal."""
     if result.plan is None or result.status != "optimal":
         return False
     try:
@@ -389,7 +389,7 @@ def unusual_order(
 def price_of_modules(
     instance: Instance, attempt: Attempt, result: Result, granularity: Granularity
 ) -> ModulePrice | None:
-    """What is lost by whole modules: place the ops one by one, from the plan at hand.
+    """The cost of whole modules: the ops are placed one by one, from the plan at hand.
 
     `attempt` has the time limit. None where that fails, or there is no plan.
     """

@@ -95,7 +95,7 @@ class Failure:
 
 
 class Stopped(Exception):
-    """Ctrl-C; `best` is the best result until then."""
+    """Raised after Ctrl-C, with the best result so far."""
 
     def __init__(self, best: Result | None) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the value will mean, and a line where that is not what is usual for the model."""
+    """The semantics, and a note if they are not the usual ones for the model."""
 
     semantics: Semantics
     note: str = ""
@@ -119,7 +119,7 @@ def choose_semantics(
     stated: Semantics | None = None,
     is_final: bool = True,
 ) -> Chosen:
-    """What the value will mean: by options, the plan to start from (`stated`), file and defaults.
+    """The semantics: by options, the plan to start from (`stated`), file and defaults.
 
     A method that cannot do that gets the nearest that it can, but for what options state.
     `is_final` is False where the method gets a coarser instance.
@@ -355,7 +355,7 @@ def _with_finder(result: Result, start: Result | None) -> Result:
 
 
 def _news(result: Result) -> Progress:
-    """What a result adds to what is known; a plan of a finer instance is worth nothing here."""
+    """A result as progress; a plan of a finer instance has no value here."""
     if result.split is not None:
         return Progress()
     return Progress(result.value_ns, next(proven_by(result), None), result.method, result.plan)

@@ -75,7 +75,7 @@ def handled(*, for_good: bool = False) -> Iterator[None]:
 
 
 def is_stopped() -> bool:
-    """Whether a signal has come, also if what it interrupted went on."""
+    """Whether a signal has come, even if what it interrupted went on."""
     return _state.number is not None
 
 
@@ -86,7 +86,7 @@ def stop_status() -> int:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Do something whole: the first signal that comes meanwhile interrupts only afterwards."""
+    """Delay the first signal until the block has ended."""
     before, _state.held = _state.held, True
     try:
         yield
@@ -196,7 +196,7 @@ POLL_S = 0.1
 
 
 def in_thread(make: Callable[[], T]) -> Iterator[T | None]:
-    """What is made in a thread, at the end; None as long as it is not there (`run_pool`)."""
+    """The result of a thread; None until it is there (`run_pool`)."""
     made: Future[T] = Future()
 
     def fulfil() -> None:
@@ -435,7 +435,7 @@ class TaskProcess(Generic[T]):
         return True
 
     def kill(self) -> None:
-        """End the process now."""
+        """Kill the process."""
         self.process.kill()
 
 

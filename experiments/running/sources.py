@@ -150,7 +150,7 @@ def costed_by(document: Document, costs: str) -> Document:
 
 
 def _changed(document: Document, **update: Any) -> Document:
-    """The document with other content, of which nothing is known."""
+    """The document with other content, for which no values are recorded."""
     return document.model_copy(update={"best_known": (), **update}).read_from(document.source)
 
 

@@ -90,7 +90,7 @@ def take_apart(
 
 
 def _granularity(instance: Instance, whole: Instance | None) -> Granularity:
-    """What is a whole in the other one of two instances, which differ in nothing else."""
+    """What `whole` keeps together of an instance that is otherwise equal."""
     found = None if whole is None else with_content(instance, whole.content_hash)
     return "op" if found is None else found[1]
 

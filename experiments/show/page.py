@@ -305,7 +305,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
 
 
 def _thinned(levels: Levels, last: int) -> Levels:
-    """At most about `MOST_LEVELS` levels: of neighbours the highest."""
+    """At most about `MOST_LEVELS` levels; neighbours are merged into the highest."""
     if len(levels) <= MOST_LEVELS:
         return levels
     width = max(1, last // MOST_LEVELS)
@@ -317,7 +317,7 @@ def _thinned(levels: Levels, last: int) -> Levels:
 
 
 def _graph(found: Anatomy, text: Callable[[str], int]) -> dict[str, Any]:
-    """Dots in columns by the longest way to them; in a column by the middle of what they read.
+    """Dots in columns by their longest path; in a column by the mean place of what they read.
 
     A dot is an op, or in large graphs what `_dots` says; the way then follows their order alone.
     """

@@ -196,7 +196,7 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
 
 
 def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
-    """Formats that give one number for an op's memory say nothing of what stays."""
+    """A note if memory is counted at its peak, but no op states what it keeps."""
     sizes = instance.memory_arrays
     stated = sizes.state_bytes.any() or len(sizes.shared_bytes)
     if semantics.memory_rule == "sum" or stated or not instance.arrays.resident_bytes.any():
@@ -241,12 +241,12 @@ def _chosen(instance: Instance, result: Result, verdict: Evaluation) -> tuple[st
 
 
 def is_heuristic(method: str) -> bool:
-    """Whether a method is known to prove nothing."""
+    """Whether a method proves no bound."""
     return method in METHODS and METHODS[method].claim == "heuristic"
 
 
 def unused(verdict: Evaluation) -> str:
-    """The idle devices, and that they are."""
+    """``gpu0 and gpu1 are unused``."""
     idle = verdict.idle_devices
     return f"{_names(idle)} {'is' if len(idle) == 1 else 'are'} unused"
 
@@ -347,7 +347,7 @@ def certificate_line(certificate: Certificate) -> str:
 
 
 def gap_words(gap: float | None, value_ns: int | None, bound: Bound | None) -> str:
-    """The gap, or how large it can be beside a bound that no method proved."""
+    """The gap, or its upper limit if no method proved the bound."""
     most = None if bound is None else relative_gap(value_ns, bound.ns)
     if gap is not None or bound is None or most is None:
         return "unknown" if gap is None else format_gap(gap)
@@ -355,7 +355,7 @@ def gap_words(gap: float | None, value_ns: int | None, bound: Bound | None) -> s
 
 
 def _gap_words(result: Result) -> str:
-    """The gap, and to which bound it is."""
+    """The gap, and the bound that it refers to."""
     bound = None if result.bound_ns is None else result.bound
     words = gap_words(result.gap, result.value_ns, bound)
     if not result.gap or bound is None:
@@ -369,7 +369,7 @@ LONGEST_ORIGIN = 80
 
 
 def claim_words(claim: Claim, semantics: Semantics) -> str:
-    """What a file claims, and that it does."""
+    """A file's claim, with the file's name."""
     value = format_value(claim.ns, semantics)
     origin = ", ".join(filter(None, (shorten(claim.origin, LONGEST_ORIGIN), claim.plans)))
     what = value if claim.is_bound else f"a plan of {value}"

@@ -42,7 +42,7 @@ class Moment(NamedTuple):
 
 
 def both(first: Listener, second: Listener) -> Listener:
-    """One listener that passes all on to two."""
+    """A listener that calls two others."""
 
     def enter(news: Progress) -> None:
         first(news)

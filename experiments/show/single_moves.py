@@ -38,7 +38,7 @@ class SingleMove(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """The best moves first, and how many of all there are were tried."""
+    """The best moves first, the number that was tried, and the number of all."""
 
     moves: tuple[SingleMove, ...]
     tried: int
@@ -60,7 +60,7 @@ class Option(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Options in the order in which they are tried, and how many are at most."""
+    """Options in the order of trial, and how many are tried at most."""
 
     options: Sequence[Option]
     budget: int

@@ -91,7 +91,7 @@ def study_rows(
 
 @contextmanager
 def _of_table(table: TableEntry, path: str | Path) -> Iterator[None]:
-    """Within it, what is wrong with the input is in a table of a study."""
+    """Name the table of the study in errors about the input."""
     try:
         yield
     except InputError as error:
@@ -99,7 +99,7 @@ def _of_table(table: TableEntry, path: str | Path) -> Iterator[None]:
 
 
 def _check(source: Source) -> None:
-    """Refuse what reading would refuse, as far as it shows before."""
+    """Refuse early what can be refused before an instance is read."""
     cluster_of(source)
     if source.generated is not None:
         from placegap.instances.corpus.generate import family_of

@@ -169,7 +169,7 @@ def describe_result(result: Result) -> dict[str, Any]:
 
 
 def had_begun(ending: Ending[Run]) -> bool:
-    """Whether a run's worker had compiled what the run needs, as far as it has progress."""
+    """Whether a run's worker had compiled what the run needs, as far as it has reported."""
     return ending.last_news not in [(ending.task.key, WARMING), (ending.task.key, COMPILING)]
 
 
@@ -338,6 +338,6 @@ def _missing(
 def results_folder(
     study: Study, out: str | Path | None, shard: tuple[int, int] | None = None
 ) -> Path:
-    """Where the files of a study go, or of a shard of it."""
+    """The folder for the files of a study, or of a shard of it."""
     folder = Path("results") / study.name if out is None else Path(out)
     return folder if shard is None else folder / "shard-{}-of-{}".format(*shard)

@@ -54,7 +54,7 @@ def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:
 
 
 def op_stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[int]:
-    """The stage of each op where the rules number stages and the plan is a chain of them."""
+    """The stage of each op under pipeline_iteration; nothing under other rules."""
     if not isinstance(semantics, PipelineIteration):
         return []
     stage: list[int] = plan_stages(instance, plan, semantics).stage.tolist()

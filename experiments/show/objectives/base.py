@@ -213,7 +213,7 @@ class Words:
 
 
 def words_of(semantics: Semantics) -> Words:
-    """What the module of an objective states."""
+    """The words of an objective's module; plain ones without a module."""
     name = f"{__package__}.{semantics.folder}"
     words: Words = import_module(name).WORDS if find_spec(name) else Words()
     return words

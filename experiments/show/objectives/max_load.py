@@ -37,7 +37,7 @@ def parts(case: Judged[LoadSemantics]) -> Parts:
 
 
 def load_parts(case: Judged[LoadSemantics | MaxContext], first: list[str], whole_ns: int) -> Parts:
-    """The same of any rules with loads, which are shares of `whole_ns`; `first` is said first."""
+    """Parts for any rules with loads; `first` are the first sentences of `why`."""
     instance, verdict = case.instance, case.verdict
     crossed = crossings(instance, case.plan, case.semantics, is_sent=False)
     count = instance.num_devices
