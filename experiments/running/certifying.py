@@ -135,7 +135,7 @@ def kept_bounds(
     known: Bound | None = None,
     limit_s: float | None = None,
 ) -> tuple[list[Bound], tuple[str, ...]]:
-    """The bound of a plan file's certificate, if it is above the known one; or why it holds not."""
+    """The bound of a plan file's certificate, if it is above the known one; or why it has none."""
     if said is None or said.certificate is None or said.content_hash != instance.content_hash:
         return [], ()
     if known is not None and known.ns >= said.bound_ns:

@@ -216,16 +216,16 @@ def place(
     If it fails, the plan and the bound that it had reported stand, and a warning says so. The
     result is no worse than `start`.
     """
-    log = ProgressLog(on_news or (lambda news: None))
+    log = ProgressLog(on_news or (lambda progress: None))
     reported: list[Plan] = []  # the last plan
 
-    def enter(news: Progress) -> None:
-        if news.doing:
-            log.listener(replace(log.best, doing=news.doing))
+    def enter(progress: Progress) -> None:
+        if progress.doing:
+            log.listener(replace(log.best, doing=progress.doing))
             return
-        if news.plan is not None:
-            reported[:] = [news.plan]
-        log.enter(news)
+        if progress.plan is not None:
+            reported[:] = [progress.plan]
+        log.enter(progress)
 
     if start is not None:
         attempt = replace(attempt, incumbent=start.plan)
@@ -241,7 +241,7 @@ def place(
     best, warnings = start, list[str]()
     try:
         if start is not None:
-            log.enter(_news(start))
+            log.enter(_as_progress(start))
         with closing(endings):
             for ending in endings:
                 answer = _answer(ending)
@@ -258,7 +258,7 @@ def place(
                         )
                         best = None
                     best = better(best, _with_finder(answer, best))
-                    log.enter(_news(answer))  # a listener may end everything
+                    log.enter(_as_progress(answer))  # a listener may end everything
                 elif best is None:
                     raise RuntimeError(answer.message)
                 else:
@@ -328,11 +328,11 @@ def _has_lost_its_plan(answer: Result | Failure) -> bool:
 
 
 def _reported(
-    attempt: Attempt, news: Progress, plans: Sequence[Plan], how: str, spent_s: float
+    attempt: Attempt, progress: Progress, plans: Sequence[Plan], how: str, spent_s: float
 ) -> Result | None:
     """What a method had reported before it ended, as its result: a plan, a bound, or both."""
-    bound = news.bound if attempt.coarsen is None else None
-    if bound is not None and news.value_ns is not None and bound.ns > news.value_ns:
+    bound = progress.bound if attempt.coarsen is None else None
+    if bound is not None and progress.value_ns is not None and bound.ns > progress.value_ns:
         bound = None  # a plan has refuted it since
     if not plans and bound is None:
         return None
@@ -354,7 +354,7 @@ def _with_finder(result: Result, start: Result | None) -> Result:
     return replace(result, details={**result.details, "plan_by": start.method})
 
 
-def _news(result: Result) -> Progress:
+def _as_progress(result: Result) -> Progress:
     """A result as progress; a plan of a finer instance has no value here."""
     if result.split is not None:
         return Progress()
