@@ -20,6 +20,7 @@ from placegap.experiments.show.figures import (
     format_s,
     format_value,
     memory_name,
+    memory_of,
 )
 from placegap.experiments.show.objectives.base import Judged, words_of
 from placegap.experiments.show.rendering import plain_table
@@ -29,7 +30,7 @@ from placegap.instances.costing.measured_links import MEASURED_LINKS
 from placegap.instances.costing.runtime_memory import RESERVED
 from placegap.instances.files.plan_file import describe_plan
 from placegap.instances.problem import DeviceUse, Evaluation, Instance, Plan, Semantics
-from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.modules import Granularity, layer_of, numbered_layers
 from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
@@ -51,9 +52,7 @@ def device_table(
     has_loads = "load" in semantics.rules()
     rows = []
     for k, (use, spec) in enumerate(zip(verdict.uses, instance.cluster.devices, strict=True)):
-        memory = format_bytes(use.memory_bytes)
-        if spec.memory_bytes is not None:
-            memory += f" of {format_bytes(spec.memory_bytes)}"
+        memory = memory_of(use.memory_bytes, spec.memory_bytes)
         what = layers[k] if layers else str(use.num_ops)
         times = (format_ns(use.compute_ns), format_ns(communication[k]))
         load = (format_ns(use.load_ns),) if has_loads else ()

@@ -112,18 +112,9 @@ def crossings(
                 for i, k, time_ns in zip(away, targets, times, strict=True)
             ]
             continue
-        found.append(
-            Crossing(
-                u,
-                producer,
-                home,
-                tuple(away),
-                tuple(targets),
-                size,
-                int(cost[u, home]),
-                tuple(cost[u, targets].tolist()),
-            )
-        )
+        ends = tuple(away), tuple(targets)
+        charged = int(cost[u, home]), tuple(cost[u, targets].tolist())
+        found.append(Crossing(u, producer, home, *ends, size, *charged))
     return found
 
 
@@ -305,19 +296,7 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
         longest.append(bar.time_ns)
         others.append(0)
         ends.append((bar.name, bar.name))
-        found.append(
-            Block(
-                bar.row,
-                bar.is_move,
-                bar.start_ns,
-                bar.end_ns,
-                bar.name,
-                bar.label,
-                bar.text,
-                1,
-                bar.time_ns,
-            )
-        )
+        found.append(Block(*bar[:6], bar.text, 1, bar.time_ns))
     return found
 
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from placegap.experiments.show.figures import format_gap, memory_name
+from placegap.experiments.show.figures import format_gap, memory_name, memory_of
 from placegap.instances.problem import Device, DeviceUse, Evaluation, Instance, Plan, Semantics
 from placegap.instances.problem.integers import format_bytes
 
@@ -59,12 +59,6 @@ class DeviceShare(NamedTuple):
     def idle(self) -> float:
         """The rest of the time."""
         return 1 - self.busy
-
-    @property
-    def held(self) -> str:
-        """Its memory, and the limit."""
-        limit = "" if self.limit_bytes is None else f" of {format_bytes(self.limit_bytes)}"
-        return format_bytes(self.memory_bytes) + limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +133,7 @@ def device_parts(
                 format_gap(max(0.0, each.idle)),
                 format_bytes(each.in_bytes),
                 format_bytes(each.out_bytes),
-                each.held,
+                memory_of(each.memory_bytes, each.limit_bytes),
             )
             for each in devices
         ],

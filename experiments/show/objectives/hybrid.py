@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.figures import format_gap, format_ns, memory_of
 from placegap.experiments.show.memory_levels import levels_of
 from placegap.experiments.show.objectives.base import (
     DeviceShare,
@@ -140,8 +140,7 @@ def table(case: Judged[HybridPipeline]) -> tuple[Row, list[Row]]:
     rows = []
     for s, each in enumerate(stages_apart(case)):
         use = each.use
-        memory = format_bytes(use.memory_bytes)
-        memory += "" if each.limit_bytes is None else f" of {format_bytes(each.limit_bytes)}"
+        memory = memory_of(use.memory_bytes, each.limit_bytes)
         times = (use.compute_ns, use.in_ns + use.out_ns, use.load_ns)
         row = (str(s), str(use.num_ops), each.degrees, _mode_counts(case.instance, each))
         flight = str(each.stage.in_flight)

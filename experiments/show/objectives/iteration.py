@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from placegap.experiments.show.critical_path import PathPart, Reason, walk
@@ -42,31 +43,14 @@ def parts(case: Judged[PipelineIteration]) -> Parts:
     instance, rules = case.instance, case.semantics
     run = simulate_iteration(instance, case.plan, rules)
     home = run.stages.device.tolist()
-    moves = [
-        Move(
-            home[message.sender.stage],
-            home[message.receiver.stage],
-            message.start_ns,
-            message.end_ns,
-            f"microbatch {message.sender.microbatch} to stage {message.receiver.stage}",
-            0,
-        )
-        for message in run.messages
-    ]
-    bars = [
-        Bar(
-            home[event.stage],
-            False,
-            start,
-            end,
-            _name(event),
-            event.part,
-            NO_OP,
-            "" if event.update else str(event.microbatch),
-        )
-        for spans in run.events
-        for event, start, end in spans
-    ]
+    moves, bars = list[Move](), list[Bar]()
+    for message in run.messages:
+        name = f"microbatch {message.sender.microbatch} to stage {message.receiver.stage}"
+        ends = home[message.sender.stage], home[message.receiver.stage]
+        moves.append(Move(*ends, message.start_ns, message.end_ns, name, 0))
+    for event, start, end in chain.from_iterable(run.events):
+        about = _name(event), event.part, NO_OP, "" if event.update else str(event.microbatch)
+        bars.append(Bar(home[event.stage], False, start, end, *about))
     bars += move_bars(moves)
     rows = tuple(spec.name for spec in instance.cluster.devices)
     meaning = "one iteration; a bar is the work of a stage on a microbatch"
