@@ -87,8 +87,7 @@ def build_exact(
 
 def why_not(semantics: Semantics) -> str | None:
     """Why the models do not bound a semantics, or None if they do."""
-    load = semantics.load if isinstance(semantics, MaxLoad) else "add"
-    if semantics != MaxLoad(plans="chain", load=load):
+    if semantics != MaxLoad(plans="chain", load=getattr(semantics, "load", "add")):
         return f"states max_load chain, not {semantics.label}"
     return None
 

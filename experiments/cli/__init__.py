@@ -108,8 +108,8 @@ def _run(args: list[str]) -> int:
 
     # typer brings its own copy of click, or uses the installed one
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
-    asked = next(iter(args or os.environ.get("COMP_WORDS", "").split()[1:]), "")
-    command = typer.main.get_command(load_app(asked))
+    requested = next(iter(args or os.environ.get("COMP_WORDS", "").split()[1:]), "")
+    command = typer.main.get_command(load_app(requested))
     if "_PLACEGAP_COMPLETE" in os.environ:  # a shell that completes a line
         command.main([], "placegap")
     try:

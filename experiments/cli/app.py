@@ -34,13 +34,13 @@ MODULES = {
 """Name of a command -> its module, which has a function ``NAME_command``."""
 
 
-def load_app(asked: str = "") -> typer.Typer:
+def load_app(requested: str = "") -> typer.Typer:
     """The application with the requested command, or with all where there is no such."""
     app = typer.Typer(
         name="placegap",
         help="Place computation graphs on devices, and prove how far each placement is from"
         " optimal.",
-        add_completion=asked not in MODULES or "_PLACEGAP_COMPLETE" in os.environ,
+        add_completion=requested not in MODULES or "_PLACEGAP_COMPLETE" in os.environ,
         context_settings={"help_option_names": ["-h", "--help"]},
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -50,11 +50,11 @@ def load_app(asked: str = "") -> typer.Typer:
         from typer import rich_utils
 
         rich_utils.COLOR_SYSTEM = None  # else help is bold
-    names: Sequence[str] = (asked,) if asked in MODULES else tuple(MODULES)
+    names: Sequence[str] = (requested,) if requested in MODULES else tuple(MODULES)
     for name in names:
         module = import_module(f"placegap.experiments.cli.{MODULES[name]}")
         run = getattr(module, f"{name.replace('-', '_')}_command")
-        app.command(name)(command(run) if list(signature(run).parameters) == ["asked"] else run)
+        app.command(name)(command(run) if list(signature(run).parameters) == ["options"] else run)
     app.callback()(options)
     return app
 

@@ -36,28 +36,28 @@ class CostsOptions(ModelOptions):
     as_json: JsonOption = False
 
 
-def costs_command(asked: CostsOptions) -> None:
+def costs_command(options: CostsOptions) -> None:
     """Print the time of each kind of op on each card, measured or modelled, beside its roofline."""
     from placegap.experiments.running.sources import check_rates, cluster_of, find_model
 
-    source = source_of(asked)
-    check_costs(asked.costs or "measured")
-    if asked.costs == "roofline":
+    source = source_of(options)
+    check_costs(options.costs or "measured")
+    if options.costs == "roofline":
         raise InputError("costs are compared with rooflines: choose measured or calibrated")
-    with spinner(f"reading {asked.model}"):
+    with spinner(f"reading {options.model}"):
         cluster = cluster_of(source)
-        check_rates(asked.model, cluster)
-        document = find_model(asked.model, asked.time_unit, source.dims, asked.tracing)
+        check_rates(options.model, cluster)
+        document = find_model(options.model, options.time_unit, source.dims, options.tracing)
         cluster = cluster or document.cluster
         if cluster is None:
-            raise InputError("costs are those of cards: name some (--cluster)", asked.model)
+            raise InputError("costs are those of cards: name some (--cluster)", options.model)
         ops = tuple(op.model_copy(update={"time_ns": {}}) for op in document.graph.ops)
         graph = document.graph.model_copy(update={"ops": ops})  # all are to be costed
-        graph = with_costs(graph, asked.costs or "measured")
+        graph = with_costs(graph, options.costs or "measured")
         found = cost_kernels(graph, specs_of(cluster))
-    warn_open(graph, asked.model)
+    warn_open(graph, options.model)
     rows = cost_rows(found, cluster)
-    if asked.as_json:
+    if options.as_json:
         print_json({"model": document.name, "costs": found.shares, "rows": rows})
         return
     for kind in found.measured:

@@ -67,31 +67,31 @@ class ProfileOptions:
     as_json: JsonOption = False
 
 
-def profile_command(asked: ProfileOptions) -> None:
+def profile_command(options: ProfileOptions) -> None:
     """Measure a pass op by op, and compare it with the roofline.
 
     A pass is forward, or with --train --optimizer none forward and backward. It takes the median of
     7 passes (--runs) after 2 for warm-up. Weights and inputs are random. 'place --times' reads the
     file of --out, in which calls that are not ops count with the op that reads them.
     """
-    if not is_traced(asked.model):
-        raise InputError("only models that are traced can be measured (hf:, py:)", asked.model)
-    reserve_outputs(asked.out, inputs=inputs_of(asked))
+    if not is_traced(options.model):
+        raise InputError("only models that are traced can be measured (hf:, py:)", options.model)
+    reserve_outputs(options.out, inputs=inputs_of(options))
     from placegap.instances.torch_models.profile import profile_model, times_csv
 
-    with spinner(f"measuring {asked.model}"):
+    with spinner(f"measuring {options.model}"):
         profile = profile_model(
-            asked.model,
-            asked.tracing,
-            asked.device,
-            asked.kind,
-            runs=asked.runs,
-            threads=asked.threads,
+            options.model,
+            options.tracing,
+            options.device,
+            options.kind,
+            runs=options.runs,
+            threads=options.threads,
         )
-    if asked.out is not None:
-        with attempt(asked.out):
-            write_text(times_csv(profile), asked.out)
-    if asked.as_json:
+    if options.out is not None:
+        with attempt(options.out):
+            write_text(times_csv(profile), options.out)
+    if options.as_json:
         print_json(profile_object(profile))
     else:
         print_profile(profile)
@@ -183,7 +183,7 @@ class StandardEvaluationOptions(ModelOptions):
     as_json: JsonOption = False
 
 
-def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
+def standard_evaluation_command(options: StandardEvaluationOptions) -> None:
     """Estimate a model at a large batch from measurements at small ones (Celeritas, 4.2).
 
     Lines fitted over the batches give the time and memory of each op, and the bandwidth and
@@ -195,40 +195,40 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     from placegap.instances.importers.measurements import load_links, load_ops, load_tensors
     from placegap.instances.importers.standard_evaluation import standard_evaluation
 
-    check_json_name(asked.out)
-    reserve_outputs(asked.out, asked.plan, asked.plot, inputs=inputs_of(asked))
-    if asked.plot is not None and asked.plot.suffix != ".png":
-        raise InputError("the name must end in .png", asked.plot)
-    with spinner(f"reading {asked.model} and its measurements"):
-        document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim))
-        chosen = cluster_of(source_of(asked)) or document.cluster
+    check_json_name(options.out)
+    reserve_outputs(options.out, options.plan, options.plot, inputs=inputs_of(options))
+    if options.plot is not None and options.plot.suffix != ".png":
+        raise InputError("the name must end in .png", options.plot)
+    with spinner(f"reading {options.model} and its measurements"):
+        document = find_model(options.model, options.time_unit, parse_dims(options.dim))
+        chosen = cluster_of(source_of(options)) or document.cluster
         if chosen is None:
-            raise InputError(f"{asked.model} has no default cluster; pass one (--cluster)")
+            raise InputError(f"{options.model} has no default cluster; pass one (--cluster)")
         found = standard_evaluation(
             document,
             chosen,
-            load_ops(asked.measurements),
-            asked.batch,
-            links=None if asked.links is None else load_links(asked.links),
-            tensors=None if asked.tensors is None else load_tensors(asked.tensors),
-            use_measured=asked.measured,
-            min_r2=asked.min_r2,
+            load_ops(options.measurements),
+            options.batch,
+            links=None if options.links is None else load_links(options.links),
+            tensors=None if options.tensors is None else load_tensors(options.tensors),
+            use_measured=options.measured,
+            min_r2=options.min_r2,
         )
-    if asked.plot is not None and not found.deviations:
+    if options.plot is not None and not found.deviations:
         raise InputError(
-            f"no row has batch {asked.batch}, so there is nothing to draw; leave out --plot"
+            f"no row has batch {options.batch}, so there is nothing to draw; leave out --plot"
         )
-    warn_open(document.graph, asked.model)
-    with attempt(asked.out):
-        save_document(found.document, asked.out)
-    if asked.plot is not None:
+    warn_open(document.graph, options.model)
+    with attempt(options.out):
+        save_document(found.document, options.out)
+    if options.plot is not None:
         from placegap.experiments.show.drawing import plot_deviations
 
         title = f"{found.document.name}: deviations"
-        with attempt(asked.plot):
-            write_bytes(plot_deviations(found.deviations, title), asked.plot)
-    why = None if asked.plan is None else _write_plan(found.document.instance(), asked.plan)
-    if asked.as_json:
+        with attempt(options.plot):
+            write_bytes(plot_deviations(found.deviations, title), options.plot)
+    why = None if options.plan is None else _write_plan(found.document.instance(), options.plan)
+    if options.as_json:
         print_json(report(found))
     else:
         print_report(found)
@@ -254,8 +254,7 @@ def print_report(found: Estimate) -> None:
     console = output()
     batches = ", ".join(map(str, found.measured_batches)) or "none"
     console.print(
-        f"{found.document.name}: batch {found.batch} from batches {batches}{_reach(found)}",
-        markup=False,
+        f"{found.document.name}: batch {found.batch} from batches {batches}{_reach(found)}"
     )
     if found.deviations:
         console.print(plain_table("deviations of the estimates", *_deviation_rows(found)))
@@ -312,8 +311,8 @@ def _write_plan(instance: Instance, path: Path) -> str | None:
     from placegap.solvers.core.result import with_reason
 
     own = instance.semantics
-    semantics = own if own is not None and own.objective == "makespan" else None
-    result = run_method(instance, semantics or Makespan(), "order-place", FILL)
+    semantics = own if isinstance(own, Makespan) else Makespan()
+    result = run_method(instance, semantics, "order-place", FILL)
     if result.plan is None:
         return with_reason(result, instance).message
     with attempt(path):

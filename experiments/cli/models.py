@@ -72,7 +72,7 @@ class ConvertOptions(ModelOptions, TimedOptions):
     ] = None
 
 
-def convert_command(asked: ConvertOptions) -> None:
+def convert_command(options: ConvertOptions) -> None:
     """Write a model in placegap's own format; with a cluster, as an instance on it."""
     from placegap.experiments.running.sources import (
         check_rates,
@@ -84,39 +84,41 @@ def convert_command(asked: ConvertOptions) -> None:
     from placegap.instances.files.document import Document, save_document
     from placegap.instances.problem.gradients import mark_weight_gradients
 
-    check_json_name(asked.out)
-    reserve_outputs(asked.out, inputs=inputs_of(asked))
-    with spinner(f"reading {asked.model}"):
-        chosen = cluster_of(source_of(asked))
-        check_rates(asked.model, chosen, asked.times)
-        document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim), asked.tracing)
-        if asked.costs is not None:
-            document = costed_by(document, asked.costs)
-        if asked.cluster is not None or asked.times is not None:
-            document = Document.of(on_cluster(document, chosen, asked.times))
-        if asked.weight_gradients:
+    check_json_name(options.out)
+    reserve_outputs(options.out, inputs=inputs_of(options))
+    with spinner(f"reading {options.model}"):
+        chosen = cluster_of(source_of(options))
+        check_rates(options.model, chosen, options.times)
+        document = find_model(
+            options.model, options.time_unit, parse_dims(options.dim), options.tracing
+        )
+        if options.costs is not None:
+            document = costed_by(document, options.costs)
+        if options.cluster is not None or options.times is not None:
+            document = Document.of(on_cluster(document, chosen, options.times))
+        if options.weight_gradients:
             graph = mark_weight_gradients(document.graph)
             if graph != document.graph:
                 document = document.model_copy(update={"graph": graph, "best_known": ()})
-        if asked.pipeline is not None:
-            document = _one_pipeline(asked.pipeline, document, chosen, asked.model)
-        save_document(document, asked.out)
-    warn_open(document.graph, asked.model)
-    if asked.weight_gradients and not any(op.weight_gradient for op in document.graph.ops):
-        warn(f"{asked.model}: has no backward ops to mark; --train makes a training step")
-    if asked.times is not None:
+        if options.pipeline is not None:
+            document = _one_pipeline(options.pipeline, document, chosen, options.model)
+        save_document(document, options.out)
+    warn_open(document.graph, options.model)
+    if options.weight_gradients and not any(op.weight_gradient for op in document.graph.ops):
+        warn(f"{options.model}: has no backward ops to mark; --train makes a training step")
+    if options.times is not None:
         warn_measured(document.graph)
 
 
-def _one_pipeline(asked: str, document: Document, chosen: Cluster | None, model: str) -> Document:
+def _one_pipeline(stated: str, document: Document, chosen: Cluster | None, model: str) -> Document:
     """What ``--pipeline`` makes of a model with its own devices, or others."""
     from placegap.instances.files.document import Document
     from placegap.instances.problem import HybridPipeline
     from placegap.instances.transforms.one_pipeline import one_pipeline
 
-    read = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5}):(.+)", asked)
+    read = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5}):(.+)", stated)
     if read is None:
-        raise InputError(f"--pipeline {asked!r} is not DxT:MODE, such as 8x1:keep", model)
+        raise InputError(f"--pipeline {stated!r} is not DxT:MODE, such as 8x1:keep", model)
     cluster = chosen or document.cluster
     if cluster is None:
         raise InputError("--pipeline needs devices: name a cluster (--cluster)", model)
@@ -184,7 +186,7 @@ class CoarsenOptions(ModelOptions):
     as_json: JsonOption = False
 
 
-def coarsen_command(asked: CoarsenOptions) -> None:
+def coarsen_command(options: CoarsenOptions) -> None:
     """Merge ops of a model: sizes before and after, and whether the best plan can be lost.
 
     Whether it can be lost depends on the objective. `place --coarsen` uses the same transforms
@@ -193,34 +195,34 @@ def coarsen_command(asked: CoarsenOptions) -> None:
     from placegap.experiments.show.transform_table import table_rows
     from placegap.instances.transforms.table import coarsen, find_transform
 
-    for path in filter(None, (asked.out, asked.map_file)):
+    for path in filter(None, (options.out, options.map_file)):
         check_json_name(path)
-    reserve_outputs(asked.out, asked.map_file, inputs=inputs_of(asked))
-    params = parse_pairs(asked.param or ())
-    if asked.transform is None and (params or asked.out or asked.map_file):
+    reserve_outputs(options.out, options.map_file, inputs=inputs_of(options))
+    params = parse_pairs(options.param or ())
+    if options.transform is None and (params or options.out or options.map_file):
         raise InputError("--param, -o and --map need a transform (--with)")
-    if asked.transform is not None:
-        find_transform(asked.transform, params)
-    instance = load_instance(source_of(asked))
-    semantics = asked.rules.override(instance.semantics)
+    if options.transform is not None:
+        find_transform(options.transform, params)
+    instance = load_instance(source_of(options))
+    semantics = options.rules.override(instance.semantics)
     with spinner(f"coarsening {instance.name}"):
-        if asked.transform is None:
+        if options.transform is None:
             rows = table_rows(instance, semantics)
         else:
-            found = coarsen(instance, asked.transform, params, semantics)
-    if asked.transform is None:
-        _print_all(instance, semantics, rows, asked.as_json)
+            found = coarsen(instance, options.transform, params, semantics)
+    if options.transform is None:
+        _print_all(instance, semantics, rows, options.as_json)
         return
-    _write_coarse(found, asked.out, asked.map_file)
-    content = {"transform": asked.transform, "claim": found.claim, "semantics": semantics.label}
+    _write_coarse(found, options.out, options.map_file)
+    content = {"transform": options.transform, "claim": found.claim, "semantics": semantics.label}
     print_sizes(
         instance,
         found.merge.coarse,
-        f"{asked.transform}, {semantics.label}",
+        f"{options.transform}, {semantics.label}",
         content,
-        asked.as_json,
+        options.as_json,
     )
-    if not asked.as_json:
+    if not options.as_json:
         _explain([found.claim])
 
 
@@ -255,7 +257,7 @@ def print_sizes(
 
 def _print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console = output()
-    console.print(title, markup=False, soft_wrap=True)
+    console.print(title, soft_wrap=True)
     console.print(plain_table(None, head, rows))
 
 
@@ -264,7 +266,7 @@ def _explain(claims: Iterable[Claim | None]) -> None:
     occur = set(claims)
     for claim, meaning in MEANING.items():
         if claim in occur:
-            output().print(f"{claim}: {meaning}", markup=False, soft_wrap=True)
+            output().print(f"{claim}: {meaning}", soft_wrap=True)
 
 
 def _write_coarse(found: Coarsening, out: Path | None, map_file: Path | None) -> None:
@@ -310,7 +312,7 @@ class SplitOptions(ModelOptions):
     as_json: JsonOption = False
 
 
-def split_command(asked: SplitOptions) -> None:
+def split_command(options: SplitOptions) -> None:
     """Split heavy ops of a model into parts and gathers, by the rule of FD-DPS.
 
     Plans and bounds of the split instance do not hold for the model.
@@ -318,22 +320,22 @@ def split_command(asked: SplitOptions) -> None:
     from placegap.instances.transforms.split_rule import SplitRule, split_heavy_ops
     from placegap.solvers.core.registry import find_method, parse_params
 
-    for path in filter(None, (asked.out, asked.map_file)):
+    for path in filter(None, (options.out, options.map_file)):
         check_json_name(path)
-    reserve_outputs(asked.out, asked.map_file, inputs=inputs_of(asked))
-    given = parse_pairs(asked.param or ())
+    reserve_outputs(options.out, options.map_file, inputs=inputs_of(options))
+    given = parse_pairs(options.param or ())
     params = dict(parse_params(find_method(SPLIT_RULE), given))
     foreign = sorted(given.keys() - SplitRule.__annotations__.keys())
     if foreign:
         raise InputError(f"{foreign[0]} is about placing ops, not splitting them; leave it out")
     rule = SplitRule(**{name: params[name] for name in SplitRule.__annotations__})
-    instance = load_instance(source_of(asked))
+    instance = load_instance(source_of(options))
     with spinner(f"splitting {instance.name}"):
         split = split_heavy_ops(instance, rule)
-    _write_finer(split, asked.out, asked.map_file)
+    _write_finer(split, options.out, options.map_file)
     content = {"split_ops": split.num_split, "parts": split.num_parts}
-    print_sizes(instance, split.fine, split.summary, content, asked.as_json)
-    if not asked.as_json and split.num_split:
+    print_sizes(instance, split.fine, split.summary, content, options.as_json)
+    if not options.as_json and split.num_split:
         output().print("a different instance: its plans and bounds do not hold for the model")
 
 

@@ -22,7 +22,7 @@ from typing import (
 import typer
 
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.rendering import Told, spinner, warn
+from placegap.experiments.show.rendering import Quiet, spinner, warn
 from placegap.instances.problem import (
     DEFAULTS,
     Channels,
@@ -297,7 +297,7 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
     (taken,) = signature(run, eval_str=True).parameters.values()
     options: type[Any] = taken.annotation
     types = get_type_hints(options, include_extras=True)
-    asked: list[Parameter] = []
+    parameters: list[Parameter] = []
     groups: dict[str, type] = {}
     for field in fields(options):
         members: Mapping[str, object] = {field.name: types[field.name]}
@@ -311,19 +311,21 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
             default = Parameter.empty
         for name, annotation in members.items():
             shown = _described(annotation, defaults.get(name))
-            asked.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown))
+            parameters.append(
+                Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown)
+            )
 
     @wraps(run)
     def with_options(**given: Any) -> None:
-        Told.quiet = given.get("quiet", False)
+        Quiet.is_set = given.get("quiet", False)
         for name, group in groups.items():
             table, make, _ = GROUPS[group]
             given[name] = make(**{each: given.pop(each, None) for each in table})
         run(options(**given))
 
     # what typer reads
-    with_options.__signature__ = Signature(asked)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {own.name: own.annotation for own in asked}
+    with_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {own.name: own.annotation for own in parameters}
     return with_options
 
 
@@ -350,20 +352,20 @@ def parse_dims(pairs: Iterable[str] | None) -> tuple[tuple[str, int], ...]:
     return tuple(dims)
 
 
-def source_of(asked: Any, model: str | None = None) -> Source:
+def source_of(options: Any, model: str | None = None) -> Source:
     """The model that a command's options name, or this one; what has no option is as usual."""
     from placegap.experiments.running.sources import Source
 
-    rules = getattr(asked, "rules", None)
+    rules = getattr(options, "rules", None)
     return Source(
-        model or asked.model,
-        asked.cluster,
-        asked.time_unit,
-        dims=parse_dims(asked.dim),
-        tracing=getattr(asked, "tracing", None),
-        times=getattr(asked, "times", None),
-        costs=getattr(asked, "costs", None),
-        devices=asked.devices,
+        model or options.model,
+        options.cluster,
+        options.time_unit,
+        dims=parse_dims(options.dim),
+        tracing=getattr(options, "tracing", None),
+        times=getattr(options, "times", None),
+        costs=getattr(options, "costs", None),
+        devices=options.devices,
         layers=rules is not None and rules.is_hybrid,
     )
 
@@ -375,10 +377,10 @@ INPUTS = (
 """Fields that name files to read, or may."""
 
 
-def inputs_of(asked: Any) -> list[str]:
+def inputs_of(options: Any) -> list[str]:
     """Names of the files that a command may read, for outputs to keep off them."""
     texts = list[str]()
-    for given in (getattr(asked, name, None) for name in INPUTS):
+    for given in (getattr(options, name, None) for name in INPUTS):
         texts += map(str, given if isinstance(given, list) else [] if given is None else [given])
     names = list[str]()
     for text in texts:
@@ -387,12 +389,12 @@ def inputs_of(asked: Any) -> list[str]:
     return names
 
 
-def load_instance(source: Source, *, tells: bool = False) -> Instance:
-    """The instance of a source; with `tells`, reading that takes long is reported (`spinner`)."""
+def load_instance(source: Source, *, reports: bool = False) -> Instance:
+    """The instance of a source; with `reports`, reading that takes long is reported (`spinner`)."""
     from placegap.experiments.running.sources import idle_devices, load_source, small_figure
 
     doing = "tracing" if is_traced(source.model) else "reading"
-    with spinner(f"{doing} {source.model}", tells=tells):
+    with spinner(f"{doing} {source.model}", reports=reports):
         instance = load_source(source)
     warn_open(instance.graph, source.model)
     small = None if source.cluster is None else small_figure(instance.cluster)

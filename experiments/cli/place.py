@@ -30,6 +30,7 @@ from placegap.experiments.cli.options import (
 from placegap.experiments.running.pool import held, stop_status
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_value
+from placegap.experiments.show.objectives.base import words_of
 from placegap.experiments.show.place_report import (
     certificate_line,
     certificate_object,
@@ -38,14 +39,13 @@ from placegap.experiments.show.place_report import (
     opinion_object,
     print_result,
     result_object,
-    whole_layers,
 )
 from placegap.experiments.show.rendering import output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
 from placegap.instances.files.document import Document, save_document, write_json
 from placegap.instances.files.output_files import attempt, is_file, reserve_outputs, write_text
 from placegap.instances.files.plan_file import describe_plan, plan_object
-from placegap.instances.problem import Instance, MaxContext, Plan, Semantics
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import is_traced
@@ -125,7 +125,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
             metavar="KIND=FILE",
             help="Write the plan, or the best one that its format can express, for another tool:"
             " llamacpp, exllama, ollama, vllm, sglang, ktransformers, device_map, torchtitan,"
-            " megatron, pipelining, onnx, dnn-partitioning, chrome-trace or csv. Repeatable.",
+            " megatron, pipelining, onnx, dnn-partitioning or csv. Repeatable.",
         ),
     ] = None
     granularity: Annotated[
@@ -200,7 +200,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
     as_json: JsonOption = False
 
     @property
-    def tells(self) -> bool:
+    def reports(self) -> bool:
         """Whether progress is reported."""
         return not (self.quiet or self.as_json)
 
@@ -227,7 +227,7 @@ class Extras(NamedTuple):
     whole: Granularity = "op"
 
 
-def place_command(asked: PlaceOptions) -> None:
+def place_command(options: PlaceOptions) -> None:
     """Place a model on a cluster: a plan, its value, and a bound if the method proves one."""
     from placegap.experiments.running.placing import (
         FIRST_SHARE,
@@ -236,10 +236,10 @@ def place_command(asked: PlaceOptions) -> None:
         with_load_limit,
     )
 
-    wanted = _checked(asked)
-    fine = load_instance(source_of(asked), tells=asked.tells)
+    wanted = _checked(options)
+    fine = load_instance(source_of(options), reports=options.reports)
     together = False
-    if asked.granularity is None and any(op.modes for op in fine.graph.ops):
+    if options.granularity is None and any(op.modes for op in fine.graph.ops):
         wanted = wanted._replace(whole="op")  # ops with modes are layers
     if wanted.whole == "experts" and not any(map(is_expert, fine.graph.ops)):
         wanted = wanted._replace(whole="layer")
@@ -248,55 +248,55 @@ def place_command(asked: PlaceOptions) -> None:
 
         together = joins_ends(list(wanted.exports))
     instance = with_granularity(fine, wanted.whole, join_ends=together)
-    stated = None if asked.start is None else plan_file_at(asked.start)
+    stated = None if options.start is None else plan_file_at(options.start)
     rules = None if stated is None else stated.semantics
-    first = _first_attempt(asked, wanted, fine, instance, rules)
+    first = _first_attempt(options, wanted, fine, instance, rules)
     if wanted.exports:
-        able = able_exports(wanted.exports, instance, first.semantics, asked.model)
+        able = able_exports(wanted.exports, instance, first.semantics, options.model)
         wanted = wanted._replace(exports=able)
-    if asked.at_most is not None:
-        with spinner("looking for the least load", tells=asked.tells):
-            first, limit = with_load_limit(first, asked.at_most)
+    if options.at_most is not None:
+        with spinner("looking for the least load", reports=options.reports):
+            first, limit = with_load_limit(first, options.at_most)
         warn(limit)
     known = None
-    if asked.start is not None:
-        with spinner(f"reading {asked.start}", tells=asked.tells):
-            known = given_plan(instance, first.semantics, asked.start)
+    if options.start is not None:
+        with spinner(f"reading {options.start}", reports=options.reports):
+            known = given_plan(instance, first.semantics, options.start)
         first = replace(first, incumbent=known.plan)
-    plan_files = {} if stated is None else {str(asked.start): stated.bound}
-    claims = tuple(claims_of(fine, first.semantics, asked.model, plan_files))
-    if asked.write is not None:
-        _write_model(asked, instance, first)
+    plan_files = {} if stated is None else {str(options.start): stated.bound}
+    claims = tuple(claims_of(fine, first.semantics, options.model, plan_files))
+    if options.write is not None:
+        _write_model(options, instance, first)
         return
-    result = _placed(asked, wanted, (fine, instance), first, known, claims)
+    result = _placed(options, wanted, (fine, instance), first, known, claims)
     opinion = written = price = shares = None
     lines: Mapping[LineClass, BestLine] = {}
     try:
         if wanted.exports:
             from placegap.experiments.running.exporting import best_lines
 
-            with spinner("searching for the best options", tells=asked.tells):
+            with spinner("searching for the best options", reports=options.reports):
                 lines, result = best_lines(fine, instance, result, list(wanted.exports))
-        if asked.second_opinion:
+        if options.second_opinion:
             result, opinion = _ask_second(
-                asked, instance, replace(first, time_limit_s=asked.time_limit), result
+                options, instance, replace(first, time_limit_s=options.time_limit), result
             )
-        if asked.certificate is not None:
-            written = _certify(asked, instance, result, asked.certificate)
-        if asked.price_layers and instance is not fine:
+        if options.certificate is not None:
+            written = _certify(options, instance, result, options.certificate)
+        if options.price_layers and instance is not fine:
             from placegap.experiments.running.exporting import price_of_modules
 
-            with spinner(f"placing {fine.name} op by op", tells=asked.tells):
-                rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
+            with spinner(f"placing {fine.name} op by op", reports=options.reports):
+                rest = replace(first, time_limit_s=options.time_limit * (1 - FIRST_SHARE))
                 price = price_of_modules(fine, rest, result, wanted.whole)
-        if asked.tensor_split:
+        if options.tensor_split:
             from placegap.solvers.solving.tensor_split import best_tensor_plan
 
-            with spinner(f"sharing layers of {fine.name}", tells=asked.tells):
-                shares = best_tensor_plan(fine, first.semantics, wanted.whole, asked.time_limit)
+            with spinner(f"sharing layers of {fine.name}", reports=options.reports):
+                shares = best_tensor_plan(fine, first.semantics, wanted.whole, options.time_limit)
     finally:  # whatever fails now, the result may have taken an hour
         extras = Extras(opinion, written, price, claims, lines, (), shares, wanted.whole)
-        _deliver(asked, wanted, fine, result, extras)
+        _deliver(options, wanted, fine, result, extras)
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -304,59 +304,59 @@ def place_command(asked: PlaceOptions) -> None:
         raise typer.Exit(NO_PLAN)
 
 
-def _checked(asked: PlaceOptions) -> Wanted:
+def _checked(options: PlaceOptions) -> Wanted:
     """Refuse options that exclude each other before anything is read."""
-    if not (0 < asked.time_limit <= LONGEST_S or asked.time_limit == math.inf):
+    if not (0 < options.time_limit <= LONGEST_S or options.time_limit == math.inf):
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
-    if not 0 <= asked.gap < 1:
-        raise InputError(f"--gap is a share, from 0 to below 1: 5 % is 0.05 (got {asked.gap:g})")
-    exports, whole = dict[str, Path](), asked.granularity or "op"
-    if asked.tensor_split:
-        if asked.granularity in ("op", "module"):
+    if not 0 <= options.gap < 1:
+        raise InputError(f"--gap is a share, from 0 to below 1: 5 % is 0.05 (got {options.gap:g})")
+    exports, whole = dict[str, Path](), options.granularity or "op"
+    if options.tensor_split:
+        if options.granularity in ("op", "module"):
             raise InputError("--tensor-split is about layers: leave out --granularity")
-        whole = asked.granularity or "layer"
-    if asked.export:
+        whole = options.granularity or "layer"
+    if options.export:
         from placegap.experiments.running.exporting import needed_granularity, parse_exports
 
-        exports = parse_exports(asked.export)
-        whole = needed_granularity(asked.granularity, list(exports))
-    if asked.price_layers and whole == "op":
+        exports = parse_exports(options.export)
+        whole = needed_granularity(options.granularity, list(exports))
+    if options.price_layers and whole == "op":
         raise InputError("--price-layers is about layers: add --granularity layer")
-    written = (asked.out, asked.write, asked.log, asked.plot, asked.certificate)
-    finer = finer_file(asked.out) if asked.out is not None and is_file(asked.out) else None
-    reserve_outputs(*written, *exports.values(), finer, inputs=inputs_of(asked))
-    check_plot(asked.plot)
-    given = "-o" if asked.out is not None else "--export" if exports else ""
-    if given and asked.method is not None and find_method(asked.method).claim == "bound":
-        raise InputError(f"{asked.method} computes only bounds, so there is no plan for {given}")
-    if asked.certificate is not None and whole != "op":
+    written = (options.out, options.write, options.log, options.plot, options.certificate)
+    finer = finer_file(options.out) if options.out is not None and is_file(options.out) else None
+    reserve_outputs(*written, *exports.values(), finer, inputs=inputs_of(options))
+    check_plot(options.plot)
+    given = "-o" if options.out is not None else "--export" if exports else ""
+    if given and options.method is not None and find_method(options.method).claim == "bound":
+        raise InputError(f"{options.method} computes only bounds, so there is no plan for {given}")
+    if options.certificate is not None and whole != "op":
         raise InputError(
             f"--certificate is about single ops, and the plan is made of {whole}s; add"
             " --granularity op, or leave out --certificate"
         )
-    if asked.write is not None and (given or asked.certificate is not None):
+    if options.write is not None and (given or options.certificate is not None):
         lacks = f"plan for {given}" if given else "bound for --certificate"
         raise InputError(f"--write only writes the model, so there is no {lacks}")
-    params = parse_pairs(asked.param or ())
-    coarsen_params = parse_pairs(asked.coarsen_param or (), "--coarsen-param")
-    if asked.coarsen is None and coarsen_params:
+    params = parse_pairs(options.param or ())
+    coarsen_params = parse_pairs(options.coarsen_param or (), "--coarsen-param")
+    if options.coarsen is None and coarsen_params:
         raise InputError("--coarsen-param needs a transform (--coarsen)")
-    if asked.coarsen is not None:
+    if options.coarsen is not None:
         from placegap.instances.transforms.table import find_transform
 
-        find_transform(asked.coarsen, coarsen_params)
-    if asked.method is not None:
-        parse_params(find_method(asked.method), params)
-    if asked.write is not None:
+        find_transform(options.coarsen, coarsen_params)
+    if options.method is not None:
+        parse_params(find_method(options.method), params)
+    if options.write is not None:
         from placegap.solvers.models.export import formulation_of, model_format
 
-        model_format(asked.write)
-        formulation_of(asked.method or "auto")  # the default has none
+        model_format(options.write)
+        formulation_of(options.method or "auto")  # the default has none
     return Wanted(exports, whole, params, coarsen_params)
 
 
 def _first_attempt(
-    asked: PlaceOptions,
+    options: PlaceOptions,
     wanted: Wanted,
     fine: Instance,
     instance: Instance,
@@ -366,59 +366,59 @@ def _first_attempt(
     from placegap.experiments.running.placing import FIRST_SHARE, Attempt, choose_semantics
     from placegap.solvers.solving.run_method import DEFAULT_METHOD
 
-    is_own = is_traced(asked.model) or instance is not fine  # a worker would trace it once more
-    prices = asked.price_layers and instance is not fine
-    shares = FIRST_SHARE if asked.second_opinion or prices else 1.0
+    is_own = is_traced(options.model) or instance is not fine  # a worker would trace it once more
+    prices = options.price_layers and instance is not fine
+    shares = FIRST_SHARE if options.second_opinion or prices else 1.0
     chosen = choose_semantics(
-        asked.rules,
+        options.rules,
         instance,
-        asked.method,
+        options.method,
         wanted.params,
         stated=stated,
-        is_final=asked.coarsen is None,
+        is_final=options.coarsen is None,
     )
     if chosen.note:
         warn(chosen.note)
-    if asked.tensor_split and chosen.semantics.objective != "makespan":
+    if options.tensor_split and chosen.semantics.objective != "makespan":
         raise InputError("--tensor-split needs --objective makespan; add it")
     recorded = () if instance is fine else tuple(recorded_bounds(fine, chosen.semantics))
     return Attempt(
-        source=instance if is_own else source_of(asked),
+        source=instance if is_own else source_of(options),
         semantics=chosen.semantics,
-        method=asked.method or DEFAULT_METHOD,
+        method=options.method or DEFAULT_METHOD,
         params=wanted.params,
-        time_limit_s=asked.time_limit * shares,
-        gap=asked.gap,
-        seed=asked.seed,
-        coarsen=asked.coarsen,
+        time_limit_s=options.time_limit * shares,
+        gap=options.gap,
+        seed=options.seed,
+        coarsen=options.coarsen,
         coarsen_params=wanted.coarsen_params,
         recorded=recorded,
     )
 
 
 def _placed(
-    asked: PlaceOptions,
+    options: PlaceOptions,
     wanted: Wanted,
     instances: tuple[Instance, Instance],
     first: Attempt,
     known: Result | None,
     claims: tuple[Claim, ...],
 ) -> Result:
-    """The result of the method; after a stop signal that of before is reported, and it ends."""
+    """The result of the method; a stop signal reports the best one so far and ends the command."""
     from placegap.experiments.running.placing import Stopped, place
 
     fine, instance = instances
     try:
         what = f"placing {instance.name}, {first.semantics.label}"
         with (
-            live_line(what, quiet=not asked.tells) as show,
-            search_log(asked.log, asked.plot, what) as on_news,
+            live_line(what, quiet=not options.reports) as show,
+            search_log(options.log, options.plot, what) as on_news,
         ):
             result, warnings = place(first, start=known, on_news=both(show, on_news))
     except Stopped as stopped:
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
-        _deliver(asked, wanted, fine, stopped.best, Extras(claims=claims, whole=wanted.whole))
+        _deliver(options, wanted, fine, stopped.best, Extras(claims=claims, whole=wanted.whole))
         warn(f"stopped; the plan is {stopped.best.method}'s")
         raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
@@ -430,9 +430,9 @@ def _placed(
 
 
 def _deliver(
-    asked: PlaceOptions, wanted: Wanted, fine: Instance, result: Result, extras: Extras
+    options: PlaceOptions, wanted: Wanted, fine: Instance, result: Result, extras: Extras
 ) -> None:
-    """Write and print what was found, as a whole also where a signal comes now."""
+    """Write and print what was found; a signal that comes now does not cut it short."""
     with held():
         try:
             if wanted.exports:
@@ -440,12 +440,12 @@ def _deliver(
 
                 shared = _write_shares(extras.shares, result, wanted.exports)
                 rest = {kind: path for kind, path in wanted.exports.items() if kind not in shared}
-                notes, said = write_exports(fine, result, rest, asked.model, extras.lines)
+                notes, said = write_exports(fine, result, rest, options.model, extras.lines)
                 extras = extras._replace(said=(*said, *shared.values()))
                 for sentence in notes:
                     warn(sentence)
         finally:
-            report(asked, fine, result, extras)
+            report(options, fine, result, extras)
 
 
 def _write_shares(
@@ -466,29 +466,29 @@ def _write_shares(
     return found
 
 
-def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> None:
+def _write_model(options: PlaceOptions, instance: Instance, first: Attempt) -> None:
     """``--write``: the MIP of a method in a file, unsolved, and a line that says so."""
     from placegap.solvers.models.export import write_model
 
-    assert asked.write is not None
+    assert options.write is not None
     (seen, semantics), method = coarsened(instance, first), first.method
-    with spinner(f"building the model of {method} for {seen.name}", tells=asked.tells):
+    with spinner(f"building the model of {method} for {seen.name}", reports=options.reports):
         written = write_model(
             seen,
             semantics,
             method,
             first.params,
-            asked.write,
+            options.write,
             time_limit_s=first.time_limit_s,
             seed=first.seed,
             incumbent=None if first.coarsen else first.incumbent,
         )
-    if asked.as_json:
+    if options.as_json:
         content = {
             "instance": seen.name,
             "semantics": semantics.model_dump(mode="json"),
             "method": method,
-            "path": str(asked.write),
+            "path": str(options.write),
             "rows": written.rows,
             "columns": written.columns,
             "unit_ns": written.unit_ns,
@@ -498,14 +498,13 @@ def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> Non
         return
     size = f"{written.rows} rows, {written.columns} columns"
     output().print(
-        f"{asked.write}: {method}, {size}; 1 unit of the objective is {written.unit_ns:.15g} ns",
-        markup=False,
+        f"{options.write}: {method}, {size}; 1 unit of the objective is {written.unit_ns:.15g} ns",
         soft_wrap=True,
     )
 
 
 def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics]:
-    """What the method of an attempt gets to see."""
+    """The instance and semantics that the method of an attempt gets."""
     if attempt.coarsen is None:
         return instance, attempt.semantics
     from placegap.instances.problem.additive_memory import relax_memory
@@ -517,19 +516,19 @@ def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics
 
 
 def _certify(
-    asked: PlaceOptions, instance: Instance, result: Result, path: Path
+    options: PlaceOptions, instance: Instance, result: Result, path: Path
 ) -> Certificate | None:
-    """Write what of the bound can be certified; a stop signal leaves the result as it is."""
+    """Certify as much of the bound as possible; a stop signal leaves the result as it is."""
     from placegap.experiments.running.certifying import write_certificate
 
     seen = instance if result.split is None else result.split.fine
     found = None
     try:
         with (
-            spinner(f"certifying a bound of {instance.name}", tells=asked.tells),
+            spinner(f"certifying a bound of {instance.name}", reports=options.reports),
             attempt(path) as failed,
         ):
-            found = write_certificate(seen, result, path, asked.time_limit)
+            found = write_certificate(seen, result, path, options.time_limit)
     except KeyboardInterrupt:
         warn("stopped: there is no certificate")
     else:
@@ -539,37 +538,37 @@ def _certify(
 
 
 def _ask_second(
-    asked: PlaceOptions, instance: Instance, first: Attempt, result: Result
+    options: PlaceOptions, instance: Instance, first: Attempt, result: Result
 ) -> tuple[Result, Opinion]:
     from placegap.experiments.running.placing import ask_second
     from placegap.solvers.solving.second_opinion import Opinion
 
     try:
-        with spinner(f"a second opinion on {instance.name}", tells=asked.tells):
+        with spinner(f"a second opinion on {instance.name}", reports=options.reports):
             return ask_second(instance, first, result)
     except KeyboardInterrupt:
         return result, Opinion("none", "stopped")
 
 
-def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extras) -> None:
+def report(options: PlaceOptions, instance: Instance, result: Result, extras: Extras) -> None:
     """Print a result, explain a missing plan, write the plan.
 
     A plan of a finer instance (operator splitting) is shown and written with that instance. A plan
     that cannot be written is printed as it would stand in its file.
     """
-    out, whole, lost = asked.out, instance, None
+    out, whole, lost = options.out, instance, None
     opinion, certificate, price, claims, _, said, shares, kept = extras
-    notes = () if asked.tensor_split else whole_layers(instance, result)
+    notes = () if options.tensor_split else words_of(result.semantics).optimum(instance, result)
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
         # first: stdout may be full, too
         lost = _write_plan(instance, result, result.plan, out, certificate)
-    if asked.as_json:
+    if options.as_json:
         from placegap.experiments.running.sources import open_questions
 
         content = result_object(instance, result, kept)
-        content["notes"] += (*notes, *open_questions(instance.graph, asked.model))
+        content["notes"] += (*notes, *open_questions(instance.graph, options.model))
         if opinion is not None:
             content["second_opinion"] = opinion_object(opinion)
         if certificate is not None:
@@ -577,7 +576,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
         if kept != "op":
             content["granularity"] = {"granularity": kept} if price is None else price_object(price)
         content["exports"] = [said_object(each) for each in said]
-        if asked.tensor_split:
+        if options.tensor_split:
             from placegap.experiments.show.tensor_shares import shares_object
 
             content["tensor_split"] = shares_object(shares)
@@ -588,18 +587,18 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     else:
         print_result(output(), instance, result, claims, kept)
         if opinion is not None:
-            output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
+            output().print(f"second  {opinion.verdict}: {opinion.sentence}")
         if certificate is not None:
-            output().print(f"certified {certificate_line(certificate)}", markup=False)
+            output().print(f"certified {certificate_line(certificate)}")
         if kept != "op":
             costs = "kept whole; --price-layers prints what that costs"
             output().print(f"{kept:<7} {costs if price is None else price_line(price)}")
         for each in said:
             for line in said_lines(each, result, kept):
-                output().print(line, markup=False, soft_wrap=True)
+                output().print(line, soft_wrap=True)
         for sentence in notes:
-            output().print(f"note    {sentence}", markup=False)
-        if asked.tensor_split:
+            output().print(f"note    {sentence}")
+        if options.tensor_split:
             from placegap.experiments.show.tensor_shares import shares_lines
 
             if shares is not None and shares.result.evaluation is not None:
@@ -607,7 +606,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
                     device_table(shares.instance, shares.result.evaluation, result.semantics)
                 )
             for line in shares_lines(shares, result.value_ns):
-                output().print(line, markup=False)
+                output().print(line)
         if lost is not None:
             print_json(lost)
     for sentence in (*map(fault_words, result.faults), *refuted_by(result, whole, claims)):
@@ -653,7 +652,7 @@ def price_object(price: ModulePrice) -> dict[str, Any]:
 
 def price_line(price: ModulePrice) -> str:
     """What whole modules cost."""
-    is_context = isinstance(price.semantics, MaxContext)
+    is_context = price.semantics is not None and price.semantics.unit == "tokens"
     beyond, change = ("has more than", "more") if is_context else ("is below", "less")
     fine, share = format_value(price.fine_value_ns, price.semantics), price.at_most
     if price.fine_value_ns == price.value_ns == price.fine_bound_ns:
@@ -682,7 +681,7 @@ def said_object(said: Said) -> dict[str, Any]:
 
 
 def said_lines(said: Said, result: Result, whole: Granularity) -> Iterator[str]:
-    """What a tool runs with its gap in what it can say, and what that costs.
+    """What a tool runs, its gap among the plans that its format expresses, and what that costs.
 
     The result is of plans that keep modules, layers or experts whole, or single ops.
     """

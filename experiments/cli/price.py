@@ -43,7 +43,7 @@ class PriceOptions(ModelOptions):
     as_json: JsonOption = False
 
 
-def price_command(asked: PriceOptions) -> None:
+def price_command(options: PriceOptions) -> None:
     """Evaluate the options of a serving tool: time, memory, gap, and what to change first.
 
     It also prints the best options of that tool, proven for one pass (makespan) and for the
@@ -61,9 +61,9 @@ def price_command(asked: PriceOptions) -> None:
     from placegap.solvers.core.result import relative_gap
     from placegap.solvers.solving.known_bounds import known_bound
 
-    instance = load_instance(source_of(asked))
-    semantics = choose_semantics(asked.rules, instance, None).semantics
-    kind, plan, instance = read_line(instance, asked.line)
+    instance = load_instance(source_of(options))
+    semantics = choose_semantics(options.rules, instance, None).semantics
+    kind, plan, instance = read_line(instance, options.line)
     of = line_class(kind, semantics)
     with spinner("searching for the best options"):
         best = None if of is None else best_line(instance, semantics, of)
@@ -71,18 +71,18 @@ def price_command(asked: PriceOptions) -> None:
         whole = with_granularity(instance, "experts" if of and of.experts_apart else "layer")
         found = take_apart(instance, plan, semantics, bound, kind, whole=whole)
     if found is None:
-        raise InputError("the line cannot be executed: a device cannot run an op", asked.line)
+        raise InputError("the line cannot be executed: a device cannot run an op", options.line)
     said = None
     if best is not None:
         with suppress(InputError):  # of a group in several layers
             said = export_plan(kind, instance, best.plan, semantics).strip()
     least = None if best is None or best.bound is None else best.bound.ns
     gap = relative_gap(found.value_ns, least) if found.verdict.feasible else None
-    if asked.as_json:
+    if options.as_json:
         content = anatomy_object(found)
         if best is not None:
             content["best"] = {"line": said, "value_ns": best.value_ns, "bound_ns": least}
-        print_json({"line": asked.line, "tool": kind, "gap_of_tool": gap, **content})
+        print_json({"line": options.line, "tool": kind, "gap_of_tool": gap, **content})
     else:
         print_anatomy(output(), found)
         if best is not None:
@@ -93,13 +93,9 @@ def price_command(asked: PriceOptions) -> None:
             notes = unusual_order(kind, said or "", instance, best.plan, semantics)
             words += "".join(f"; {note}" for note in notes)
             output().print()
-            output().print(
-                f"best    {kind} {said or 'cannot express it'}: {words}",
-                markup=False,
-                soft_wrap=True,
-            )
+            output().print(f"best    {kind} {said or 'cannot express it'}: {words}", soft_wrap=True)
         elif of is not None:
             output().print()
-            output().print(f"best    no line of {kind} was found that fits", markup=False)
+            output().print(f"best    no line of {kind} was found that fits")
     if not found.verdict.feasible:
         raise typer.Exit(BROKEN_RULES)

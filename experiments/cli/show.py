@@ -81,7 +81,7 @@ class ShowOptions(TimedOptions):
     as_json: JsonOption = False
 
 
-def show_command(asked: ShowOptions) -> None:
+def show_command(options: ShowOptions) -> None:
     """Summarize a model or an instance, or explain a plan and what to change next.
 
     The referee evaluates the plan: the load of each device, what limits the value, the longest
@@ -89,26 +89,26 @@ def show_command(asked: ShowOptions) -> None:
     """
     from placegap.experiments.show.search_log import check_plot
 
-    reserve_outputs(asked.gantt, asked.html, inputs=inputs_of(asked))
-    check_plot(asked.gantt)
-    plan = load_plan_file(asked.file)
+    reserve_outputs(options.gantt, options.html, inputs=inputs_of(options))
+    check_plot(options.gantt)
+    plan = load_plan_file(options.file)
     if plan is None:
-        given_model = source_of(asked, asked.file)
+        given_model = source_of(options, options.file)
         only = ("gantt", "html", "model", "method", "times")
-        given = [f"--{name}" for name in only if getattr(asked, name) is not None]
-        _show_model(given_model, asked.as_json, given)
+        given = [f"--{name}" for name in only if getattr(options, name) is not None]
+        _show_model(given_model, options.as_json, given)
         return
-    source = None if asked.model is None else source_of(asked)
-    if source is None and asked.cluster is not None:
-        raise InputError("--cluster needs the plan's model, too (--model)", asked.file)
-    instance = instance_of(plan, asked.file, source)
+    source = None if options.model is None else source_of(options)
+    if source is None and options.cluster is not None:
+        raise InputError("--cluster needs the plan's model, too (--model)", options.file)
+    instance = instance_of(plan, options.file, source)
     if instance is None:
-        _show_names(plan, asked.file, asked.gantt or asked.html, asked.as_json)
+        _show_names(plan, options.file, options.gantt or options.html, options.as_json)
         return
-    proof = _proof(asked.method, asked.param, asked.time_limit)
-    (found,) = judged(instance, [(asked.file, plan)], source, proof, num_moves=5)
-    _draw(found, asked.gantt, asked.html)
-    if asked.as_json:
+    proof = _proof(options.method, options.param, options.time_limit)
+    (found,) = judged(instance, [(options.file, plan)], source, proof, num_moves=5)
+    _draw(found, options.gantt, options.html)
+    if options.as_json:
         from placegap.experiments.show.anatomy import anatomy_object
 
         print_json({**plan_summary(plan), **anatomy_object(found)})
@@ -172,10 +172,10 @@ def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) 
 def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
     if gantt is not None:
         from placegap.experiments.show.drawing import write_figure
-        from placegap.experiments.show.gantt import draw_plans
+        from placegap.experiments.show.gantt import draw_plan
 
         with spinner(f"drawing {gantt}"), attempt(gantt):
-            write_figure(draw_plans([found]), gantt)
+            write_figure(draw_plan(found), gantt)
     if html is not None:
         from placegap.experiments.show.page import plan_page
 
@@ -193,7 +193,7 @@ class CompareOptions(TimedOptions):
     as_json: JsonOption = False
 
 
-def compare_command(asked: CompareOptions) -> None:
+def compare_command(options: CompareOptions) -> None:
     """Compare two plans of a model: value, gap, what moved, and where the time goes.
 
     Both must state the same semantics. The exit status is 1 if one of them is infeasible.
@@ -201,9 +201,9 @@ def compare_command(asked: CompareOptions) -> None:
     from placegap.experiments.show.words import comparison_object, print_comparison
     from placegap.instances.files.document import read_json
 
-    source = None if asked.model is None else source_of(asked)
+    source = None if options.model is None else source_of(options)
     plans = []
-    for file in (asked.first, asked.second):
+    for file in (options.first, options.second):
         plan = load_plan_file(file)
         if plan is None:
             read_json(file)  # says what is wrong with what is no JSON
@@ -214,30 +214,30 @@ def compare_command(asked: CompareOptions) -> None:
         raise InputError(
             f"the plans were made for {one.semantics.label} and {other.semantics.label}: their"
             " values cannot be compared; 'placegap verify' evaluates a plan under other rules",
-            asked.second,
+            options.second,
         )
     if one.instance_hash and other.instance_hash and one.instance_hash != other.instance_hash:
         raise InputError(
-            f"it is a plan for {other.instance!r}, but {asked.first} is one for a different"
+            f"it is a plan for {other.instance!r}, but {options.first} is one for a different"
             f" instance, {one.instance!r}: compare plans of one model on one cluster",
-            asked.second,
+            options.second,
         )
-    instance = instance_of(one, asked.first, source)
+    instance = instance_of(one, options.first, source)
     if instance is None:
-        raise InputError(NO_MODEL.format(one.instance), asked.first)
+        raise InputError(NO_MODEL.format(one.instance), options.first)
     before, after = judged(
-        instance, [(asked.first, one), (asked.second, other)], source, num_moves=0
+        instance, [(options.first, one), (options.second, other)], source, num_moves=0
     )
-    if asked.as_json:
+    if options.as_json:
         print_json(comparison_object(before, after))
     else:
-        print_comparison(output(), before, after, (asked.first, asked.second))
+        print_comparison(output(), before, after, (options.first, options.second))
     if not (before.verdict.feasible and after.verdict.feasible):
         raise typer.Exit(BROKEN_RULES)
 
 
 def load_plan_file(file: str) -> PlanFile | None:
-    """The plan in a file; None: it is none, and is read as a model."""
+    """The plan in a file; None if the file is no plan, and is read as a model."""
     from placegap.instances.files.document import of_version, read_json
     from placegap.instances.files.plan_file import PlanFile, is_plan
 
@@ -257,9 +257,8 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
     on a cluster that ships, and its content is that of the plan, it is the instance; else None.
     """
     from placegap.experiments.running.sources import Source, is_known_cluster, is_named, load_source
-    from placegap.instances.problem import HybridPipeline
 
-    layers = isinstance(plan.semantics, HybridPipeline)
+    layers = plan.semantics.has_modes
     if source is not None:
         instance = load_instance(replace(source, layers=layers))
         if plan.instance_hash not in ("", instance.content_hash):

@@ -67,7 +67,7 @@ class StudyOptions:
     quiet: QuietOption = False
 
 
-def study_command(asked: StudyOptions) -> None:
+def study_command(options: StudyOptions) -> None:
     """Run a study; runs that are in its log are not repeated."""
     from placegap.experiments.running.dask_pool import num_slots
     from placegap.experiments.studies.config import load_study
@@ -78,30 +78,38 @@ def study_command(asked: StudyOptions) -> None:
     from placegap.experiments.studies.run import results_folder, run_rows_of
     from placegap.solvers.core.worker_process import num_cores
 
-    wanted, shard = load_study(asked.config, smoke=asked.smoke), _shard(asked.shard)
-    folder = results_folder(wanted, asked.out, shard)
-    if folder.is_dir() and not asked.dry_run:
+    wanted, shard = load_study(options.config, smoke=options.smoke), _shard(options.shard)
+    folder = results_folder(wanted, options.out, shard)
+    if folder.is_dir() and not options.dry_run:
         files = [folder / name for name in REPORT_FILES]
-        reserve_outputs(*files, inputs=inputs_of(asked))
+        reserve_outputs(*files, inputs=inputs_of(options))
         release_outputs()  # a study may be killed, and leaves nothing then
     kept = f"{folder / LOG_NAME} has every finished run, and the same command continues from there"
     try:
-        with _cluster(asked) as client:
+        with _cluster(options) as client:
             slots = num_cores() if client is None else num_slots(client)
             if not slots:
-                warn(f"no Dask worker has joined yet; start one: dask worker {asked.scheduler}")
-            workers = asked.workers or slots or 1
-            planned = study_rows(wanted, asked.config, shard)
-            if not asked.quiet:
+                warn(f"no Dask worker has joined yet; start one: dask worker {options.scheduler}")
+            workers = options.workers or slots or 1
+            planned = study_rows(wanted, options.config, shard)
+            if not options.quiet:
                 warn(intention(wanted.name, planned, workers))
-            if asked.dry_run and planned:
+            if options.dry_run and planned:
                 print_tables_to_run(planned, workers)
-            if asked.dry_run or not planned:  # there may be more shards than instances
+            if options.dry_run or not planned:  # there may be more shards than instances
                 return
-            progress = nullcontext(StudyProgress()) if asked.quiet else progress_shown(wanted.name)
-            with progress as told:
+            progress = (
+                nullcontext(StudyProgress()) if options.quiet else progress_shown(wanted.name)
+            )
+            with progress as shown:
                 rows = run_rows_of(
-                    wanted, asked.config, planned, folder, workers=workers, told=told, client=client
+                    wanted,
+                    options.config,
+                    planned,
+                    folder,
+                    workers=workers,
+                    progress=shown,
+                    client=client,
                 )
     except KeyboardInterrupt:
         warn(f"stopped; {kept}")
@@ -109,24 +117,24 @@ def study_command(asked: StudyOptions) -> None:
     except PoolError as error:
         raise InputError(str(error) if client is None else f"{error}; {kept}") from None
     written = write_report(wanted.name, rows, folder)
-    print_tables(rows, with_rows=asked.rows)
+    print_tables(rows, with_rows=options.rows)
     if written:
-        output().print(f"written: {', '.join(map(str, written))}", markup=False, soft_wrap=True)
+        output().print(f"written: {', '.join(map(str, written))}", soft_wrap=True)
     if not _judge(rows):
         raise typer.Exit(METHODS_DISAGREE)
 
 
-def _cluster(asked: StudyOptions) -> AbstractContextManager[Client | None]:
+def _cluster(options: StudyOptions) -> AbstractContextManager[Client | None]:
     """The requested Dask cluster; None for processes of this machine."""
     from placegap.experiments.running.dask_pool import cluster_at, local_cluster
 
-    given = {"--workers": asked.workers, "--scheduler": asked.scheduler, "--dask": asked.dask}
+    given = {"--workers": options.workers, "--scheduler": options.scheduler, "--dask": options.dask}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise InputError(f"{' and '.join(named)} exclude each other; give one of them")
-    if asked.scheduler is not None:
-        return cluster_at(asked.scheduler)
-    return nullcontext() if asked.dask is None else local_cluster(asked.dask)
+    if options.scheduler is not None:
+        return cluster_at(options.scheduler)
+    return nullcontext() if options.dask is None else local_cluster(options.dask)
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:
@@ -189,7 +197,7 @@ def print_tables(rows: Sequence[RunRow], *, with_rows: bool) -> None:
             if grid:
                 console.print(plain_table(None, head, grid))
         for note in table.notes:
-            console.print(note, markup=False)
+            console.print(note)
         console.print()
     setup_s = sum(row.setup_s or 0.0 for row in rows)
     if setup_s:

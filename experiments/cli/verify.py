@@ -32,7 +32,7 @@ from placegap.experiments.show.place_report import (
 )
 from placegap.experiments.show.rendering import output, print_json, print_line, spinner, warn
 from placegap.instances.files.plan_file import load_stated_plan
-from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.clock import USUAL_S
 from placegap.solvers.core.result import Bound, describe_basis, gap_to
@@ -77,7 +77,7 @@ class VerifyOptions(ModelOptions):
     as_json: JsonOption = False
 
 
-def verify_command(asked: VerifyOptions) -> None:
+def verify_command(options: VerifyOptions) -> None:
     """Evaluate a plan by two independent referees, and print its value, bound and gap.
 
     Every violation is listed. The exit status is 1 if there is one, if the referees disagree, or if
@@ -89,45 +89,47 @@ def verify_command(asked: VerifyOptions) -> None:
     from placegap.experiments.running.placing import plan_file_at
     from placegap.instances.certificates.verification import verify
 
-    source = source_of(asked)
-    if asked.plan_file is not None and asked.rules.objective is None:
-        file = plan_file_at(str(asked.plan_file))
-        is_hybrid = file is not None and isinstance(file.semantics, HybridPipeline)
-        source = replace(source, layers=is_hybrid)
+    source = source_of(options)
+    if options.plan_file is not None and options.rules.objective is None:
+        file = plan_file_at(str(options.plan_file))
+        source = replace(source, layers=file is not None and file.semantics.has_modes)
     instance = load_instance(source)
-    if asked.plan_file is None and asked.certificate is None:
+    if options.plan_file is None and options.certificate is None:
         raise InputError("name a plan to evaluate, or a certificate to check (--certificate)")
     certified = (
-        None if asked.certificate is None else _certified(instance, asked.rules, asked.certificate)
+        None
+        if options.certificate is None
+        else _certified(instance, options.rules, options.certificate)
     )
-    if asked.plan_file is None:
+    if options.plan_file is None:
         assert certified is not None
-        if asked.as_json:
+        if options.as_json:
             print_json({"instance": instance.name, "certificate": _certificate_json(certified)})
         else:
             print_line(f"{instance.name}: {_certificate_line(certified)}")
         raise typer.Exit(0 if certified.holds else BROKEN_RULES)
-    stated = load_stated_plan(instance, asked.plan_file)
-    own, semantics = stated.semantics, asked.rules.override(stated.semantics)
+    stated = load_stated_plan(instance, options.plan_file)
+    own, semantics = stated.semantics, options.rules.override(stated.semantics)
     if semantics != own:
         stated = replace(stated, semantics=semantics, value_ns=None, times=None)
     if semantics.objective != own.objective and stated.plan != Plan(stated.plan.placement):
         stated = replace(stated, plan=Plan(stated.plan.placement))
         warn(
-            f"{asked.plan_file}: only its placement is used: the rest was made for {own.objective}"
+            f"{options.plan_file}: only its placement is used: the rest was made for"
+            f" {own.objective}"
         )
-    verdict = verify(instance, stated, any_content=asked.any_content)
+    verdict = verify(instance, stated, any_content=options.any_content)
     bound, best_ns, wrong = None, None, tuple[str, ...]()
-    name = str(asked.plan_file)
-    claims = claims_of(instance, semantics, asked.model, {name: stated.bound})
+    name = str(options.plan_file)
+    claims = claims_of(instance, semantics, options.model, {name: stated.bound})
     if verdict.agree and verdict.first.value_ns is not None:
         start, now = verdict.plan if verdict.holds else None, list[Bound]()
         if certified is not None:
             now += certified_bounds(certified, semantics)
         said = why = tuple[str, ...]()
         with spinner("looking for a bound"):
-            if asked.method is not None:
-                proof = Proof(asked.method, parse_pairs(asked.param or ()), asked.time_limit)
+            if options.method is not None:
+                proof = Proof(options.method, parse_pairs(options.param or ()), options.time_limit)
                 more, said = proven(source, semantics, proof, start)
                 now += more
             value_ns = verdict.first.value_ns if verdict.holds else None
@@ -141,7 +143,7 @@ def verify_command(asked: VerifyOptions) -> None:
         best_ns = recorded_value_ns(instance, semantics)
         for sentence in said:
             warn(sentence)
-    if asked.as_json:
+    if options.as_json:
         content = _json(instance, semantics, verdict, bound, best_ns, claims)
         if certified is not None:
             content["certificate"] = _certificate_json(certified)
@@ -221,11 +223,11 @@ def _print(
     claims: Sequence[Claim],
 ) -> None:
     console, first, second = output(), verdict.first, verdict.second
-    console.print(f"{instance.name}: {semantics.label}", markup=False)
+    console.print(f"{instance.name}: {semantics.label}")
     if first.uses:
         console.print(plan_table(instance, verdict.plan, first, semantics))
         for line in server_lines(first):
-            console.print(line, markup=False)
+            console.print(line)
     values = [
         "none" if value is None else format_value(value, semantics)
         for value in (first.value_ns, second.value_ns)
@@ -238,12 +240,12 @@ def _print(
     if bound is not None:
         basis = describe_basis(bound.origin, bound.basis)
         words = gap_words(gap_to(first.value_ns, bound), first.value_ns, bound)
-        console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})", markup=False)
-        console.print(f"gap      {words}", markup=False)
+        console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})")
+        console.print(f"gap      {words}")
     if best_ns is not None and best_ns != first.value_ns:
         console.print(f"best     {format_value(best_ns, semantics)} is recorded")
     for claim in claims:
-        console.print(f"claimed  {claim_words(claim, semantics)}", markup=False)
+        console.print(f"claimed  {claim_words(claim, semantics)}")
     console.print(f"verdict  {'feasible' if first.feasible else 'infeasible'}")
     for violation in first.violations:
         print_line(f"- {violation}")

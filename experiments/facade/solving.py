@@ -27,15 +27,7 @@ from placegap.experiments.show.rendering import output
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.files.plan_file import save_plan
-from placegap.instances.problem import (
-    Cluster,
-    Graph,
-    Instance,
-    MaxContext,
-    MemoryRule,
-    Plan,
-    Semantics,
-)
+from placegap.instances.problem import Cluster, Graph, Instance, MemoryRule, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.method import Limits
 from placegap.solvers.core.progress import Control
@@ -80,8 +72,8 @@ class Solution:
     @property
     def tokens(self) -> int | None:
         """Under max_context, the number of tokens that the plan has room for: minus the value."""
-        is_context = isinstance(self.result.semantics, MaxContext)
-        return -self.value_ns if is_context and self.value_ns is not None else None
+        value, unit = self.result.value_ns, self.result.semantics.unit
+        return None if value is None or unit == "ns" else -value
 
     @property
     def gap(self) -> float | None:
@@ -253,10 +245,10 @@ def solve(
     plan_files = {} if from_file is None else {str(start): from_file.bound}
     claims = claims_of(instance, semantics, name, plan_files)
     control = Control(on_plan, on_bound, progress)
-    hear = progress if on_plan is None and on_bound is None else control.pass_on
+    listener = progress if on_plan is None and on_bound is None else control.pass_on
     try:
         with control.region:
-            result, warnings = place(first, start=known, on_news=hear, pool=run_here)
+            result, warnings = place(first, start=known, on_news=listener, pool=run_here)
     except Stopped as stopped:
         if not control.is_stopped or stopped.best is None:
             raise KeyboardInterrupt from None

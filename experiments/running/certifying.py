@@ -1,4 +1,4 @@
-"""What is proven on the command line beside a plan: by a method now, or by a certificate."""
+"""Bounds that commands prove beside a plan: by a method, or by a certificate."""
 
 from __future__ import annotations
 
@@ -22,14 +22,7 @@ from placegap.instances.certificates.certificate_file import (
 )
 from placegap.instances.files.document import read_json
 from placegap.instances.files.plan_file import StoredBound
-from placegap.instances.problem import (
-    HybridPipeline,
-    Instance,
-    MaxLoad,
-    Plan,
-    Semantics,
-    stored_semantics,
-)
+from placegap.instances.problem import Instance, Plan, Semantics, stored_semantics
 from placegap.instances.problem.modules import with_content
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import refuse_other
@@ -43,6 +36,12 @@ SHARE, MOST_S = 0.25, 60.0
 
 KEEPING_S = 0.3
 """Seconds that the certificate in a plan's file may take to be checked before it is written."""
+
+WITHOUT_DATA: Mapping[str, IdealsProof | StagesProof] = {
+    "max_load": IdealsProof(),
+    "hybrid_pipeline": StagesProof(),
+}
+"""Proofs that the checker finds by itself, by the objective that they are about."""
 
 MOST_MOVES, MOST_BYTES = 1_000_000, 200_000
 """Times of edges from device to device that a plan's file may need to be checked (0.6 s), and its
@@ -116,11 +115,11 @@ def bound_to_keep(
     if bound is None or whole is None or result.bound_origin.startswith(RECORDED):
         return bound  # what the corpus records needs no certificate
     seen, moves = whole[0], len(whole[0].graph.edges) * instance.num_devices**2
-    if found is None and isinstance(rules, MaxLoad | HybridPipeline) and moves <= MOST_MOVES:
-        proof = IdealsProof() if isinstance(rules, MaxLoad) else StagesProof()
+    proof = WITHOUT_DATA.get(rules.objective)
+    if found is None and proof is not None and moves <= MOST_MOVES:
         found = certificate_of(seen, rules, bound.bound_ns, proof)
         # the check proves all that is true of chains, in the end; of peaks it may prove less
-        is_sure = isinstance(rules, MaxLoad) and rules.memory == "sum"
+        is_sure = bool(rules.load_passes) and rules.memory_rule == "sum"
         limit_s = 0.0 if is_sure else KEEPING_S
         verdict = check_carried(seen, certificate_content(found), limit_s)
         found = found if verdict.holds or (is_sure and verdict.reason == LATE) else None
@@ -136,7 +135,7 @@ def kept_bounds(
     known: Bound | None = None,
     limit_s: float | None = None,
 ) -> tuple[list[Bound], tuple[str, ...]]:
-    """What the certificate of a plan file proves beyond what is known; or why it proves nothing."""
+    """The bound of a plan file's certificate, if it is above the known one; or why it has none."""
     if said is None or said.certificate is None or said.content_hash != instance.content_hash:
         return [], ()
     if known is not None and known.ns >= said.bound_ns:

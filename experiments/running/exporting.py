@@ -23,7 +23,7 @@ from placegap.instances.exporters.onnx import device_faults
 from placegap.instances.exporters.table import EXPORTERS, check_export, export_plan, find_exporter
 from placegap.instances.files.output_files import attempt, write_bytes, write_text
 from placegap.instances.importers.onnx_model import inlined_model
-from placegap.instances.problem import WITHOUT_OPS, Graph, HybridPipeline, Instance, Plan, Semantics
+from placegap.instances.problem import WITHOUT_OPS, Graph, Instance, Plan, Semantics
 from placegap.instances.problem.modules import Granularity, layer_of, with_granularity
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_ns
@@ -140,8 +140,8 @@ def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) 
 
 
 def line_class(kind: str, semantics: Semantics) -> LineClass | None:
-    """Which lines a format can say, where plans are no hybrid ones."""
-    return None if isinstance(semantics, HybridPipeline) else EXPORTERS[kind].line
+    """Which lines a format can express; none for hybrid plans."""
+    return None if semantics.has_modes else EXPORTERS[kind].line
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def best_lines(
 
 
 def _is_said(kind: str, instance: Instance, result: Result) -> bool:
-    """Whether a format says the plan, and no other can be better."""
+    """Whether a format expresses the plan, and the plan is optimal."""
     if result.plan is None or result.status != "optimal":
         return False
     try:
@@ -258,13 +258,13 @@ def write_exports(
 def _text(
     kind: str, instance: Instance, result: Result, lines: Mapping[LineClass, BestLine]
 ) -> tuple[str, Plan | None, Said | None]:
-    """The file of one kind, its plan where that can be told, and what it is worth."""
+    """The file of one kind, its plan if it is known, and what it is worth."""
     assert result.plan is not None
     rules, of, value_ns = result.semantics, line_class(kind, result.semantics), result.value_ns
     line = None if of is None else lines.get(of)
     if kind == KTRANSFORMERS:
         return experts_line(instance, rules)
-    if kind == DEVICE_MAP and not isinstance(rules, HybridPipeline):
+    if kind == DEVICE_MAP and not rules.has_modes:
         priced = _device_map(instance, result)
         if priced is not None:
             return priced
@@ -272,7 +272,7 @@ def _text(
     try:
         text = export_plan(kind, instance, plan, rules)
     except InputError:
-        if isinstance(rules, HybridPipeline):
+        if rules.has_modes:
             text, theirs_ns = _nearest(kind, instance, result, rules)
             return text, None, Said(kind, text, theirs_ns, None)
         if line is None and of is not None and not of.has_host:
@@ -295,9 +295,7 @@ def experts_line(instance: Instance, semantics: Semantics) -> tuple[str, None, S
     return f"{text}\n", None, Said(KTRANSFORMERS, text, value_ns, None)
 
 
-def _nearest(
-    kind: str, instance: Instance, result: Result, rules: HybridPipeline
-) -> tuple[str, int]:
+def _nearest(kind: str, instance: Instance, result: Result, rules: Semantics) -> tuple[str, int]:
     """The best hybrid plan that a tool can run: with the cuts at hand, or with one mode for all."""
     one = rules.model_copy(update={"degrees": "one", "recompute": "all_or_none"})
     other = run_method(instance, one, "hybrid-cuts", time_limit_s=NEAREST_S)
@@ -377,7 +375,7 @@ def unusual_order(
     """A sentence where stages do not run on the first devices in order, if the text hides that."""
     if kind not in IN_ORDER or VISIBLE in text:
         return []
-    if isinstance(semantics, HybridPipeline):
+    if semantics.has_modes:
         stages = dict(zip(plan.stage or (), plan.placement, strict=True))
         used = [k for _, on in sorted(stages.items()) for k in on]
     else:
@@ -391,7 +389,7 @@ def unusual_order(
 def price_of_modules(
     instance: Instance, attempt: Attempt, result: Result, granularity: Granularity
 ) -> ModulePrice | None:
-    """What is lost by whole modules: place the ops one by one, from the plan at hand.
+    """The cost of whole modules: the ops are placed one by one, from the plan at hand.
 
     `attempt` has the time limit. None where that fails, or there is no plan.
     """

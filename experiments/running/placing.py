@@ -25,7 +25,6 @@ from placegap.instances.problem import (
     FIELDS,
     HybridPipeline,
     Instance,
-    LoadSemantics,
     Makespan,
     MaxContext,
     Plan,
@@ -98,7 +97,7 @@ class Failure:
 
 
 class Stopped(Exception):
-    """Ctrl-C; `best` is the best result until then."""
+    """Raised after Ctrl-C, with the best result so far."""
 
     def __init__(self, best: Result | None) -> None:
         super().__init__()
@@ -107,7 +106,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the value will mean, and a line where that is not what is usual for the model."""
+    """The semantics, and a note if they are not the usual ones for the model."""
 
     semantics: Semantics
     note: str = ""
@@ -122,7 +121,7 @@ def choose_semantics(
     stated: Semantics | None = None,
     is_final: bool = True,
 ) -> Chosen:
-    """What the value will mean: by options, the plan to start from (`stated`), file and defaults.
+    """The semantics: by options, the plan to start from (`stated`), file and defaults.
 
     A method that cannot do that gets the nearest that it can, but for what options state.
     `is_final` is False where the method gets a coarser instance.
@@ -135,12 +134,12 @@ def choose_semantics(
     def suits(semantics: Semantics) -> bool:
         return why_refused(instance, semantics, found.name, params) is None
 
-    def nearest_to(asked: Rules) -> Semantics | None:
-        wished = asked.override(own, able[0]).objective
-        for one in [wished] if wished in able or asked.objective is not None else able:
-            if one in able and asked.given.keys() <= {"objective", *FIELDS[one]}:
-                kept = {"memory", *asked.given}  # `run_at_peak` keeps that rule for any method
-                near = nearest(replace(asked, objective=one).override(own), suits, kept)
+    def nearest_to(wanted: Rules) -> Semantics | None:
+        wished = wanted.override(own, able[0]).objective
+        for one in [wished] if wished in able or wanted.objective is not None else able:
+            if one in able and wanted.given.keys() <= {"objective", *FIELDS[one]}:
+                kept = {"memory", *wanted.given}  # `run_at_peak` keeps that rule for any method
+                near = nearest(replace(wanted, objective=one).override(own), suits, kept)
                 if near is not None:
                     return near
         return None
@@ -177,7 +176,7 @@ def choose_semantics(
 def _why_objective(instance: Instance, semantics: Semantics) -> str:
     """A line on why a traced model has its objective, and on the option for another; or nothing."""
     known = instance.graph.provenance.parameters
-    is_load, said = isinstance(semantics, LoadSemantics), f"the objective is {semantics.label},"
+    said = f"the objective is {semantics.label},"
     if known.get("decode"):
         if isinstance(semantics, Makespan):
             return (
@@ -185,7 +184,7 @@ def _why_objective(instance: Instance, semantics: Semantics) -> str:
                 " a full pipeline add --objective max_load"
             )
         return f"{said} as its file states; for the time of one token add --objective makespan"
-    if ASSUMED not in known or not is_load:
+    if ASSUMED not in known or not semantics.load_passes:
         return ""
     return (
         f"{said} the default for traced models, as one pass gains little from more devices; for"
@@ -219,16 +218,16 @@ def place(
     If it fails, the plan and the bound that it had reported stand, and a warning says so. The
     result is no worse than `start`.
     """
-    log = ProgressLog(on_news or (lambda news: None), rules=attempt.semantics)
-    told: list[Plan] = []  # the last plan
+    log = ProgressLog(on_news or (lambda progress: None), rules=attempt.semantics)
+    reported: list[Plan] = []  # the last plan
 
-    def hear(news: Progress) -> None:
-        if news.doing:
-            log.listener(replace(log.best, doing=news.doing))
+    def enter(progress: Progress) -> None:
+        if progress.doing:
+            log.listener(replace(log.best, doing=progress.doing))
             return
-        if news.plan is not None:
-            told[:] = [news.plan]
-        log.enter(news)
+        if progress.plan is not None:
+            reported[:] = [progress.plan]
+        log.enter(progress)
 
     if start is not None:
         attempt = replace(attempt, incumbent=start.plan)
@@ -239,19 +238,19 @@ def place(
         hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
         modules=modules,
         stop_s=STOP_S,
-        on_news=hear,
+        on_news=enter,
     )
     best, warnings = start, list[str]()
     try:
         if start is not None:
-            log.enter(_news(start))
+            log.enter(_as_progress(start))
         with closing(endings):
             for ending in endings:
                 answer = _answer(ending)
                 if isinstance(answer, Failure) and answer.is_input_error:
                     raise InputError(answer.message)
                 if _has_lost_its_plan(answer):
-                    known = _told(attempt, log.best, told, "failed", ending.wall_s)
+                    known = _reported(attempt, log.best, reported, "failed", ending.wall_s)
                     best = best if known is None else better(best, known)
                 if isinstance(answer, Result):
                     if answer.split is not None and best is not None:
@@ -261,13 +260,13 @@ def place(
                         )
                         best = None
                     best = better(best, _with_finder(answer, best))
-                    log.enter(_news(answer))  # a listener may end everything
+                    log.enter(_as_progress(answer))  # a listener may end everything
                 elif best is None:
                     raise RuntimeError(answer.message)
                 else:
                     warnings.append(f"{answer.message}; the result is what it had reported by then")
     except KeyboardInterrupt:
-        known = _told(attempt, log.best, told, "interrupted", 0.0)
+        known = _reported(attempt, log.best, reported, "interrupted", 0.0)
         if known is not None:  # it may have been ended before it could return that plan
             best = known if best is None else better(known, best)
         raise Stopped(best) from None
@@ -330,12 +329,12 @@ def _has_lost_its_plan(answer: Result | Failure) -> bool:
     return answer.plan is None and answer.status == "no_plan"
 
 
-def _told(
-    attempt: Attempt, news: Progress, plans: Sequence[Plan], how: str, spent_s: float
+def _reported(
+    attempt: Attempt, progress: Progress, plans: Sequence[Plan], how: str, spent_s: float
 ) -> Result | None:
-    """What a method had told before it ended some way, as its result: a plan, a bound, or both."""
-    bound = news.bound if attempt.coarsen is None else None
-    if refutation(bound, news.value_ns, attempt.semantics):
+    """What a method had reported before it ended, as its result: a plan, a bound, or both."""
+    bound = progress.bound if attempt.coarsen is None else None
+    if refutation(bound, progress.value_ns, attempt.semantics):
         bound = None  # a plan has refuted it since
     if not plans and bound is None:
         return None
@@ -346,8 +345,8 @@ def _told(
         bound=bound and bound._replace(basis=bound.basis or find_method(attempt.method).basis),
         message=f"{how}; the result is what it had reported by then",
     )
-    told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
-    return with_known_bound(instance, told, attempt.recorded)
+    known = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
+    return with_known_bound(instance, known, attempt.recorded)
 
 
 def _with_finder(result: Result, start: Result | None) -> Result:
@@ -357,8 +356,8 @@ def _with_finder(result: Result, start: Result | None) -> Result:
     return replace(result, details={**result.details, "plan_by": start.method})
 
 
-def _news(result: Result) -> Progress:
-    """What a result adds to what is known; a plan of a finer instance is worth nothing here."""
+def _as_progress(result: Result) -> Progress:
+    """A result as progress; a plan of a finer instance has no value here."""
     if result.split is not None:
         return Progress()
     return Progress(result.value_ns, next(proven_by(result), None), result.method, result.plan)
@@ -408,14 +407,14 @@ def ask_second(
     """
     from placegap.solvers.solving.second_opinion import Opinion, compare, no_opinion, second_methods
 
-    asked = next(second_methods(instance, first.semantics, result.method), None)
-    if asked is None or result.split is not None:
+    other = next(second_methods(instance, first.semantics, result.method), None)
+    if other is None or result.split is not None:
         return result, no_opinion(result)
     left_s = first.time_limit_s - result.build_s - result.solve_s
     attempt = replace(
         first,
-        method=asked[0],
-        params=asked[1],
+        method=other[0],
+        params=other[1],
         time_limit_s=max(left_s, (1 - FIRST_SHARE) * first.time_limit_s),
         gap=0.0,
         coarsen=None,
@@ -434,7 +433,7 @@ def ask_second(
         answer = _answer(next(iter(endings)))
     if isinstance(answer, Failure):
         verdict: Verdict = "CONTRADICTS" if answer.is_disagreement else "none"
-        return result, Opinion(verdict, answer.message, asked[0])
+        return result, Opinion(verdict, answer.message, other[0])
     opinion = compare(result, answer)
     if opinion.verdict == "CONTRADICTS":
         return result, opinion
@@ -455,13 +454,13 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
     """What the worker does: read the instance, solve, judge; and report progress."""
     doing = [""]
 
-    def hear(said: str) -> None:
+    def report(said: str) -> None:
         doing[:] = [said]
         send_news(Progress(doing=said))
 
-    hear(f"placing by {attempt.method}")
+    report(f"placing by {attempt.method}")
     with (
-        watching(hear),
+        watching(report),
         while_compiling(
             lambda: send_news(Progress(doing=COMPILING), paused=True),
             lambda: send_news(Progress(doing=doing[0]), paused=False),

@@ -75,7 +75,7 @@ def handled(*, for_good: bool = False) -> Iterator[None]:
 
 
 def is_stopped() -> bool:
-    """Whether a signal has come, also if what it interrupted went on."""
+    """Whether a signal has come, even if what it interrupted went on."""
     return _state.number is not None
 
 
@@ -86,7 +86,7 @@ def stop_status() -> int:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Do something whole: the first signal that comes meanwhile interrupts only afterwards."""
+    """Delay the first signal until the block has ended."""
     before, _state.held = _state.held, True
     try:
         yield
@@ -196,7 +196,7 @@ POLL_S = 0.1
 
 
 def in_thread(make: Callable[[], T]) -> Iterator[T | None]:
-    """What is made in a thread, at the end; None as long as it is not there (`run_pool`)."""
+    """The result of a thread; None until it is there (`run_pool`)."""
     made: Future[T] = Future()
 
     def fulfil() -> None:
@@ -220,7 +220,7 @@ def run_here(
 ) -> Generator[Ending[T]]:
     """`run_pool` without processes: one task after another, with no hard limit."""
 
-    def hear(news: _News) -> None:
+    def report(news: _News) -> None:
         if on_news is not None:
             on_news(news.content)
 
@@ -228,7 +228,7 @@ def run_here(
         if task is None:
             continue
         began = time.monotonic()
-        with _hearing(hear):
+        with _hearing(report):
             answer = function(task)
         yield Ending(task, "done", answer, "", time.monotonic() - began)
 
@@ -249,7 +249,7 @@ def run_pool(
     the endings before. One that has no task yet waits a little and yields None. Closing the
     generator, or an exception in its consumer, kills the workers. The function is pickled by name,
     and should not raise. A single worker may start processes of its own. The hard limit of a task
-    leaves out what it tells to (`send_news`).
+    leaves out what it reports to (`send_news`).
 
     After Ctrl-C each task gets a `KeyboardInterrupt` and `stop_s` seconds to end; the endings of
     those that return in time are yielded, and then `KeyboardInterrupt` is raised. A second Ctrl-C
@@ -309,10 +309,10 @@ def _wait(busy: list[TaskProcess[T]], most_s: float = math.inf) -> Sequence[obje
 
 
 def _endings(
-    busy: list[TaskProcess[T]], heard: Sequence[object]
+    busy: list[TaskProcess[T]], ready: Sequence[object]
 ) -> list[tuple[TaskProcess[T], Ending[T]]]:
     """The workers whose tasks have ended."""
-    endings = ((worker, worker.ending(worker.pipe in heard)) for worker in busy)
+    endings = ((worker, worker.ending(worker.pipe in ready)) for worker in busy)
     return [(worker, ending) for worker, ending in endings if ending is not None]
 
 
@@ -322,17 +322,17 @@ def _returned(busy: list[TaskProcess[T]]) -> Generator[Ending[T]]:
         ending = None
         with contextlib.suppress(PoolError):  # one that was stopped before its first task
             while ending is None and worker.pipe.poll():  # news may stand before the answer
-                ending = worker.ending(heard=True)
+                ending = worker.ending(is_ready=True)
         if ending is not None and ending.fate == "done":
             yield ending
 
 
 def _last_endings(busy: list[TaskProcess[T]], stop_s: float) -> Generator[Ending[T]]:
     """Tell the workers to stop; the endings of those that return in time."""
-    asked = [worker for worker in busy if worker.ask_to_stop(stop_s)]
-    while asked:
-        for worker, ending in _endings(asked, _wait(asked)):
-            asked.remove(worker)
+    stopping = [worker for worker in busy if worker.ask_to_stop(stop_s)]
+    while stopping:
+        for worker, ending in _endings(stopping, _wait(stopping)):
+            stopping.remove(worker)
             if ending.fate == "done":
                 yield ending
 
@@ -378,10 +378,10 @@ class TaskProcess(Generic[T]):
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
             self.pipe.send(task)
 
-    def ending(self, heard: bool) -> Ending[T] | None:
+    def ending(self, is_ready: bool) -> Ending[T] | None:
         """The ending of the current task, or None while it runs."""
         wall_s = time.monotonic() - self.began
-        if not heard:
+        if not is_ready:
             if self.paused_since is not None or time.monotonic() < self.deadline:
                 return None
             message = f"killed at the hard limit of {self.limit_s:g} s"
@@ -404,7 +404,7 @@ class TaskProcess(Generic[T]):
             self.last_news = answer.content
             if self.on_news is not None:
                 self.on_news(answer.content)
-            return self.ending(heard=False)  # telling is no excuse for running on
+            return self.ending(is_ready=False)  # reporting is no excuse for running on
         if self.ready:
             return Ending(self.task, "done", answer, "", wall_s, self.last_news)
         self.ready = True
@@ -427,7 +427,7 @@ class TaskProcess(Generic[T]):
     def ask_to_stop(self, stop_s: float) -> bool:
         """Interrupt the task, which ends within some seconds; False if there is none."""
         if not self.ready and self.pipe.poll():  # it may be at its task, and we have not read so
-            self.ending(heard=True)
+            self.ending(is_ready=True)
         if not self.ready:
             return False
         self.deadline, self.paused_since = min(self.deadline, time.monotonic() + stop_s), None
@@ -435,7 +435,7 @@ class TaskProcess(Generic[T]):
         return True
 
     def kill(self) -> None:
-        """End the process now."""
+        """Kill the process."""
         self.process.kill()
 
 

@@ -106,7 +106,7 @@ def nearest(
 
 
 def _others(semantics: Semantics, name: str) -> list[object]:
-    """What a rule may say instead: one of a list, or its default where it is a number."""
+    """Other values of a rule: the others of its list, or the default of a number."""
     kind = type(semantics).model_fields[name].annotation
     listed = (True, False) if kind is bool else get_args(kind) or (DEFAULTS[name],)
     return [value for value in listed if value != getattr(semantics, name)]

@@ -30,14 +30,7 @@ from placegap.instances.costing.layer_modes import ModelledOn
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.cluster_text import is_cluster_text
 from placegap.instances.files.document import Document
-from placegap.instances.problem import (
-    ASSUMED_DIMS,
-    WITHOUT_RULE,
-    Cluster,
-    Graph,
-    HybridPipeline,
-    Instance,
-)
+from placegap.instances.problem import ASSUMED_DIMS, WITHOUT_RULE, Cluster, Graph, Instance
 from placegap.instances.problem.cluster import slowed
 from placegap.instances.problem.memory_pressure import with_device_memory
 from placegap.instances.reading.checkout import is_workload, research
@@ -157,7 +150,7 @@ def costed_by(document: Document, costs: str) -> Document:
 
 
 def _changed(document: Document, **update: Any) -> Document:
-    """The document with other content, of which nothing is known."""
+    """The document with other content, for which no values are recorded."""
     return document.model_copy(update={"best_known": (), **update}).read_from(document.source)
 
 
@@ -185,7 +178,7 @@ def as_layers(
     else:
         graph = traced_layers(graph, cluster)
     rules = document.semantics  # those of another objective are about the ops one by one
-    kept = rules if isinstance(rules, HybridPipeline) else None
+    kept = rules if rules is not None and rules.has_modes else None
     return _changed(document, graph=graph, semantics=kept)
 
 

@@ -7,23 +7,19 @@ ends leads from the last end back to 0 without a pause, and its lengths add up t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import groupby
 from typing import Literal, NamedTuple
 
-from placegap.instances.objectives.iteration.referee import simulate_iteration
-from placegap.instances.objectives.iteration.stages import Event
-from placegap.instances.problem import (
-    AllLoads,
-    Evaluation,
-    Instance,
-    LatencySubgraphs,
-    Makespan,
-    PipelineIteration,
-    Plan,
-    Schedule,
-    Semantics,
-)
-from placegap.instances.referee.channels import NO_CHANNEL, channels_of
+from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.instances.problem.integers import format_bytes
+from placegap.instances.reading.errors import shorten
+
+MOST_STEPS = 14
+"""Steps of the critical path that are printed; the middle of a longer one is left out."""
+
+LONGEST_NAME = 48
+"""Characters of a name in a sentence."""
 
 Reason = Literal["start", "data", "turn"]
 
@@ -45,21 +41,7 @@ class PathPart(NamedTuple):
     bytes: int = 0
 
 
-def critical_path(
-    instance: Instance, plan: Plan, semantics: Semantics, verdict: Evaluation
-) -> tuple[PathPart, ...]:
-    """The chain in order; empty under max_load, where the heaviest device is the reason."""
-    if isinstance(semantics, AllLoads) or verdict.value_ns is None:
-        return ()
-    if isinstance(semantics, PipelineIteration):
-        return _of_iteration(instance, plan, semantics)
-    assert verdict.schedule is not None
-    if isinstance(semantics, LatencySubgraphs):
-        return _of_calls(instance, plan, verdict.schedule)
-    return _of_pass(instance, verdict.schedule, semantics)
-
-
-def _walk(
+def walk(
     things: dict[Hashable, PathPart], waits: Callable[[Hashable], Iterable[tuple[Hashable, Reason]]]
 ) -> tuple[PathPart, ...]:
     """Back from the last end, over what ended when each thing began, to time 0."""
@@ -87,124 +69,58 @@ def _walk(
     return tuple(things[key]._replace(why=why.get(key, "start")) for key in reversed(path))
 
 
-def _of_pass(instance: Instance, schedule: Schedule, semantics: Semantics) -> tuple[PathPart, ...]:
-    assert isinstance(semantics, Makespan)
-    index, graph, n = instance.arrays.index, instance.graph, instance.num_ops
-    device = schedule.device.tolist()
-    things: dict[Hashable, PathPart] = {}
-    ending: dict[tuple[int, int], list[int]] = {}  # ops by device and end
-    for i, (start, end) in enumerate(
-        zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)
-    ):
-        things[i] = PathPart(graph.ops[i].name, device[i], start, end, "start", i)
-        ending.setdefault((device[i], end), []).append(i)
-    moved = schedule.transfers
-    per_edge = semantics.transfers == "per_edge"
-    producer, channel_end = moved.producer.tolist(), dict[tuple[int, int], list[int]]()
-    carrier: dict[tuple[int, int], int] = {}
-    channels = []
-    columns = (moved.item, moved.source, moved.destination, moved.start_ns, moved.end_ns)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    for row, (item, a, b, start, end) in enumerate(rows):
-        edge = graph.edges[item if per_edge else index.tensor_first_edge[item]]
-        name = graph.ops[producer[row]].name + (f" to {edge.consumer}" if per_edge else "")
-        things[n + row] = PathPart(name, a, start, end, "start", producer[row], b, edge.bytes)
-        carrier[item, b] = row
-        used = channels_of(semantics.channels, instance.num_devices, a, b)
-        channels.append([c for c in used if c != NO_CHANNEL])
-        for channel in channels[-1]:
-            channel_end.setdefault((channel, end), []).append(row)
-
-    def waits(key: Hashable) -> Iterable[tuple[Hashable, Reason]]:
-        assert isinstance(key, int)
-        start = things[key].start_ns
-        if key >= n:
-            yield producer[key - n], "data"
-            for channel in channels[key - n]:
-                for row in channel_end.get((channel, start), ()):
-                    yield n + row, "turn"
-            return
-        for e in index.pred_edge[index.pred_ptr[key] : index.pred_ptr[key + 1]].tolist():
-            before = int(index.producer[e])
-            if device[before] == device[key]:
-                yield before, "data"
-            else:
-                item = e if per_edge else int(index.tensor[e])
-                yield n + carrier[item, device[key]], "data"
-        for other in ending.get((device[key], start), ()):
-            yield other, "turn"
-
-    return _walk(things, waits)
+def path_sentences(
+    path: Sequence[PathPart], names: Sequence[str], value_ns: int, what: str = "ops"
+) -> list[str]:
+    """The critical path step by step, on devices of these names."""
+    total = max(1, value_ns)
+    run = sum(link.end_ns - link.start_ns for link in path if link.target < 0)
+    sent = sum(link.end_ns - link.start_ns for link in path if link.target >= 0)
+    turns = sum(link.why == "turn" for link in path)
+    first = (
+        f"The critical path takes {format_ns(run + sent)}: {format_ns(run)}"
+        f" ({format_gap(run / total)}) for {what}, {format_ns(sent)} ({format_gap(sent / total)})"
+        " for transfers."
+    )
+    if turns:
+        first += f" {turns} of its {len(path)} parts waited for a device or a channel."
+    steps = [_step(group, names) for group in _stretches(path)]
+    if len(steps) > MOST_STEPS:
+        half = MOST_STEPS // 2
+        left_out = f"... {len(steps) - 2 * half} more steps ..."
+        steps = [*steps[:half], left_out, *steps[-half:]]
+    return [first, *steps]
 
 
-def _of_calls(instance: Instance, plan: Plan, schedule: Schedule) -> tuple[PathPart, ...]:
-    index, graph = instance.arrays.index, instance.graph
-    device, is_host = schedule.device.tolist(), instance.arrays.is_host.tolist()
-    call = (0,) * instance.num_ops if plan.call is None else plan.call
-    unit: list[Hashable] = [("op", i) if is_host[k] else (k, call[i]) for i, k in enumerate(device)]
-    things: dict[Hashable, PathPart] = {}
-    feeds: dict[Hashable, list[Hashable]] = {}
-    size: dict[Hashable, int] = {}
-    for i, key in enumerate(unit):
-        start, end = int(schedule.start_ns[i]), int(schedule.end_ns[i])
-        size[key] = size.get(key, 0) + 1
-        name = graph.ops[i].name if size[key] == 1 else f"call {call[i]} ({size[key]} ops)"
-        things[key] = PathPart(name, device[i], start, end, "start", i)
-    for e, consumer in enumerate(index.consumer.tolist()):
-        a, b = unit[int(index.producer[e])], unit[consumer]
-        if a != b:
-            feeds.setdefault(b, []).append(a)
-
-    def waits(key: Hashable) -> Iterable[tuple[Hashable, Reason]]:
-        for before in dict.fromkeys(feeds.get(key, ())):
-            yield before, "data"
-        for other, link in things.items():
-            if link.device == things[key].device and not is_host[link.device]:
-                yield other, "turn"
-
-    return _walk(things, waits)
+def _stretches(path: Sequence[PathPart]) -> list[list[PathPart]]:
+    """Neighbours that run on one device, and transfers one by one."""
+    numbered = list(enumerate(path))
+    stretches = groupby(numbered, lambda at: (at[1].device, -1 if at[1].target < 0 else at[0]))
+    return [[link for _, link in stretch] for _, stretch in stretches]
 
 
-def _of_iteration(
-    instance: Instance, plan: Plan, semantics: PipelineIteration
-) -> tuple[PathPart, ...]:
-    run = simulate_iteration(instance, plan, semantics)
-    home, count = run.stages.device.tolist(), run.stages.num_stages
-    things: dict[Hashable, PathPart] = {}
-    previous: dict[Hashable, Hashable] = {}
-    arriving: dict[Hashable, list[Hashable]] = {}
-    on_channel: dict[tuple[int, int, int], list[Hashable]] = {}
-    for spans in run.events:
-        for at, (event, start, end) in enumerate(spans):
-            name = f"{event.part} of stage {event.stage}{event.turn}"
-            things[event] = PathPart(name, home[event.stage], start, end, "start")
-            if at:
-                previous[event] = spans[at - 1].event
-    for number, (sender, receiver, start, end) in enumerate(run.messages):
-        a, b = home[sender.stage], home[receiver.stage]
-        name = f"microbatch {sender.microbatch} to stage {receiver.stage}"
-        things[number] = PathPart(name, a, start, end, "start", -1, b)
-        arriving.setdefault(receiver, []).append(number)
-        on_channel.setdefault((a, b, end), []).append(number)
+def _step(group: Sequence[PathPart], names: Sequence[str]) -> str:
+    first, last = group[0], group[-1]
+    took = format_ns(last.end_ns - first.start_ns)
+    turn = ", after a wait" if first.why == "turn" else ""
+    if first.target >= 0:
+        size = (
+            f"The {format_bytes(first.bytes)} of {short_name(first.name)}"
+            if first.bytes
+            else (short_name(first.name)[:1].upper() + short_name(first.name)[1:])
+        )
+        verb = "go" if first.bytes else "goes"
+        return f"{size} {verb} from {names[first.device]} to {names[first.target]} ({took}{turn})."
+    if len(group) == 1:
+        return f"{names[first.device]} runs {short_name(first.name)} ({took}{turn})."
+    waits = sum(link.why == "turn" for link in group[1:])
+    queue = f", {waits} of them delayed because the device was busy" if waits else ""
+    return (
+        f"{names[first.device]} runs {len(group)} in a row, {short_name(first.name)} to"
+        f" {short_name(last.name)} ({took}{turn}{queue})."
+    )
 
-    def waits(key: Hashable) -> Iterable[tuple[Hashable, Reason]]:
-        if isinstance(key, int):
-            yield run.messages[key].sender, "data"
-            link = things[key]
-            for other in on_channel.get((link.device, link.target, link.start_ns), ()):
-                yield other, "turn"
-            return
-        for number in arriving.get(key, ()):
-            yield number, "data"
-        assert isinstance(key, Event)
-        if key.weight or key.update:
-            yield key._replace(weight=False, update=False), "data"
-        elif key.backward:
-            last = key.stage == count - 1
-            yield Event(not last, key.stage + (not last), key.microbatch), "data"
-        elif key.stage:
-            yield Event(False, key.stage - 1, key.microbatch), "data"
-        if key in previous:
-            yield previous[key], "turn"
 
-    return _walk(things, waits)
+def short_name(name: str) -> str:
+    """A name in a sentence."""
+    return shorten(name, LONGEST_NAME)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from placegap.instances.problem import MOST_TOKENS, MaxContext, Semantics
+from placegap.instances.problem import MOST_TOKENS, Semantics
+from placegap.instances.problem.integers import format_bytes
 
 UNITS_NS = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
 
@@ -20,7 +21,7 @@ def format_ns(time_ns: int) -> str:
 
 def format_value(value: int, semantics: Semantics | None = None) -> str:
     """A value or bound of some semantics: a time, or tokens, which are stored below 0."""
-    if value < 0 or isinstance(semantics, MaxContext):
+    if value < 0 or (semantics is not None and semantics.unit == "tokens"):
         return "no limit" if value == -MOST_TOKENS else f"{-value:,} tokens"
     return format_ns(value)
 
@@ -73,6 +74,12 @@ def counted(number: int, noun: str) -> str:
     """A number and what is counted, in the plural where it is one."""
     ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
     return f"{number:,} {noun}{ending}"
+
+
+def memory_of(used_bytes: int, limit_bytes: int | None) -> str:
+    """What a device holds, and how much it could."""
+    limit = "" if limit_bytes is None else f" of {format_bytes(limit_bytes)}"
+    return format_bytes(used_bytes) + limit
 
 
 def memory_name(semantics: Semantics) -> str:

@@ -1,41 +1,22 @@
-"""Plans as Gantt charts, readable with thousands of ops: blocks of layers on rows of devices.
-
-``python -m placegap.experiments.show.gantt NETWORK CLUSTER HEURISTIC OUT.png`` draws the schedule
-of a heuristic above the best one that `decomposition` finds, with the bound that it proves.
-"""
+"""A plan as a Gantt chart, readable with thousands of ops: blocks of layers on rows of devices."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterable, Sequence
-from itertools import chain, groupby
-from pathlib import Path
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from placegap.experiments.show.anatomy import Anatomy, take_apart
-from placegap.experiments.show.drawing import COLOURS, new_figure, plain_label, png
+from placegap.experiments.show.anatomy import Anatomy
+from placegap.experiments.show.drawing import COLOURS, new_figure, plain_label
 from placegap.experiments.show.figures import common_unit, format_gap, format_value
 from placegap.experiments.show.timeline import Block, blocks
-from placegap.instances import load_cluster, load_corpus
-from placegap.instances.files.output_files import write_bytes
-from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.integers import format_bytes
-from placegap.instances.reading.errors import InputError, shorten
+from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
-from placegap.solvers.core.result import with_reason
-from placegap.solvers.solving.known_bounds import known_bound, proven_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-MAKESPAN = Makespan(channels="port")
-"""The rules of the command's schedules: one transfer at a time in and out of each device."""
-
-TIME_LIMIT_S = 20.0
-GAP_WIDTH, DPI = 9.0, 200
-"""Inches, and dots of an inch, of the command's picture."""
 
 WIDTH, ROW, MOST_HEIGHT = 12.0, 0.52, 40.0
 """Inches: of the figure, of a row, and of the tallest figure."""
@@ -60,44 +41,38 @@ OTHER, IDLE, INK, PROVEN, PATH = "#9aa5ae", "#eceff1", "#37474f", "#c1121f", "#1
 BAR_COLOURS = tuple(colour for colour in COLOURS if colour != PROVEN)
 
 
-def draw_plans(plans: Sequence[Anatomy], width: float = WIDTH) -> Figure:
-    """A panel for each plan, all on one axis of time: a row per device, and transfers below it.
+def draw_plan(found: Anatomy) -> Figure:
+    """A row per device, and transfers below it.
 
     Bars are blocks of layers (or kinds of ops) on idle time. A line above a bar says that it is on
-    the critical path; a dashed one is the bound, and what lies between it and the end is red. The
-    width is in inches: letters are larger beside a narrower chart.
+    the critical path; a dashed one is the bound, and what lies between it and the end is red.
     """
-    bounds_ns = [found.bound.ns for found in plans if found.bound is not None]
-    end_ns = max([1, *bounds_ns, *(found.drawn.end_ns for found in plans)])
-    scale = Scale(end_ns, *common_unit([end_ns]), width)
-    lanes = [fold(found) for found in plans]
-    rows = [each.height for each in lanes]
-    figure = new_figure(width, min(MOST_HEIGHT, ROW * sum(rows) + 0.7 * len(plans) + 0.8))
-    axes = figure.subplots(len(plans), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
-    merged = [blocks(found.drawn, end_ns // FINEST) for found in plans]
-    by_layer = all(found.drawn.by_layer for found in plans)
-    colours, legend = block_colours(chain.from_iterable(merged), by_layer=by_layer)
-    for axis, found, shown, rows_at in zip(axes, plans, merged, lanes, strict=True):
-        _draw_bars(axis, found, shown, colours, scale, rows_at)
-        _draw_path(axis, found, scale, rows_at)
-        _write_texts(axis, shown, colours, scale, rows_at)
-        if found.bound is not None:
-            bound, end = found.bound.ns / scale.unit_ns, found.drawn.end_ns / scale.unit_ns
-            axis.axvline(bound, color=PROVEN, linewidth=1.3, linestyle=(0, (4, 2)))
-            axis.axvspan(bound, end, color=PROVEN, alpha=0.12, linewidth=0, zorder=0.9)
-        _dress(axis, found, scale, rows_at)
-    axes[-1].set_xlabel(f"{plans[-1].drawn.meaning} ({scale.unit})", fontsize=9)
-    _add_legend(figure, plans, legend)
+    drawn, bound = found.drawn, found.bound
+    end_ns = max(1, drawn.end_ns, 0 if bound is None else bound.ns)
+    scale, rows = Scale(end_ns, *common_unit([end_ns])), fold(found)
+    figure = new_figure(WIDTH, min(MOST_HEIGHT, ROW * rows.height + 0.7 + 0.8))
+    axis = figure.subplots(1, 1)
+    shown = blocks(drawn, end_ns // FINEST)
+    colours, legend = block_colours(shown, by_layer=drawn.by_layer)
+    _draw_bars(axis, found, shown, colours, scale, rows)
+    _draw_path(axis, found, scale, rows)
+    _write_texts(axis, shown, colours, scale, rows)
+    if bound is not None:
+        proven, end = bound.ns / scale.unit_ns, drawn.end_ns / scale.unit_ns
+        axis.axvline(proven, color=PROVEN, linewidth=1.3, linestyle=(0, (4, 2)))
+        axis.axvspan(proven, end, color=PROVEN, alpha=0.12, linewidth=0, zorder=0.9)
+    _dress(axis, found, scale, rows)
+    axis.set_xlabel(f"{drawn.meaning} ({scale.unit})", fontsize=9)
+    _add_legend(figure, found, legend)
     return figure
 
 
 class Scale(NamedTuple):
-    """The end of the axis of time, its unit, and the width of the figure in inches."""
+    """The end of the axis of time, and its unit."""
 
     end_ns: int
     unit: str
     unit_ns: int
-    width: float
 
 
 class Lanes(NamedTuple):
@@ -220,7 +195,7 @@ def _write_texts(
     axis: Axes, merged: Iterable[Block], colours: dict[str, str], scale: Scale, rows: Lanes
 ) -> None:
     """Names in the bars that have room for them."""
-    inches = scale.width * 0.86 / scale.end_ns
+    inches = WIDTH * 0.86 / scale.end_ns
     for block in merged:
         width = (block.end_ns - block.start_ns) * inches
         whole = printable(block.text)
@@ -278,7 +253,7 @@ def _dress(axis: Axes, found: Anatomy, scale: Scale, rows: Lanes) -> None:
         )
 
 
-def _add_legend(figure: Figure, plans: Sequence[Anatomy], colours: dict[str, str]) -> None:
+def _add_legend(figure: Figure, found: Anatomy, colours: dict[str, str]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -287,13 +262,12 @@ def _add_legend(figure: Figure, plans: Sequence[Anatomy], colours: dict[str, str
         for kind, colour in colours.items()
     ]
     marks.append(Patch(facecolor=IDLE, edgecolor="#b0bec5", label="idle"))
-    if any(bar.is_move for found in plans for bar in found.drawn.bars):
+    if any(bar.is_move for bar in found.drawn.bars):
         marks.append(Line2D([], [], color=INK, linewidth=2.5, label="communication"))
-    if any(found.path for found in plans):
+    if found.path:
         marks.append(Line2D([], [], color=PATH, linewidth=1.6, label="critical path"))
-    bounds_ns = [found.bound.ns for found in plans if found.bound is not None]
-    if bounds_ns:
-        label = f"no plan is below {format_value(max(bounds_ns), plans[0].semantics)}"
+    if found.bound is not None:
+        label = f"no plan is below {format_value(found.bound.ns, found.semantics)}"
         marks.append(Line2D([], [], color=PROVEN, linestyle=(0, (4, 2)), label=label))
     figure.legend(
         handles=marks,
@@ -305,49 +279,3 @@ def _add_legend(figure: Figure, plans: Sequence[Anatomy], colours: dict[str, str
         columnspacing=1.3,
         handletextpad=0.5,
     )
-
-
-def draw_gap(instance: Instance, heuristic: str) -> Figure:
-    """The schedule of a heuristic above the best that `decomposition` finds, and its bound."""
-    from placegap.solvers import run_method
-
-    before = run_method(instance, MAKESPAN, heuristic)
-    if before.plan is None:
-        raise InputError(f"{heuristic} finds no plan: {with_reason(before, instance).message}")
-    after = run_method(
-        instance,
-        MAKESPAN,
-        "decomposition",
-        {"workers": 1},
-        time_limit_s=TIME_LIMIT_S,
-        incumbent=before.plan,
-    )
-    bound, _ = known_bound(instance, MAKESPAN, after.value_ns, proven_by(after))
-    shown = []
-    for result in (before, after):
-        assert result.plan is not None
-        found = take_apart(instance, result.plan, MAKESPAN, bound, result.method, num_moves=0)
-        assert found is not None  # it is a method's plan
-        shown.append(found)
-    return draw_plans(shown, GAP_WIDTH)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw what the arguments state into a file; 0 is success, 2 bad input."""
-    parser = argparse.ArgumentParser(prog="gantt", description=__doc__)
-    parser.add_argument("network", help="a graph of the corpus")
-    parser.add_argument("cluster", help="a cluster that ships with the package, or a file")
-    parser.add_argument("heuristic", help="a method that makes a plan, such as heft")
-    parser.add_argument("out", type=Path, help="the picture, a PNG")
-    options = parser.parse_args(arguments)
-    try:
-        instance = load_corpus(options.network).instance(load_cluster(options.cluster))
-        write_bytes(png(draw_gap(instance, options.heuristic), dpi=DPI), options.out)
-    except InputError as error:
-        print(f"gantt: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

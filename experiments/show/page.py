@@ -18,6 +18,7 @@ from typing import Any
 
 from placegap.experiments.show.anatomy import Anatomy
 from placegap.experiments.show.figures import format_ns, format_value
+from placegap.experiments.show.memory_levels import Levels
 from placegap.experiments.show.timeline import (
     Block,
     Timeline,
@@ -33,13 +34,10 @@ from placegap.experiments.show.words import (
     bound_sentence,
     claim_sentences,
     crossing_rows,
-    device_rows,
     move_rows,
     move_sentence,
-    path_sentences,
 )
-from placegap.instances.exporters.trace import Levels
-from placegap.instances.problem import Instance, PipelineIteration
+from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.printable import printable
@@ -79,15 +77,6 @@ def plan_page(found: Anatomy) -> str:
 def _texts(found: Anatomy) -> dict[str, str]:
     instance, drawn = found.instance, found.drawn
     by = f", placed by {found.method}" if found.method else ""
-    moments = "over time" if found.is_timed else "at each step of a sample, op by op"
-    rule = "resident bytes, all the time"
-    if isinstance(found.semantics, PipelineIteration):
-        own = "resident bytes" if found.semantics.memory_rule == "sum" else "what a stage works on"
-        rule = f"{own} and what microbatches in flight keep"
-    elif found.stages:
-        moments, rule = "all the time", "state, microbatches in flight and workspace"
-    elif found.semantics.memory_rule == "peak":
-        rule = "state, live tensors and workspace"
     peaks = "; ".join(
         f"{each.name} {format_bytes(each.memory_bytes)}" for each in found.devices if each.num_ops
     )
@@ -98,9 +87,9 @@ def _texts(found: Anatomy) -> dict[str, str]:
         "meaning": f"{drawn.meaning[:1].upper()}{drawn.meaning[1:]}.{_as_blocks(found)}",
         "time_label": f"Timeline, {scheduled}, {format_ns(drawn.end_ns)} in all. Arrow keys go"
         " from bar to bar; a table follows.",
-        "memory_meaning": f"What each device holds {moments}: {rule}. A red line is its limit,"
-        " where it is near.",
-        "memory_label": f"Memory {moments}. At most: {peaks}.",
+        "memory_meaning": f"What each device holds {found.moments}: {found.held}. A red line is its"
+        " limit, where it is near.",
+        "memory_label": f"Memory {found.moments}. At most: {peaks}.",
         "dots": "op" if instance.num_ops <= MOST_DOTS else "layer, scope or run of ops",
         "graph_label": f"Graph of {instance.num_ops} ops and {len(instance.graph.edges)} edges,"
         f" of which {len(found.crossings)} transfers cross devices, drawn dark. A table follows.",
@@ -157,7 +146,7 @@ def _lists(found: Anatomy) -> dict[str, str]:
         "broken": f'<p class="warn">The plan is infeasible:</p><ul class="warn plain">{broken}</ul>'
         if broken
         else "",
-        "path": "\n".join(f"<li>{_safe(line)}</li>" for line in path_sentences(found)),
+        "path": "\n".join(f"<li>{_safe(line)}</li>" for line in found.why),
         "provenance": "\n".join(
             f"<dt class=soft>{_safe(name)}</dt><dd>{_safe(text)}</dd>"
             for name, text in origin
@@ -172,7 +161,7 @@ def _kinds(instance: Instance) -> str:
 
 
 def _tables(found: Anatomy) -> dict[str, str]:
-    names = found.homes
+    names = found.names
     pairs: dict[tuple[int, int], list[int]] = {}
     for each in found.crossings:
         for k in each.targets:
@@ -182,7 +171,7 @@ def _tables(found: Anatomy) -> dict[str, str]:
         for (a, b), sizes in sorted(pairs.items())
     ]
     return {
-        "device_table": _table(*device_rows(found)),
+        "device_table": _table(found.homes.head, found.homes.rows),
         "move_table": _table(MOVE_HEAD, move_rows(found)),
         "crossing_table": _table(CROSSING_HEAD, crossing_rows(found))
         or "<p>No tensor changes devices.</p>",
@@ -316,7 +305,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
 
 
 def _thinned(levels: Levels, last: int) -> Levels:
-    """At most about `MOST_LEVELS` levels: of neighbours the highest."""
+    """At most about `MOST_LEVELS` levels; neighbours are merged into the highest."""
     if len(levels) <= MOST_LEVELS:
         return levels
     width = max(1, last // MOST_LEVELS)
@@ -328,11 +317,11 @@ def _thinned(levels: Levels, last: int) -> Levels:
 
 
 def _graph(found: Anatomy, text: Callable[[str], int]) -> dict[str, Any]:
-    """Dots in columns by the longest way to them; in a column by the middle of what they read.
+    """Dots in columns by their longest path; in a column by the mean place of what they read.
 
     A dot is an op, or in large graphs what `_dots` says; the way then follows their order alone.
     """
-    instance, device = found.instance, found.home
+    instance, device = found.instance, found.homes.of_op
     dot, names = _dots(found)
     home = [0] * len(names)
     for i, d in enumerate(dot):
@@ -382,7 +371,7 @@ def _dots(found: Anatomy) -> tuple[list[int], list[str]]:
     size: list[int] = []
     dot = [0] * len(names)
     for i in graph.index.topological_order.tolist():
-        d = dot[i] = number.setdefault((labels[i], found.home[i]), len(number))
+        d = dot[i] = number.setdefault((labels[i], found.homes.of_op[i]), len(number))
         size += [0] * (d == len(size))
         size[d] += 1
     said = [f"{label} ({n} op{'s' * (n != 1)})" for (label, _), n in zip(number, size, strict=True)]

@@ -20,33 +20,17 @@ from placegap.experiments.show.figures import (
     format_s,
     format_value,
     memory_name,
+    memory_of,
 )
-from placegap.experiments.show.hybrid_stages import (
-    STAGE_HEAD,
-    bubble_words,
-    stage_rows,
-    stages_apart,
-)
+from placegap.experiments.show.objectives.base import Judged, words_of
 from placegap.experiments.show.rendering import plain_table
-from placegap.instances.costing.costing import MEASURED_SHARE, is_cpu
+from placegap.instances.costing.costing import MEASURED_SHARE
 from placegap.instances.costing.layer_modes import BY_KERNELS, MODELLED
 from placegap.instances.costing.measured_links import MEASURED_LINKS
 from placegap.instances.costing.runtime_memory import RESERVED
 from placegap.instances.files.plan_file import describe_plan
-from placegap.instances.problem import (
-    AllLoads,
-    DeviceUse,
-    Evaluation,
-    HybridPipeline,
-    Instance,
-    LoadSemantics,
-    MaxContext,
-    MaxLoad,
-    PipelineIteration,
-    Plan,
-    Semantics,
-)
-from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
+from placegap.instances.problem import DeviceUse, Evaluation, Instance, Plan, Semantics
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.modules import Granularity, layer_of, numbered_layers
 from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
@@ -65,18 +49,16 @@ def device_table(
 ) -> Table:
     """One line per device: ops or layers, compute, communication, memory; its load and tokens."""
     communication = _communication_ns(verdict, instance.num_devices)
-    is_load, is_context = isinstance(semantics, AllLoads), isinstance(semantics, MaxContext)
+    has_loads = "load" in semantics.rules()
     rows = []
     for k, (use, spec) in enumerate(zip(verdict.uses, instance.cluster.devices, strict=True)):
-        memory = format_bytes(use.memory_bytes)
-        if spec.memory_bytes is not None:
-            memory += f" of {format_bytes(spec.memory_bytes)}"
+        memory = memory_of(use.memory_bytes, spec.memory_bytes)
         what = layers[k] if layers else str(use.num_ops)
         times = (format_ns(use.compute_ns), format_ns(communication[k]))
-        load = (format_ns(use.load_ns),) if is_load else ()
+        load = (format_ns(use.load_ns),) if has_loads else ()
         rows.append((use.device, spec.kind, what, *times, *load, *_tokens(use), memory))
     head = ("device", "kind", "layers" if layers else "ops", "compute", "communication")
-    more = (*(("load",) if is_load else ()), *(("tokens",) if is_context else ()))
+    more = ("load",) * has_loads + ("tokens",) * (semantics.unit == "tokens")
     return plain_table(None, (*head, *more, memory_name(semantics)), rows)
 
 
@@ -159,12 +141,12 @@ def plan_table(
     whole: Granularity = "op",
 ) -> Table:
     """One line per device, or per stage of a hybrid plan."""
-    if not isinstance(semantics, HybridPipeline) or verdict.value_ns is None:
-        held = layers_per_device(instance, plan) if whole == "layer" else ()
-        layers = [layer_words(names) for names in held]
-        return device_table(instance, verdict, semantics, layers)
-    stages = stages_apart(instance, plan, semantics, verdict)
-    return plain_table(None, STAGE_HEAD, stage_rows(instance, plan, verdict, stages))
+    table = words_of(semantics).table
+    if table is not None and verdict.value_ns is not None:
+        return plain_table(None, *table(Judged(instance, plan, semantics, verdict)))
+    held = layers_per_device(instance, plan) if whole == "layer" else ()
+    layers = [layer_words(names) for names in held]
+    return device_table(instance, verdict, semantics, layers)
 
 
 def server_lines(verdict: Evaluation) -> list[str]:
@@ -202,9 +184,9 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     The instance is that of the plan: the finer one, where the method split ops or layers were kept
     whole.
     """
-    verdict, told = result.evaluation, instance.cluster.provenance.parameters
-    notes: tuple[str, ...] = (f"{told[RESERVED]} ({SAYS_FREE})",) if RESERVED in told else ()
-    notes += (str(told[MEASURED_LINKS]),) if MEASURED_LINKS in told else ()
+    verdict, stated = result.evaluation, instance.cluster.provenance.parameters
+    notes: tuple[str, ...] = (f"{stated[RESERVED]} ({SAYS_FREE})",) if RESERVED in stated else ()
+    notes += (str(stated[MEASURED_LINKS]),) if MEASURED_LINKS in stated else ()
     modes = str(instance.graph.provenance.parameters.get(MODELLED, ""))
     notes += (f"modes are {modes}",) if modes.startswith(BY_KERNELS) else ()
     if result.plan is not None and verdict is not None:
@@ -212,20 +194,8 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     return tuple(map(printable, notes))
 
 
-def whole_layers(instance: Instance, result: Result) -> tuple[str, ...]:
-    """A decode step on several cards: what its optimum leaves out."""
-    cluster, known = instance.cluster, instance.graph.provenance.parameters
-    cards = sum(not is_cpu(device, cluster) for device in cluster.devices)
-    if result.status != "optimal" or result.semantics.objective != "makespan":
-        return ()
-    if not known.get("decode") or cards < 2:
-        return ()
-    what = "layer or op" if result.instance_hash == instance.content_hash else "layer"
-    return (f"optimal with each {what} on one card; --tensor-split also shares layers",)
-
-
 def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
-    """Formats that give one number for an op's memory say nothing of what stays."""
+    """A note if memory is counted at its peak, but no op states what it keeps."""
     sizes = instance.memory_arrays
     stated = sizes.state_bytes.any() or len(sizes.shared_bytes)
     if semantics.memory_rule == "sum" or stated or not instance.arrays.resident_bytes.any():
@@ -249,7 +219,7 @@ def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str,
     idle = [cluster.device_index[name] for name in verdict.idle_devices]
     runs_none = (time_ns == UNSUPPORTED).all(axis=0)
     if runs_none[idle].all():
-        return (f"{_unused(verdict)}: no op of this model can run there",)
+        return (f"{unused(verdict)}: no op of this model can run there",)
     if runs_none.any():
         names = tuple(cluster.devices[k].name for k in np.flatnonzero(runs_none).tolist())
         return (
@@ -264,101 +234,18 @@ def _chosen(instance: Instance, result: Result, verdict: Evaluation) -> tuple[st
     cluster = instance.cluster
     idle = [cluster.device_index[name] for name in verdict.idle_devices]
     if all(cluster.devices[k].is_host for k in idle):
-        return (f"{_unused(verdict)}: a host",)
-    if isinstance(result.semantics, LoadSemantics):
-        return (_stages(verdict, result),)
-    if isinstance(result.semantics, MaxContext):
-        found = "no plan" if result.status == "optimal" else "no plan that was found"
-        return (f"{_unused(verdict)}: {found} has room for more tokens with more devices",)
-    if isinstance(result.semantics, HybridPipeline):
-        found = "no plan is" if result.status == "optimal" else "no plan was found that is"
-        return (f"{_unused(verdict)}: {found} faster with more devices",)
-    if isinstance(result.semantics, PipelineIteration):
-        return (_fewer_stages(instance, verdict, result, result.semantics),)
-    return (_one_pass(instance, verdict, result),)
+        return (f"{unused(verdict)}: a host",)
+    why = words_of(result.semantics).idle
+    return (unused(verdict) if why is None else why(instance, result, verdict),)
 
 
-def _one_pass(instance: Instance, verdict: Evaluation, result: Result) -> str:
-    """Makespan and latency: the end of one pass."""
-    used = [use.device for use in verdict.uses if use.num_ops]
-    proven = result.status == "optimal"
-    if len(used) == 1 and proven and result.value_ns:
-        from placegap.solvers.bounds.cheap_bounds import path_ns  # loads a solver
-
-        share = path_ns(instance, transfers=False) / result.value_ns
-        return (
-            f"{used[0]} alone is optimal for one pass. {share:.0%} of its time is one path of ops,"
-            " each of which waits for the one before. The rest would gain less from another device"
-            f" than its transfers cost. {THROUGHPUT}"
-        )
-    if len(used) == 1 and proven:
-        what = f"{used[0]} alone is optimal for one pass"
-    elif len(used) == 1:
-        what = f"the plan uses {used[0]} alone"
-    else:
-        what = _unused(verdict)
-    why = "Only ops that can run side by side gain from another device, and each transfer costs"
-    if not proven and _is_heuristic(result.method):
-        return f"{what}. {why} time. {EXACT}. {THROUGHPUT}"
-    return f"{what}. {why} time. {THROUGHPUT}"
-
-
-def _fewer_stages(
-    instance: Instance, verdict: Evaluation, result: Result, semantics: PipelineIteration
-) -> str:
-    """pipeline_iteration: another stage delays the first microbatch, or does not fit the rounds."""
-    rounds = semantics.schedule == "interleaved" and semantics.microbatches % instance.num_devices
-    if rounds:
-        return (
-            f"{_unused(verdict)}: {semantics.microbatches} microbatches are not a multiple"
-            f" of {instance.num_devices} devices; interleaved needs one (--microbatches)"
-        )
-    from placegap.instances.problem.nets import gradient_tie  # loads networkx
-
-    tie = gradient_tie(instance)
-    if tie is not None:
-        return f"{_unused(verdict)}: {tie}"
-    if result.status == "optimal":
-        return f"{_unused(verdict)}: no plan with more stages has a shorter iteration"
-    if _is_heuristic(result.method):
-        return f"{_unused(verdict)}. {EXACT}"
-    return f"{_unused(verdict)}: the search found no shorter iteration with more stages"
-
-
-def _stages(verdict: Evaluation, result: Result) -> str:
-    """max_load and max_load_fwd_bwd: the heaviest stages."""
-    heaviest = max(verdict.uses, key=lambda use: use.load_ns)
-    if result.semantics.objective == "max_load_fwd_bwd":
-        why = "the value is the sum of the heaviest forward and backward loads"
-    elif result.semantics.has_two_levels:
-        why = "the value is the heaviest load of a device or server"
-    else:
-        why = f"the value is the heaviest stage, {heaviest.device}'s"
-    asked = _instead(result.semantics, heaviest.num_ops)
-    if result.status == "optimal":
-        why += ", and no plan has a lower one"
-    elif _is_heuristic(result.method):
-        asked = EXACT
-    else:
-        why += ", and the search found no lower one"
-    return f"{_unused(verdict)}: {why}. {asked}"
-
-
-def _instead(semantics: Semantics, num_ops: int) -> str:
-    if num_ops == 1:
-        return "'placegap split' divides an op that is a stage of its own"
-    if isinstance(semantics, MaxLoad) and not semantics.replicas:
-        return "With --replicas equal devices may share a stage"
-    if semantics.plan_class != "any":
-        return "With --plans any a device may run any ops"
-    return "'placegap split' divides heavy ops"
-
-
-def _is_heuristic(method: str) -> bool:
+def is_heuristic(method: str) -> bool:
+    """Whether a method proves no bound."""
     return method in METHODS and METHODS[method].claim == "heuristic"
 
 
-def _unused(verdict: Evaluation) -> str:
+def unused(verdict: Evaluation) -> str:
+    """``gpu0 and gpu1 are unused``."""
     idle = verdict.idle_devices
     return f"{_names(idle)} {'is' if len(idle) == 1 else 'are'} unused"
 
@@ -418,21 +305,9 @@ def result_object(instance: Instance, result: Result, whole: Granularity = "op")
         "costs": instance.graph.provenance.parameters.get(MEASURED_SHARE),
         "faults": list(result.faults),
         "details": dict(result.details),
-        **_tokens_object(result),
+        **words_of(result.semantics).more(result),
         "devices": devices,
         **placed_object(instance, result),
-    }
-
-
-def _tokens_object(result: Result) -> dict[str, Any]:
-    """Under max_context: tokens that fit, on all devices and on each, and that no plan exceeds."""
-    if not isinstance(result.semantics, MaxContext):
-        return {}
-    uses = () if result.evaluation is None else result.evaluation.uses
-    return {
-        "tokens": None if result.value_ns is None else -result.value_ns,
-        "tokens_bound": None if result.bound_ns is None else -result.bound_ns,
-        "tokens_per_device": {use.device: use.tokens for use in uses},
     }
 
 
@@ -471,7 +346,7 @@ def certificate_line(certificate: Certificate) -> str:
 
 
 def gap_words(gap: float | None, value_ns: int | None, bound: Bound | None) -> str:
-    """The gap, or how large it can be beside a bound that no method proved."""
+    """The gap, or its upper limit if no method proved the bound."""
     most = None if bound is None else relative_gap(value_ns, bound.ns)
     if gap is not None or bound is None or most is None:
         return "unknown" if gap is None else format_gap(gap)
@@ -479,7 +354,7 @@ def gap_words(gap: float | None, value_ns: int | None, bound: Bound | None) -> s
 
 
 def _gap_words(result: Result) -> str:
-    """The gap, and to which bound it is."""
+    """The gap, and the bound that it refers to."""
     bound = None if result.bound_ns is None else result.bound
     words = gap_words(result.gap, result.value_ns, bound)
     if not result.gap or bound is None:
@@ -493,7 +368,7 @@ LONGEST_ORIGIN = 80
 
 
 def claim_words(claim: Claim, semantics: Semantics) -> str:
-    """What a file claims, and that it does."""
+    """A file's claim, with the file's name."""
     value = format_value(claim.ns, semantics)
     origin = ", ".join(filter(None, (shorten(claim.origin, LONGEST_ORIGIN), claim.plans)))
     what = value if claim.is_bound else f"a plan of {value}"
@@ -521,18 +396,16 @@ def print_result(
     whole: Granularity = "op",
 ) -> None:
     """What each device does, the value, the bound and the gap, and what files claim."""
-    console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
+    console.print(f"{result.instance}: {result.semantics.label}, {result.method}")
     if result.evaluation is not None and result.plan is not None:
         table = plan_table(instance, result.plan, result.evaluation, result.semantics, whole)
         console.print(table)
         for line in server_lines(result.evaluation):
-            console.print(line, markup=False)
+            console.print(line)
     rules = result.semantics
     value = "none" if result.value_ns is None else format_value(result.value_ns, rules)
-    if result.value_ns is not None and isinstance(result.semantics, HybridPipeline):
-        value += f" a batch, {format_ns(result.value_ns // result.semantics.microbatches)} each"
-        if result.semantics.bubble and result.evaluation is not None:
-            value += f"; {bubble_words(result.evaluation)}"
+    if result.value_ns is not None:
+        value += words_of(rules).after_value(result)
     found_by = result.details.get("plan_by")
     if result.value_ns is not None and found_by:
         value += f" (by {found_by})"
@@ -542,15 +415,15 @@ def print_result(
         bound = f"{format_value(result.bound_ns, rules)} ({basis})"
     build = f"build {format_s(result.build_s)}, " if result.build_s else ""
     console.print(f"status  {result.status}")
-    console.print(f"value   {value}", markup=False)
-    console.print(f"bound   {bound}", markup=False)
-    console.print(f"gap     {_gap_words(result)}", markup=False)
+    console.print(f"value   {value}")
+    console.print(f"bound   {bound}")
+    console.print(f"gap     {_gap_words(result)}")
     for claim in claims:
-        console.print(f"claimed {claim_words(claim, rules)}", markup=False)
+        console.print(f"claimed {claim_words(claim, rules)}")
     measured = instance.graph.provenance.parameters.get(MEASURED_SHARE)
     if measured is not None:
-        console.print(f"costs   {measured}", markup=False)
+        console.print(f"costs   {measured}")
     setup = f"; loading {format_s(result.setup_s)}" if result.setup_s >= SHOWN_S else ""
     console.print(f"time    {build}solve {format_s(result.solve_s)}{setup}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):
-        console.print(f"note    {sentence}", markup=False)
+        console.print(f"note    {sentence}")

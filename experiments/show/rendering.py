@@ -80,7 +80,7 @@ def print_json(content: Any) -> None:
 def print_line(text: str) -> None:
     """One line on stdout, at most 300 characters; folded only where a width is stated."""
     folds = sys.stdout.isatty() or "COLUMNS" in os.environ
-    output().print(shorten(text, LONGEST_WARNING), markup=False, soft_wrap=not folds)
+    output().print(shorten(text, LONGEST_WARNING), soft_wrap=not folds)
 
 
 def errors() -> Console:
@@ -88,15 +88,15 @@ def errors() -> Console:
     return Console(file=cast("TextIO", _Errors()), highlight=False, **_styles())
 
 
-class Told:
-    """Whether a command was told to show no progress."""
+class Quiet:
+    """Whether a command shows no progress, by its option."""
 
-    quiet = False
+    is_set = False
 
 
 def shows_live() -> bool:
     """Whether stderr is a terminal on which a line can change; it is None where it was closed."""
-    if Told.quiet or sys.stderr is None:
+    if Quiet.is_set or sys.stderr is None:
         return False
     return sys.stderr.isatty() and not errors().is_dumb_terminal
 
@@ -110,22 +110,22 @@ def warn(sentence: str) -> None:
 
 
 @contextmanager
-def spinner(what: str, *, tells: bool = False) -> Iterator[Callable[[str], None]]:
+def spinner(what: str, *, reports: bool = False) -> Iterator[Callable[[str], None]]:
     """A line with a spinner, a text and a clock on stderr, if that is a terminal; it goes away.
 
     What it yields changes the text, which is cut where the terminal is too narrow for it. Where
-    stderr is no terminal, one that `tells` prints what it is about after a second. No thread is
+    stderr is no terminal, one that `reports` prints what it is about after a second. No thread is
     left of either.
     """
     if not shows_live():
         timer = threading.Timer(SOON_S, warn, [f"after {SOON_S:g} s: {what}"])
-        if tells:
+        if reports:
             timer.start()
         try:
             yield lambda text: None
         finally:
             timer.cancel()
-            if tells:
+            if reports:
                 timer.join()
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

@@ -42,13 +42,13 @@ class Moment(NamedTuple):
 
 
 def both(first: Listener, second: Listener) -> Listener:
-    """One listener that passes all on to two."""
+    """A listener that calls two others."""
 
-    def hear(news: Progress) -> None:
-        first(news)
-        second(news)
+    def enter(progress: Progress) -> None:
+        first(progress)
+        second(progress)
 
-    return hear
+    return enter
 
 
 def check_plot(path: Path | None) -> None:
@@ -84,17 +84,17 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
             if failed:
                 file = None
 
-        def hear(news: Progress) -> None:
-            if news == newest[0]:  # and tells what is done meanwhile
+        def enter(progress: Progress) -> None:
+            if progress == newest[0]:  # and reports what is done meanwhile
                 return
-            is_plan, newest[0] = news.value_ns != newest[0].value_ns, news
-            source = news.by if is_plan or not news.bound else news.bound.origin
+            is_plan, newest[0] = progress.value_ns != newest[0].value_ns, progress
+            source = progress.by if is_plan or not progress.bound else progress.bound.origin
             seconds = round(time.monotonic() - began, 3)
-            moments.append(Moment(seconds, news.value_ns, news.bound_ns, source))
+            moments.append(Moment(seconds, progress.value_ns, progress.bound_ns, source))
             append(json.dumps(moments[-1]._asdict()) + "\n")
 
         try:
-            yield hear
+            yield enter
             append("")
         finally:
             if plot is not None:
@@ -163,15 +163,15 @@ DOING_S = 20.0
 """Seconds between lines on what takes long, while nothing better is found."""
 
 
-def news_text(news: Progress) -> str:
+def progress_text(progress: Progress) -> str:
     """The best value, the gap, the bound, and what found the plan; the first is cut last."""
-    gap = relative_gap(news.value_ns, news.bound_ns)
+    gap = relative_gap(progress.value_ns, progress.bound_ns)
     texts = (
-        news.doing or None,
-        None if news.value_ns is None else f"best {format_value(news.value_ns)}",
+        progress.doing or None,
+        None if progress.value_ns is None else f"best {format_value(progress.value_ns)}",
         None if gap is None else f"gap {format_gap(gap)}",
-        None if news.bound_ns is None else f"bound {format_value(news.bound_ns)}",
-        None if news.value_ns is None else f"by {news.by}",
+        None if progress.bound_ns is None else f"bound {format_value(progress.bound_ns)}",
+        None if progress.value_ns is None else f"by {progress.by}",
     )
     return ", ".join(filter(None, texts))
 
@@ -180,8 +180,8 @@ def news_text(news: Progress) -> str:
 def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
     """A function that takes `Progress` and shows it on stderr; with `quiet`, only on a terminal.
 
-    Nothing is shown, and no thread begun, before the first news: a worker process that is started
-    until then may be a copy of this one. `what` is shown while no news says what is being done.
+    Nothing is shown, and no thread begun, before the first report: a worker process that is started
+    until then may be a copy of this one. `what` is shown while no report says what is being done.
     """
     if shows_live():
         with ExitStack() as stack:
@@ -189,7 +189,7 @@ def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
         return
     lines = _Lines()
     try:
-        yield (lambda news: None) if quiet else lines.listen
+        yield (lambda progress: None) if quiet else lines.listen
     finally:
         lines.close()
 
@@ -199,14 +199,14 @@ def _changing(what: str, stack: ExitStack) -> Listener:
     shown: list[Callable[[str], None]] = []
     doing = [""]
 
-    def hear(news: Progress) -> None:
+    def enter(progress: Progress) -> None:
         if not shown:
             shown.append(stack.enter_context(spinner(what)))
-        doing[:] = [news.doing or doing[0]]
-        known = news_text(replace(news, doing=""))
+        doing[:] = [progress.doing or doing[0]]
+        known = progress_text(replace(progress, doing=""))
         shown[0](", ".join(filter(None, (known, *doing))) or what)
 
-    return hear
+    return enter
 
 
 class _Lines:
@@ -221,14 +221,14 @@ class _Lines:
         self.timer: threading.Timer | None = None
         self.lock = threading.Lock()
 
-    def listen(self, news: Progress) -> None:
+    def listen(self, progress: Progress) -> None:
         with self.lock:
-            is_first = self.newest.value_ns is None and news.value_ns is not None
-            self.newest = news
+            is_first = self.newest.value_ns is None and progress.value_ns is not None
+            self.newest = progress
             now = time.monotonic()
-            if news.doing:
-                due = self.printed + (SOON_S if news.value_ns is None else DOING_S)
-            elif news.value_ns is not None:
+            if progress.doing:
+                due = self.printed + (SOON_S if progress.value_ns is None else DOING_S)
+            elif progress.value_ns is not None:
                 due = now if is_first else self.printed + max(EVERY_S, EVERY * (now - self.began))
             else:
                 return
@@ -247,7 +247,7 @@ class _Lines:
 
     def _print(self) -> None:
         self.printed = time.monotonic()
-        warn(f"after {format_s(self.printed - self.began)}: {news_text(self.newest)}")
+        warn(f"after {format_s(self.printed - self.began)}: {progress_text(self.newest)}")
 
     def close(self) -> None:
         """What is not printed yet stands in the result."""

@@ -1,28 +1,18 @@
-"""What to change next: the single moves of an op, a group or a layer that gain most.
-
-Each is judged by the referee as a plan of its own. A plan that states orders keeps those of its
-devices, with the moved ops at the places where they began; orders of channels are left to the
-referee's rule, as there are other transfers.
-"""
+"""What to change next: the changes of a plan that gain most, each judged by the referee."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from placegap.instances.problem import (
-    Evaluation,
-    Instance,
-    LatencySubgraphs,
-    PipelineIteration,
-    Plan,
-    Schedule,
-    Semantics,
-)
+from placegap.instances.problem import Plan, Semantics
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_ns
+
+if TYPE_CHECKING:
+    from placegap.experiments.show.objectives.base import Judged
 
 MOST_WORK = 600_000
 """Ops and edges that the referee may look at, over all moves: a few seconds."""
@@ -48,11 +38,109 @@ class SingleMove(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """The best moves first, and how many of all there are were tried."""
+    """The best moves first, the number that was tried, and the number of all."""
 
     moves: tuple[SingleMove, ...]
     tried: int
     all: int
+
+
+class Option(NamedTuple):
+    """A change of a unit of ops: an op, a group or a layer.
+
+    `note` says what changes but its home; of several `plans` the best counts.
+    """
+
+    unit: str
+    ops: tuple[int, ...]
+    source: int
+    target: int
+    plans: Iterable[Plan]
+    note: str = ""
+
+
+class Moves(NamedTuple):
+    """Options in the order of trial, and how many are tried at most."""
+
+    options: Sequence[Option]
+    budget: int
+
+
+NO_MOVES = Tried((), 0, 0)
+
+
+def best_moves(case: Judged[Semantics], moves: Moves, count: int) -> Tried:
+    """The best options that gain; at most one for each unit."""
+    best: dict[str, SingleMove] = {}
+    tried = moves.options[: moves.budget]
+    for option in tried:
+        for changed in option.plans:
+            try:
+                value_ns = feasible_ns(case.instance, changed, case.semantics)
+            except InputError:
+                continue
+            if value_ns is None:
+                continue
+            gain = case.value_ns - value_ns if case.verdict.feasible else None
+            known = best.get(option.unit)
+            if (gain is not None and gain <= 0) or (known and known.value_ns <= value_ns):
+                continue
+            what, size = option.unit + option.note, len(option.ops)
+            ends = option.source, option.target
+            best[option.unit] = SingleMove(what, size, *ends, value_ns, gain, changed)
+    found = sorted(best.values(), key=lambda move: (move.value_ns, move.num_ops, move.what))
+    return Tried(tuple(found[:count]), len(tried), len(moves.options))
+
+
+Changed = Callable[[tuple[int, ...], int], Iterable[Plan]]
+"""Plans with some ops on another device, by its number."""
+
+
+def moves_of_ops(case: Judged[Semantics], changed: Changed | None = None, more: int = 0) -> Moves:
+    """Moves of what lies on one device to each other one; by default orders are given up.
+
+    A unit is a colocation group, an op without one, or a layer that is on one device. Where there
+    are more moves than `MOST`, or the graph is large, those come first that touch a border, or the
+    device with the most to do. `more` is what a plan costs the referee beyond ops and edges.
+    """
+    plan, budget = case.plan, MOST_WORK // (case.instance.num_parts + more)
+
+    def placed(ops: tuple[int, ...], target: int) -> Iterator[Plan]:
+        placement = moved_placement(plan, ops, target)
+        yield replace(plan, placement=placement, device_order=None, channel_order=None)
+
+    options = [
+        Option(unit.what, unit.ops, home, k, (changed or placed)(unit.ops, k))
+        for unit in _ranked(case)
+        for home in plan.placement[unit.ops[0]]
+        for k in range(case.instance.num_devices)
+        if k != home
+    ]
+    return Moves(options, max(FEWEST, min(MOST, budget)))
+
+
+def moved_placement(plan: Plan, ops: tuple[int, ...], target: int) -> tuple[tuple[int, ...], ...]:
+    """The placement with some ops on another device."""
+    moved = set(ops)
+    return tuple((target,) if i in moved else on for i, on in enumerate(plan.placement))
+
+
+def into_groups(
+    plan: Plan, field: Literal["stage", "call"], at_least: Iterable[int] = ()
+) -> Changed:
+    """What puts ops into each group that a device has: its stages or calls, by a field of plans."""
+    own: tuple[int, ...] = getattr(plan, field)
+
+    def changed(ops: tuple[int, ...], target: int) -> Iterator[Plan]:
+        moved, placement = set(ops), moved_placement(plan, ops, target)
+        there = {g for g, on in zip(own, plan.placement, strict=True) if on == (target,)}
+        for group in sorted(there.union(at_least)):
+            groups: dict[str, Any] = {
+                field: tuple(group if i in moved else at for i, at in enumerate(own))
+            }
+            yield Plan(placement, **groups)
+
+    return changed
 
 
 class _Unit(NamedTuple):
@@ -60,61 +148,9 @@ class _Unit(NamedTuple):
     ops: tuple[int, ...]
 
 
-def single_moves(
-    instance: Instance, plan: Plan, semantics: Semantics, verdict: Evaluation, count: int = 5
-) -> Tried:
-    """The best moves of what lies on one device; at most one for each unit.
-
-    A unit is a colocation group, an op without one, or a layer that is on one device. Where there
-    are more moves than `MOST`, or the graph is large, those come first that touch a border, or the
-    device with the most to do.
-    """
-    if verdict.value_ns is None:
-        return Tried((), 0, 0)
-    units = _ranked(instance, plan, verdict)
-    options = [
-        (unit, k)
-        for unit in units
-        for k in range(instance.num_devices)
-        if k != plan.placement[unit.ops[0]][0]
-    ]
-    size = instance.num_parts
-    if isinstance(semantics, PipelineIteration):
-        size += instance.num_devices * semantics.microbatches * 20  # events are slow
-    budget = max(FEWEST, min(MOST, MOST_WORK // size))
-    best: dict[str, SingleMove] = {}
-    tried = 0
-    for unit, k in options:
-        if tried >= budget:
-            break
-        tried += 1
-        for changed in _changed(instance, plan, semantics, verdict.schedule, unit, k):
-            value_ns = _value_ns(instance, changed, semantics)
-            if value_ns is None:
-                continue
-            gain = verdict.value_ns - value_ns if verdict.feasible else None
-            if gain is not None and gain <= 0:
-                continue
-            known = best.get(unit.what)
-            if known is None or value_ns < known.value_ns:
-                home = plan.placement[unit.ops[0]][0]
-                best[unit.what] = SingleMove(
-                    unit.what, len(unit.ops), home, k, value_ns, gain, changed
-                )
-    moves = sorted(best.values(), key=lambda move: (move.value_ns, move.num_ops, move.what))
-    return Tried(tuple(moves[:count]), tried, len(options))
-
-
-def _value_ns(instance: Instance, plan: Plan, semantics: Semantics) -> int | None:
-    """The value of a plan that breaks no rule."""
-    try:
-        return feasible_ns(instance, plan, semantics)
-    except InputError:
-        return None
-
-
-def _ranked(instance: Instance, plan: Plan, verdict: Evaluation) -> list[_Unit]:
+def _ranked(case: Judged[Semantics]) -> list[_Unit]:
     """Units on one device: those with edges to other devices first, then the busiest device's."""
+    instance, plan = case.instance, case.plan
     groups: dict[int, list[int]] = {}
     for i, group in enumerate(instance.arrays.group.tolist()):
         groups.setdefault(group, []).append(i)
@@ -141,7 +177,7 @@ def _ranked(instance: Instance, plan: Plan, verdict: Evaluation) -> list[_Unit]:
     index, device = instance.arrays.index, plan.devices
     remote = device[index.producer] != device[index.consumer]
     border = set(index.producer[remote].tolist()) | set(index.consumer[remote].tolist())
-    load = [use.load_ns for use in verdict.uses]
+    load = [use.load_ns for use in case.verdict.uses]
 
     def first(unit: _Unit) -> tuple[bool, int, int]:
         inside = not border.intersection(unit.ops)
@@ -149,45 +185,3 @@ def _ranked(instance: Instance, plan: Plan, verdict: Evaluation) -> list[_Unit]:
         return inside, -load[int(device[unit.ops[0]])], -time_ns
 
     return sorted(alone, key=first)
-
-
-def _changed(
-    instance: Instance,
-    plan: Plan,
-    semantics: Semantics,
-    schedule: Schedule | None,
-    unit: _Unit,
-    target: int,
-) -> Iterator[Plan]:
-    """Plans with a unit on another device: one for each stage or call that it may join there."""
-    moved = set(unit.ops)
-    placement = tuple((target,) if i in moved else on for i, on in enumerate(plan.placement))
-    if isinstance(semantics, PipelineIteration) and plan.stage is not None:
-        for s in sorted(
-            {s for s, on in zip(plan.stage, plan.placement, strict=True) if on == (target,)}
-        ):
-            stage = tuple(s if i in moved else at for i, at in enumerate(plan.stage))
-            yield Plan(placement, stage=stage)
-        return
-    if isinstance(semantics, LatencySubgraphs) and plan.call is not None:
-        calls = {c for c, on in zip(plan.call, plan.placement, strict=True) if on == (target,)}
-        for c in sorted(calls | {0}):
-            call = tuple(c if i in moved else at for i, at in enumerate(plan.call))
-            yield Plan(placement, call=call)
-        return
-    if plan.device_order is None or schedule is None:
-        yield replace(plan, placement=placement, device_order=None, channel_order=None)
-        return
-    start = schedule.start_ns.tolist()
-    order = [
-        None if kept is None else [i for i in kept if i not in moved] for kept in plan.device_order
-    ]
-    joined = order[target]
-    if joined is not None:
-        position = instance.arrays.index.topological_position.tolist()
-        for i in sorted(moved, key=lambda i: (start[i], position[i])):
-            at = next((n for n, j in enumerate(joined) if start[j] > start[i]), len(joined))
-            joined.insert(at, i)
-    kept_order = tuple(None if each is None else tuple(each) for each in order)
-    yield replace(plan, placement=placement, device_order=kept_order, channel_order=None)
-    yield Plan(placement)

@@ -1,11 +1,5 @@
 """What every device does when, as bars: the one picture of a plan that charts and pages draw.
 
-- makespan: the simulated schedule; latency_subgraphs: calls of accelerators, and ops of hosts.
-- pipeline_iteration: every event of the iteration.
-- max_load, max_load_fwd_bwd: the load of each device on one sample of a full pipeline: what comes
-  in, its ops one after another, what goes out. The longest row is the value. No device waits for
-  another within a sample, as each works on another one.
-
 `crossings` are what the borders of devices cost. `blocks` are bars merged to few, so that thousands
 of ops can be read, and `scopes_of` labels ops by their names where none names a module.
 """
@@ -13,27 +7,13 @@ of ops can be read, and `scopes_of` labels ops by their names where none names a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.objectives.iteration.referee import simulate_iteration
-from placegap.instances.problem import (
-    AllLoads,
-    Evaluation,
-    Graph,
-    Instance,
-    LatencySubgraphs,
-    Makespan,
-    MaxLoadFwdBwd,
-    PipelineIteration,
-    Plan,
-    Schedule,
-    Semantics,
-)
-from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem import Graph, Instance, Plan, Schedule, Semantics
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.referee.loads import border_costs
 
@@ -97,31 +77,30 @@ class Crossing(NamedTuple):
         return self.source_ns + sum(self.target_ns)
 
 
-def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Crossing]:
+def crossings(
+    instance: Instance,
+    plan: Plan,
+    semantics: Semantics,
+    *,
+    is_sent: bool,
+    ignored: np.ndarray | None = None,
+) -> list[Crossing]:
     """All crossings of a plan, by tensor; those of replicated stages at their first devices.
 
-    Under makespan, and pipeline_iteration with links that send, a crossing is one transfer: from
-    device to device. Under the other rules it is one tensor, which the borders of its devices are
-    charged for, each once. What pipeline_iteration does not count (`Arrays.exchanged`) is left out.
+    One that `is_sent` is a transfer, from device to device. Otherwise it is one tensor, which the
+    borders of its devices are charged for, each once. `ignored` edges cost nothing.
     """
     arrays, index, device = instance.arrays, instance.arrays.index, plan.devices
-    is_sent = isinstance(semantics, Makespan) or (
-        isinstance(semantics, PipelineIteration) and semantics.sending == "overlap"
-    )
-    per_edge = isinstance(semantics, Makespan) and semantics.transfers == "per_edge"
     cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
     found = []
     position = index.topological_position
-    sent = np.ones(len(index.producer), np.bool_)
-    if isinstance(semantics, PipelineIteration):
-        sent = ~instance.arrays.exchanged
     for u, producer in enumerate(index.tensor_producer.tolist()):
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
-        edges = edges[sent[edges]]
+        edges = edges if ignored is None else edges[~ignored[edges]]
         home, size = int(device[producer]), instance.graph.edges[index.tensor_first_edge[u]].bytes
         readers = sorted(index.consumer[edges].tolist(), key=lambda i: int(position[i]))
         away = [i for i in readers if device[i] != home]
-        if not per_edge:
+        if not semantics.per_edge:
             away = [next(i for i in away if device[i] == k) for k in _homes(device, away)]
         if not away:
             continue
@@ -133,18 +112,9 @@ def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Cros
                 for i, k, time_ns in zip(away, targets, times, strict=True)
             ]
             continue
-        found.append(
-            Crossing(
-                u,
-                producer,
-                home,
-                tuple(away),
-                tuple(targets),
-                size,
-                int(cost[u, home]),
-                tuple(cost[u, targets].tolist()),
-            )
-        )
+        ends = tuple(away), tuple(targets)
+        charged = int(cost[u, home]), tuple(cost[u, targets].tolist())
+        found.append(Crossing(u, producer, home, *ends, size, *charged))
     return found
 
 
@@ -179,48 +149,24 @@ class Timeline:
 
 def timeline(
     instance: Instance,
-    plan: Plan,
-    semantics: Semantics,
-    verdict: Evaluation,
-    found: Sequence[Crossing],
+    bars: Iterable[Bar],
+    meaning: str,
+    moves: Sequence[Move] = (),
+    servers: Sequence[str] = (),
 ) -> Timeline:
-    """The bars of a plan that has a value."""
-    assert verdict.value_ns is not None
+    """The bars of devices, and of servers after them, with the layers of ops as their texts."""
     rows = [spec.name for spec in instance.cluster.devices]
-    labels = labels_of(instance.graph)
     by_layer = any(layer_of(instance.graph))
-    moves: tuple[Move, ...] = ()
-    if isinstance(semantics, PipelineIteration):
-        bars, moves = _iteration(instance, plan, semantics)
-        meaning, by_layer = "one iteration; a bar is the work of a stage on a microbatch", False
-    elif isinstance(semantics, AllLoads):
-        bars = tuple(_loads(instance, plan, semantics, verdict, found, labels))
-        bars += tuple(
-            Bar(len(rows) + v, True, 0, use.load_ns, f"border of {use.server}", "communication")
-            for v, use in enumerate(verdict.servers)
-        )
-        rows += [f"server {use.server}" for use in verdict.servers]
-        meaning = "what each device does for one sample of a full pipeline; the longest row counts"
-    else:
-        assert verdict.schedule is not None
-        if isinstance(semantics, LatencySubgraphs):
-            bars = tuple(_calls(instance, plan, verdict.schedule, labels))
-            meaning = "one pass; an accelerator runs its calls whole, with their transfers"
-        else:
-            bars = tuple(_ops(instance, verdict.schedule, labels))
-            moves = tuple(_transfers(instance, verdict.schedule, semantics))
-            bars += tuple(
-                Bar(k, True, move.start_ns, move.end_ns, move.name, "communication")
-                for move in moves
-                for k in (move.source, move.target)
-            )
-            meaning = "one pass"
-    if by_layer:
-        bars = tuple(
-            bar if bar.is_move else bar._replace(text=short_label(bar.label)) for bar in bars
-        )
-    end_ns = max((bar.end_ns for bar in bars), default=0)
-    return Timeline(tuple(rows), bars, moves, end_ns, meaning, by_layer)
+    drawn = tuple(
+        bar._replace(text=short_label(bar.label)) if by_layer and not bar.is_move else bar
+        for bar in bars
+    )
+    return Timeline((*rows, *servers), drawn, tuple(moves), last_end(drawn), meaning, by_layer)
+
+
+def last_end(bars: Iterable[Bar]) -> int:
+    """When the last one ends."""
+    return max((bar.end_ns for bar in bars), default=0)
 
 
 def labels_of(graph: Graph) -> tuple[str, ...]:
@@ -237,139 +183,42 @@ def short_label(label: str) -> str:
     return ".".join(parts[-2:]) if parts[-1].isdecimal() else parts[-1]
 
 
-def _ops(instance: Instance, schedule: Schedule, labels: Sequence[str]) -> Iterator[Bar]:
+def op_bars(instance: Instance, schedule: Schedule) -> Iterator[Bar]:
+    """The ops of a schedule."""
+    labels = labels_of(instance.graph)
     columns = (schedule.device, schedule.start_ns, schedule.end_ns)
     times = zip(*(column.tolist() for column in columns), strict=True)
     for i, (k, start, end) in enumerate(times):
         yield Bar(k, False, start, end, instance.graph.ops[i].name, labels[i], i)
 
 
-def _transfers(instance: Instance, schedule: Schedule, semantics: Semantics) -> Iterator[Move]:
-    moved, index = schedule.transfers, instance.arrays.index
-    per_edge = isinstance(semantics, Makespan) and semantics.transfers == "per_edge"
-    columns = (
-        moved.item,
-        moved.producer,
-        moved.source,
-        moved.destination,
-        moved.start_ns,
-        moved.end_ns,
-    )
-    for item, producer, a, b, start, end in zip(*(c.tolist() for c in columns), strict=True):
-        edge = instance.graph.edges[item if per_edge else index.tensor_first_edge[item]]
-        name = instance.graph.ops[producer].name + (f" to {edge.consumer}" if per_edge else "")
-        yield Move(a, b, start, end, name, edge.bytes)
+def move_bars(moves: Iterable[Move]) -> Iterator[Bar]:
+    """Transfers in the rows of both of their ends."""
+    for move in moves:
+        for k in (move.source, move.target):
+            yield Bar(k, True, move.start_ns, move.end_ns, move.name, "communication")
 
 
-def _calls(
-    instance: Instance, plan: Plan, schedule: Schedule, labels: Sequence[str]
-) -> Iterator[Bar]:
-    members: dict[tuple[int, int], list[int]] = {}
-    for bar in _ops(instance, schedule, labels):
-        if instance.arrays.is_host[bar.row]:
-            yield bar
-        else:
-            number = 0 if plan.call is None else plan.call[bar.op]
-            members.setdefault((bar.row, number), []).append(bar.op)
-    for (k, number), ops in sorted(members.items()):
-        span = int(schedule.start_ns[ops[0]]), int(schedule.end_ns[ops[0]])
-        name = f"call {number}: {len(ops)} op{'s'[: len(ops) != 1]}"
-        label = f"call {number}"
-        yield Bar(k, False, *span, name, label, ops[0] if len(ops) == 1 else NO_OP, label)
+Piece = tuple[str, str, int, int]
+"""Name, label, time and op of something that a device does; a transfer has no op (`NO_OP`)."""
 
 
-def _iteration(
-    instance: Instance, plan: Plan, semantics: PipelineIteration
-) -> tuple[tuple[Bar, ...], tuple[Move, ...]]:
-    run = simulate_iteration(instance, plan, semantics)
-    home = run.stages.device.tolist()
-    bars = []
-    for spans in run.events:
-        for event, start, end in spans:
-            name = f"{event.part} of stage {event.stage}{event.turn}"
-            bars.append(
-                Bar(
-                    home[event.stage],
-                    False,
-                    start,
-                    end,
-                    name,
-                    event.part,
-                    NO_OP,
-                    "" if event.update else str(event.microbatch),
-                )
-            )
-    moves = []
-    for message in run.messages:
-        name = f"microbatch {message.sender.microbatch} to stage {message.receiver.stage}"
-        ends = home[message.sender.stage], home[message.receiver.stage]
-        moves.append(Move(*ends, message.start_ns, message.end_ns, name, 0))
-        bars += [
-            Bar(k, True, message.start_ns, message.end_ns, name, "communication") for k in ends
-        ]
-    return tuple(bars), tuple(moves)
-
-
-def _loads(
-    instance: Instance,
-    plan: Plan,
-    semantics: AllLoads,
-    verdict: Evaluation,
-    found: Sequence[Crossing],
-    labels: Sequence[str],
-) -> Iterator[Bar]:
-    """Rows of loads; the backward loads of max_load_fwd_bwd begin where the last forward one ends.
-
-    Devices that share a stage have equal rows, each bar as long as its share.
-    """
-    begin = 0
-    passes = (False, True) if isinstance(semantics, MaxLoadFwdBwd) else (None,)
-    sharing = {on[0]: on for on in plan.placement}
-    for which in passes:
-        longest = 0
-        for k, share in sorted(sharing.items()):
-            ends = [0, 0]  # of work, and of communication if it overlaps
-            for name, label, time_ns, op in _pieces(instance, plan, found, labels, k, which):
-                lane = int(op == NO_OP and semantics.load == "overlap")
-                start, ends[lane] = ends[lane], ends[lane] + time_ns
-                span = [begin + ceil_div(t, len(share)) for t in (start, ends[lane])]
-                for device in share:
-                    yield Bar(device, op == NO_OP, span[0], span[1], name, label, op)
-            used = ceil_div(max(ends), len(share))
-            sync = verdict.uses[k].load_ns - used if len(share) > 1 else 0
-            for device in share if sync > 0 else ():
-                name = "all-reduce of the weights"
-                yield Bar(device, True, used, used + sync, name, "communication")
-            longest = max(longest, used)
-        begin += longest
-
-
-def _pieces(
-    instance: Instance,
-    plan: Plan,
-    found: Sequence[Crossing],
-    labels: Sequence[str],
-    k: int,
-    backward: bool | None,
-) -> Iterator[tuple[str, str, int, int]]:
-    """Name, label, time and op of all that one device does in a pass, or in both (None)."""
-    arrays, ops = instance.arrays, instance.graph.ops
-    counted = [each for each in found if backward in (None, bool(arrays.backward[each.producer]))]
-    for each in counted:
+def pieces(
+    instance: Instance, found: Iterable[Crossing], k: int, work: Iterable[Piece]
+) -> Iterator[Piece]:
+    """What a device does one after another: what comes in, its work, and what goes out."""
+    ops, found = instance.graph.ops, list(found)
+    for each in found:
         for target, time_ns in zip(each.targets, each.target_ns, strict=True):
             if target == k:
-                name = f"{ops[each.producer].name} comes in"
-                yield name, "communication", time_ns, NO_OP
-    for i in arrays.index.topological_order.tolist():
-        if plan.placement[i][0] == k and backward in (None, bool(arrays.backward[i])):
-            yield ops[i].name, labels[i], int(arrays.time_ns[i, k]), i
-    for each in counted:
+                yield f"{ops[each.producer].name} comes in", "communication", time_ns, NO_OP
+    yield from work
+    for each in found:
         if each.source == k:
-            name = f"{ops[each.producer].name} goes out"
-            yield name, "communication", each.source_ns, NO_OP
+            yield f"{ops[each.producer].name} goes out", "communication", each.source_ns, NO_OP
 
 
-def busy_ns(drawn: Timeline, num_devices: int) -> list[int]:
+def busy_times(drawn: Timeline, num_devices: int) -> list[int]:
     """How long each device runs ops, with what overlaps counted once."""
     busy, until = np.zeros(num_devices, np.int64), np.zeros(num_devices, np.int64)
     for bar in sorted(bar for bar in drawn.bars if not bar.is_move and bar.row < num_devices):
@@ -447,19 +296,7 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
         longest.append(bar.time_ns)
         others.append(0)
         ends.append((bar.name, bar.name))
-        found.append(
-            Block(
-                bar.row,
-                bar.is_move,
-                bar.start_ns,
-                bar.end_ns,
-                bar.name,
-                bar.label,
-                bar.text,
-                1,
-                bar.time_ns,
-            )
-        )
+        found.append(Block(*bar[:6], bar.text, 1, bar.time_ns))
     return found
 
 

@@ -43,11 +43,11 @@ def refuse_edited(method: AnyMethod, objective: Objective) -> None:
 
 def _files_of(method: AnyMethod, objective: Objective) -> dict[Path, tuple[str, str]]:
     """The files that count, with what goes into the hash: their places and their content."""
-    asked = {method.name}
+    names = {method.name}
     if method.claim == "exact" or "start" in method.params.model_fields:
-        asked |= {name for name, costs in METHODS.start_costs() if objective in costs}
+        names |= {name for name, costs in METHODS.start_costs() if objective in costs}
     files: dict[Path, tuple[str, str]] = {}
-    for name in sorted({module for one in asked for module in METHODS.modules_of(one)}):
+    for name in sorted({module for one in names for module in METHODS.modules_of(one)}):
         stated = getattr(sys.modules.get(name), "__file__", None)
         if stated is None:
             continue

@@ -30,7 +30,6 @@ from placegap.experiments.studies.runs import (
     RunRow,
     semantics_columns,
 )
-from placegap.instances.problem import HybridPipeline
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.problem.memory_pressure import memory_pressure
 from placegap.instances.reading.errors import InputError, MissingExtra, as_input_error
@@ -92,7 +91,7 @@ def study_rows(
 
 @contextmanager
 def _of_table(table: TableEntry, path: str | Path) -> Iterator[None]:
-    """Within it, what is wrong with the input is in a table of a study."""
+    """Name the table of the study in errors about the input."""
     try:
         yield
     except InputError as error:
@@ -100,7 +99,7 @@ def _of_table(table: TableEntry, path: str | Path) -> Iterator[None]:
 
 
 def _check(source: Source) -> None:
-    """Refuse what reading would refuse, as far as it shows before."""
+    """Refuse early what can be refused before an instance is read."""
     cluster_of(source)
     if source.generated is not None:
         from placegap.instances.corpus.generate import family_of
@@ -157,7 +156,7 @@ def _columns(entry: MethodEntry, path: str | Path) -> Iterator[tuple[AnyMethod, 
 
 def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
     """Where the instances of a table come from, and whether each may be left out."""
-    layers = isinstance(table.semantics, HybridPipeline)
+    layers = table.semantics.has_modes
     for entry in table.instances:
         model, drawn = entry.generate, tuple(sorted(entry.params.items()))
         if entry.model is not None:
@@ -182,11 +181,11 @@ def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
 def _row_runs(row: PlannedRow, study: Study) -> Iterator[RunRow]:
     table, limits = row.table, row.table.limits
     with as_input_error(source=row.source.model):  # a factor of slower_links that is too small
-        asked = instance = load_source(row.source)
+        placed = instance = load_source(row.source)
     if table.coarsen is not None:
         from placegap.instances.transforms.table import coarsen
 
-        asked = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
+        placed = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
     recorded = recorded_bounds(instance, table.semantics) if study.recorded_bounds else ()
     known = ((bound.ns, bound.origin, bound.basis) for bound in recorded)
     best_ns, best_by, best_basis = max(known, default=(None, "", ""))
@@ -211,7 +210,7 @@ def _row_runs(row: PlannedRow, study: Study) -> Iterator[RunRow]:
     )
     for seed in table.seeds:
         for method, params, label in row.columns:
-            task = Task(asked, table.semantics, Limits(limits.time_limit_s, limits.gap, seed))
+            task = Task(placed, table.semantics, Limits(limits.time_limit_s, limits.gap, seed))
             missing, options = what_is_missing(method, params), params.model_dump(mode="json")
             reason = why_not(method, task, params) or missing
             planned = replace(

@@ -62,7 +62,7 @@ def plot_summary(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def _draw_summary(axis: Axes, runs: pd.DataFrame, style: Mapping[str, Style]) -> None:
-    told, known = summary(runs, "label"), over_seeds(runs).dropna(subset="gap")
+    counts, known = summary(runs, "label"), over_seeds(runs).dropna(subset="gap")
     ranked = known.groupby("label", sort=False)["gap"].agg(["median", "mean"])
     ranked = ranked.sort_values(["median", "mean"], kind="stable")
     row_of = {label: row for row, label in enumerate(ranked.index)}
@@ -73,7 +73,7 @@ def _draw_summary(axis: Axes, runs: pd.DataFrame, style: Mapping[str, Style]) ->
     for label, row in row_of.items():
         bar: dict[str, Any] = {"color": "#222222", "linewidth": 1.8, "zorder": 1}
         axis.vlines(100 * ranked["median"][label], row - 0.34, row + 0.34, **bar)
-        _beside(axis, row, f"{told['optimal'][label]}/{told['plans'][label]}")
+        _beside(axis, row, f"{counts['optimal'][label]}/{counts['plans'][label]}")
     _beside(axis, -0.8, "optimal")
     gap_axis(axis, "x")
     axis.set_ylim(max(1, len(row_of)) - 0.4, -0.6)
@@ -143,12 +143,12 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
     from matplotlib.ticker import MaxNLocator
 
     axis = ax or _new(8)
-    told, style = compare(runs, a, b), styles(runs["table"])
+    compared, style = compare(runs, a, b), styles(runs["table"])
     for table, group in over_seeds(runs).groupby("table", sort=False):
         values = wide(group, "label", "value_ns").reindex(columns=[*dict.fromkeys([a, b])])
         over = ratios(values[a], values[b]).dropna().sort_values()
         if len(over):
-            line = told.loc[table]
+            line = compared.loc[table]
             label = f"{table}: {line.ratio:.3f} ({line.low:.3f} to {line.high:.3f})"
             own = style[str(table)].line
             axis.plot(range(1, len(over) + 1), over, label=plain_label(label), **own)

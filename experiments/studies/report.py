@@ -85,15 +85,15 @@ def summary_rows(runs: pd.DataFrame) -> list[tuple[str, ...]]:
         (
             str(label),
             f"{line['plans']:g} of {line['rows']:g}",
-            *(told(line[name], format_gap) for name in ("mean", "median", "worst")),
+            *(shown(line[name], format_gap) for name in ("mean", "median", "worst")),
             *(f"{line[name]:g}" for name in ("optimal", "within_1", "within_10")),
-            told(line["seconds"], format_s),
+            shown(line["seconds"], format_s),
         )
         for label, line in summary(runs, "label").iterrows()
     ]
 
 
-def told(figure: float | None, form: Callable[[float], str]) -> str:
+def shown(figure: float | None, form: Callable[[float], str]) -> str:
     """A figure in a cell: a dash where there is none."""
     return "-" if figure is None or math.isnan(figure) else form(figure)
 
@@ -135,12 +135,12 @@ def _unit(rows: Sequence[RunRow]) -> tuple[str, int]:
 
 def _cell(row: RunRow, size: int, bold: str) -> str:
     """Value, gap and time of a run, or one word in place of the value."""
-    time = told(row.time_s, format_s)
+    time = shown(row.time_s, format_s)
     if row.over_limit_s is not None:
-        time += f" of {told(row.time_limit_s, format_s)}"
+        time += f" of {shown(row.time_limit_s, format_s)}"
     if row.value_ns is not None:
         mark = bold * row.is_optimal
-        return f"{mark}{format_in(row.value_ns, size)}{mark} ({told(row.gap, format_gap)}, {time})"
+        return f"{mark}{format_in(row.value_ns, size)}{mark} ({shown(row.gap, format_gap)}, {time})"
     if row.split_value_ns is not None:  # of another instance: no bound of the row holds for it
         return f"{format_in(row.split_value_ns, size)} (split, {time})"
     if row.status == "bound" and row.bound_ns is not None:
@@ -153,10 +153,13 @@ def model_rows(rows: Sequence[RunRow]) -> list[tuple[str, ...]]:
     _, size = _unit(rows)
     return [
         (
-            *(row.instance, row.cluster, row.label, str(row.rows), told(row.columns, str)),
-            *(told(took_s, format_s) for took_s in (row.build_s, row.solve_s)),
-            *(told(ns, lambda ns: format_in(int(ns), size)) for ns in (row.value_ns, row.bound_ns)),
-            told(relative_gap(row.value_ns, row.bound_ns), format_gap),
+            *(row.instance, row.cluster, row.label, str(row.rows), shown(row.columns, str)),
+            *(shown(took_s, format_s) for took_s in (row.build_s, row.solve_s)),
+            *(
+                shown(ns, lambda ns: format_in(int(ns), size))
+                for ns in (row.value_ns, row.bound_ns)
+            ),
+            shown(relative_gap(row.value_ns, row.bound_ns), format_gap),
         )
         for row in rows
         if row.rows is not None
@@ -166,12 +169,12 @@ def model_rows(rows: Sequence[RunRow]) -> list[tuple[str, ...]]:
 def notes(rows: Sequence[RunRow]) -> Iterator[str]:
     """What stands below one table: why cells have no value, what bounds rest on, wrong claims."""
     problem_of = attrgetter(*PROBLEM)
-    told = dict[tuple[str, str], dict[object, str]]()
+    messages = dict[tuple[str, str], dict[object, str]]()
     for row in rows:
         if row.value_ns is None and row.message and row.status != "bound":
             key = (row.label, re.sub(r"\d+", "#", row.message))  # those that differ in figures
-            told.setdefault(key, {}).setdefault(problem_of(row), row.message)
-    for (label, _), why in told.items():
+            messages.setdefault(key, {}).setdefault(problem_of(row), row.message)
+    for (label, _), why in messages.items():
         more = f" ({len(why)} rows, the first of them)" if len(why) > 1 else ""
         yield f"{label}: {next(iter(why.values()))}{more}"
     late = Counter(row.label for row in rows if row.over_limit_s is not None)

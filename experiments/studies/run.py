@@ -100,22 +100,22 @@ def run_task(run: Run) -> dict[str, Any]:
     """
     at = WARMING
 
-    def tell(what: str, paused: bool | None = None) -> None:
+    def report(what: str, paused: bool | None = None) -> None:
         send_news((run.key, what), paused=paused)
 
-    tell(READING, paused=True)
+    report(READING, paused=True)
     try:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
         if code_of(find_method(run.method), run.semantics.objective) != run.code:
             raise InputError(f"the code of {run.method} has changed since the study began")
-        tell(WARMING, paused=False)
-        with while_compiling(lambda: tell(COMPILING, True), lambda: tell(at, False)):
+        report(WARMING, paused=False)
+        with while_compiling(lambda: report(COMPILING, True), lambda: report(at, False)):
             loaded = loading_s()
             warm_up(run.method, run.semantics, run.params)
             at = RUNNING
-            tell(RUNNING)
+            report(RUNNING)
             began = cpu_s()
             result = _solve(run, instance)
         result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
@@ -169,7 +169,7 @@ def describe_result(result: Result) -> dict[str, Any]:
 
 
 def had_begun(ending: Ending[Run]) -> bool:
-    """Whether a run's worker had compiled what the run needs, as far as it has told."""
+    """Whether a run's worker had compiled what the run needs, as far as it has reported."""
     return ending.last_news not in [(ending.task.key, WARMING), (ending.task.key, COMPILING)]
 
 
@@ -233,7 +233,14 @@ def run_study(
     rows = study_rows(study, config, shard)
     folder = results_folder(study, out, shard)
     found = run_rows_of(
-        study, config, rows, folder, workers=workers, told=progress, modules=modules, client=client
+        study,
+        config,
+        rows,
+        folder,
+        workers=workers,
+        progress=progress,
+        modules=modules,
+        client=client,
     )
     return frame_of(found)
 
@@ -245,13 +252,13 @@ def run_rows_of(
     folder: Path,
     *,
     workers: int | None = None,
-    told: StudyProgress | None = None,
+    progress: StudyProgress | None = None,
     modules: Sequence[str] = (),
     client: Client | None = None,
 ) -> list[RunRow]:
     """`run_study` of some rows of a study, with the log in a folder."""
-    told, planned, failed = told or StudyProgress(), list[RunRow](), set[str]()
-    told.total = sum(len(row.limits_s) for row in rows)
+    progress, planned, failed = progress or StudyProgress(), list[RunRow](), set[str]()
+    progress.total = sum(len(row.limits_s) for row in rows)
     pool: Callable[..., Generator[Ending[Run]]]
     if client is None:
         pool = partial(run_pool, function=run_task, workers=workers or num_cores())
@@ -264,10 +271,10 @@ def run_rows_of(
                     log.append(part.records[key])
         stamp = made_by()
         endings = pool(
-            _missing(rows, lambda row: row_runs(row, study, config), planned, log, told),
+            _missing(rows, lambda row: row_runs(row, study, config), planned, log, progress),
             hard_limit_s=hard_limit_s,
             modules=(REFEREE, *modules),
-            on_news=told.doing,
+            on_news=progress.doing,
         )
         # a signal that stops the study interrupts its waiting, and nothing else
         with held(), closing(endings):
@@ -285,7 +292,7 @@ def run_rows_of(
                         failed.add(run.method)
                         why = f"{run.label} failed: {record['message']}"
                         warn(f"{why}; the study goes on, Ctrl-C stops it and keeps what is done")
-                told.ended(run)
+                progress.ended(run)
         return run_rows(planned, log.records)
 
 
@@ -294,7 +301,7 @@ def _missing(
     read: Callable[[PlannedRow], list[RunRow]],
     planned: list[RunRow],
     log: RunLog,
-    told: StudyProgress,
+    progress: StudyProgress,
 ) -> Iterator[Run | None]:
     """The runs that the log lacks, each once, as workers draw them; what is read is `planned`.
 
@@ -303,13 +310,13 @@ def _missing(
     """
     began, seen = False, set[str]()
     for row in rows:
-        told.reads(Path(row.source.model).name)
+        progress.reads(Path(row.source.model).name)
         try:
             for found in in_thread(partial(read, row)):
                 if found is None:
                     yield None
         except InputError:
-            while told.running:  # what runs is finished first
+            while progress.running:  # what runs is finished first
                 time.sleep(POLL_S)
                 yield None
             raise
@@ -318,19 +325,19 @@ def _missing(
         new = {one.run.key: one.run for one in found if one.run and one.run.key not in seen}
         todo = [run for key, run in new.items() if key not in log.records]
         seen |= new.keys()
-        told.total -= len(row.limits_s) - len(new)
-        told.done += len(new) - len(todo)
+        progress.total -= len(row.limits_s) - len(new)
+        progress.done += len(new) - len(todo)
         for run in todo:
             began = True
-            told.started(run)
+            progress.started(run)
             yield run
     if not began:
-        warn(f"all {told.total} runs are in the log: there is nothing to run")
+        warn(f"all {progress.total} runs are in the log: there is nothing to run")
 
 
 def results_folder(
     study: Study, out: str | Path | None, shard: tuple[int, int] | None = None
 ) -> Path:
-    """Where the files of a study go, or of a shard of it."""
+    """The folder for the files of a study, or of a shard of it."""
     folder = Path("results") / study.name if out is None else Path(out)
     return folder if shard is None else folder / "shard-{}-of-{}".format(*shard)

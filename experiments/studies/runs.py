@@ -294,7 +294,7 @@ def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
 
 
 def _rank(bound: Bound) -> tuple[int, bool, bool]:
-    """Higher is better: of equal ones that of a run, and then one proved by placegap."""
+    """Sort key of bounds: the higher one; if equal, that of a run, then one proved by placegap."""
     return bound.ns, not bound.origin.startswith(RECORDED), bound.basis == PROOF
 
 

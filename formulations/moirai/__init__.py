@@ -92,7 +92,7 @@ def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
     """Why the model does not state a semantics, or None if it does."""
     if form != "strengthened" and semantics != SEMANTICS:
         return f"states {SEMANTICS.label} as published, not {semantics.label}"
-    if not isinstance(semantics, Makespan) or semantics.transfers != "per_edge":
+    if not semantics.per_edge:
         return f"states makespan per_edge, not {semantics.label}"
     return None
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from placegap.formulations.shared.families import Linear
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
-from placegap.instances.problem import Instance, Makespan, Plan, Semantics, Transfer
+from placegap.instances.problem import Instance, Plan, Semantics, Transfer
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.device_classes import (
     Classes,
@@ -176,7 +176,7 @@ def canonical(
     names = new_names(instance, plan, classes)
     old = sorted(range(len(names)), key=names.__getitem__)  # the inverse permutation
     orders, moves = plan.device_order, plan.channel_order
-    if moves is not None and isinstance(semantics, Makespan):
+    if moves is not None and "channel_order" in semantics.plan_fields:
         channel = _channel_names(semantics, names)
         moves = {
             channel[c]: tuple(Transfer(item, names[to]) for item, to in order)
@@ -190,14 +190,14 @@ def canonical(
     )
 
 
-def _channel_names(semantics: Makespan, names: list[int]) -> dict[int, int]:
+def _channel_names(semantics: Semantics, names: list[int]) -> dict[int, int]:
     """The new number of each channel, by those of two devices that it joins."""
     num_devices, new = len(names), dict[int, int]()
     for a in range(num_devices):
         for b in range(num_devices):
             if a != b:
-                before = channels_of(semantics.channels, num_devices, a, b)
-                after = channels_of(semantics.channels, num_devices, names[a], names[b])
+                before = channels_of(semantics.channel_rule, num_devices, a, b)
+                after = channels_of(semantics.channel_rule, num_devices, names[a], names[b])
                 new.update(zip(before, after, strict=True))
     new.pop(NO_CHANNEL, None)
     return new

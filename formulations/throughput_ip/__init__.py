@@ -233,9 +233,9 @@ def why_not(
     symmetry: bool = False,
 ) -> str | None:
     """Why the model does not state a semantics of an instance, or None if it does."""
-    if not isinstance(semantics, LoadSemantics):
+    if not semantics.load_passes:
         return f"states max_load and max_load_fwd_bwd, not {semantics.label}"
-    if contiguous is not None and CLASS_OF[contiguous] != semantics.plans:
+    if contiguous is not None and CLASS_OF[contiguous] != semantics.plan_class:
         return (
             f"with contiguous={contiguous} states plans {CLASS_OF[contiguous]}, not"
             f" {semantics.label}"
@@ -263,7 +263,7 @@ def count_rows(instance: Instance, semantics: LoadSemantics, symmetry: bool = Fa
     servers = 0
     if semantics.has_two_levels:
         servers = len({device.server for device in instance.cluster.devices})
-    parts = 2 if semantics.objective == "max_load_fwd_bwd" else 1
+    parts = len(semantics.load_passes)
     rows = n + 2 * len(columns) * parts + 2 * pins * (pays + servers) + servers
     if semantics.has_replicas:
         rows += n * len(columns) + instance.num_devices + 3 * len(columns)
@@ -324,7 +324,7 @@ def warm_start(
         set_reach(model, instance, column)
     if semantics.plans == "chain":
         set_positions(model, column, order)
-    if semantics.objective == "max_load":
+    if len(semantics.load_passes) == 1:
         model.largest.set_value((evaluate(instance, plan, semantics).value_ns or 0) / data.unit_ns)
         return
     for suffix, backward in parts_of(data):

@@ -25,7 +25,7 @@ from placegap.formulations.shared.families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Instance, LoadSemantics
+from placegap.instances.problem import Instance, LoadSemantics, Semantics
 from placegap.instances.problem.device_classes import classes_of
 from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import UNSUPPORTED
@@ -192,7 +192,7 @@ def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool 
     )
 
 
-def uneven_class(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> int:
+def uneven_class(instance: Instance, semantics: Semantics, symmetry: bool = False) -> int:
     """Size of the largest class of equal devices whose subsets are all columns, or 0."""
     kind, paths, largest = equal_devices(instance, semantics), instance.cluster.widest_paths, 0
     for members in classes_of(kind):

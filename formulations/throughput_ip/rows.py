@@ -38,9 +38,8 @@ Arcs = list[tuple[int, int]]
 
 def parts_of(data: ThroughputSets) -> tuple[Part, ...]:
     """max_load has one part, max_load_fwd_bwd a forward and a backward one."""
-    if data.semantics.objective == "max_load":
-        return (("", None),)
-    return ("_forward", False), ("_backward", True)
+    suffix = {None: "", False: "_forward", True: "_backward"}
+    return tuple((suffix[backward], backward) for backward in data.semantics.load_passes)
 
 
 def priced(costs_ns: Any) -> list[tuple[int, int]]:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from placegap.instances.exporters.stages import TORCHTITAN, layout
 from placegap.instances.objectives.hybrid.referee import hybrid_stages
-from placegap.instances.problem import HybridPipeline, Instance, Plan
+from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
@@ -151,7 +151,7 @@ SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan, "vllm": _vllm}
 """Settings of recomputation that each tool has, for stages of limited size."""
 
 
-def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: HybridPipeline) -> str:
+def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The options, or the part of a TOML file, by which a tool runs a plan."""
     text, value_ns = nearest_hybrid(kind, instance, plan, semantics)
     least = evaluate(instance, plan, semantics).value_ns
@@ -161,11 +161,12 @@ def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: HybridPip
 
 
 def nearest_hybrid(
-    kind: str, instance: Instance, plan: Plan, semantics: HybridPipeline
+    kind: str, instance: Instance, plan: Plan, semantics: Semantics
 ) -> tuple[str, int]:
     """The setting of a tool that is most like a plan of those that take no longer, else the
     fastest one; and what it takes.
     """
+    assert isinstance(semantics, HybridPipeline)
     verdict = evaluate(instance, plan, semantics)
     if not verdict.feasible or verdict.value_ns is None:
         raise InputError(f"the plan is infeasible: {verdict.violations[0]}")

@@ -53,16 +53,23 @@ def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:
     return _by_layer(instance, layers, device, "devices", names)
 
 
+def op_stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[int]:
+    """The stage of each op under pipeline_iteration; nothing under other rules."""
+    if not isinstance(semantics, PipelineIteration):
+        return []
+    stage: list[int] = plan_stages(instance, plan, semantics).stage.tolist()
+    return stage
+
+
 def layer_stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[list[str]]:
     """The layers of each stage, in the order in which they run."""
     _refuse_replicas(instance, plan)
     layers = layer_of(instance.graph)
-    if isinstance(semantics, PipelineIteration):
-        try:
-            stage = plan_stages(instance, plan, semantics).stage.tolist()
-        except PlanError as error:
-            raise InputError(f"the plan is not a pipeline: {error}") from None
-    else:  # gradients of tied weights go any way: the forward pass tells the order of the devices
+    try:
+        stage = op_stages(instance, plan, semantics)
+    except PlanError as error:
+        raise InputError(f"the plan is not a pipeline: {error}") from None
+    if not stage:  # gradients of tied weights go any way: the forward pass orders the devices
         devices, order = plan.devices.tolist(), run_order(instance)
         number: dict[int, int] = {}
         for i in sorted(range(instance.num_ops), key=lambda i: order[i]):
@@ -300,9 +307,7 @@ def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     schedule = evaluate(instance, plan, semantics).schedule
-    stage: list[int] = []
-    if isinstance(semantics, PipelineIteration):
-        stage = plan_stages(instance, plan, semantics).stage.tolist()
+    stage = op_stages(instance, plan, semantics)
     for i, (op, devices) in enumerate(zip(instance.graph.ops, plan.placement, strict=True)):
         when = ("", "") if schedule is None else (schedule.start_ns[i], schedule.end_ns[i])
         for k in devices:

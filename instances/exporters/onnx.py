@@ -18,8 +18,8 @@ from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any
 
-from placegap.instances.objectives.iteration.stages import plan_stages
-from placegap.instances.problem import Instance, LoadSemantics, PipelineIteration, Plan, Semantics
+from placegap.instances.exporters.modules import op_stages
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 
 CONFIGURATION = "placegap"
@@ -137,11 +137,8 @@ def _homes(nodes: list[Any], op_of: list[int | None], place: list[int]) -> dict[
 
 def _stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[int]:
     """The stage of each op under an objective of pipelines, if the plan has such; else nothing."""
-    if isinstance(semantics, PipelineIteration):
-        found: list[int] = plan_stages(instance, plan, semantics).stage.tolist()
-        return found
-    if not isinstance(semantics, LoadSemantics):
-        return []
+    if not semantics.load_passes:
+        return op_stages(instance, plan, semantics)
     devices, index = plan.devices.tolist(), instance.arrays.index
     feeds: TopologicalSorter[int] = TopologicalSorter()
     for i in index.topological_order.tolist():

@@ -21,7 +21,7 @@ import json
 from typing import Any
 
 from placegap.instances.exporters.modules import layer_list, layer_stages, run_order
-from placegap.instances.problem import Instance, PipelineIteration, Plan, Semantics
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.integers import NS_PER_MS
 from placegap.instances.problem.modules import feeders, layer_ends, layer_of
 from placegap.instances.reading.errors import InputError
@@ -59,7 +59,7 @@ def write_pipelining(instance: Instance, plan: Plan, semantics: Semantics) -> st
 
 def refuse_several_stages(semantics: Semantics, kind: str) -> None:
     """Refuse rules by which a device has several stages: servers have one per rank."""
-    if isinstance(semantics, PipelineIteration) and semantics.stages_per_device > 1:
+    if getattr(semantics, "stages_per_device", 1) > 1:
         raise InputError(f"{kind} has one stage per device; leave out --stages-per-device")
 
 
@@ -135,6 +135,6 @@ def write_split(instance: Instance, plan: Plan, semantics: Semantics) -> str:
         if verdict.uses:
             stage = {"load": verdict.uses[k].load_ns / NS_PER_MS, **stage}
         content["cpus" if spec.is_host else "fpgas"].append(stage)
-    if semantics.objective == "max_load" and verdict.value_ns is not None:
+    if semantics.load_passes == (None,) and verdict.value_ns is not None:
         content["maxLoad"] = verdict.value_ns / NS_PER_MS
     return json.dumps(content, indent=2) + "\n"

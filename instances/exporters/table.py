@@ -30,8 +30,7 @@ from placegap.instances.exporters.stages import (
     write_split,
     write_torchtitan,
 )
-from placegap.instances.exporters.trace import write_chrome_trace
-from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError, look_up
 
@@ -40,10 +39,10 @@ from placegap.instances.reading.errors import InputError, look_up
 class Exporter:
     """One row of the table.
 
-    `whole_layers` tells whether only plans of whole layers can be written, but for experts where
+    `whole_layers` says whether only plans of whole layers can be written, but for experts where
     `line` has them apart; `join_ends`, whether the first stage must hold all that comes before the
     numbered layers, and the last one all that comes after them; `gpus_alone`, whether a stage on a
-    CPU is one that its tool cannot run; `line`, which lines of layers the tool can say in any case.
+    CPU is one that its tool cannot run; `line`, which lines of layers the tool can always express.
     A format that is a copy of the model's own file has `annotate` in place of `write`: it changes
     the model, as it was read from that file.
     """
@@ -69,7 +68,6 @@ EXPORTERS: Mapping[str, Exporter] = {
     "ollama": Exporter(write_ollama, whole_layers=True, line=OLLAMA),
     "onnx": Exporter(None, annotate=annotate),
     "dnn-partitioning": Exporter(write_split),
-    "chrome-trace": Exporter(write_chrome_trace),
     "csv": Exporter(write_op_table),
 }
 
@@ -88,7 +86,7 @@ def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics)
     try:
         if exporter.gpus_alone:
             _refuse_cpus(instance, plan)
-        if isinstance(semantics, HybridPipeline):
+        if semantics.has_modes:
             return write_hybrid(kind, instance, plan, semantics)
         return write(instance, plan, semantics)
     except InputError as error:
@@ -99,7 +97,7 @@ def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
     """Refuse, before a plan is looked for, a format that can express none of this model's plans."""
     exporter = find_exporter(kind)
     try:
-        if isinstance(semantics, HybridPipeline):
+        if semantics.has_modes:
             if kind not in SETTINGS:
                 raise InputError(
                     "cannot express replicas, tensor degrees and modes; export"

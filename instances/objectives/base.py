@@ -49,6 +49,8 @@ class Semantics(BaseModel):
     is_maximized: ClassVar[bool] = False
     #: Fields of a plan beyond the placement that mean something.
     plan_fields: ClassVar[frozenset[str]] = frozenset()
+    #: The passes whose loads make the value: both as one (None), or each apart; none elsewhere.
+    load_passes: ClassVar[tuple[bool | None, ...]] = ()
 
     #: Whether a plan is a row of stages, which have rules of their own.
     has_stages: ClassVar[bool] = False
@@ -111,6 +113,17 @@ class Semantics(BaseModel):
     def has_two_levels(self) -> bool:
         """Whether what crosses servers is charged to the servers."""
         return getattr(self, "levels", 1) == 2
+
+    @property
+    def has_modes(self) -> bool:
+        """Whether stages of devices run each op in one of its modes."""
+        return "mode" in self.plan_fields
+
+    @property
+    def channel_rule(self) -> Channels:
+        """What a transfer occupies; nothing where none is scheduled."""
+        rule: Channels = getattr(self, "channels", "free")
+        return rule
 
     @property
     def per_edge(self) -> bool:

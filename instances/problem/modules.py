@@ -74,7 +74,7 @@ def with_granularity(
     if not any(wholes):
         raise InputError(
             f"no op of {graph.name} names its module, so there are no layers; trace the model (hf:,"
-            " py:), or place single ops (--granularity op) and export csv or chrome-trace"
+            " py:), or place single ops (--granularity op) and export csv"
         )
     if join_ends:
         _join_ends(instance, wholes)

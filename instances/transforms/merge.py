@@ -183,7 +183,7 @@ def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
             for order in plan.device_order
         )
     channel_order = None
-    if plan.channel_order is not None and isinstance(semantics, Makespan):
+    if plan.channel_order is not None and "channel_order" in semantics.plan_fields:
         items = _fine_items(merge, semantics)
         channel_order = {
             channel: tuple(Transfer(i, t.destination) for t in order for i in items[t.item])
@@ -196,12 +196,12 @@ def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
     return Plan(placement, device_order, channel_order, call, stage)
 
 
-def _fine_items(merge: Merge, semantics: Makespan) -> list[list[int]]:
+def _fine_items(merge: Merge, semantics: Semantics) -> list[list[int]]:
     """The edges (per_edge) or the tensor (per_tensor) that each merged one stands for."""
     fine, coarse = merge.fine.arrays.index, merge.coarse.arrays.index
     kept = np.flatnonzero(merge.edge >= 0)
     item, of = kept, merge.edge[kept]
-    if semantics.transfers == "per_tensor":
+    if not semantics.per_edge:
         item, of = fine.tensor[kept], coarse.tensor[of]
     items: list[dict[int, None]] = [{} for _ in range(int(of.max(initial=-1)) + 1)]
     for i, c in zip(item.tolist(), of.tolist(), strict=True):

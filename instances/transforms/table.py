@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from placegap.instances.problem import Instance, LoadSemantics, Makespan, Plan, Semantics
+from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.reading.errors import as_input_error, look_up
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, commit_groups, fuse
@@ -87,8 +87,8 @@ def _moirai(instance: Instance, semantics: Semantics, params: MoiraiFusionParams
 
 def _contraction_is_exact(semantics: Semantics, params: ColourParams) -> bool:
     kept = ("chain",) if params.fuse_cycles else ("any", "chain")
-    is_load = isinstance(semantics, LoadSemantics)
-    return is_load and not semantics.has_replicas and semantics.plan_class in kept
+    is_kept = semantics.plan_class in kept and not semantics.has_replicas
+    return bool(semantics.load_passes) and is_kept
 
 
 TRANSFORMS: dict[str, Transform] = {
@@ -210,7 +210,7 @@ def _claim(merge: Merge, semantics: Semantics, transform: Transform, params: Any
     if semantics.has_replicas or (semantics.plan_class == "chain" and backward.any()):
         return "neither"
     mixes = (merge.coarse.arrays.backward[merge.op] != backward).any()
-    return "neither" if isinstance(semantics, LoadSemantics) and mixes else "restriction"
+    return "neither" if semantics.load_passes and mixes else "restriction"
 
 
 def loses_groups(merge: Merge) -> bool:

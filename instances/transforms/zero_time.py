@@ -7,7 +7,7 @@ from collections import deque
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags
-from placegap.instances.problem import Instance, LoadSemantics, Makespan, Semantics
+from placegap.instances.problem import Instance, Makespan, Semantics
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import Merge, merge_groups
@@ -62,18 +62,17 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     exact, so all of them are. O((V + E) K^2) but for ops tried again (K^3 for free channels).
     Merged ops are in the order of their first ops; they keep the kind of the joined op.
     """
-    unproven = semantics.has_replicas or semantics.has_two_levels
-    if not isinstance(semantics, Makespan | LoadSemantics) or unproven:
+    rules: _JoinMakespan | _JoinLoads
+    if isinstance(semantics, Makespan):
+        rules = _JoinMakespan(instance, semantics)
+    elif semantics.load_passes and not semantics.has_replicas and not semantics.has_two_levels:
+        rules = _JoinLoads(instance, semantics)
+    else:
         raise InputError(
             f"zero-time: no merge is known to be exact under {semantics.label}; choose another"
             " objective or transform"
         )
     flow = _Tensors(instance)
-    rules: _JoinMakespan | _JoinLoads
-    if isinstance(semantics, Makespan):
-        rules = _JoinMakespan(instance, semantics)
-    else:
-        rules = _JoinLoads(instance, semantics)
     runs, costs = _devices(instance)
     alone = np.bincount(instance.arrays.group)[instance.arrays.group] == 1
     light = alone & (instance.arrays.resident_bytes == 0) & ~costs.all(axis=1)
@@ -151,10 +150,10 @@ class _Tensors(DisjointSets):
 class _JoinLoads:
     """When an op may join under max_load and max_load_fwd_bwd."""
 
-    def __init__(self, instance: Instance, semantics: LoadSemantics) -> None:
+    def __init__(self, instance: Instance, semantics: Semantics) -> None:
         self.backward = instance.arrays.backward
         self.cost = instance.arrays.host_ns[:, ~instance.arrays.is_host]
-        self.passes = semantics.objective == "max_load_fwd_bwd" or semantics.plans != "any"
+        self.passes = len(semantics.load_passes) > 1 or semantics.plan_class != "any"
 
     def allow(self, flow: _Tensors, v: int, u: int, at_consumer: bool) -> bool:
         """Whether no load can grow when v moves to u's device, and no plan leaves its class."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from placegap.instances.objectives.base import LoadRule, PlanClass, Semantics
+from placegap.instances.objectives.base import LoadRule, PlanClass, Semantics, Unit
 from placegap.instances.objectives.max_load.rules import MaxLoad
 
 MOST_TOKENS = 10**9
@@ -26,6 +26,7 @@ class MaxContext(Semantics):
     """
 
     folder: ClassVar[str] = "context"
+    unit: ClassVar[Unit] = "tokens"
 
     objective: Literal["max_context"] = "max_context"
     #: Which plans compete. Where a file of version 1 states none, it means any.

@@ -54,6 +54,8 @@ class MaxLoad(Loads):
     'max_load chain add 2 levels'
     """
 
+    load_passes: ClassVar[tuple[bool | None, ...]] = (None,)
+
     objective: Literal["max_load"] = "max_load"
     #: Whether several equal devices may share a stage (`loads`).
     replicas: bool = False
@@ -70,6 +72,8 @@ class MaxLoad(Loads):
 
 class MaxLoadFwdBwd(Loads):
     """Load of the heaviest forward device + that of the heaviest backward device (`loads`)."""
+
+    load_passes: ClassVar[tuple[bool | None, ...]] = (False, True)
 
     objective: Literal["max_load_fwd_bwd"] = "max_load_fwd_bwd"
 

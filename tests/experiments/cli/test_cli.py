@@ -12,7 +12,7 @@ from doubles.command_line import one_line
 
 from placegap.experiments.cli import main
 from placegap.experiments.show import rendering
-from placegap.experiments.show.rendering import Told
+from placegap.experiments.show.rendering import Quiet
 from placegap.instances.corpus import corpus
 from placegap.instances.costing.costing import catalogue
 
@@ -33,7 +33,7 @@ def test_every_command_on_a_model_can_be_quiet(capsys: Capture) -> None:
     assert main(["show", "zfnet512", "--quiet"]) == 0
     assert capsys.readouterr() == shown
     assert not rendering.shows_live()
-    Told.quiet = False
+    Quiet.is_set = False
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,7 @@ def commands(model: str, plan: str, folder: Path) -> Iterator[list[str]]:
         yield ["verify", model, plan, *more]
         yield ["coarsen", model, "--with", "co-placement", "-o", f"{folder}/coarse.json", *more]
     yield ["convert", model, f"{folder}/converted.json"]
-    for kind in ("csv", "chrome-trace"):
-        yield [*place, "--export", f"{kind}={folder}/exported.{kind}"]
+    yield [*place, "--export", f"csv={folder}/exported.csv"]
     for kind in ("device_map", "torchtitan", "pipelining"):
         yield ["place", model, "--objective", "max_load", "--export", f"{kind}={folder}/{kind}"]
 

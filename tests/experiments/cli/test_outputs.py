@@ -34,7 +34,6 @@ COMMANDS: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
         {
             "-o": "plan.json",
             "--export csv=": "plan.csv",
-            "--export chrome-trace=": "trace.json",
             "--certificate": "bound.json",
             "--log": "run.jsonl",
             "--plot": "run.svg",

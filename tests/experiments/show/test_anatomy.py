@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
-from placegap.experiments.show.single_moves import single_moves
+from placegap.experiments.show.page import plan_page
+from placegap.experiments.show.rendering import output
 from placegap.experiments.show.timeline import NO_OP
-from placegap.experiments.show.words import move_sentence
+from placegap.experiments.show.words import move_sentence, print_anatomy
 from placegap.instances import Edge, Graph, Instance, MaxLoad, Op, Plan, evaluate, example
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
@@ -106,10 +107,9 @@ def test_loads_are_what_comes_in_then_ops_then_what_goes_out() -> None:
 
 
 def test_the_best_move_is_the_referees() -> None:
-    found = single_moves(
-        example(), CHAIN, Makespan(), before := evaluate(example(), CHAIN, Makespan())
-    )
-    assert before.value_ns is not None
+    before = take_apart(example(), CHAIN, Makespan())
+    assert before is not None
+    found = before.next_moves
     for move in found.moves:
         value_ns = evaluate(example(), move.plan, Makespan()).value_ns
         assert value_ns == move.value_ns == before.value_ns - (move.gain_ns or 0)
@@ -127,7 +127,9 @@ def test_a_plan_that_breaks_a_rule_gets_moves_that_mend_it() -> None:
         cluster=small.cluster.model_copy(update={"devices": devices}),
     )
     plan = Plan.on([0, 0, 0, 0])  # 40 bytes of 30
-    found = single_moves(full, plan, Makespan(), evaluate(full, plan, Makespan()))
+    broken = take_apart(full, plan, Makespan())
+    assert broken is not None
+    found = broken.next_moves
     assert found.moves
     assert all(evaluate(full, move.plan, Makespan()).feasible for move in found.moves)
     assert {move.gain_ns for move in found.moves} == {None}
@@ -163,3 +165,16 @@ def test_an_optimal_plan_says_among_which_plans() -> None:
     assert best.endswith(
         "none improves it (the plan is proven optimal under makespan port per_edge)"
     )
+
+
+def test_an_objective_without_a_module_is_shown_plainly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Makespan, "folder", "unheard_of")
+    found = apart(example(), CHAIN, Makespan())
+    assert (found.drawn.bars, found.path, found.why) == ((), (), ())
+    print_anatomy(output(), found)
+    shown = capsys.readouterr().out
+    assert "diamond: makespan port per_edge" in shown
+    assert f"value   {found.value_ns} ns" in shown
+    assert plan_page(found)

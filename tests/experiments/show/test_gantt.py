@@ -8,8 +8,8 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
-from placegap.experiments.show.gantt import BAR_COLOURS, INK, MAKESPAN, draw_gap, draw_plans
-from placegap.instances import Plan, example
+from placegap.experiments.show.gantt import BAR_COLOURS, INK, draw_plan
+from placegap.instances import Makespan, Plan, example
 from placegap.solvers.core.result import Bound
 
 Bar = tuple[float, float]
@@ -25,7 +25,7 @@ at 53.
 
 def apart(plan: Plan, bound_ns: int | None = None) -> Anatomy:
     bound = None if bound_ns is None else Bound(bound_ns, "a test")
-    found = take_apart(example(), plan, MAKESPAN, bound, num_moves=0)
+    found = take_apart(example(), plan, Makespan(), bound, num_moves=0)
     assert found is not None
     return found
 
@@ -44,31 +44,21 @@ def bars(axis: object, colour: str) -> dict[int, list[Bar]]:
 
 
 def test_ops_are_bars_in_the_row_of_their_device() -> None:
-    (axis,) = draw_plans([apart(TWO_DEVICES)]).axes
+    (axis,) = draw_plan(apart(TWO_DEVICES)).axes
     # ops 1 and 2, of one kind and one after the other, are one bar
     assert bars(axis, BAR_COLOURS[0]) == {0: [(0, 25), (45, 53)], 1: [(25, 35)]}
 
 
 def test_a_transfer_stands_under_its_sender_and_its_receiver() -> None:
-    (axis,) = draw_plans([apart(TWO_DEVICES)]).axes
+    (axis,) = draw_plan(apart(TWO_DEVICES)).axes
     assert bars(axis, INK) == {0: [(5, 25), (35, 45)], 1: [(5, 25), (35, 45)]}
 
 
-def test_every_plan_says_its_value_and_its_gap_on_one_axis_of_time() -> None:
-    # one device: 5 + 20 + 10 + 8 = 43
-    figure = draw_plans([apart(TWO_DEVICES, 34), apart(Plan.on([0, 0, 0, 0]), 34)])
-    said = [axis.get_title(loc="left").splitlines()[1] for axis in figure.axes]
-    # (53 - 34) / 53 and (43 - 34) / 43
-    assert said == ["53 ns, gap 35.8 %", "43 ns, gap 20.9 %"]
-    assert {axis.get_xlim() for axis in figure.axes} == {(0, 53 * 1.005)}
-
-
-def test_the_gap_of_a_heuristic_is_drawn_against_the_proven_optimum() -> None:
-    figure = draw_gap(example(), "single-device")
-    said = [axis.get_title(loc="left").splitlines() for axis in figure.axes]
-    # FD-DPS, figure 3: 34 is optimal
-    assert [lines[1] for lines in said] == ["43 ns, gap 20.9 %", "34 ns, gap 0 %"]
-    assert [lines[0].split(", ")[-1] for lines in said] == ["single-device", "decomposition"]
+def test_a_chart_says_the_value_and_the_gap() -> None:
+    (axis,) = draw_plan(apart(TWO_DEVICES, 34)).axes
+    # (53 - 34) / 53
+    assert axis.get_title(loc="left").splitlines()[1] == "53 ns, gap 35.8 %"
+    assert axis.get_xlim() == (0, 53 * 1.005)
 
 
 def test_a_picture_that_is_asked_for_is_an_error_without_matplotlib(

@@ -13,8 +13,9 @@ from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.show.anatomy import Anatomy, take_apart
+from placegap.experiments.show.objectives.base import Judged
+from placegap.experiments.show.objectives.hybrid import stages_apart
 from placegap.experiments.show.page import plan_page
-from placegap.experiments.show.words import path_sentences
 from placegap.instances import (
     Cluster,
     Device,
@@ -68,14 +69,12 @@ def test_a_stage_is_told_by_its_parts() -> None:
         (1, True, 24, "communication"),
         (1, False, 64, "keep"),
     ]
-    assert path_sentences(found)[0] == (
+    assert found.why[0] == (
         "Stage 1 takes longest, 64 ns per batch: 40 ns for the layers of 4 microbatches in each of"
         " 1 replicas, 24 ns of incoming and 0 ns of outgoing transfers, 0 ns to sum gradients."
     )
-    assert "Each of its devices holds 8 B of state, 5 B of 1 microbatch in flight." in (
-        path_sentences(found)
-    )
-    assert path_sentences(found)[-1] == "1 of 4 devices are not used."
+    assert "Each of its devices holds 8 B of state, 5 B of 1 microbatch in flight." in (found.why)
+    assert found.why[-1] == "1 of 4 devices are not used."
     # b with a in stage 0: 2 * (14 + 10) and gradients 12; in mode again 2 * 28 + 12
     assert [(move.what, move.target, move.value_ns) for move in found.next_moves.moves] == []
 
@@ -92,8 +91,8 @@ def test_parts_agree_with_the_referee_on_random_plans() -> None:
         if found is None:
             continue
         shown += 1
-        for s, each in enumerate(found.stages):
-            use = verdict.uses[each.stage.devices[0]]
+        for s, each in enumerate(stages_apart(Judged(instance, plan, rules, verdict))):
+            use = each.use
             ends = [bar.end_ns for bar in found.drawn.bars if bar.row == s]
             assert max(ends) <= use.load_ns
             assert use.load_ns - max(ends) <= len(ends)  # roundings

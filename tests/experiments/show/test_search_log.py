@@ -17,7 +17,7 @@ import pytest
 from doubles.full_disk import full_disk
 
 from placegap.experiments.show import search_log as module
-from placegap.experiments.show.search_log import Moment, draw, live_line, news_text, search_log
+from placegap.experiments.show.search_log import Moment, draw, live_line, progress_text, search_log
 from placegap.instances.files.output_files import release_outputs
 from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import Bound
@@ -87,10 +87,10 @@ def lines(capsys: Capture) -> list[str]:
 
 
 def test_a_text_says_best_bound_gap_and_who() -> None:
-    assert news_text(Progress(2_000_000, Bound(1_500_000, "heft"), "heft")) == (
+    assert progress_text(Progress(2_000_000, Bound(1_500_000, "heft"), "heft")) == (
         "best 2.000 ms, gap 25.0 %, bound 1.500 ms, by heft"
     )
-    assert news_text(Progress(None, Bound(1_500_000, ""), "")) == "bound 1.500 ms"
+    assert progress_text(Progress(None, Bound(1_500_000, ""), "")) == "bound 1.500 ms"
 
 
 def test_into_a_file_goes_a_line_at_each_improvement(

@@ -3,11 +3,9 @@
 import csv
 import json
 import re
-from collections import defaultdict
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -135,49 +133,13 @@ def test_a_split_file_reads_back_by_its_importer(tmp_path: Path) -> None:
     assert load_split(instance, path) == plan
 
 
-def trace(semantics: Semantics, plan: Plan) -> dict[str, list[dict[str, Any]]]:
-    """The events by their phase; all have what the format demands of their phase."""
-    content = json.loads(export_plan("chrome-trace", example(), plan, semantics))
-    found = defaultdict(list)
-    needed = {"X": "ts dur", "s": "ts id", "f": "ts id bp", "C": "ts args", "M": "args"}
-    for event in content["traceEvents"]:
-        assert {"ph", "name", "pid", "tid", *needed[event["ph"]].split()} <= set(event)
-        found[event["ph"]].append(event)
-    return found
-
-
-def test_a_trace_of_a_makespan_has_all_ops_when_they_run_and_arrows_to_what_reads() -> None:
+def test_a_table_of_a_makespan_says_when_ops_run() -> None:
     plan = Plan.on([0, 1, 0, 0])
-    events, schedule = trace(Makespan(), plan), evaluate(example(), plan, Makespan()).schedule
+    schedule = evaluate(example(), plan, Makespan()).schedule
     assert schedule is not None
-    spans = [event for event in events["X"] if event["cat"] == "op"]
-    assert [event["ts"] for event in spans] == [ns / 1000 for ns in schedule.start_ns]
-    assert [event["pid"] for event in spans] == [0, 1, 0, 0]
     table = export_plan("csv", example(), plan, Makespan())
     starts = [int(row["start_ns"]) for row in csv.DictReader(StringIO(table))]
     assert starts == schedule.start_ns.tolist()
-    # two edges cross: op1 -> op2 and op2 -> op4
-    tails, heads = ({event["id"]: event for event in events[ph]} for ph in "sf")
-    assert len(tails) == 2
-    assert tails.keys() == heads.keys()
-    for number, head in heads.items():
-        assert (head["pid"], head["ts"]) in {(event["pid"], event["ts"]) for event in spans}
-        assert float(str(tails[number]["ts"])) <= float(str(head["ts"]))
-
-
-def test_the_memory_counter_peaks_where_the_referee_says() -> None:
-    plan, rules = Plan.on([0, 1, 0, 0]), Makespan(memory="peak")
-    events, verdict = trace(rules, plan), evaluate(example(), plan, rules)
-    for k, use in enumerate(verdict.uses):
-        levels = [event["args"]["bytes"] for event in events["C"] if event["pid"] == k]
-        assert max(levels) == use.memory_bytes
-
-
-def test_a_trace_of_an_iteration_has_each_microbatch_in_each_stage() -> None:
-    # forward alone: 2 stages x 3 microbatches, and a message of each between them
-    events = trace(PipelineIteration(microbatches=3), Plan.on([0, 0, 1, 1]))
-    assert sum(event["cat"] == "stage" for event in events["X"]) == 6
-    assert len(events["s"]) == len(events["f"]) == 3
 
 
 def test_a_module_that_only_a_backward_op_names_is_in_the_stage_of_that_op() -> None:

@@ -1,0 +1,48 @@
+"""What each device holds over time, as charts draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from placegap.instances.referee.memory import held_bytes, live_spans
+
+if TYPE_CHECKING:
+    from placegap.experiments.show.objectives.base import Judged
+    from placegap.instances.problem import Semantics
+
+Levels = list[tuple[int, int]]
+"""When a level begins, in ns or in steps, and its bytes; the first begins at 0."""
+
+
+def memory_levels(case: Judged[Semantics]) -> list[Levels]:
+    """The levels of each device; their highest is what the referee holds against its memory.
+
+    Without a schedule, moments are the steps of `arrays.derive_memory`.
+    """
+    about = case.instance, case.plan, case.semantics, case.verdict.schedule
+    held = held_bytes(*about)
+    assert held is not None  # the rules that need a schedule have one
+    if case.semantics.memory_rule == "sum":
+        return levels_of(held.bytes.tolist(), ())
+    spans = live_spans(*about)
+    columns = (spans.device, spans.begin, spans.end, spans.bytes)
+    changes = []
+    for k, begin, end, size in zip(*(column.tolist() for column in columns), strict=True):
+        changes += [(k, begin, size), (k, end, -size)]
+    return levels_of(held.state_bytes.tolist(), changes)
+
+
+def levels_of(base: list[int], changes: Iterable[tuple[int, int, int]]) -> list[Levels]:
+    """Levels from those at the beginning and from (device, moment, change)."""
+    at: list[dict[int, int]] = [{0: 0} for _ in base]
+    for k, moment, change in changes:
+        at[k][moment] = at[k].get(moment, 0) + change
+    found = []
+    for k, level in enumerate(base):
+        levels = []
+        for moment, change in sorted(at[k].items()):
+            level += change
+            levels.append((moment, level))
+        found.append(levels)
+    return found
