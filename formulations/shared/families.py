@@ -37,7 +37,8 @@ def for_whole_groups(group: Ints, possible: Flags) -> Flags:
 
 def first_of_group(instance: Instance) -> list[int]:
     """The first op of each op's colocation group."""
-    return first_of(instance.arrays.group).tolist()
+    first: list[int] = first_of(instance.arrays.group).tolist()
+    return first
 
 
 def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:

@@ -17,7 +17,7 @@ from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import DisjointSets, first_of, sum_by
 from placegap.instances.problem.integers import UNSUPPORTED, times_written
-from placegap.instances.problem.mean_costs import flow_of
+from placegap.instances.problem.mean_costs import flow_of, mean_costs
 from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, expand_plan, merge_groups
 from placegap.solvers.core.method import Params, Task
@@ -25,7 +25,7 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.heft_peft_cpop import optimistic_costs
 from placegap.solvers.placers.insertion import insert_by
-from placegap.solvers.placers.list_problem import mean_costs, problem_of
+from placegap.solvers.placers.list_problem import problem_of
 
 MEMORY_SHARE = 0.1
 """Of the smallest device: the most that a merged op and its colocation group hold."""
