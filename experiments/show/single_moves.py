@@ -22,7 +22,7 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 
 MOST_WORK = 600_000
 """Ops and edges that the referee may look at, over all moves: a few seconds."""
@@ -108,7 +108,7 @@ def single_moves(
 def _value_ns(instance: Instance, plan: Plan, semantics: Semantics) -> int | None:
     """The value of a plan that breaks no rule."""
     try:
-        return feasible_ns(instance, plan, semantics)
+        return feasible_value(instance, plan, semantics)
     except InputError:
         return None
 

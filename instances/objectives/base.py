@@ -44,7 +44,9 @@ class Semantics(BaseModel):
 
     #: The objective's folder, on every floor that has one for each objective.
     folder: ClassVar[str]
+    #: Of the value, and whether more of it is better.
     unit: ClassVar[Unit] = "ns"
+    is_maximized: ClassVar[bool] = False
     #: Fields of a plan beyond the placement that mean something.
     plan_fields: ClassVar[frozenset[str]] = frozenset()
 
@@ -114,6 +116,14 @@ class Semantics(BaseModel):
     def per_edge(self) -> bool:
         """Whether every remote edge is a transfer of its own."""
         return getattr(self, "transfers", "per_tensor") == "per_edge"
+
+    def cost(self, value: int) -> int:
+        """A value or bound as what is minimized: less is better."""
+        return -value if self.is_maximized else value
+
+    def key(self, quantity: str) -> str:
+        """How files and rows name a quantity in the unit of the value: `value_ns`."""
+        return f"{quantity}_{self.unit}"
 
     def text(self, value: int) -> str:
         """A value or bound as messages state it, to the last digit."""

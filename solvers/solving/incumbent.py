@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from placegap.instances.problem import PLAN_CLASSES, Plan, Semantics
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Incumbent, Progress, each_plan_once, tell
@@ -50,7 +50,7 @@ class JudgedIncumbent(Incumbent):
     def offer(self, plan: Plan, by: str, value_ns: int | None = None) -> bool:
         """Judge a plan, unless `value_ns` is the referee's already, and keep it if it is better."""
         if value_ns is None:
-            value_ns = feasible_ns(self.task.instance, plan, self.task.semantics)
+            value_ns = feasible_value(self.task.instance, plan, self.task.semantics)
         with self._lock:
             if value_ns is None or not self.improve(value_ns, plan, by):
                 return False
