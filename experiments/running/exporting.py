@@ -26,7 +26,7 @@ from placegap.instances.importers.onnx_model import inlined_model
 from placegap.instances.problem import WITHOUT_OPS, Graph, Instance, Plan, Semantics
 from placegap.instances.problem.modules import Granularity, layer_of, with_granularity
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.instances.torch_models.options import LEFT_OUT, UNREAD
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains.best_line import ORIGIN, BestLine, best_expert_count, best_line
@@ -171,7 +171,7 @@ def best_lines(
         if line is None:
             continue
         found[of] = line
-        value_ns = feasible_ns(placed, line.plan, semantics)
+        value_ns = feasible_value(placed, line.plan, semantics)
         if value_ns is not None and (result.value_ns is None or value_ns < result.value_ns):
             judged = better(result, judged_plan(placed, semantics, line.plan))
             details, solve_s = {**result.details, "plan_by": ORIGIN}, result.solve_s

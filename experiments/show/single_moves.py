@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from placegap.instances.problem import Plan, Semantics
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 
 if TYPE_CHECKING:
     from placegap.experiments.show.objectives.base import Judged
@@ -76,7 +76,7 @@ def best_moves(case: Judged[Semantics], moves: Moves, count: int) -> Tried:
     for option in tried:
         for changed in option.plans:
             try:
-                value_ns = feasible_ns(case.instance, changed, case.semantics)
+                value_ns = feasible_value(case.instance, changed, case.semantics)
             except InputError:
                 continue
             if value_ns is None:

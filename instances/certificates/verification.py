@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placegap.instances.files.plan_file import StatedPlan
 from placegap.instances.objectives.makespan.oracle import recheck_times
@@ -28,9 +28,9 @@ class Verification:
     @property
     def agree(self) -> bool:
         """Whether they find the same value, and the same rules broken."""
-        return self.first.value_ns == self.second.value_ns and self._rules(
-            self.first
-        ) == self._rules(self.second)
+        return self.first.value == self.second.value and self._rules(self.first) == self._rules(
+            self.second
+        )
 
     @property
     def holds(self) -> bool:
@@ -69,19 +69,13 @@ def verify(instance: Instance, stated: StatedPlan, *, any_content: bool = False)
 
 
 def _claims(stated: StatedPlan, verdict: Evaluation) -> list[Violation]:
-    if stated.value_ns is None or stated.value_ns == verdict.value_ns:
+    if stated.value is None or stated.value == verdict.value:
         return []
     rules = stated.semantics
-    worth = "nothing" if verdict.value_ns is None else rules.text(verdict.value_ns)
-    said = f"it states a value of {rules.text(stated.value_ns)}, and the referee finds {worth}"
+    worth = "nothing" if verdict.value is None else rules.text(verdict.value)
+    said = f"it states a value of {rules.text(stated.value)}, and the referee finds {worth}"
     return [Violation("claim", said)]
 
 
 def _add(verdict: Evaluation, more: Sequence[Violation]) -> Evaluation:
-    return Evaluation(
-        verdict.value_ns,
-        (*verdict.violations, *more),
-        verdict.uses,
-        verdict.schedule,
-        verdict.servers,
-    )
+    return replace(verdict, violations=(*verdict.violations, *more))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, model_validator
 
 from placegap.instances.files.document import AnyVersion, of_version, read_json, write_json
 from placegap.instances.problem import (
+    BY_OBJECTIVE,
     MOST_TOKENS,
     Count,
     Instance,
     InstancePart,
     Makespan,
-    MaxContext,
     Plan,
     Positive,
     Semantics,
@@ -62,16 +62,47 @@ class TimesFile(InstancePart):
 
 T = TypeVar("T")
 
-Value = Annotated[int, Field(strict=True, ge=-MOST_TOKENS, le=LARGEST_SUM**2)]
-"""Below 0 where more is better; above `LARGEST_SUM` where a batch has many microbatches."""
+Value = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM**2)]
+"""Above `LARGEST_SUM` where a batch has many microbatches."""
 
 CallNumber = Annotated[int, Field(strict=True, ge=0)]
+
+
+def _not_negated(raw: Any) -> Any:
+    """Files before 0.3 state tokens as nanoseconds below 0."""
+    if isinstance(raw, dict):
+        for name in ("value", "bound"):
+            old = raw.get(f"{name}_ns")
+            if type(old) is int and -MOST_TOKENS <= old <= 0 and _counts_tokens(raw):
+                raw = {key: each for key, each in raw.items() if key != f"{name}_ns"}
+                raw[f"{name}_tokens"] = -old
+    return raw
+
+
+def _counts_tokens(raw: dict[str, Any]) -> bool:
+    rules = raw.get("semantics")
+    objective = rules.get("objective") if isinstance(rules, dict) else None
+    return objective in BY_OBJECTIVE and BY_OBJECTIVE[objective].unit == "tokens"
+
+
+def _check_unit(part: InstancePart, rules: Semantics, quantity: str) -> None:
+    for name in (f"{quantity}_ns", f"{quantity}_tokens"):
+        if name != rules.key(quantity) and getattr(part, name) is not None:
+            raise ValueError(f"{name} means nothing under {rules.objective}")
+
+
+def _stated(part: InstancePart, rules: Semantics, quantity: str) -> int | None:
+    """A value or bound in the unit of the rules."""
+    found: int | None = getattr(part, rules.key(quantity))
+    return found
 
 
 class StoredBound(InstancePart):
     """A lower bound that a plan file keeps, with all that it takes to know what it is about."""
 
-    bound_ns: Value
+    bound_ns: Value | None = None
+    #: In place of a time, where the value is a number of tokens.
+    bound_tokens: Value | None = None
     #: The method behind it.
     bound_origin: str = ""
     #: What it rests on: ``proof``, or the name and version of a solver.
@@ -82,6 +113,20 @@ class StoredBound(InstancePart):
     content_hash: str
     #: A small one that proves the bound, as ``placegap place --certificate`` writes it.
     certificate: dict[str, Any] | None = None
+
+    _old_tokens = model_validator(mode="before")(_not_negated)
+
+    @model_validator(mode="after")
+    def _is_stated(self) -> Self:
+        _check_unit(self, self.semantics, "bound")
+        if getattr(self, self.semantics.key("bound")) is None:
+            raise ValueError(f"{self.semantics.key('bound')} is missing")
+        return self
+
+    @property
+    def bound(self) -> int:
+        """The bound, in the unit of the rules."""
+        return _stated(self, self.semantics, "bound") or 0
 
 
 class StageFile(InstancePart):
@@ -116,20 +161,25 @@ class PlanFile(InstancePart):
     stages: tuple[StageFile, ...] | None = None
     #: What the plan is said to be worth; a claim that is checked.
     value_ns: Value | None = None
+    #: In place of a time, where that is a number of tokens.
+    value_tokens: Value | None = None
     #: What no plan is said to be below; a claim: no result relies on it.
     bound: StoredBound | None = None
     #: makespan: when everything is said to happen; checked as well. Simulating the plan decides its
     #: value.
     times: TimesFile | None = None
 
-    @field_validator("value_ns")
-    @classmethod
-    def _check_value(cls, value: int | None, info: ValidationInfo) -> int | None:
-        """Tokens alone, of which more is better, are below 0."""
-        rules = info.data.get("semantics")
-        if value is not None and value < 0 and not (rules is None or isinstance(rules, MaxContext)):
-            raise ValueError(f"{value} is below 0, and this value is a time")
-        return value
+    _old_tokens = model_validator(mode="before")(_not_negated)
+
+    @model_validator(mode="after")
+    def _has_its_unit(self) -> Self:
+        _check_unit(self, self.semantics, "value")
+        return self
+
+    @property
+    def value(self) -> int | None:
+        """What the plan is said to be worth, in the unit of the rules."""
+        return _stated(self, self.semantics, "value")
 
 
 @dataclass(frozen=True)
@@ -139,7 +189,8 @@ class StatedPlan:
     plan: Plan
     semantics: Semantics
     instance_hash: str = ""
-    value_ns: int | None = None
+    #: In the unit of the semantics.
+    value: int | None = None
     times: Times | None = None
     bound: StoredBound | None = None
 
@@ -156,7 +207,7 @@ def save_plan(
     path: str | Path,
     method: str = "",
     *,
-    value_ns: int | None = None,
+    value: int | None = None,
     times: Times | None = None,
     bound: StoredBound | None = None,
 ) -> None:
@@ -170,8 +221,8 @@ def save_plan(
     path : str or Path
     method : str
         The method or program that made the plan.
-    value_ns : int, optional
-        Its value by the referee.
+    value : int, optional
+        Its value by the referee, in the unit of the semantics.
     times : Times, optional
         Starts of ops and transfers.
     bound : StoredBound, optional
@@ -188,7 +239,7 @@ def save_plan(
     array([0, 1, 0, 0])
     """
     with as_input_error(source=path):
-        content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
+        content = describe_plan(instance, plan, semantics, method, value=value, times=times)
     write_json(plan_object(content, bound), path)
 
 
@@ -204,7 +255,7 @@ def describe_plan(
     semantics: Semantics,
     method: str = "",
     *,
-    value_ns: int | None = None,
+    value: int | None = None,
     times: Times | None = None,
 ) -> PlanFile:
     """The named form of a plan."""
@@ -248,7 +299,7 @@ def describe_plan(
             else dict(zip(ops, plan.stage, strict=True))
         ),
         stages=stages,
-        value_ns=value_ns,
+        **{} if value is None else {semantics.key("value"): value},
         times=None if times is None else _name_times(instance, semantics, times),
     )
 
@@ -317,7 +368,7 @@ def load_stated_plan(instance: Instance, path: str | Path) -> StatedPlan:
     try:
         plan, times = _resolve(instance, content), _resolve_times(instance, content)
         return StatedPlan(
-            plan, content.semantics, content.instance_hash, content.value_ns, times, content.bound
+            plan, content.semantics, content.instance_hash, content.value, times, content.bound
         )
     except LookupError as error:
         raise InputError(f"{error.args[0]}{_made_for(content, instance)}", path) from None

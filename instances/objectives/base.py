@@ -143,6 +143,10 @@ class Semantics(BaseModel):
         """A value or bound as what is minimized: less is better."""
         return -value if self.is_maximized else value
 
+    def key(self, quantity: str) -> str:
+        """How files and rows name a quantity in the unit of the value: `value_ns`."""
+        return f"{quantity}_{self.unit}"
+
     def text(self, value: int) -> str:
         """A value or bound as messages state it, to the last digit."""
         return f"{value} {self.unit}"

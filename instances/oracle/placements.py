@@ -473,7 +473,7 @@ def best_assignment(instance: Instance, semantics: LoadSemantics) -> tuple[int, 
 
 
 def best_context(instance: Instance, semantics: MaxContext) -> tuple[int, Plan] | None:
-    """Minus the most tokens, and a plan that has room for them, or None if no plan is feasible.
+    """The most tokens, and a plan that has room for them, or None if no plan is feasible.
 
     Every placement: the class of its plans and its loads by the kernels of `best_assignment`, and
     its tokens by bisection, device by device.
@@ -499,9 +499,9 @@ def best_context(instance: Instance, semantics: MaxContext) -> tuple[int, Plan] 
             if (
                 tokens >= 0
                 and (semantics.at_most_ns is None or load <= semantics.at_most_ns)
-                and (best is None or -tokens < best[0])
+                and (best is None or tokens > best[0])
             ):
-                best = -tokens, Plan.on(device[position].tolist())
+                best = tokens, Plan.on(device[position].tolist())
         if not next_placement(home, instance.num_devices, group, device):
             return best
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.objectives.base import Unit
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 
@@ -163,16 +164,27 @@ class ServerUse(NamedTuple):
 class Evaluation:
     """The evaluation of a plan by the referee.
 
-    `value_ns` is the objective, below 0 where that is maximized (tokens), None where the plan
-    cannot be executed at all; a plan counts only if `feasible` (no violations). `servers` is empty
-    unless there are two levels of communication.
+    `value` is the objective in its `unit`, None where the plan cannot be executed at all; a plan
+    counts only if `feasible` (no violations). `servers` is empty unless there are two levels of
+    communication.
     """
 
-    value_ns: int | None
+    value: int | None
     violations: tuple[Violation, ...] = ()
     uses: tuple[DeviceUse, ...] = ()
     schedule: Schedule | None = field(default=None, repr=False)
     servers: tuple[ServerUse, ...] = ()
+    unit: Unit = "ns"
+
+    @property
+    def value_ns(self) -> int | None:
+        """The value, where it is a time."""
+        return self.value if self.unit == "ns" else None
+
+    @property
+    def value_tokens(self) -> int | None:
+        """The value, where it is a number of tokens."""
+        return self.value if self.unit == "tokens" else None
 
     @property
     def feasible(self) -> bool:

@@ -19,7 +19,7 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
     Returns
     -------
     Evaluation
-        `value_ns` is given whenever the plan can be executed, even if it violates a constraint
+        `value` is given whenever the plan can be executed, even if it violates a constraint
         (memory, colocation, class of plans); only a feasible plan counts.
 
     Raises
@@ -47,10 +47,10 @@ def check_semantics(instance: Instance, semantics: Semantics) -> None:
     part(semantics, "checks").check(instance, semantics)
 
 
-def feasible_ns(instance: Instance, plan: Plan, semantics: Semantics) -> int | None:
+def feasible_value(instance: Instance, plan: Plan, semantics: Semantics) -> int | None:
     """The value of a plan; None where it breaks a rule."""
     verdict = evaluate(instance, plan, semantics)
-    return verdict.value_ns if verdict.feasible else None
+    return verdict.value if verdict.feasible else None
 
 
 def check(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violation, ...]:

@@ -46,7 +46,7 @@ from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.sections import Interval, intervals
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers.bounds.labels.layer_chain import CHAIN, Stops, least_chain, stops_of
 from placegap.solvers.core.back_ends import word
 from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
@@ -721,7 +721,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         chain = stops and least_chain(instance, stops, clock.part(0.5).is_over)
         if stops is not None and chain is not None:
             row = plan_of_stops(instance, stops, chain.at)
-            if feasible_ns(instance, row, task.semantics) == chain.ns:
+            if feasible_value(instance, row, task.semantics) == chain.ns:
                 return Outcome(row, chain.ns, Bound(chain.ns, CHAIN))
     model = knapsack(instance, task.semantics)
     if model is None:

@@ -132,11 +132,11 @@ class Known:
 
     def offer_plan(self, task: Task, plan: Plan | None) -> bool:
         """Take over a plan if the referee finds it feasible and better."""
-        from placegap.instances.referee.evaluate import feasible_ns  # brings numba
+        from placegap.instances.referee.evaluate import feasible_value  # brings numba
 
         if plan is None:
             return False
-        return self.improve(feasible_ns(task.instance, plan, task.semantics), plan)
+        return self.improve(feasible_value(task.instance, plan, task.semantics), plan)
 
     def take_over(self, other: Known) -> None:
         """Take over what is better."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from placegap.instances.problem import Plan
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers.core.clock import Clock, stop_requested
 from placegap.solvers.core.method import Cost, Start, Task, WrongOutcome
 from placegap.solvers.core.method_homes import HOMES
@@ -136,7 +136,7 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
     """The plan with its value, if there is one and it is feasible."""
     if plan is None:
         return
-    value_ns = feasible_ns(task.instance, plan, task.semantics)
+    value_ns = feasible_value(task.instance, plan, task.semantics)
     if value_ns is not None:
         yield Start(plan, value_ns)
         report(task.instance, task.semantics, by, value_ns=value_ns, plan=plan)

@@ -34,7 +34,7 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.instances.objectives.hybrid.checks import check as check_hybrid
 from placegap.instances.problem import HybridPipeline, Instance, Plan
 from placegap.instances.problem.integers import NEVER, NO_WAY, ceil_div
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Task
 from placegap.solvers.core.progress import Known, reporter
@@ -405,7 +405,7 @@ class _Search(Known):
                 return None
             rows.append(own)
         plan = as_plan(self.task.instance, problem, stages, rows[::-1])
-        value_ns = feasible_ns(self.task.instance, plan, self.task.semantics)
+        value_ns = feasible_value(self.task.instance, plan, self.task.semantics)
         assert value_ns is not None, plan
         assert value_ns <= claim_ns or problem.rounded, (value_ns, claim_ns)
         self.adopted |= self.improve(value_ns, plan)

@@ -19,7 +19,7 @@ from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.referee.evaluate import evaluate, feasible_ns
+from placegap.instances.referee.evaluate import evaluate, feasible_value
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
 from placegap.solvers.core.progress import Known, report, reporter
@@ -109,7 +109,7 @@ def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) ->
     found = [] if start is None else [start]
     before_s = clock.spent_s
     for plan in contended_lists(instance, task.semantics):
-        value_ns = feasible_ns(instance, plan, task.semantics)
+        value_ns = feasible_value(instance, plan, task.semantics)
         if value_ns is not None:
             found.append(Start(plan, value_ns))
             report(instance, task.semantics, NAME, value_ns=value_ns, plan=plan)
@@ -200,7 +200,7 @@ def improve(
         raise ValueError("improve needs a deadline or a number of steps")
     best = Known()
     for each in starts:
-        best.improve(feasible_ns(instance, each, semantics), each)
+        best.improve(feasible_value(instance, each, semantics), each)
     if best.plan is None or not best.value_ns:
         return
     plan, value_ns = best.plan, best.value_ns

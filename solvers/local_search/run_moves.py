@@ -23,7 +23,7 @@ from placegap.instances.problem import Instance, Makespan, Plan, Schedule
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.referee.evaluate import evaluate, feasible_ns
+from placegap.instances.referee.evaluate import evaluate, feasible_value
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
 from placegap.solvers.core.progress import Known, reporter
@@ -233,7 +233,7 @@ class _Search(RunWalks):
             return
         self.judged = int(state.value[1])
         for plan in (self.plan(), Plan.on(state.device.tolist())):  # or the referee's own orders
-            self.best.improve(feasible_ns(self.instance, plan, self.semantics), plan)
+            self.best.improve(feasible_value(self.instance, plan, self.semantics), plan)
 
 
 class Line(NamedTuple):

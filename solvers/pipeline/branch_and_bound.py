@@ -34,7 +34,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, PipelineIteration, Plan
 from placegap.instances.problem.integers import NEVER, to_whole
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.progress import Known
@@ -136,14 +136,14 @@ class Judge(Known):
         if kinds and any(k not in kinds[d] for k, d in zip(devices, kind, strict=True)):
             devices = next(_orders(kind, kinds))
         other = _on(devices, stages_of(walk, problem))
-        same = feasible_ns(self.instance, other, self.semantics) == self.value_ns
+        same = feasible_value(self.instance, other, self.semantics) == self.value_ns
         if same:
             self.plan, self.walk = other, (walk, problem)
         return same
 
     def judge(self, plan: Plan) -> None:
         """Keep a feasible plan if it is better than the best, or ties with it on more devices."""
-        value_ns = feasible_ns(self.instance, plan, self.semantics)
+        value_ns = feasible_value(self.instance, plan, self.semantics)
         if value_ns is None or (self.below_ns is not None and value_ns >= self.below_ns):
             return
         if self.improve(value_ns, plan):

@@ -10,7 +10,7 @@ from placegap.instances.problem import Edge, Instance, MaxLoad, PipelineIteratio
 from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.nets import gradient_tie, stage_arcs, stage_blocks
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.instances.referee.loads import border_costs
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import find_method, method, why_not
@@ -91,7 +91,7 @@ def simulated_moves(task: Task[PipelineIteration], params: Params | None = None)
     cuts = lightest_cuts(load, count * semantics.stages_per_device)
 
     def value(at: Ints) -> int | None:
-        return feasible_ns(instance, chain_plan(block, at, count), semantics)
+        return feasible_value(instance, chain_plan(block, at, count), semantics)
 
     best, moved = value(cuts), True
     while moved:

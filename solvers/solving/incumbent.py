@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from placegap.instances.problem import PLAN_CLASSES, Plan, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.bounds.portfolio import improving_bounds
 from placegap.solvers.core.clock import stop_requested
@@ -68,7 +68,7 @@ class JudgedKnown(Known):
     def offer(self, plan: Plan, by: str, value_ns: int | None = None) -> bool:
         """Judge a plan, unless `value_ns` is the referee's already, and keep it if it is better."""
         if value_ns is None:
-            value_ns = feasible_ns(self.task.instance, plan, self.task.semantics)
+            value_ns = feasible_value(self.task.instance, plan, self.task.semantics)
         with self._lock:
             if not self.improve(value_ns, plan, by):
                 return False

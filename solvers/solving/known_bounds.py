@@ -214,13 +214,13 @@ def _better(
     claim: Claim, claims: Iterable[Claim], semantics: Semantics, plans: Iterable[tuple[str, Plan]]
 ) -> Iterator[tuple[str, int]]:
     """Values below a claimed bound, and who has them: plans, the corpus, other claims."""
-    from placegap.instances.referee.evaluate import feasible_ns  # brings numba
+    from placegap.instances.referee.evaluate import feasible_value  # brings numba
 
     if claim.about is None:
         return
     values = [other for other in claims if not other.is_bound]
     rivals = [
-        *((f"{by} has", feasible_ns(claim.about, plan, semantics)) for by, plan in plans),
+        *((f"{by} has", feasible_value(claim.about, plan, semantics)) for by, plan in plans),
         ("the corpus records", recorded_value_ns(claim.about, semantics)),
         *((f"{c.file} claims", c.ns) for c in values if c.about is claim.about),
     ]

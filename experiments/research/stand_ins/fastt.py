@@ -19,7 +19,7 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.mean_costs import mean_costs, mean_time_ns
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.instances.transforms.op_splitting import WHOLE, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import SplitRule, cut_unit
 from placegap.solvers.core.clock import Clock, LimitReached
@@ -122,7 +122,7 @@ def place(task: Task[Makespan], cuts: Mapping[int, Cut]) -> BestSplit:
     finer = instance if split is None else split.fine
     outcome, path = dpos(finer)
     plan = outcome.plan
-    value_ns = None if plan is None else feasible_ns(finer, plan, task.semantics)
+    value_ns = None if plan is None else feasible_value(finer, plan, task.semantics)
     if split is not None:
         path = [int(split.op[op]) for op in path if split.part[op] == WHOLE]
     return BestSplit(split, outcome, value_ns, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from placegap.instances.objectives.max_load.oracle import max_load_ns
@@ -19,9 +20,9 @@ def recheck(facts: Facts, plan: Plan, rules: MaxContext) -> Evaluation:
         if rules.at_most_ns is not None and load_ns > rules.at_most_ns:
             said = f"a device has {load_ns} ns to do, of {rules.at_most_ns}"
             found.append(Violation("load", said))
-        return -context_tokens(facts, plan)
+        return context_tokens(facts, plan)
 
-    return judged(found, value)
+    return replace(judged(found, value), unit="tokens")
 
 
 def bytes_with(op: Op, tokens: int) -> int:

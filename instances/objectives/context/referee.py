@@ -18,12 +18,12 @@ from placegap.instances.referee.rules import check_placement, check_shape, forei
 
 
 def evaluate(instance: Instance, plan: Plan, semantics: MaxContext) -> Evaluation:
-    """The tokens that every device has room for, below 0; loads and memory are those with them."""
+    """The tokens that every device has room for; loads and memory are those with them."""
     check_shape(instance, plan)
     placed = check_placement(instance, plan, semantics)
     foreign = tuple(foreign_fields(plan, semantics))
     if foreign:
-        return Evaluation(None, foreign)
+        return Evaluation(None, foreign, unit="tokens")
     parts = device_loads(instance, plan.devices)
     load = combine(semantics.load, *parts)
     tokens = tokens_per_device(instance, plan)
@@ -34,7 +34,7 @@ def evaluate(instance: Instance, plan: Plan, semantics: MaxContext) -> Evaluatio
     uses = device_uses(instance, plan, parts, load, held)
     uses = tuple(replace(use, tokens=most) for use, most in zip(uses, tokens, strict=True))
     broken = _context_violations(instance, semantics, tokens, load)
-    return Evaluation(-least, (*broken, *placed), uses)
+    return Evaluation(least, (*broken, *placed), uses, unit="tokens")
 
 
 def tokens_per_device(instance: Instance, plan: Plan) -> list[int]:

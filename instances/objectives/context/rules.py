@@ -14,7 +14,7 @@ MOST_TOKENS = 10**9
 
 
 class MaxContext(Semantics):
-    """Number of tokens whose keys and values fit on every device; maximized, so stored negated.
+    """Number of tokens whose keys and values fit on every device; maximized.
 
     Ops hold their resident bytes, with their stated caches replaced by caches of that many tokens
     (`Cache`). Loads are computed from the stated times.
@@ -27,6 +27,7 @@ class MaxContext(Semantics):
 
     folder: ClassVar[str] = "context"
     unit: ClassVar[Unit] = "tokens"
+    is_maximized: ClassVar[bool] = True
 
     objective: Literal["max_context"] = "max_context"
     #: Which plans compete. Where a file of version 1 states none, it means any.
@@ -48,7 +49,3 @@ class MaxContext(Semantics):
     def loads(self) -> MaxLoad:
         """The rules of the loads that are limited."""
         return MaxLoad(plans=self.plans, load=self.load)
-
-    def text(self, value: int) -> str:
-        """Tokens, which are stored negated."""
-        return f"{-value} tokens"

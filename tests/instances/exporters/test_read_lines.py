@@ -20,7 +20,7 @@ from placegap.instances import (
 from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.exporters.table import EXPORTERS, export_plan
 from placegap.instances.problem.op_kernel import ExpertsKernel
-from placegap.instances.referee.evaluate import evaluate, feasible_ns
+from placegap.instances.referee.evaluate import evaluate, feasible_value
 from placegap.solvers import run_method
 from placegap.solvers.chains.best_line import best_line
 
@@ -65,7 +65,7 @@ def test_every_line_is_read_back_as_a_plan_of_its_value(name: str, tmp_path: Pat
             text = f'--pipeline-model-parallel-layout "{text.strip()}"'
         found = read_line(instance, text)
         assert found.kind == kind
-        assert feasible_ns(instance, found.plan, semantics) == best.value_ns, text
+        assert feasible_value(instance, found.plan, semantics) == best.value_ns, text
         count += 1
     assert count
 
@@ -142,14 +142,16 @@ def test_experts_of_a_layer_run_side_by_side_on_card_and_host() -> None:
     # a card runs 3 of 4 experts in 0.75 us, and the host the other one, of 3 us, in as much
     found = read_line(sparse(0), "python -m sglang.launch_server --kt-num-gpu-experts 3")
     assert found.kind == "ktransformers"
-    assert feasible_ns(found.instance, found.plan, Makespan()) == 2000 + 4 * (1000 + 750)
+    assert feasible_value(found.instance, found.plan, Makespan()) == 2000 + 4 * (1000 + 750)
     held = evaluate(found.instance, found.plan, Makespan()).uses
     assert [use.memory_bytes for use in held] == [4 * GIB * 3 // 4, 4 * GIB // 4]
     # with all of them on one side there is no other part
     for number, layer_ns in ((0, 3000), (4, 1000)):
         found = read_line(sparse(0), f"--kt-num-gpu-experts {number}")
         assert found.instance.num_ops == 10
-        assert feasible_ns(found.instance, found.plan, Makespan()) == 2000 + 4 * (1000 + layer_ns)
+        assert feasible_value(found.instance, found.plan, Makespan()) == 2000 + 4 * (
+            1000 + layer_ns
+        )
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_ktransformers_gets_the_best_number_that_fits(
     _, (said,) = write_exports(instance, result, {"ktransformers": path}, "m", {})
     assert path.read_text() == f"--kt-num-gpu-experts {number}\n"
     tried = [read_line(instance, f"--kt-num-gpu-experts {n}") for n in range(5)]
-    values = [feasible_ns(each.instance, each.plan, Makespan()) for each in tried]
+    values = [feasible_value(each.instance, each.plan, Makespan()) for each in tried]
     assert said.value_ns == min(value for value in values if value is not None)
 
 
@@ -175,7 +177,7 @@ def test_under_max_load_all_experts_on_the_card_may_be_best_though_one_more_is_w
     instance = sparse(0).with_graph(slow.model_copy(update={"edges": edges}))
     rules = MaxLoad(plans="any", memory="sum")
     tried = [read_line(instance, f"--kt-num-gpu-experts {n}") for n in range(5)]
-    values = [feasible_ns(each.instance, each.plan, rules) for each in tried]
+    values = [feasible_value(each.instance, each.plan, rules) for each in tried]
     assert values[4] == 10_000  # an embedding, four layers of two ops and a head, of 1 us each
     assert experts_line(instance, rules)[2].value_ns == min(value or 0 for value in values)
 

@@ -20,7 +20,7 @@ from placegap.instances.exporters.lines import (
     why_not,
 )
 from placegap.instances.problem.modules import with_granularity
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers import run_method
 from placegap.solvers.chains.best_line import best_line
 
@@ -64,7 +64,7 @@ def test_no_line_is_better_than_the_best_one(semantics: Semantics, kind: LineCla
         values = [
             value
             for line in all_lines(instance, kind)
-            if (value := feasible_ns(instance, slots.plan(line, host), semantics)) is not None
+            if (value := feasible_value(instance, slots.plan(line, host), semantics)) is not None
         ]
         found = best_line(instance, semantics, kind)
         if not values:
@@ -80,7 +80,7 @@ def test_no_line_is_better_than_the_best_one(semantics: Semantics, kind: LineCla
             assert found.bound is None or found.bound.ns <= min(values)
             proven += found.bound is not None and found.bound.ns == found.value_ns
         if found is not None:
-            assert feasible_ns(instance, found.plan, semantics) == found.value_ns
+            assert feasible_value(instance, found.plan, semantics) == found.value_ns
             assert why_not(instance, line_of(instance, found.plan), kind) is None
     assert proven >= 1 or "overlap" in semantics.label
 

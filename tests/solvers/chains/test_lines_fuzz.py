@@ -33,7 +33,7 @@ from placegap.instances.exporters.table import EXPORTERS, export_plan
 from placegap.instances.files.output_files import release_outputs
 from placegap.instances.oracle.facts import Facts
 from placegap.instances.oracle.recheck import recheck
-from placegap.instances.referee.evaluate import feasible_ns
+from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers.chains.best_line import best_expert_count, best_line
 
 LINED = ("llamacpp", "ollama", "vllm", "sglang", "megatron", "exllama", "torchtitan")
@@ -211,7 +211,7 @@ class Judge:
 
     def value(self, plan: Plan) -> int | None:
         if plan not in self.values:
-            self.values[plan] = feasible_ns(self.instance, plan, self.semantics)
+            self.values[plan] = feasible_value(self.instance, plan, self.semantics)
         return self.values[plan]
 
     def run(self) -> None:
@@ -368,7 +368,7 @@ class Judge:
         mine = [host if name.endswith("~host") else cards[0] for name in names]
         if Plan.on(k for k in mine if k is not None) != found.plan:
             self.fault("reading:", text, "is", found.plan.devices)
-        value = feasible_ns(found.instance, found.plan, self.semantics)
+        value = feasible_value(found.instance, found.plan, self.semantics)
         if value is not None:
             self.least.setdefault(value, text)
 
