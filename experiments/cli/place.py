@@ -605,7 +605,7 @@ def report(options: PlaceOptions, instance: Instance, result: Result, extras: Ex
                 output().print(
                     device_table(shares.instance, shares.result.evaluation, result.semantics)
                 )
-            for line in shares_lines(shares, result.value_ns):
+            for line in shares_lines(shares, result.value):
                 output().print(line)
         if lost is not None:
             print_json(lost)
@@ -624,7 +624,7 @@ def _write_plan(
     """Write the plan, and the finer instance that it is one of; what of the plan is not written."""
     from placegap.experiments.running.certifying import bound_to_keep
 
-    named = describe_plan(instance, plan, result.semantics, result.method, value_ns=result.value_ns)
+    named = describe_plan(instance, plan, result.semantics, result.method, value=result.value)
     content = plan_object(named, bound_to_keep(instance, result, certificate))
     with attempt(out) as failed:
         write_json(content, out)
@@ -652,16 +652,16 @@ def price_object(price: ModulePrice) -> dict[str, Any]:
 
 def price_line(price: ModulePrice) -> str:
     """What whole modules cost."""
-    is_context = price.semantics is not None and price.semantics.unit == "tokens"
-    beyond, change = ("has more than", "more") if is_context else ("is below", "less")
-    fine, share = format_value(price.fine_value_ns, price.semantics), price.at_most
+    unit = price.semantics.unit if price.semantics is not None else "ns"
+    beyond, change = ("is below", "less") if unit == "ns" else ("has more than", "more")
+    fine, share = format_value(price.fine_value_ns, unit), price.at_most
     if price.fine_value_ns == price.value_ns == price.fine_bound_ns:
         return "kept whole, at no cost: no plan that splits them is better"
     if share is None or price.fine_bound_ns is None:
         return f"kept whole; splitting would give {fine}"
     if price.fine_bound_ns == price.fine_value_ns:
         return f"kept whole; the best split gives {fine}, {format_gap(share)} {change}"
-    bound = format_value(price.fine_bound_ns, price.semantics)
+    bound = format_value(price.fine_bound_ns, unit)
     return (
         f"kept whole; splitting would give {fine}, and no plan {beyond} {bound},"
         f" {format_gap(share)} {change}"
@@ -675,8 +675,8 @@ def said_object(said: Said) -> dict[str, Any]:
         "kind": said.kind,
         "text": said.text,
         "value_ns": said.value_ns,
-        "bound_ns": None if bound is None else bound.ns,
-        "gap": relative_gap(said.value_ns, None if bound is None else bound.ns),
+        "bound_ns": None if bound is None else bound.value,
+        "gap": relative_gap(said.value_ns, None if bound is None else bound.value),
     }
 
 
@@ -688,16 +688,16 @@ def said_lines(said: Said, result: Result, whole: Granularity) -> Iterator[str]:
     from placegap.experiments.show.words import WHOLES
 
     rules = result.semantics
-    gap = relative_gap(said.value_ns, None if said.bound is None else said.bound.ns)
+    gap = relative_gap(said.value_ns, None if said.bound is None else said.bound.value)
     proven = "its gap is not known" if gap is None else f"gap {format_gap(gap)} for this format"
     proven = "optimal for this format" if gap == 0 else proven
-    yield f"export  {said.kind} {said.text}: {format_value(said.value_ns, rules)}, {proven}"
+    yield f"export  {said.kind} {said.text}: {format_value(said.value_ns, rules.unit)}, {proven}"
     costs = "the same as the plan above"
     if result.value_ns and result.value_ns != said.value_ns:
         costs = f"{100 * (said.value_ns / result.value_ns - 1):+.1f} % compared with the plan above"
-    least = relative_gap(said.value_ns, result.bound_ns)
+    least = relative_gap(said.value_ns, result.bound_value)
     if least and least > 0:
-        bound, of = format_value(result.bound_ns or 0, rules), WHOLES.get(whole)
+        bound, of = format_value(result.bound_value or 0, rules.unit), WHOLES.get(whole)
         plan = "no plan" if of is None else f"no plan of {of}"
         costs += f"; {plan} is below {bound}, {format_gap(least)} less"
     yield f"{'':<7} {costs}"

@@ -76,8 +76,8 @@ def price_command(options: PriceOptions) -> None:
     if best is not None:
         with suppress(InputError):  # of a group in several layers
             said = export_plan(kind, instance, best.plan, semantics).strip()
-    least = None if best is None or best.bound is None else best.bound.ns
-    gap = relative_gap(found.value_ns, least) if found.verdict.feasible else None
+    least = None if best is None or best.bound is None else best.bound.value
+    gap = relative_gap(found.value, least) if found.verdict.feasible else None
     if options.as_json:
         content = anatomy_object(found)
         if best is not None:
@@ -86,7 +86,7 @@ def price_command(options: PriceOptions) -> None:
     else:
         print_anatomy(output(), found)
         if best is not None:
-            words = format_value(best.value_ns, semantics)
+            words = format_value(best.value_ns, semantics.unit)
             words += ", optimal for this format" if best.value_ns == least else ""
             words += f"; the options above have a gap of {format_gap(gap)} to it" if gap else ""
             words += "; the options above are as good" if gap == 0 else ""

@@ -307,9 +307,9 @@ def judged(
     semantics = files[0][1].semantics
     verdicts = [evaluate(instance, stated.plan, semantics) for _, stated in files]
     for (file, _), verdict in zip(files, verdicts, strict=True):
-        if verdict.value_ns is None:
+        if verdict.value is None:
             raise InputError(f"the plan cannot be executed: {verdict.violations[0].message}", file)
-    values = [verdict.value_ns for verdict in verdicts if verdict.feasible]
+    values = [verdict.value for verdict in verdicts if verdict.feasible]
     with spinner("looking for a bound"):
         model = "" if source is None else source.model
         bounds = {file: stated.bound for file, stated in files}
@@ -327,7 +327,7 @@ def judged(
             now, said = proven(seen, semantics, proof, start)
         if whole is not None:  # its plans are among those of the single ops
             now += recorded_bounds(instance, semantics)
-        least = min((value for value in values if value is not None), default=None)
+        least = min((x for x in values if x is not None), key=semantics.cost, default=None)
         for file, stated in files:
             known, _ = known_bound(whole or instance, semantics, least, now)
             more, why = kept_bounds(whole or instance, semantics, stated.bound, known, CHECK_S)
@@ -352,10 +352,10 @@ def judged(
     for sentence in dict.fromkeys((*said, *wrong, *refuted)):
         warn(sentence)
     for (file, stated), anatomy in zip(files, found, strict=True):
-        if stated.value_ns not in (None, anatomy.value_ns):
+        if stated.value not in (None, anatomy.value):
             warn(
-                f"{file}: it states a value of {semantics.text(stated.value_ns)}, but the referee"
-                f" finds {semantics.text(anatomy.value_ns)}"
+                f"{file}: it states a value of {semantics.text(stated.value)}, but the referee"
+                f" finds {semantics.text(anatomy.value)}"
             )
     return found
 
@@ -409,7 +409,9 @@ def document_summary(document: Document) -> dict[str, Any]:
 def _claimed(known: BestKnown) -> str:
     """What a model's file claims under some rules."""
     parts = (("value", known.value_ns), ("bound", known.bound_ns))
-    said = [f"{what} {format_value(ns, known.semantics)}" for what, ns in parts if ns is not None]
+    said = [
+        f"{what} {format_value(ns, known.semantics.unit)}" for what, ns in parts if ns is not None
+    ]
     return f"{known.semantics.label}: {', '.join(said)}"
 
 
@@ -424,8 +426,8 @@ def plan_summary(plan: PlanFile) -> dict[str, Any]:
         "instance_hash": plan.instance_hash,
         "semantics": plan.semantics.label,
         "method": plan.method,
-        "claimed_value_ns": plan.value_ns,
-        "claimed_bound_ns": None if bound is None else bound.bound_ns,
+        "claimed_value_ns": plan.value,
+        "claimed_bound_ns": None if bound is None else bound.bound,
         "claimed_bound_by": "" if bound is None else bound.bound_origin,
         "ops": len(plan.placement),
         "ops_per_device": dict(sorted(places.items())),

@@ -111,7 +111,7 @@ def verify_command(options: VerifyOptions) -> None:
     stated = load_stated_plan(instance, options.plan_file)
     own, semantics = stated.semantics, options.rules.override(stated.semantics)
     if semantics != own:
-        stated = replace(stated, semantics=semantics, value_ns=None, times=None)
+        stated = replace(stated, semantics=semantics, value=None, times=None)
     if semantics.objective != own.objective and stated.plan != Plan(stated.plan.placement):
         stated = replace(stated, plan=Plan(stated.plan.placement))
         warn(
@@ -122,7 +122,7 @@ def verify_command(options: VerifyOptions) -> None:
     bound, best_ns, wrong = None, None, tuple[str, ...]()
     name = str(options.plan_file)
     claims = claims_of(instance, semantics, options.model, {name: stated.bound})
-    if verdict.agree and verdict.first.value_ns is not None:
+    if verdict.agree and verdict.first.value is not None:
         start, now = verdict.plan if verdict.holds else None, list[Bound]()
         if certified is not None:
             now += certified_bounds(certified, semantics)
@@ -132,7 +132,7 @@ def verify_command(options: VerifyOptions) -> None:
                 proof = Proof(options.method, parse_pairs(options.param or ()), options.time_limit)
                 more, said = proven(source, semantics, proof, start)
                 now += more
-            value_ns = verdict.first.value_ns if verdict.holds else None
+            value_ns = verdict.first.value if verdict.holds else None
             if semantics == own:
                 carried, why = kept_bounds(instance, semantics, stated.bound)
                 now += carried
@@ -198,17 +198,17 @@ def _json(
         "instance": instance.name,
         "semantics": semantics.model_dump(mode="json"),
         "feasible": verdict.holds,
-        "value_ns": first.value_ns,
+        "value_ns": first.value,
         "violations": [vars(violation) for violation in first.violations],
         "referees_agree": verdict.agree,
         "second_referee": {
-            "value_ns": second.value_ns,
+            "value_ns": second.value,
             "violations": [vars(violation) for violation in second.violations],
         },
-        "bound_ns": None if bound is None else bound.ns,
+        "bound_ns": None if bound is None else bound.value,
         "bound_origin": "" if bound is None else bound.origin,
         "rests_on": "" if bound is None else bound.basis,
-        "gap": gap_to(first.value_ns, bound),
+        "gap": gap_to(first.value, bound),
         "best_known_value_ns": best_ns,
         "claims": claim_objects(claims),
     }
@@ -229,21 +229,21 @@ def _print(
         for line in server_lines(first):
             console.print(line)
     values = [
-        "none" if value is None else format_value(value, semantics)
-        for value in (first.value_ns, second.value_ns)
+        "none" if value is None else format_value(value, semantics.unit)
+        for value in (first.value, second.value)
     ]
     if verdict.agree:
         console.print(f"value    {values[0]} (both referees)")
     else:
-        exact = f" ({first.value_ns} and {second.value_ns})"
+        exact = f" ({first.value} and {second.value})"
         console.print(f"value    {values[0]} and {values[1]}{exact}: the referees DISAGREE")
     if bound is not None:
         basis = describe_basis(bound.origin, bound.basis)
-        words = gap_words(gap_to(first.value_ns, bound), first.value_ns, bound)
-        console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})")
+        words = gap_words(gap_to(first.value, bound), first.value, bound)
+        console.print(f"bound    {format_value(bound.value, semantics.unit)} ({basis})")
         console.print(f"gap      {words}")
-    if best_ns is not None and best_ns != first.value_ns:
-        console.print(f"best     {format_value(best_ns, semantics)} is recorded")
+    if best_ns is not None and best_ns != first.value:
+        console.print(f"best     {format_value(best_ns, semantics.unit)} is recorded")
     for claim in claims:
         console.print(f"claimed  {claim_words(claim, semantics)}")
     console.print(f"verdict  {'feasible' if first.feasible else 'infeasible'}")

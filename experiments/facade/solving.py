@@ -57,12 +57,12 @@ class Solution:
     @property
     def value_ns(self) -> int | None:
         """The value of the plan by the referee; None without a plan."""
-        return self.result.value_ns
+        return self.result.value
 
     @property
     def bound_ns(self) -> int | None:
         """Lower bound on the value of every plan; None if nothing is proven."""
-        return self.result.bound_ns
+        return self.result.bound_value
 
     @property
     def bound_origin(self) -> str:
@@ -71,9 +71,8 @@ class Solution:
 
     @property
     def tokens(self) -> int | None:
-        """Under max_context, the number of tokens that the plan has room for: minus the value."""
-        value, unit = self.result.value_ns, self.result.semantics.unit
-        return None if value is None or unit == "ns" else -value
+        """Under max_context, the number of tokens that the plan has room for."""
+        return self.result.value_tokens
 
     @property
     def gap(self) -> float | None:
@@ -116,7 +115,7 @@ class Solution:
             result.semantics,
             path,
             result.method,
-            value_ns=result.value_ns,
+            value=result.value,
             bound=bound_to_keep(self.instance, result),
         )
 
@@ -206,7 +205,7 @@ def solve(
     --------
     >>> import placegap
     >>> found = placegap.solve("zfnet512", "moirai-intra-server", "max_load", method="ideal-dp")
-    >>> found.status, found.value_ns == found.bound_ns, found.gap
+    >>> found.status, found.value == found.bound_value, found.gap
     ('optimal', True, 0.0)
     """
     progress = options.pop("progress", None)

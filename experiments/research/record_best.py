@@ -104,17 +104,17 @@ def _record_portfolio(limit_s: float, target: Path) -> int:
         if instance.content_hash != entry.content_hash:
             continue  # of an older corpus
         found = bound(instance, entry.semantics, limit_s, best_ns=entry.value_ns)
-        if found.ns <= (entry.bound_ns or 0):
+        if found.value <= (entry.bound_ns or 0):
             continue
         where = f"{entry.graph} on {entry.cluster}, {entry.semantics.label}"
-        print(f"{where}: {entry.bound_ns} -> {found.ns} ns, {found.origin}", flush=True)
+        print(f"{where}: {entry.bound_ns} -> {found.value} ns, {found.origin}", flush=True)
         own = entry.semantics.plan_class
         for plans in PLAN_CLASSES[: PLAN_CLASSES.index(own) + 1]:
             narrower = entry.semantics.with_plans(plans)
             if narrower.plan_class == plans:
                 known = BestKnown(
                     semantics=narrower,
-                    bound_ns=found.ns,
+                    bound_ns=found.value,
                     bound_origin=found.origin,
                     rests_on=found.basis,
                 )

@@ -124,7 +124,7 @@ def about(instance: Instance, method: str, value_ns: int | None) -> dict[str, An
 
 def _bound(instance: Instance, proven: Iterable[Bound] = ()) -> dict[str, Any]:
     best, _ = known_bound(instance, PORT, proven=proven)
-    return {} if best is None else {"best_bound_ns": best.ns, "best_bound_by": best.origin}
+    return {} if best is None else {"best_bound_ns": best.value, "best_bound_by": best.origin}
 
 
 BLIND_CLUSTERS = (
@@ -274,7 +274,7 @@ def _instance(num_ops: int) -> tuple[Instance, int]:
     """Instance and cheap bound in ns; the tasks of one size follow one another."""
     instance = layered(num_ops, DEVICES)
     _ = instance.content_hash  # part of every result, and computed once
-    return instance, quick_bound(instance, PORT).ns
+    return instance, quick_bound(instance, PORT).value
 
 
 def cost_of_size(task: Mapping[str, Any]) -> Mapping[str, Any]:

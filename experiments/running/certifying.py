@@ -76,12 +76,12 @@ def write_certificate(
         instance,
         result.semantics,
         min(MOST_S, SHARE * time_limit_s),
-        float("inf") if result.bound_ns is None else result.bound_ns,
+        float("inf") if result.bound_value is None else result.bound_value,
     )
     if found is None:
         return None
     if result.bound_ns is not None and result.bound_ns > found.bound_ns:
-        printed = {"printed_bound_ns": result.bound_ns, "printed_rests_on": result.rests_on}
+        printed = {"printed_bound_ns": result.bound_value, "printed_rests_on": result.rests_on}
         found = found.model_copy(update=printed)
     save_certificate(found, path)
     return found
@@ -117,7 +117,7 @@ def bound_to_keep(
     seen, moves = whole[0], len(whole[0].graph.edges) * instance.num_devices**2
     proof = WITHOUT_DATA.get(rules.objective)
     if found is None and proof is not None and moves <= MOST_MOVES:
-        found = certificate_of(seen, rules, bound.bound_ns, proof)
+        found = certificate_of(seen, rules, bound.bound, proof)
         # the check proves all that is true of chains, in the end; of peaks it may prove less
         is_sure = bool(rules.load_passes) and rules.memory_rule == "sum"
         limit_s = 0.0 if is_sure else KEEPING_S
@@ -138,7 +138,7 @@ def kept_bounds(
     """The bound of a plan file's certificate, if it is above the known one; or why it has none."""
     if said is None or said.certificate is None or said.content_hash != instance.content_hash:
         return [], ()
-    if known is not None and known.ns >= said.bound_ns:
+    if known is not None and known.value >= said.bound:
         return [], ()
     verdict = check_carried(instance, said.certificate, limit_s)
     found, rules = certified_bounds(verdict, semantics), verdict.semantics

@@ -30,7 +30,7 @@ from placegap.instances.referee.evaluate import feasible_value
 from placegap.instances.torch_models.options import LEFT_OUT, UNREAD
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains.best_line import ORIGIN, BestLine, best_expert_count, best_line
-from placegap.solvers.core.result import Bound
+from placegap.solvers.core.result import Bound, is_better
 
 DEVICE_MAP, KTRANSFORMERS = "device_map", "ktransformers"
 
@@ -59,7 +59,7 @@ class ModulePrice:
         """The distance of value and bound op by op, as a share of the value; None: no bound."""
         if self.fine_bound_ns is None or not self.value_ns:
             return None
-        return (self.value_ns - self.fine_bound_ns) / abs(self.value_ns)
+        return abs(self.value_ns - self.fine_bound_ns) / self.value_ns
 
 
 def parse_exports(pairs: Sequence[str]) -> dict[str, Path]:
@@ -172,7 +172,7 @@ def best_lines(
             continue
         found[of] = line
         value_ns = feasible_value(placed, line.plan, semantics)
-        if value_ns is not None and (result.value_ns is None or value_ns < result.value_ns):
+        if value_ns is not None and is_better(value_ns, result.value, semantics):
             judged = better(result, judged_plan(placed, semantics, line.plan))
             details, solve_s = {**result.details, "plan_by": ORIGIN}, result.solve_s
             result = replace(judged, method=result.method, details=details, solve_s=solve_s)
@@ -260,7 +260,7 @@ def _text(
 ) -> tuple[str, Plan | None, Said | None]:
     """The file of one kind, its plan if it is known, and what it is worth."""
     assert result.plan is not None
-    rules, of, value_ns = result.semantics, line_class(kind, result.semantics), result.value_ns
+    rules, of, value_ns = result.semantics, line_class(kind, result.semantics), result.value
     line = None if of is None else lines.get(of)
     if kind == KTRANSFORMERS:
         return experts_line(instance, rules)
@@ -281,7 +281,9 @@ def _text(
             ) from None
         if line is None:
             raise
-    if line is not None and (not text or value_ns is None or line.value_ns <= value_ns):
+    if line is not None and (
+        not text or value_ns is None or not is_better(value_ns, line.value_ns, rules)
+    ):
         plan, value_ns = line.plan, line.value_ns
         text = export_plan(kind, instance, plan, rules)
     bound = result.bound if line is None else line.bound
@@ -328,8 +330,8 @@ def _device_map(instance: Instance, result: Result) -> tuple[str, Plan | None, S
         if own[0] in gpus:
             priced = priced_map(layers, own[0])
             found = run_method(priced, result.semantics, "auto", time_limit_s=NEAREST_S)
-            if found.value_ns is not None:
-                best.append((found.value_ns, own[0], found))
+            if found.value is not None:
+                best.append((found.value, own[0], found))
     if not best:
         raise InputError("no map of whole layers fits", "export device_map")
     value_ns, main, found = min(best, key=lambda each: each[:2])
@@ -393,14 +395,14 @@ def price_of_modules(
 
     `attempt` has the time limit. None where that fails, or there is no plan.
     """
-    if result.plan is None or result.value_ns is None:
+    if result.plan is None or result.value is None:
         return None
     try:  # a plan of whole modules is one of single ops: what comes out is no worse
         start = judged_plan(instance, attempt.semantics, result.plan)
         fine, _ = place(replace(attempt, source=instance), start=start)
     except (InputError, RuntimeError):
         return None
-    if fine.value_ns is None:
+    if fine.value is None:
         return None
-    values = (result.value_ns, fine.value_ns, fine.bound_ns)
+    values = (result.value, fine.value, fine.bound_value)
     return ModulePrice(granularity, *values, result.semantics)

@@ -298,15 +298,15 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
         incumbent=None,
     )
     result, _ = place(first, pool=run_here if here else None)
-    if result.value_ns is None:
+    if result.value is None:
         raise InputError(
             f"no load to compare with: no plan of {result.instance} fits with the stated caches;"
             " trace a shorter --context, or leave out --at-most"
         )
-    limit_ns = times_written(at_most, result.value_ns)
+    limit_ns = times_written(at_most, result.value)
     proven = "" if result.status == "optimal" else " (not proven optimal)"
     rules = semantics.model_copy(update={"at_most_ns": limit_ns})
-    said = f"at most {limit_ns} ns of load, {at_most:g} times {result.value_ns} ns{proven}"
+    said = f"at most {limit_ns} ns of load, {at_most:g} times {result.value} ns{proven}"
     return replace(attempt, semantics=rules, time_limit_s=attempt.time_limit_s - half_s), said
 
 
@@ -315,9 +315,9 @@ def better(best: Result | None, new: Result) -> Result:
 
     A claim of one that the plan of the other refutes becomes a fault of the result.
     """
-    if best is None or best.value_ns is None:
+    if best is None or best.value is None:
         return new
-    if new.value_ns is not None and not is_better(best.value_ns, new.value_ns, new.semantics):
+    if new.value is not None and not is_better(best.value, new.value, new.semantics):
         return carry_bound(new, best)
     return carry_bound(best, new)
 
@@ -334,7 +334,7 @@ def _reported(
 ) -> Result | None:
     """What a method had reported before it ended, as its result: a plan, a bound, or both."""
     bound = progress.bound if attempt.coarsen is None else None
-    if refutation(bound, progress.value_ns, attempt.semantics):
+    if refutation(bound, progress.value, attempt.semantics):
         bound = None  # a plan has refuted it since
     if not plans and bound is None:
         return None
@@ -360,7 +360,7 @@ def _as_progress(result: Result) -> Progress:
     """A result as progress; a plan of a finer instance has no value here."""
     if result.split is not None:
         return Progress()
-    return Progress(result.value_ns, next(proven_by(result), None), result.method, result.plan)
+    return Progress(result.value, next(proven_by(result), None), result.method, result.plan)
 
 
 def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
@@ -437,10 +437,10 @@ def ask_second(
     opinion = compare(result, answer)
     if opinion.verdict == "CONTRADICTS":
         return result, opinion
-    is_better = answer.value_ns is not None and (
-        result.value_ns is None or answer.value_ns < result.value_ns
-    )
-    return (carry_bound(answer, result) if is_better else carry_bound(result, answer)), opinion
+    rules = result.semantics
+    if answer.value is not None and is_better(answer.value, result.value, rules):
+        return carry_bound(answer, result), opinion
+    return carry_bound(result, answer), opinion
 
 
 def _answer(ending: Ending[Attempt]) -> Result | Failure:

@@ -43,15 +43,15 @@ class Anatomy(Parts):
         return [each.name for each in self.devices]
 
     @property
-    def value_ns(self) -> int:
+    def value(self) -> int:
         """The plan's value."""
-        assert self.verdict.value_ns is not None
-        return self.verdict.value_ns
+        assert self.verdict.value is not None
+        return self.verdict.value
 
     @property
     def gap(self) -> float | None:
         """How far the value is above the bound (`gap_to`); None where a rule is broken."""
-        return gap_to(self.value_ns, self.bound) if self.verdict.feasible else None
+        return gap_to(self.value, self.bound) if self.verdict.feasible else None
 
 
 def take_apart(
@@ -70,7 +70,7 @@ def take_apart(
     `whole` is the instance with whole modules or layers, where single moves are to keep them.
     """
     verdict = evaluate(instance, plan, semantics)
-    if verdict.value_ns is None:
+    if verdict.value is None:
         return None
     words, tried = words_of(semantics), NO_MOVES
     if num_moves and words.moves is not None:
@@ -99,10 +99,10 @@ def anatomy_object(found: Anatomy) -> dict[str, Any]:
     """What ``--json`` prints of an anatomy: times in ns, everything by name."""
     ops, names = found.instance.graph.ops, found.names
     return {
-        "value_ns": found.value_ns,
+        "value_ns": found.value,
         "feasible": found.verdict.feasible,
         "violations": [vars(violation) for violation in found.verdict.violations],
-        "bound_ns": None if found.bound is None else found.bound.ns,
+        "bound_ns": None if found.bound is None else found.bound.value,
         "bound_origin": "" if found.bound is None else found.bound.origin,
         "bound_class": "" if found.bound is None else found.bound.plan_class,
         "rests_on": "" if found.bound is None else found.bound.basis,

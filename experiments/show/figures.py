@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from placegap.instances.problem import MOST_TOKENS, Semantics
 from placegap.instances.problem.integers import format_bytes
+from placegap.instances.problem.semantics import Unit
 
 UNITS_NS = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
 
@@ -19,22 +20,18 @@ def format_ns(time_ns: int) -> str:
     return f"{format_in(time_ns, size)} {unit}"
 
 
-def format_value(value: int, semantics: Semantics | None = None) -> str:
-    """A value or bound of some semantics: a time, or tokens, which are stored below 0."""
-    if value < 0 or (semantics is not None and semantics.unit == "tokens"):
-        return "no limit" if value == -MOST_TOKENS else f"{-value:,} tokens"
+def format_value(value: int, unit: Unit = "ns") -> str:
+    """A value or bound: a time, or a number of tokens."""
+    if unit == "tokens":
+        return "no limit" if value == MOST_TOKENS else f"{value:,} tokens"
     return format_ns(value)
 
 
-def common_unit(times_ns: Iterable[int]) -> tuple[str, int]:
-    """One unit for all figures of a table: ms, unless they are all far smaller or larger.
-
-    Figures below 0 are tokens, with the size -1.
-    """
-    times_ns = [*times_ns]
-    if min(times_ns, default=0) < 0:
-        return "tokens", -1
-    largest = max(times_ns, default=0)
+def common_unit(values: Iterable[int], unit: Unit = "ns") -> tuple[str, int]:
+    """One unit for all figures of a table: ms, unless all times are far smaller or larger."""
+    if unit == "tokens":
+        return "tokens", 1
+    largest = max(values, default=0)
     if largest >= 10**12:
         return UNITS_NS[0]
     return next((unit for unit in UNITS_NS[1:] if largest >= unit[1]), UNITS_NS[-1])

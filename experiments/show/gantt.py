@@ -47,8 +47,9 @@ def draw_plan(found: Anatomy) -> Figure:
     Bars are blocks of layers (or kinds of ops) on idle time. A line above a bar says that it is on
     the critical path; a dashed one is the bound, and what lies between it and the end is red.
     """
-    drawn, bound = found.drawn, found.bound
-    end_ns = max(1, drawn.end_ns, 0 if bound is None else bound.ns)
+    drawn = found.drawn
+    bound = found.bound if found.semantics.unit == "ns" else None  # it stands on the time axis
+    end_ns = max(1, drawn.end_ns, 0 if bound is None else bound.value)
     scale, rows = Scale(end_ns, *common_unit([end_ns])), fold(found)
     figure = new_figure(WIDTH, min(MOST_HEIGHT, ROW * rows.height + 0.7 + 0.8))
     axis = figure.subplots(1, 1)
@@ -58,7 +59,7 @@ def draw_plan(found: Anatomy) -> Figure:
     _draw_path(axis, found, scale, rows)
     _write_texts(axis, shown, colours, scale, rows)
     if bound is not None:
-        proven, end = bound.ns / scale.unit_ns, drawn.end_ns / scale.unit_ns
+        proven, end = bound.value / scale.unit_ns, drawn.end_ns / scale.unit_ns
         axis.axvline(proven, color=PROVEN, linewidth=1.3, linestyle=(0, (4, 2)))
         axis.axvspan(proven, end, color=PROVEN, alpha=0.12, linewidth=0, zorder=0.9)
     _dress(axis, found, scale, rows)
@@ -222,7 +223,7 @@ def _dress(axis: Axes, found: Anatomy, scale: Scale, rows: Lanes) -> None:
     by = f", {found.method}" if found.method else ""
     title = f"{found.instance.name}: {found.semantics.label}{by}"
     axis.set_title(
-        f"{shorten(title, 110)}\n{format_value(found.value_ns, found.semantics)}{gap}{broken}",
+        f"{shorten(title, 110)}\n{format_value(found.value, found.semantics.unit)}{gap}{broken}",
         loc="left",
         fontsize=10,
         parse_math=False,
@@ -267,7 +268,8 @@ def _add_legend(figure: Figure, found: Anatomy, colours: dict[str, str]) -> None
     if found.path:
         marks.append(Line2D([], [], color=PATH, linewidth=1.6, label="critical path"))
     if found.bound is not None:
-        label = f"no plan is below {format_value(found.bound.ns, found.semantics)}"
+        beyond = "is below" if found.semantics.unit == "ns" else "has more than"
+        label = f"no plan {beyond} {format_value(found.bound.value, found.semantics.unit)}"
         marks.append(Line2D([], [], color=PROVEN, linestyle=(0, (4, 2)), label=label))
     figure.legend(
         handles=marks,

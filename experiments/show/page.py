@@ -82,7 +82,7 @@ def _texts(found: Anatomy) -> dict[str, str]:
     )
     scheduled = f"{len(drawn.bars)} bars in {len(drawn.rows)} rows"
     return {
-        "title": f"{instance.name}: {format_value(found.value_ns, found.semantics)}",
+        "title": f"{instance.name}: {format_value(found.value, found.semantics.unit)}",
         "rules": f"{found.semantics.label}{by}",
         "meaning": f"{drawn.meaning[:1].upper()}{drawn.meaning[1:]}.{_as_blocks(found)}",
         "time_label": f"Timeline, {scheduled}, {format_ns(drawn.end_ns)} in all. Arrow keys go"
@@ -117,7 +117,7 @@ def _num_drawn(drawn: Timeline) -> int:
 def _lists(found: Anatomy) -> dict[str, str]:
     uses = found.verdict.uses
     facts = [
-        ("value", format_value(found.value_ns, found.semantics)),
+        ("value", format_value(found.value, found.semantics.unit)),
         ("gap", anatomy_gap(found)),
         ("bound", bound_sentence(found)),
         *(("claimed", sentence) for sentence in claim_sentences(found)),
@@ -287,7 +287,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
         "rows": [*map(printable, drawn.rows)],
         "owner": [k if k < len(found.devices) else -1 for k in range(len(drawn.rows))],
         "end": drawn.end_ns,
-        "bound": None if found.bound is None else found.bound.ns,
+        "bound": None if found.bound is None else found.bound.value,
         "timed": found.is_timed,
         "steps": max((levels[-1][0] for levels in found.memory), default=0) + 1,
         "labels": numbered,

@@ -130,7 +130,9 @@ def _tokens(use: DeviceUse) -> tuple[str, ...]:
     """For how many tokens a device has room, under max_context."""
     if use.tokens is None:
         return ()
-    return ("none" if use.tokens < 0 else format_value(-use.tokens).removesuffix(" tokens"),)
+    return (
+        "none" if use.tokens < 0 else format_value(use.tokens, "tokens").removesuffix(" tokens"),
+    )
 
 
 def plan_table(
@@ -142,7 +144,7 @@ def plan_table(
 ) -> Table:
     """One line per device, or per stage of a hybrid plan."""
     table = words_of(semantics).table
-    if table is not None and verdict.value_ns is not None:
+    if table is not None and verdict.value is not None:
         return plain_table(None, *table(Judged(instance, plan, semantics, verdict)))
     held = layers_per_device(instance, plan) if whole == "layer" else ()
     layers = [layer_words(names) for names in held]
@@ -290,8 +292,8 @@ def result_object(instance: Instance, result: Result, whole: Granularity = "op")
         "semantics": result.semantics.model_dump(mode="json"),
         "method": result.method,
         "status": result.status,
-        "value_ns": result.value_ns,
-        "bound_ns": result.bound_ns,
+        "value_ns": result.value,
+        "bound_ns": result.bound_value,
         "bound_origin": result.bound_origin,
         "bound_class": result.bound_class,
         "rests_on": result.rests_on,
@@ -318,8 +320,8 @@ def opinion_object(opinion: Opinion) -> dict[str, Any]:
         "verdict": opinion.verdict,
         "method": opinion.method,
         "sentence": opinion.sentence,
-        "value_ns": None if result is None else result.value_ns,
-        "bound_ns": None if result is None else result.bound_ns,
+        "value_ns": None if result is None else result.value,
+        "bound_ns": None if result is None else result.bound_value,
         "rests_on": "" if result is None else result.rests_on,
         "solve_s": None if result is None else round(result.solve_s, 6),
     }
@@ -347,7 +349,7 @@ def certificate_line(certificate: Certificate) -> str:
 
 def gap_words(gap: float | None, value_ns: int | None, bound: Bound | None) -> str:
     """The gap, or its upper limit if no method proved the bound."""
-    most = None if bound is None else relative_gap(value_ns, bound.ns)
+    most = None if bound is None else relative_gap(value_ns, bound.value)
     if gap is not None or bound is None or most is None:
         return "unknown" if gap is None else format_gap(gap)
     return f"unknown; at most {format_gap(most)} ({bound.origin} only)"
@@ -355,12 +357,12 @@ def gap_words(gap: float | None, value_ns: int | None, bound: Bound | None) -> s
 
 def _gap_words(result: Result) -> str:
     """The gap, and the bound that it refers to."""
-    bound = None if result.bound_ns is None else result.bound
-    words = gap_words(result.gap, result.value_ns, bound)
+    bound = None if result.bound_value is None else result.bound
+    words = gap_words(result.gap, result.value, bound)
     if not result.gap or bound is None:
         return words
     by = bound.origin or result.method
-    return f"{words} to {format_value(bound.ns, result.semantics)} ({by})"
+    return f"{words} to {format_value(bound.value, result.semantics.unit)} ({by})"
 
 
 LONGEST_ORIGIN = 80
@@ -369,7 +371,7 @@ LONGEST_ORIGIN = 80
 
 def claim_words(claim: Claim, semantics: Semantics) -> str:
     """A file's claim, with the file's name."""
-    value = format_value(claim.ns, semantics)
+    value = format_value(claim.value, semantics.unit)
     origin = ", ".join(filter(None, (shorten(claim.origin, LONGEST_ORIGIN), claim.plans)))
     what = value if claim.is_bound else f"a plan of {value}"
     return f"{what} by {claim.file}" + (f" ({origin})" if origin else "")
@@ -380,7 +382,7 @@ def claim_objects(claims: Sequence[Claim]) -> list[dict[str, Any]]:
     return [
         {
             "file": claim.file,
-            "bound_ns" if claim.is_bound else "value_ns": claim.ns,
+            "bound_ns" if claim.is_bound else "value_ns": claim.value,
             "origin": claim.origin,
             "plans": claim.plans,
         }
@@ -403,16 +405,16 @@ def print_result(
         for line in server_lines(result.evaluation):
             console.print(line)
     rules = result.semantics
-    value = "none" if result.value_ns is None else format_value(result.value_ns, rules)
-    if result.value_ns is not None:
+    value = "none" if result.value is None else format_value(result.value, rules.unit)
+    if result.value is not None:
         value += words_of(rules).after_value(result)
     found_by = result.details.get("plan_by")
-    if result.value_ns is not None and found_by:
+    if result.value is not None and found_by:
         value += f" (by {found_by})"
     bound = "none"
-    if result.bound_ns is not None:
+    if result.bound_value is not None:
         basis = describe_basis(result.bound_origin or result.method, result.rests_on)
-        bound = f"{format_value(result.bound_ns, rules)} ({basis})"
+        bound = f"{format_value(result.bound_value, rules.unit)} ({basis})"
     build = f"build {format_s(result.build_s)}, " if result.build_s else ""
     console.print(f"status  {result.status}")
     console.print(f"value   {value}")

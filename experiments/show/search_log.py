@@ -87,10 +87,10 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
         def enter(progress: Progress) -> None:
             if progress == newest[0]:  # and reports what is done meanwhile
                 return
-            is_plan, newest[0] = progress.value_ns != newest[0].value_ns, progress
+            is_plan, newest[0] = progress.value != newest[0].value, progress
             source = progress.by if is_plan or not progress.bound else progress.bound.origin
             seconds = round(time.monotonic() - began, 3)
-            moments.append(Moment(seconds, progress.value_ns, progress.bound_ns, source))
+            moments.append(Moment(seconds, progress.value, progress.bound_value, source))
             append(json.dumps(moments[-1]._asdict()) + "\n")
 
         try:
@@ -165,13 +165,14 @@ DOING_S = 20.0
 
 def progress_text(progress: Progress) -> str:
     """The best value, the gap, the bound, and what found the plan; the first is cut last."""
-    gap = relative_gap(progress.value_ns, progress.bound_ns)
+    gap = relative_gap(progress.value, progress.bound_value)
+    value, bound, unit = progress.value, progress.bound_value, progress.unit
     texts = (
         progress.doing or None,
-        None if progress.value_ns is None else f"best {format_value(progress.value_ns)}",
+        None if value is None else f"best {format_value(value, unit)}",
         None if gap is None else f"gap {format_gap(gap)}",
-        None if progress.bound_ns is None else f"bound {format_value(progress.bound_ns)}",
-        None if progress.value_ns is None else f"by {progress.by}",
+        None if bound is None else f"bound {format_value(bound, unit)}",
+        None if value is None else f"by {progress.by}",
     )
     return ", ".join(filter(None, texts))
 
@@ -223,12 +224,12 @@ class _Lines:
 
     def listen(self, progress: Progress) -> None:
         with self.lock:
-            is_first = self.newest.value_ns is None and progress.value_ns is not None
+            is_first = self.newest.value is None and progress.value is not None
             self.newest = progress
             now = time.monotonic()
             if progress.doing:
-                due = self.printed + (SOON_S if progress.value_ns is None else DOING_S)
-            elif progress.value_ns is not None:
+                due = self.printed + (SOON_S if progress.value is None else DOING_S)
+            elif progress.value is not None:
                 due = now if is_first else self.printed + max(EVERY_S, EVERY * (now - self.began))
             else:
                 return

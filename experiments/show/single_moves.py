@@ -72,6 +72,7 @@ NO_MOVES = Tried((), 0, 0)
 def best_moves(case: Judged[Semantics], moves: Moves, count: int) -> Tried:
     """The best options that gain; at most one for each unit."""
     best: dict[str, SingleMove] = {}
+    cost = case.semantics.cost
     tried = moves.options[: moves.budget]
     for option in tried:
         for changed in option.plans:
@@ -81,14 +82,16 @@ def best_moves(case: Judged[Semantics], moves: Moves, count: int) -> Tried:
                 continue
             if value_ns is None:
                 continue
-            gain = case.value_ns - value_ns if case.verdict.feasible else None
+            gain = cost(case.value_ns) - cost(value_ns) if case.verdict.feasible else None
             known = best.get(option.unit)
-            if (gain is not None and gain <= 0) or (known and known.value_ns <= value_ns):
+            if (gain is not None and gain <= 0) or (
+                known and case.semantics.cost(known.value_ns) <= cost
+            ):
                 continue
             what, size = option.unit + option.note, len(option.ops)
             ends = option.source, option.target
             best[option.unit] = SingleMove(what, size, *ends, value_ns, gain, changed)
-    found = sorted(best.values(), key=lambda move: (move.value_ns, move.num_ops, move.what))
+    found = sorted(best.values(), key=lambda move: (cost(move.value_ns), move.num_ops, move.what))
     return Tried(tuple(found[:count]), len(tried), len(moves.options))
 
 

@@ -55,7 +55,7 @@ def move_rows(found: Anatomy) -> list[tuple[str, ...]]:
             format_ns(move.value_ns),
             "becomes feasible"
             if move.gain_ns is None
-            else f"{format_ns(move.gain_ns)} ({format_gap(move.gain_ns / found.value_ns)})",
+            else f"{format_ns(move.gain_ns)} ({format_gap(move.gain_ns / found.value)})",
         )
         for move in found.next_moves.moves
     ]
@@ -94,12 +94,12 @@ def bound_sentence(found: Anatomy) -> str:
     basis = describe_basis(found.bound.origin, found.bound.basis)
     is_of_ops = found.kept == "op" or found.bound.origin.startswith(RECORDED)
     among = "" if is_of_ops else f"; among plans of {WHOLES[found.kept]}"
-    return f"{format_value(found.bound.ns, found.semantics)} ({basis}{among})"
+    return f"{format_value(found.bound.value, found.semantics.unit)} ({basis}{among})"
 
 
 def anatomy_gap(found: Anatomy) -> str:
     """The gap of a plan."""
-    return gap_words(found.gap, found.value_ns, found.bound if found.verdict.feasible else None)
+    return gap_words(found.gap, found.value, found.bound if found.verdict.feasible else None)
 
 
 def claim_sentences(found: Anatomy) -> list[str]:
@@ -109,12 +109,14 @@ def claim_sentences(found: Anatomy) -> list[str]:
 
 def _if_true(found: Anatomy, claim: Claim) -> str:
     is_about = claim.about is found.instance or (claim.about is not None and found.kept != "op")
-    is_more = found.bound is None or found.bound.ns < claim.ns <= found.value_ns
+    cost = found.semantics.cost
+    least = None if found.bound is None else cost(found.bound.value)
+    is_more = least is None or least < cost(claim.value) <= cost(found.value)
     prover = next((name for name in (claim.origin, found.method) if name in METHODS), None)
     can_check = claim.is_bound and prover is not None and found.verdict.feasible
     if not (is_about and is_more and can_check):
         return ""
-    gap = relative_gap(found.value_ns, claim.ns) or 0
+    gap = relative_gap(found.value, claim.value) or 0
     return f": a gap of {format_gap(gap)}, once --method {prover} proves it"
 
 
@@ -126,7 +128,7 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
     for use in found.verdict.servers:
         console.print(f"server {use.server}: {format_ns(use.load_ns)}")
     verdict = found.verdict
-    console.print(f"value   {format_value(found.value_ns, found.semantics)}")
+    console.print(f"value   {format_value(found.value, found.semantics.unit)}")
     console.print(f"bound   {bound_sentence(found)}")
     console.print(f"gap     {anatomy_gap(found)}")
     for sentence in claim_sentences(found):
@@ -222,9 +224,9 @@ def comparison_object(first: Anatomy, second: Anatomy) -> dict[str, Any]:
         "plans": [
             {
                 "method": each.method,
-                "value_ns": each.value_ns,
+                "value_ns": each.value,
                 "feasible": each.verdict.feasible,
-                "bound_ns": None if each.bound is None else each.bound.ns,
+                "bound_ns": None if each.bound is None else each.bound.value,
                 "bound_origin": "" if each.bound is None else each.bound.origin,
                 "rests_on": "" if each.bound is None else each.bound.basis,
                 "gap": each.gap,
@@ -258,9 +260,9 @@ def print_comparison(
     console.print(f"{first.instance.name}: {first.semantics.label}")
     rows = list[tuple[str, ...]]()
     parts = time_parts(first), time_parts(second)
-    value = [each.value_ns for each in (first, second)]
+    value = [each.value for each in (first, second)]
     rows.append(("made by", *(each.method or "-" for each in (first, second)), ""))
-    shown = [format_value(each, first.semantics) for each in value]
+    shown = [format_value(each, first.semantics.unit) for each in value]
     rows.append(("value", *shown, _change(*map(abs, value))))
     rows.append(("gap", *map(anatomy_gap, (first, second)), ""))
     for what, key in (("ops", "ops_ns"), ("transfers", "transfers_ns")):

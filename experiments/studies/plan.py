@@ -187,7 +187,7 @@ def _row_runs(row: PlannedRow, study: Study) -> Iterator[RunRow]:
 
         placed = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
     recorded = recorded_bounds(instance, table.semantics) if study.recorded_bounds else ()
-    known = ((bound.ns, bound.origin, bound.basis) for bound in recorded)
+    known = ((bound.value, bound.origin, bound.basis) for bound in recorded)
     best_ns, best_by, best_basis = max(known, default=(None, "", ""))
     about = RunRow(
         study=study.name,

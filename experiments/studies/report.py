@@ -130,7 +130,8 @@ def gap_grid(rows: Sequence[RunRow], bold: str = "") -> Grid:
 
 
 def _unit(rows: Sequence[RunRow]) -> tuple[str, int]:
-    return common_unit(row.value_ns for row in rows if row.value_ns is not None)
+    values = (row.value_ns for row in rows if row.value_ns is not None)
+    return common_unit(values, rows[0].stated.unit if rows else "ns")
 
 
 def _cell(row: RunRow, size: int, bold: str) -> str:

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 REFEREE = "placegap.instances.referee.evaluate"
 """Workers load it before their first run, whose hard limit it would eat into."""
 
-TOLD = ("status", "value_ns", "bound_ns", "bound_origin", "bound_class", "rests_on", "message")
+TOLD = ("status", "bound_origin", "bound_class", "rests_on", "message")
 TIMES = ("build_s", "solve_s", "setup_s")
 
 
@@ -154,6 +154,7 @@ def describe_result(result: Result) -> dict[str, Any]:
     original instance; its value there is among the details, with a bound of the finer instance.
     """
     described = {name: getattr(result, name) for name in TOLD}
+    described |= {"value_ns": result.value, "bound_ns": result.bound_value}
     described |= {name: round(getattr(result, name), 6) for name in TIMES}
     described |= {"faults": "; ".join(result.faults), "details": dict(result.details)}
     if result.split is None:
@@ -163,7 +164,7 @@ def describe_result(result: Result) -> dict[str, Any]:
     split = {"value_ns": None, "bound_ns": None, "message": message, "details": details}
     if result.value_ns is not None:
         details["split_value_ns"] = result.value_ns
-        details["split_bound_ns"] = quick_bound(result.split.fine, result.semantics).ns
+        details["split_bound_ns"] = quick_bound(result.split.fine, result.semantics).value
         split["status"] = "split"
     return described | split
 

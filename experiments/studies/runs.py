@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from glob import glob
 from operator import attrgetter
 from pathlib import Path
@@ -28,7 +28,7 @@ from placegap.instances.problem import PLAN_CLASSES, PlanClass, Semantics, store
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.reading.input_files import csv_rows, read_content
 from placegap.instances.reading.printable import printable
-from placegap.solvers.core.result import PROOF, RECORDED, Bound, relative_gap
+from placegap.solvers.core.result import PROOF, RECORDED, Bound, is_better, relative_gap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +112,7 @@ class RunRow:
     time_limit_s: Annotated[Real, "time limit of the method"] = None
     gap_limit: Annotated[Real, "relative gap at which the method may stop"] = None
     status: Annotated[str, "how the run ended, or why it was not run"] = ""
-    value_ns: Annotated[Whole, "value of the plan; none without a plan"] = None
+    value_ns: Annotated[Whole, "value of the plan, or tokens; none without a plan"] = None
     bound_ns: Annotated[Whole, "the run's own bound"] = None
     bound_class: Annotated[str, "class of plans that it holds for"] = ""
     bound_origin: Annotated[str, "what proved it"] = ""
@@ -238,6 +238,10 @@ def row_of(record: Mapping[str, Any]) -> RunRow:
     found = {**record.get("details", {}), **dict.fromkeys(DERIVED), **record}
     known = {name: found[name] for name in COLUMNS if found.get(name) not in (None, "")}
     row = RunRow(**{name: _read(name, content) for name, content in known.items()})
+    if row.rules and row.stated.unit == "tokens":  # earlier files state them below 0
+        names = ("value_ns", "bound_ns", "best_value_ns", "best_bound_ns")
+        stated_as = {name: getattr(row, name) for name in names}
+        row = replace(row, **{n: abs(count) for n, count in stated_as.items() if count is not None})
     if row.bound_class not in ("", *PLAN_CLASSES):
         raise InputError(f"bound_class must be one of {', '.join(PLAN_CLASSES)}")
     return row
@@ -259,6 +263,7 @@ def _read(name: str, content: Any) -> Any:
 def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
     """The rows with the best bound and the best plan of each problem, and their gaps."""
     bounds, values = defaultdict[Any, list[Bound]](list), defaultdict[Any, list[int]](list)
+    rules_of = {row.problem: row.stated for row in rows}
     for row in rows:
         own = row.stated.plan_class
         if row.best_bound_ns is not None:
@@ -274,8 +279,9 @@ def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
     def best(problem: Any, own: PlanClass) -> tuple[Any, int | None]:
         holds = PLAN_CLASSES[PLAN_CLASSES.index(own) :]
         known_here = [bound for bound in bounds[problem] if bound.plan_class in holds]
-        bound = max(known_here, key=_rank, default=(None, "", "", None))
-        return bound, min(values[problem, own], default=None)
+        rules = rules_of[problem]
+        bound = max(known_here, key=partial(_rank, rules), default=(None, "", "", None))
+        return bound, min(values[problem, own], key=rules.cost, default=None)
 
     found = []
     for row in rows:
@@ -293,9 +299,9 @@ def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
     return found
 
 
-def _rank(bound: Bound) -> tuple[int, bool, bool]:
-    """Sort key of bounds: the higher one; if equal, that of a run, then one proved by placegap."""
-    return bound.ns, not bound.origin.startswith(RECORDED), bound.basis == PROOF
+def _rank(rules: Semantics, bound: Bound) -> tuple[int, bool, bool]:
+    """Sort key of bounds: the better one; if equal, that of a run, then one proved by placegap."""
+    return rules.cost(bound.value), not bound.origin.startswith(RECORDED), bound.basis == PROOF
 
 
 def disagreements(rows: Sequence[RunRow]) -> list[str]:
@@ -307,14 +313,15 @@ def disagreements(rows: Sequence[RunRow]) -> list[str]:
     found = [f"{row.place}: {row.message}" for row in rows if row.status == "disagreement"]
     planned = [row for row in rows if row.value_ns is not None]
     found += [
-        f"{row.place}: value {row.value_ns} ns is below the bound"
-        f" {row.best_bound_ns} ns of {row.best_bound_by}"
+        f"{row.place}: value {row.stated.text(row.value_ns or 0)} is better than the bound"
+        f" {row.stated.text(row.best_bound_ns)} of {row.best_bound_by}"
         for row in planned
-        if row.best_bound_ns is not None and (row.value_ns or 0) < row.best_bound_ns
+        if row.best_bound_ns is not None
+        and is_better(row.value_ns or 0, row.best_bound_ns, row.stated)
     ]
     rank = PLAN_CLASSES.index
     found += [
-        f"{row.place}: has a plan of {row.value_ns} ns where"
+        f"{row.place}: has a plan of {row.stated.text(row.value_ns or 0)} where"
         f" {proof.label} proved that there is none"
         for proof in rows
         if proof.status == "infeasible"

@@ -299,7 +299,8 @@ def describe_plan(
             else dict(zip(ops, plan.stage, strict=True))
         ),
         stages=stages,
-        **{} if value is None else {semantics.key("value"): value},
+        value_ns=value if semantics.unit == "ns" else None,
+        value_tokens=value if semantics.unit == "tokens" else None,
         times=None if times is None else _name_times(instance, semantics, times),
     )
 

@@ -591,7 +591,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     # Aims rise from the bound of paths, as in `frontier_bound`, but for a plan: a path below an aim
     # is traced back, whether labels were joined or not.
     best = Known()
-    aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
+    aim, more = quick_bound(instance, semantics).value, MORE_AIMS
     while more > 0 and aim <= most_ns + 1:
         aim = int(aim * (1 + STRIDE)) + 1
         found = least_below(steps, aim, clock.is_over, trace=True)

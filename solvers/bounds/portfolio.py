@@ -62,7 +62,7 @@ def bound(
     --------
     >>> from placegap.instances import Makespan, example
     >>> found = bound(example(), Makespan())
-    >>> found.ns, found.origin, found.basis
+    >>> found.value, found.origin, found.basis
     (34, 'work windows', 'proof')
     """
     best = Bound(0, "")
@@ -98,10 +98,10 @@ def expensive_bounds(
     """
     clock, best = task.limits.clock().part(share), known
     for found in _all_bounds(task, known, clock):
-        if is_better(best.ns, found.ns, task.semantics):
+        if is_better(best.value, found.value, task.semantics):
             best = found
             yield best
-        if clock.is_over() or (best_ns is not None and best.ns >= best_ns):
+        if clock.is_over() or (best_ns is not None and best.value >= best_ns):
             return
 
 
@@ -125,7 +125,7 @@ def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterato
         return
     by_work = Bound(window_bound(windows), WINDOWS)
     yield by_work
-    least = max(known.ns, by_work.ns)
+    least = max(known.value, by_work.value)
     if not relaxed.arrays.memory_is_slack:
         at_peak = None if relaxed is task.instance else task.instance
         in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
@@ -133,7 +133,7 @@ def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterato
         least = max(least, in_layers)
         for found in _in_memory(relaxed, task.semantics, windows, least, clock):
             yield found
-            least = max(least, found.ns)
+            least = max(least, found.value)
     layers = search_layers(relaxed, task.semantics, windows, least, clock.is_over)
     yield Bound(least if layers is None else layers.ns, LAYERS)
 

@@ -424,7 +424,7 @@ class Bracket(Known):
     @property
     def limit(self) -> int:
         """The largest load that is an improvement."""
-        return self.problem.largest_load if self.value_ns is None else self.value_ns - 1
+        return self.problem.largest_load if self.value is None else self.value - 1
 
     def cut(self, max_ideals: int) -> None:
         """Find a good plan fast: the DP over the ideals of one topological order after another.
@@ -432,19 +432,19 @@ class Bracket(Known):
         If there are few ideals in all, one run over them replaces the orders.
         """
         # A low limit keeps few states; it is raised until a plan is found.
-        limit, few = min(self.limit, 2 * self.bound_ns + 1), self._few(max_ideals)
+        limit, few = min(self.limit, 2 * self.bound.value + 1), self._few(max_ideals)
         for ideals in self._of_orders() if few is None else (few,):
             if self.is_close:
                 return
             search = self.search(ideals)
-            while not self.take(search.best(limit, self.bound_ns)):
-                if limit >= self.limit or (few is None and self.value_ns is not None):
+            while not self.take(search.best(limit, self.bound.value)):
+                if limit >= self.limit or (few is None and self.value is not None):
                     break
                 limit = min(4 * limit, self.limit)
-            if self.value_ns is not None:
+            if self.value is not None:
                 limit = self.limit
-        if few is not None and self.value_ns is not None:
-            self.prove(Bound(self.value_ns, BY_DP))
+        if few is not None and self.value is not None:
+            self.prove(Bound(self.value, BY_DP))
 
     def _few(self, max_ideals: int) -> Ideals | None:
         """All ideals within the windows, if they are few; else None."""
@@ -488,8 +488,8 @@ class Bracket(Known):
         """Close the gap as far as the ideals fit the memory: lower limits leave fewer ideals."""
         high = self.limit
         for _ in range(BOUND_ROUNDS):
-            limit = (self.bound_ns + high) // 2
-            if self.is_close or self.bound_ns > limit:
+            limit = (self.bound.value + high) // 2
+            if self.is_close or self.bound.value > limit:
                 return
             try:
                 ideals, _ = self._enumerate(limit, max_ideals)
@@ -509,11 +509,11 @@ class Bracket(Known):
         """A bound, and perhaps a better plan, from the DP without the costs of servers."""
         relaxed = replace(self.task, incumbent=None)
         inner = Bracket(relaxed, replace(self.problem, servers=()), self.clock)
-        inner.bound, inner.value_ns, inner.plan = self.bound, self.value_ns, self.plan
+        inner.bound, inner.value, inner.plan = self.bound, self.value, self.plan
         try:
             inner.finish(inner.search(ideals))
         finally:
-            self.prove(Bound(inner.bound_ns, "ideal-dp without servers"))
+            self.prove(Bound(inner.bound.value, "ideal-dp without servers"))
             self.offer_plan(self.task, inner.plan)
 
     def _start(self, ideals: Ideals, total: int) -> bool:
@@ -521,17 +521,17 @@ class Bracket(Known):
         # If they exclude even the empty ideal, all devices together cannot hold the rest of it.
         self.counts.update(ideals=total, kept_ideals=ideals.size)
         if ideals.size == 0 or ideals.members[0].any():
-            if self.value_ns is not None:
-                self.prove(Bound(self.value_ns, BY_DP))
+            if self.value is not None:
+                self.prove(Bound(self.value, BY_DP))
             return False
         return True
 
     def finish(self, search: LayerSearch) -> None:
         """Close the gap: by decisions down to a relative gap, then by one run for the value."""
         self._bisect(search)
-        if not self.is_close and self.value_ns is not None:
-            self.take(search.best(self.limit, self.bound_ns))
-            self.prove(Bound(self.value_ns, BY_DP))
+        if not self.is_close and self.value is not None:
+            self.take(search.best(self.limit, self.bound.value))
+            self.prove(Bound(self.value, BY_DP))
 
     def _bisect(self, search: LayerSearch) -> None:
         """Decide whether anything is better; if so, narrow the bracket to a relative gap."""
@@ -541,14 +541,14 @@ class Bracket(Known):
         while not self.is_close:
             improved = self.take(search.best(limit, limit))
             if not improved:
-                if self.value_ns is None:
+                if self.value is None:
                     return  # no chain of ideals fits at all
                 self.prove(Bound(limit + 1, BY_DP))
-            assert self.value_ns is not None
-            if self.value_ns - self.bound_ns <= BISECTION * self.value_ns:
+            assert self.value is not None
+            if self.value - self.bound.value <= BISECTION * self.value:
                 return
             straight = improved and not straight
-            limit = self.limit if straight else (self.bound_ns + self.value_ns) // 2
+            limit = self.limit if straight else (self.bound.value + self.value) // 2
 
     def search(self, ideals: Ideals) -> LayerSearch:
         """The search over some ideals, with servers if there are any."""

@@ -78,9 +78,9 @@ def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
     except Misfit as misfit:
         return _misfit(task, misfit.blocks, misfit.block)
     # A limit came before any plan: the fastest placers still give one.
-    if message and steps.value_ns is None and steps.last is not None:
+    if message and steps.value is None and steps.last is not None:
         steps.last.simple_plan()
-        steps.improve(steps.last.value_ns, steps.last.plan)
+        steps.improve(steps.last.value, steps.last.plan)
     return _outcome(steps, message)
 
 
@@ -113,12 +113,12 @@ def _outcome(steps: Steps, message: str) -> Outcome:
         problem, kinds = steps.last.problem, steps.last.problem.num_kinds
         details = {"blocks": problem.num_blocks, "nets": problem.num_nets, "kinds": kinds}
         details.update(steps.last.counts)
-    infeasible = steps.value_ns is None and steps.impossible
+    infeasible = steps.value is None and steps.impossible
     if infeasible:
         message = "in every chain of ideals some device's memory is too small"
     return Outcome(
         plan=steps.plan,
-        claim_ns=steps.value_ns,
+        claim_ns=steps.value,
         bound=no_plan() if infeasible else steps.bound,
         faults=tuple(steps.faults),
         message=message,

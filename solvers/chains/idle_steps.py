@@ -98,13 +98,13 @@ def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | 
     clock = Clock(task.limits.time_limit_s)
     part = replace(task, instance=floor, semantics=plain, incumbent=plan)
     strict, loose, message = PeakBracket(task, part, clock, all_count=True), None, ""
-    strict.prove(Bound(first.bound_ns or 0, "ideal-dp"))
+    strict.prove(Bound(first.bound_value or 0, "ideal-dp"))
     lower = strict.bound
     try:
         strict.run()
-        if not strict.is_exact and (strict.value_ns is None or strict.value_ns > lower.ns):
+        if not strict.is_exact and (strict.value is None or strict.value > lower.value):
             loose = PeakBracket(task, part, clock, all_count=False)
-            loose.improve(strict.value_ns, strict.plan)
+            loose.improve(strict.value, strict.plan)
             loose.prove(lower)
             loose.run()
     except LimitReached as limit:
@@ -238,7 +238,7 @@ class Steps(Known):
             exact = moved.problem.blocks.exact
             self._work(moved, partial(moved.cut, self.max_ideals), proves=exact)
         self._work(moved, partial(moved.close, self.max_ideals))
-        self.impossible = self.value_ns is None
+        self.impossible = self.value is None
 
     @property
     def _done(self) -> bool:
@@ -257,10 +257,8 @@ class Steps(Known):
             self.last = bracket
             report = reporter(self.task.instance, self.task.semantics, "ideal-dp")
 
-            def report_part(
-                value_ns: int | None, bound_ns: int | None, plan: Plan | None = None
-            ) -> None:
-                report(value_ns, bound_ns if proves else None)
+            def report_part(value: int | None, bound: int | None, plan: Plan | None = None) -> None:
+                report(value, bound if proves else None)
 
             bracket.on_progress = report_part
             try:
@@ -269,7 +267,7 @@ class Steps(Known):
                 if proves:
                     self.take_over(bracket)
                 else:
-                    self.improve(bracket.value_ns, bracket.plan)
+                    self.improve(bracket.value, bracket.plan)
 
     def _check(self, bracket: Bracket) -> None:
         fits = bracket.problem.fits.any(axis=0)
@@ -278,12 +276,12 @@ class Steps(Known):
 
     def _roomy(self, bracket: Bracket) -> Flags | None:
         """Devices that hold all they can run in better plans; None if no further one does."""
-        if self.value_ns is None:
+        if self.value is None:
             return None
         semantics = self.task.semantics
         known = bracket.problem.blocks.roomy
         replicas = self.task.instance.num_devices if semantics.replicas else 1
-        roomy = roomy_within(self.task.instance, self.value_ns - 1, replicas)
+        roomy = roomy_within(self.task.instance, self.value - 1, replicas)
         return None if (known | ~roomy).all() else roomy
 
     def _without_bytes(self, rule: IdleRule) -> Flags:
@@ -292,7 +290,7 @@ class Steps(Known):
         Returns the ops that must stay alone in the next round.
         """
         dropped = self._start(replace(rule, bytes="drop"))
-        self.last, value_ns = dropped, dropped.value_ns
+        self.last, value_ns = dropped, dropped.value
         none = np.zeros(self.task.instance.num_ops, np.bool_)
         before = none if rule.alone is None else rule.alone
         more = none
@@ -301,12 +299,12 @@ class Steps(Known):
                 dropped.cut(self.max_ideals)
             dropped.clock = dropped.clock.part(EXACT_SHARE)
             dropped.close(self.max_ideals)
-            self.impossible = dropped.value_ns is None
+            self.impossible = dropped.value is None
         except LimitReached as limit:
             self._reached = limit  # raised after step 3, which may find a better plan
         finally:
             self.prove(dropped.bound)
-        if dropped.value_ns != value_ns and dropped.plan is not None:
+        if dropped.value != value_ns and dropped.plan is not None:
             self.offer_plan(self.task, dropped.plan)
             more = overfilling(self.task.instance, dropped.plan, dropped.problem.blocks.held)
         return before | more if (more & ~before).any() else ~none

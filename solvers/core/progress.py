@@ -20,6 +20,7 @@ from typing import Protocol
 
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.problem.semantics import Unit
 from placegap.solvers.core.clock import Interruptible
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import (
@@ -42,16 +43,17 @@ class Progress:
     Progress that differs in nothing else is the same.
     """
 
-    value_ns: int | None = None
+    value: int | None = None
     bound: Bound | None = None
     by: str = ""
     plan: Plan | None = field(default=None, compare=False, repr=False)
     doing: str = field(default="", compare=False, repr=False)
+    unit: Unit = field(default="ns", compare=False, repr=False)
 
     @property
-    def bound_ns(self) -> int | None:
+    def bound_value(self) -> int | None:
         """The bound alone."""
-        return self.bound and self.bound.ns
+        return self.bound and self.bound.value
 
 
 NO_PROGRESS = Progress()
@@ -62,13 +64,11 @@ Listener = Callable[[Progress], None]
 class Report(Protocol):
     """What a search calls with a value, a bound, or both (`reporter`)."""
 
-    def __call__(
-        self, value_ns: int | None, bound_ns: int | None, plan: Plan | None = None
-    ) -> None:
+    def __call__(self, value: int | None, bound: int | None, plan: Plan | None = None) -> None:
         """Report them, and the plan of that value where it is at hand."""
 
 
-def report_nothing(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
+def report_nothing(value: int | None, bound: int | None, plan: Plan | None = None) -> None:
     """Report nothing."""
 
 
@@ -76,13 +76,13 @@ def report_nothing(value_ns: int | None, bound_ns: int | None, plan: Plan | None
 class Known:
     """The best plan and the best bound so far; where they contradict each other, a fault."""
 
-    #: Of the values and bounds; None: nanoseconds, the less the better.
+    #: Of the values and bounds; None: nanoseconds, less is better.
     rules: Semantics | None = None
     #: Relative gap that suffices.
     gap: float = 0.0
     plan: Plan | None = None
-    #: None without a plan.
-    value_ns: int | None = None
+    #: In the unit of the rules; None without a plan.
+    value: int | None = None
     #: Who found the plan.
     by: str = ""
     bound: Bound = NOTHING_PROVEN
@@ -92,43 +92,39 @@ class Known:
     faults: list[str] = field(default_factory=list)
     details: dict[str, int | float | str] = field(default_factory=dict)
 
-    def improve(self, value_ns: int | None, plan: Plan | None = None, by: str = "") -> bool:
+    def improve(self, value: int | None, plan: Plan | None = None, by: str = "") -> bool:
         """Whether the value of a plan, None of one that breaks a rule, is better; then it stays."""
-        if value_ns is None or not is_better(value_ns, self.value_ns, self.rules):
+        if value is None or not is_better(value, self.value, self.rules):
             return False
-        self.plan, self.value_ns, self.by = plan, value_ns, by
+        self.plan, self.value, self.by = plan, value, by
         if self._refutes(self.bound):
             self.forget_bound()
-        self.on_progress(value_ns, self.bound_ns or None, plan)
+        self.on_progress(value, self.bound.value or None, plan)
         return True
-
-    @property
-    def bound_ns(self) -> int:
-        """The bound alone."""
-        return self.bound.ns
 
     def prove(self, bound: Bound) -> bool:
         """Take over a bound if it is better; one above the plan's value is a fault."""
         if self._refutes(bound) or not (
-            bound.ns >= NO_PLAN_NS or is_better(self.bound.ns, bound.ns, self.rules)
+            bound.value >= NO_PLAN_NS or is_better(self.bound.value, bound.value, self.rules)
         ):
             return False
         self.bound = bound
         if not self.is_infeasible:
-            self.on_progress(self.value_ns, bound.ns)
+            self.on_progress(self.value, bound.value)
         return True
 
     def _refutes(self, bound: Bound) -> bool:
         """Whether the plan is better than a bound allows; then that is a fault."""
         by = f"{self.by} has" if self.by else "there is"
-        words = refutation(bound, self.value_ns, self.rules, by)
+        words = refutation(bound, self.value, self.rules, by)
         if words:
             self.faults.append(f"{describe_basis(bound.origin, bound.basis)}: {words}")
         return bool(words)
 
     def forget_bound(self) -> None:
         """Nothing is left of a bound that was wrong."""
-        self.bound = NOTHING_PROVEN
+        is_maximized = self.rules is not None and self.rules.is_maximized
+        self.bound = unproven(self.rules) if is_maximized else NOTHING_PROVEN
 
     def offer_plan(self, task: Task, plan: Plan | None) -> bool:
         """Take over a plan if the referee finds it feasible and better."""
@@ -140,19 +136,19 @@ class Known:
 
     def take_over(self, other: Known) -> None:
         """Take over what is better."""
-        self.improve(other.value_ns, other.plan, other.by)
+        self.improve(other.value, other.plan, other.by)
         self.prove(other.bound)
         self.faults += [fault for fault in other.faults if fault not in self.faults]
 
     @property
     def is_infeasible(self) -> bool:
         """Whether it is proven that no plan exists."""
-        return self.bound.ns >= NO_PLAN_NS
+        return self.bound.value >= NO_PLAN_NS
 
     @property
     def is_close(self) -> bool:
         """Whether the gap is small enough."""
-        found = relative_gap(self.value_ns, self.bound_ns)
+        found = relative_gap(self.value, self.bound.value)
         return found is not None and found <= self.gap
 
 
@@ -179,12 +175,12 @@ class ProgressLog(Known):
     def enter(self, progress: Progress) -> None:
         """Take over what is better; solvers call from threads of their own."""
         with self._lock:
-            self.improve(progress.value_ns, progress.plan, progress.by)
+            self.improve(progress.value, progress.plan, progress.by)
             if progress.bound is not None:  # one above the value is a fault, as the result says
                 self.prove(progress.bound)
-            is_unproven = self.bound_ns in (0, unproven(self.rules).ns)
+            is_unproven = self.bound in (NOTHING_PROVEN, unproven(self.rules))
             bound = None if is_unproven else self.bound
-            found = Progress(self.value_ns, bound, self.by, self.plan)
+            found = Progress(self.value, bound, self.by, self.plan, unit=progress.unit)
             if found != self.best:
                 self.best = found
                 self.listener(found)
@@ -219,14 +215,14 @@ def report(
     semantics: Semantics,
     by: str,
     *,
-    value_ns: int | None = None,
+    value: int | None = None,
     bound: Bound | None = None,
     plan: Plan | None = None,
 ) -> None:
     """Report a plan's value, with the plan where it is at hand, a bound on all, or both."""
     for known, rules, log in tuple(_logs):
         if instance is known and semantics == rules:
-            log.enter(Progress(value_ns, bound, by, plan))
+            log.enter(Progress(value, bound, by, plan, unit=semantics.unit))
 
 
 _watchers: list[Callable[[str], object]] = []
@@ -262,9 +258,9 @@ def each_plan_once(listener: Listener) -> Listener:
 def reporter(instance: Instance, semantics: Semantics, by: str) -> Report:
     """`report` for one instance, semantics and method."""
 
-    def report_by(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
-        bound = None if bound_ns is None else Bound(bound_ns, by, "")
-        report(instance, semantics, by, value_ns=value_ns, bound=bound, plan=plan)
+    def report_by(value: int | None, bound: int | None, plan: Plan | None = None) -> None:
+        proven = None if bound is None else Bound(bound, by, "")
+        report(instance, semantics, by, value=value, bound=proven, plan=plan)
 
     return report_by
 
@@ -323,8 +319,12 @@ class Control:
     def _call(self, before: Progress, progress: Progress) -> bool:
         """Call the callbacks with what is new; whether none of them has enough."""
         answers: list[object] = []
-        if self.on_plan is not None and progress.value_ns not in (None, before.value_ns):
-            answers.append(self.on_plan(progress.value_ns or 0, progress.plan))
-        if self.on_bound is not None and progress.bound and progress.bound_ns != before.bound_ns:
-            answers.append(self.on_bound(progress.bound.ns, progress.bound.origin))
+        if self.on_plan is not None and progress.value not in (None, before.value):
+            answers.append(self.on_plan(progress.value or 0, progress.plan))
+        if (
+            self.on_bound is not None
+            and progress.bound
+            and progress.bound_value != before.bound_value
+        ):
+            answers.append(self.on_bound(progress.bound.value, progress.bound.origin))
         return not any(answer is False for answer in answers)

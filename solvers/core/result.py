@@ -31,9 +31,10 @@ NO_PLAN_NS = LARGEST_SUM**2 + 1
 
 
 class Bound(NamedTuple):
-    """What no plan is below, who proves it, what the proof rests on, and for which plans."""
+    """What no plan is better than, who proves it, what that rests on, and for which plans."""
 
-    ns: int
+    #: In the unit of the rules: nanoseconds, or the tokens of max_context.
+    value: int
     #: What proves it: "ideal-dp", "cp-sat", "highs", ...
     origin: str = ""
     #: `PROOF`, an argument whose numbers our code computes in integers, or a solver and its version
@@ -46,7 +47,7 @@ class Bound(NamedTuple):
 
     def rank(self, rules: Semantics | None = None) -> tuple[int, bool]:
         """Higher is better; if equal, one proved by placegap."""
-        return cost(self.ns, rules), self.basis == PROOF
+        return cost(self.value, rules), self.basis == PROOF
 
 
 NOTHING_PROVEN = Bound(0)
@@ -143,12 +144,12 @@ class Proven:
     @property
     def proven_infeasible(self) -> bool:
         """Whether it is proven that no plan exists."""
-        return self.bound is not None and self.bound.ns >= NO_PLAN_NS
+        return self.bound is not None and self.bound.value >= NO_PLAN_NS
 
     @property
-    def bound_ns(self) -> int | None:
+    def bound_value(self) -> int | None:
         """The bound; None where nothing is proven, or that no plan exists."""
-        return None if self.bound is None or self.proven_infeasible else self.bound.ns
+        return None if self.bound is None or self.proven_infeasible else self.bound.value
 
     @property
     def bound_origin(self) -> str:
@@ -187,13 +188,14 @@ class Outcome(Proven):
 class Result(Proven):
     """The result of one run of one method; made only by `finish`.
 
-    `value_ns` is the referee's, `bound_ns` the method's own proof; `gap` is
-    (value - bound) / value, 0 when both are 0, None if one of them is missing, or if the only
-    bound is a trivial one that no method proved (`known_bounds`). If the method split ops, `split`
-    lists them, and all other fields refer to ``split.fine``: its name, its hash, and a plan
-    evaluated on it. Such a value may lie below the optimum of the original instance. `setup_s` is
-    the time to load modules and kernels, and to compile kernels that this machine has not compiled
-    before; no other time includes it.
+    `value` is the referee's, `bound_value` the method's own proof, both in the unit of the rules:
+    `value_ns` and `bound_ns` are None where these are tokens. `gap` is (value - bound) / value, 0
+    when both are 0, None if one of them is missing, or if the only bound is a trivial one that no
+    method proved (`known_bounds`). If the method split ops, `split` lists them, and all other
+    fields refer to ``split.fine``: its name, its hash, and a plan evaluated on it. Such a value may
+    lie below the optimum of the original instance. `setup_s` is the time to load modules and
+    kernels, and to compile kernels that this machine has not compiled before; no other time
+    includes it.
     """
 
     method: str
@@ -202,7 +204,7 @@ class Result(Proven):
     semantics: Semantics
     status: Status
     plan: Plan | None
-    value_ns: int | None
+    value: int | None
     bound: Bound | None
     faults: tuple[str, ...]
     gap: float | None
@@ -216,6 +218,26 @@ class Result(Proven):
     details: Mapping[str, int | float | str]
     evaluation: Evaluation | None = field(default=None, repr=False)
     split: OpSplit | None = field(default=None, repr=False)
+
+    @property
+    def value_ns(self) -> int | None:
+        """The value, where it is a time."""
+        return self.value if self.semantics.unit == "ns" else None
+
+    @property
+    def bound_ns(self) -> int | None:
+        """The bound, where it is a time."""
+        return self.bound_value if self.semantics.unit == "ns" else None
+
+    @property
+    def value_tokens(self) -> int | None:
+        """The value, where it is a number of tokens."""
+        return self.value if self.semantics.unit == "tokens" else None
+
+    @property
+    def bound_tokens(self) -> int | None:
+        """The bound, where it is a number of tokens."""
+        return self.bound_value if self.semantics.unit == "tokens" else None
 
     @property
     def bound_class(self) -> PlanClass:
@@ -233,15 +255,15 @@ def is_better(value_ns: int, than: int | None, rules: Semantics | None = None) -
     return than is None or cost(value_ns, rules) < cost(than, rules)
 
 
-def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
+def relative_gap(value: int | None, bound: int | None) -> float | None:
     """(value - bound) / value; 0 when both are 0; None where one is missing.
 
-    Of what is maximized, and so below 0, it is the share of the bound that is missing.
+    Of what is maximized, where the bound is the larger one, it is the share of it that is missing.
     """
-    if value_ns is None or bound_ns is None:
+    if value is None or bound is None:
         return None
-    whole = max(value_ns, -bound_ns)
-    return (value_ns - bound_ns) / whole if whole else 0.0
+    whole = max(value, bound)
+    return abs(value - bound) / whole if whole else 0.0
 
 
 def refutation(
@@ -254,10 +276,10 @@ def refutation(
     if bound is None or value_ns is None:
         return ""
     text = "{} ns".format if rules is None else rules.text
-    if bound.ns >= NO_PLAN_NS:
+    if bound.value >= NO_PLAN_NS:
         claim = "no plan exists"
-    elif is_better(value_ns, bound.ns, rules):
-        claim = f"no plan is better than {text(bound.ns)}"
+    elif is_better(value_ns, bound.value, rules):
+        claim = f"no plan is better than {text(bound.value)}"
     else:
         return ""
     return f"claims that {claim}, but {by} one of {text(value_ns)}"
@@ -265,7 +287,7 @@ def refutation(
 
 def gap_to(value_ns: int | None, bound: Bound | None) -> float | None:
     """The gap to a bound; None where that is free and does not prove the plan optimal."""
-    gap = None if bound is None else relative_gap(value_ns, bound.ns)
+    gap = None if bound is None else relative_gap(value_ns, bound.value)
     return None if gap and bound is not None and bound.is_free else gap
 
 
@@ -281,19 +303,20 @@ def carry_bound(result: Result, other: Result) -> Result:
     if wrong:
         return replace(result, faults=(*faults, wrong))
     rules = result.semantics
-    if other.bound_ns is None or (
-        result.bound_ns is not None and not is_better(result.bound_ns, other.bound_ns, rules)
+    if other.bound_value is None or (
+        result.bound_value is not None
+        and not is_better(result.bound_value, other.bound_value, rules)
     ):
         return replace(result, faults=faults)
-    is_optimal = result.value_ns == other.bound_ns
-    has_gap = is_optimal or other.value_ns is None or other.gap is not None
+    is_optimal = result.value == other.bound_value
+    has_gap = is_optimal or other.value is None or other.gap is not None
     words = [result.message] if is_optimal else [result.message, other.message]
     return replace(
         result,
         status="optimal" if is_optimal else result.status,
         bound=other.bound,
         faults=faults,
-        gap=relative_gap(result.value_ns, other.bound_ns) if has_gap else None,
+        gap=relative_gap(result.value, other.bound_value) if has_gap else None,
         message="; ".join(dict.fromkeys(filter(None, words))),
     )
 
@@ -317,7 +340,7 @@ def contradiction(one: Result, other: Result) -> str:
 
     Both are of one instance and one semantics.
     """
-    words = refutation(one.bound, other.value_ns, one.semantics, f"{other.method} has")
+    words = refutation(one.bound, other.value, one.semantics, f"{other.method} has")
     return f"{describe_basis(one.method, one.rests_on)}: {words}" if words else ""
 
 
@@ -359,17 +382,17 @@ def finish(
             raise SolverDisagreement(f"{method} on {instance.name}: claims a plan with {reasons}")
         plan, message = None, f"its plan is infeasible: {reasons}"
     elif verdict is not None:
-        value = verdict.value_ns
+        value = verdict.value
     wrong = wrong_claim(outcome, value, semantics, "its plan is")
     if wrong:
         raise SolverDisagreement(f"{method} on {instance.name}: {wrong}")
-    gap = relative_gap(value, outcome.bound_ns)
+    gap = relative_gap(value, outcome.bound_value)
     status: Status
     if value is None and outcome.proven_infeasible:
         status = "infeasible"
     elif value is None:
-        status = "bound" if run.get("bound_only") and outcome.bound_ns is not None else "no_plan"
-    elif value == outcome.bound_ns:
+        status = "bound" if run.get("bound_only") and outcome.bound_value is not None else "no_plan"
+    elif value == outcome.bound_value:
         status = "optimal"
     else:
         is_close = gap is not None and gap <= run.get("requested_gap", 0.0)
@@ -381,7 +404,7 @@ def finish(
         semantics=semantics,
         status=status,
         plan=plan,
-        value_ns=value,
+        value=value,
         bound=bound and bound._replace(plan_class=bound_class),
         faults=outcome.faults,
         gap=gap,

@@ -139,7 +139,7 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
     value_ns = feasible_value(task.instance, plan, task.semantics)
     if value_ns is not None:
         yield Start(plan, value_ns)
-        report(task.instance, task.semantics, by, value_ns=value_ns, plan=plan)
+        report(task.instance, task.semantics, by, value=value_ns, plan=plan)
 
 
 def task_for(task: Task, name: str) -> Task | None:

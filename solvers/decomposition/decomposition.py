@@ -147,10 +147,10 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
             if not search.interrupted:
                 search.faults += [fault_of("decomposition", task.instance, error)]
                 search.note = "stopped by an error"
-    bound = Bound(search.bound_ns, f"decomposition, {PROOFS[search.proof]}", _basis(search))
+    bound = Bound(search.bound.value, f"decomposition, {PROOFS[search.proof]}", _basis(search))
     if search.infeasible:
         bound = no_plan(bound.basis, bound.origin)
-    elif search.bound_ns == task.floor_ns:
+    elif search.bound.value == task.floor_ns:
         bound = Bound(task.floor_ns, basis="")
     return Outcome(
         plan=search.plan,
@@ -174,12 +174,12 @@ def _message(search: SectionSearch) -> str:
         return "no placement fits"
     if search.interrupted:
         return "interrupted"
-    if search.value_ns == search.bound_ns:
+    if search.value == search.bound.value:
         return ""
     limits = search.task.limits
     if search.clock.left_s == 0.0:
         return f"time limit of {limits.named_s:g} s reached"
-    ending = say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
+    ending = say_rest(search.value, search.bound.value, limits, search.note) or search.note
     return ending or "ended: neither sections nor CP-SAT on the whole graph proved a higher bound"
 
 
@@ -261,9 +261,9 @@ def _intervals(search: SectionSearch) -> list[Interval]:
 
 def _limit(search: SectionSearch) -> int:
     """The value of the best plan, or the longest that any plan can take."""
-    if search.value_ns is None:
+    if search.value is None:
         return search.task.instance.arrays.serial_horizon_ns
-    return search.value_ns
+    return search.value
 
 
 # ------------------------------------------------------------------------- memory that binds
@@ -295,8 +295,8 @@ def _refine_runs(search: SectionSearch, runs: Runs, tiles: Chain) -> None:
     """Refine the cheapest runs of a chain, and price them anew, while that helps."""
     # prices depend on the arcs: when these have risen, other prices prove more
     before = -1
-    while before < search.bound_ns and not search.over:
-        before = search.bound_ns
+    while before < search.bound.value and not search.over:
+        before = search.bound.value
         with search.within(SECTIONS_SHARE):
             pack = (lambda: search.pack(tiles)) if runs.chain is tiles else None
             search.refine(runs.chain, _step, pack, shortest=runs.shortest)
@@ -327,7 +327,7 @@ def _anneal(search: SectionSearch, share: float | None = None) -> bool:
 
     It takes a share of the time that is left.
     """
-    if search.over or search.plan is None or search.value_ns is None:
+    if search.over or search.plan is None or search.value is None:
         return False
     task, limit_s = search.task, None
     if search.clock.left_s is not None:
@@ -356,10 +356,10 @@ def _share(instance: Instance) -> float:
 def _near(search: SectionSearch) -> list[Ints]:
     """The placements that annealing begins with: the best plan, and the others that are near."""
     assert search.plan is not None
-    assert search.value_ns is not None
+    assert search.value is not None
     found = [search.plan.devices]
     for plan, value_ns in search.task.starts:
-        if len(found) == MOST_STARTS or value_ns > NEAR * search.value_ns:
+        if len(found) == MOST_STARTS or value_ns > NEAR * search.value:
             break
         if not any((plan.devices == devices).all() for devices in found):
             found.append(plan.devices)
@@ -414,7 +414,7 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
     if left_s is not None and parts > left_s * PARTS_PER_S:
         search.note = f"the time left is too short for a model of {parts} parts"
         return
-    horizon = None if search.value_ns is None else search.value_ns - 1
+    horizon = None if search.value is None else search.value - 1
     model = build(instance, task.semantics, horizon)
     plan = break_symmetry(model, search.plan)
     if plan is not None:  # longer than the horizon, but most of it may stay
@@ -425,11 +425,11 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
             for row in uses:
                 for use in row:
                     _section_takes(model, use)
-    model.cp.add(model.makespan >= search.bound_ns // model.unit_ns)
+    model.cp.add(model.makespan >= search.bound.value // model.unit_ns)
     limits = task.limits
     settings = Settings(workers, search.clock.left_s, limits.gap, limits.seed)
     found = run_cp_sat(
-        model, task.semantics, lambda value: read_plan(model, value), settings, search.value_ns
+        model, task.semantics, lambda value: read_plan(model, value), settings, search.value
     )
     search.interrupted |= found.interrupted
     _learn(search, found)
@@ -438,9 +438,9 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
     if found.ending != "optimal" or model.exact:
         return
     search.note = f"optimal but for times that are rounded down to {model.unit_ns} ns"
-    if search.over or search.value_ns is None:
+    if search.over or search.value is None:
         return
-    if search.value_ns <= model.horizon_ns // 2:
+    if search.value <= model.horizon_ns // 2:
         solve_whole(search, chains, workers)
 
 
@@ -457,10 +457,10 @@ def _learn(search: SectionSearch, found: Answer) -> None:
     }.get(found.ending, "")
     # the model has only plans better than the incumbent: infeasible means that there is none
     proof = PROOFS.index("cp-sat")
-    if found.infeasible and search.value_ns is None:
+    if found.infeasible and search.value is None:
         search.infeasible = True
     elif found.infeasible:
-        search.found_bound(search.value_ns or 0, proof)
+        search.found_bound(search.value or 0, proof)
     else:
         if found.plan is not None:
             search.found_plan(found.plan)

@@ -135,9 +135,9 @@ class SectionSearch(Known):
         """Keep a bound on all plans better than the incumbent."""
         # bounds of jobs hold below their horizons, so for better plans only: beyond the incumbent
         # they prove just that it is optimal
-        if self.value_ns is not None:
-            bound_ns = min(bound_ns, self.value_ns)
-        if bound_ns > self.bound_ns:
+        if self.value is not None:
+            bound_ns = min(bound_ns, self.value)
+        if bound_ns > self.bound.value:
             self.proof = proof
             self.prove(Bound(bound_ns))
 
@@ -166,9 +166,9 @@ class SectionSearch(Known):
         while True:
             # no path at all means no plan; or, with an incumbent, none that is better
             length, path = shortest(lower_table)
-            if length < NO_WAY or self.value_ns is not None:
+            if length < NO_WAY or self.value is not None:
                 self.found_bound(length, max((use.arc.proof for use in path), default=0))
-            self.infeasible |= length >= NO_WAY and self.value_ns is None
+            self.infeasible |= length >= NO_WAY and self.value is None
             if length < NO_WAY and make_plans is not None:
                 make_plans()
             if self.over or length >= NO_WAY:
@@ -208,7 +208,7 @@ class SectionSearch(Known):
 
     @property
     def _limit(self) -> int:
-        return NO_WAY if self.value_ns is None else self.value_ns
+        return NO_WAY if self.value is None else self.value
 
     def _fitting(self, tiles: Chain) -> tuple[int, list[Use]]:
         return fitting_path(self.task.instance, tiles, self._limit)
@@ -259,8 +259,8 @@ class SectionSearch(Known):
                 # least tried first, then in the order of the path
                 if kind is not None:
                     todo.append((arc.undecided, len(todo), arc, kind))
-            if todo and targets is None and self.value_ns is not None:
-                targets = self._targets(chain, self.value_ns - 1)
+            if todo and targets is None and self.value is not None:
+                targets = self._targets(chain, self.value - 1)
             if targets is not None:  # memory may lead a path over arcs that no better plan can use
                 todo = [each for each in todo if targets[each[2]] >= each[2].lower_ns]
             for _, _, arc, kind in sorted(todo)[:wanted]:
@@ -333,12 +333,12 @@ class SectionSearch(Known):
                         lengths[a, b] = max(lengths[a, b], serial)
             return lengths
 
-        return chain.shortest(guess)[0] > self.bound_ns
+        return chain.shortest(guess)[0] > self.bound.value
 
     def join_plans(self, tiles: Chain, *, exact: bool) -> None:
         """Join the plans of the sections, if that is better than the incumbent."""
         length, path = tiles.shortest(upper_table)
-        if length < NO_WAY and (self.value_ns is None or length < self.value_ns):
+        if length < NO_WAY and (self.value is None or length < self.value):
             plan = join(self.task.instance, self.task.semantics, self.maker, path)
             self.found_plan(plan, length if exact else None)
 

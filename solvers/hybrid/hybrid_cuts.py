@@ -251,14 +251,14 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     if search.plan is None:
         infeasible = search.proven_infeasible
         return Outcome(
-            bound=no_plan() if infeasible else Bound(search.bound_ns, NAME, ""),
+            bound=no_plan() if infeasible else Bound(search.bound.value, NAME, ""),
             details=details,
             message="no row of stages fits the memory" if infeasible else search.why,
         )
     return Outcome(
         plan=search.plan,
-        claim_ns=search.value_ns,
-        bound=Bound(search.bound_ns, NAME),
+        claim_ns=search.value,
+        bound=Bound(search.bound.value, NAME),
         details=details,
         message=search.why,
     )
@@ -314,8 +314,8 @@ class _Search(Known):
         plan, value_ns = task.starts[0] if task.starts else (None, None)
         least = Bound(max(task.floor_ns, problem.work_bound_ns), NAME)
         report = reporter(task.instance, task.semantics, NAME)
-        super().__init__(plan=plan, value_ns=value_ns, bound=least, on_progress=report)
-        self.adopted, self.reached = False, least.ns
+        super().__init__(plan=plan, value=value_ns, bound=least, on_progress=report)
+        self.adopted, self.reached = False, least.value
         self.decisions, self.why, self.proven_infeasible = 0, "", False
 
     def close(self) -> None:
@@ -323,7 +323,7 @@ class _Search(Known):
         # The bound on all plans is the least over the choices: what each one proved, what the
         # interrupted one had `reached`, and for those not begun what was known before.
         all_choices = choices(self.problem, self.task.semantics, self.rule)
-        open_ = [(choice, self.bound_ns) for choice in all_choices]
+        open_ = [(choice, self.bound.value) for choice in all_choices]
         proven = list[int]()
         undecided = False
         for at, (choice, low) in enumerate(open_):
@@ -336,10 +336,10 @@ class _Search(Known):
                 break
             undecided |= not known
             proven.append(low)
-        if self.value_ns is None:
+        if self.value is None:
             self.proven_infeasible = not undecided
         else:
-            proven = [self.value_ns, *(proven if undecided else ())]
+            proven = [self.value, *(proven if undecided else ())]
         self.prove(Bound(min(proven, default=0), NAME))
         if undecided and not self.why:
             self.why = self._why_undecided()
@@ -355,7 +355,7 @@ class _Search(Known):
         # then they halve what is left. If the best plan is of another choice, value - 1 is tried
         # first: one no, and this choice is done.
         largest = ceil_div(self.problem.largest, self.problem.scale)  # every plan is within it
-        most = largest if self.value_ns is None else self.value_ns - 1
+        most = largest if self.value is None else self.value - 1
         step = max(1, low // FIRST_STEP)
         limit = most if self.adopted else min(most, low + step)
         known = True
@@ -429,7 +429,7 @@ class _FilledSearch(_Search):
     @property
     def below(self) -> int:
         """Only plans below this are looked for."""
-        return min(NEVER if self.value_ns is None else self.value_ns, self.open_claim + 1)
+        return min(NEVER if self.value is None else self.value, self.open_claim + 1)
 
     def close(self) -> None:
         """Bring every choice's bound up to the value, the most promising first."""
@@ -447,10 +447,10 @@ class _FilledSearch(_Search):
                 self.why = str(stop) or "interrupted"
                 undecided += [self.reached, *(each.bound for each in todo[at + 1 :])]
                 break
-        self.proven_infeasible = self.value_ns is None and not undecided
-        known = undecided if self.value_ns is None else [self.value_ns, *undecided]
+        self.proven_infeasible = self.value is None and not undecided
+        known = undecided if self.value is None else [self.value, *undecided]
         self.prove(Bound(min(known, default=0), NAME))
-        if self.bound_ns != self.value_ns and not self.why:
+        if self.bound.value != self.value and not self.why:
             self.why = self._why_undecided()
 
     def _fillings(self) -> Iterator[_Filling]:
@@ -494,7 +494,7 @@ class _FilledSearch(_Search):
         turns = uniform.turns
         if self._is_large(filling):
             self.why = "there are too many stages to keep the times of all"
-            yield max(self.bound_ns, filling.bound)
+            yield max(self.bound.value, filling.bound)
             return
         sums = LeastSums(self.problem, uniform, self.clock)
         low, top = ceil_div(least, uniform.stages), ceil_div(self.problem.largest, uniform.rate)

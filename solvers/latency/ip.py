@@ -94,7 +94,7 @@ def run(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Outcome:
         outcome = run_mip(task, _formulation(task, params, chains_ns), params.solver, clock)
     else:
         outcome = solve_cp(task, params.workers, chains_ns, clock)
-    if outcome.proven_infeasible or (outcome.bound_ns or 0) > chains_ns:
+    if outcome.proven_infeasible or (outcome.bound_value or 0) > chains_ns:
         return outcome
     return replace(outcome, bound=Bound(chains_ns, "chains"))
 

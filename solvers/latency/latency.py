@@ -119,7 +119,7 @@ def run(task: Task[LatencySubgraphs], params: LatencyParams) -> Outcome:
         message = progress.infeasible or message or "no plan was found"
     return Outcome(
         plan=None if progress.place is None else progress.problem.plan(progress.place),
-        claim_ns=progress.value_ns,
+        claim_ns=progress.value,
         bound=progress.bound,
         faults=tuple(progress.faults),
         message=message,
@@ -154,9 +154,9 @@ class _Search:
         self.guard("rows", self.rows)
         if not progress.done:
             self.guard("chains", self.chains)
-        progress.details["start_ns"] = progress.value_ns or 0
+        progress.details["start_ns"] = progress.value or 0
         self.guard("annealing", self.anneal)
-        progress.details["annealed_ns"] = progress.value_ns or 0
+        progress.details["annealed_ns"] = progress.value or 0
         if not progress.done and self.params.finish:
             self.guard("CP-SAT", self.finish)
         if not progress.done and self.params.finish and self.params.rounds:
@@ -216,7 +216,7 @@ class _Search:
             seen[key] = None
             most_calls = min(progress.problem.num_calls, len(nodes.own_ns))
             # Rows above the best plan are of no use, as bounds or as plans.
-            limit_ns = NEVER - 1 if progress.value_ns is None else progress.value_ns
+            limit_ns = NEVER - 1 if progress.value is None else progress.value
             try:
                 clock = self.clock.part(1 - CHAINS_SHARE)
                 row = best_row(spine, room, most_calls, limit_ns, clock)
@@ -231,7 +231,7 @@ class _Search:
             if place is not None:
                 progress.offer(place)
                 self.starts.append(place)
-        progress.details["sections_ns"] = progress.bound_ns
+        progress.details["sections_ns"] = progress.bound.value
 
     def spines(self) -> Iterator[tuple[Nodes, bool, int | None]]:
         """Nodes, whether only representatives of groups are kept, and the limit of `BESIDE`."""
@@ -307,7 +307,7 @@ class _Search:
         if reason is not None:
             self.words.append(f"no exact finish: latency-ip: {reason}")
             return
-        outcome = latency_ip.solve_cp(task, self.params.workers, progress.bound_ns)
+        outcome = latency_ip.solve_cp(task, self.params.workers, progress.bound.value)
         progress.faults.extend(outcome.faults)
         if outcome.message:
             self.words.append(outcome.message)

@@ -112,7 +112,7 @@ def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) ->
         value_ns = feasible_value(instance, plan, task.semantics)
         if value_ns is not None:
             found.append(Start(plan, value_ns))
-            report(instance, task.semantics, NAME, value_ns=value_ns, plan=plan)
+            report(instance, task.semantics, NAME, value=value_ns, plan=plan)
         left_s, before_s, one_s = clock.left_s, clock.spent_s, clock.spent_s - before_s
         if left_s is not None and left_s < 4 * one_s:  # another would take most of the time
             break
@@ -145,7 +145,7 @@ def improve_start(
     deadline = None if left_s is None else now_s() + left_s
     start = best_at_peak(task, found)
     report, plans, message = reporter(task.instance, task.semantics, by), 0, ""
-    best = Known(plan=start.plan, value_ns=start.value_ns, on_progress=report)
+    best = Known(plan=start.plan, value=start.value_ns, on_progress=report)
     better = improve(
         task.instance,
         task.semantics,
@@ -201,9 +201,9 @@ def improve(
     best = Known()
     for each in starts:
         best.improve(feasible_value(instance, each, semantics), each)
-    if best.plan is None or not best.value_ns:
+    if best.plan is None or not best.value:
         return
-    plan, value_ns = best.plan, best.value_ns
+    plan, value_ns = best.plan, best.value
     if len(instance.graph.edges) > MOST_SHARED:
         workers = 1
     searches = [Search(instance, semantics, [seed, at], at_peak) for at in range(workers)]

@@ -178,7 +178,7 @@ class _Search(RunWalks):
         super().__init__(instance, semantics, start.plan.devices)
         self.best = Known(on_progress=reporter(instance, semantics, NAME))
         if known is not None:
-            self.best.plan, self.best.value_ns = known
+            self.best.plan, self.best.value = known
         self.done = 0
         schedule = evaluate(instance, start.plan, semantics).schedule
         assert schedule is not None  # a makespan has one

@@ -57,7 +57,7 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
 
 def with_path(outcome: Outcome, critical_path_ns: int) -> Outcome:
     """The outcome, with the critical path, which is a proof, as its bound if that is as good."""
-    if outcome.bound_ns is not None and outcome.bound_ns > critical_path_ns:
+    if outcome.bound_value is not None and outcome.bound_value > critical_path_ns:
         return outcome
     return replace(outcome, bound=Bound(critical_path_ns, PATH))
 

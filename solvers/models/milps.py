@@ -98,7 +98,9 @@ def run_moirai(task: Task[Makespan], params: MoiraiParams) -> Outcome:
         return run_mip(task, moirai_formulation(task, params), params.solver)
     task = replace(task, incumbent=None, starts=())
     found = run_mip(task, moirai_formulation(task, params), params.solver)
-    own = "" if found.bound_ns is None else f", so its bound of {found.bound_ns} ns is dropped"
+    own = (
+        "" if found.bound_value is None else f", so its bound of {found.bound_value} ns is dropped"
+    )
     said = f"with a big-M of 100,000 the model proves nothing{own}"
     return replace(found, bound=None, message="; ".join(filter(None, [said, found.message])))
 
@@ -172,7 +174,7 @@ def run_pesto(task: Task[Makespan], params: PestoParams) -> Outcome:
     if found.plan is not None:
         plan = expand_plan(merge, found.plan, task.semantics)
         value_ns = evaluate(merge.coarse, found.plan, task.semantics).value_ns
-        bound = "" if found.bound_ns is None else f", with a bound of {found.bound_ns} ns"
+        bound = "" if found.bound_value is None else f", with a bound of {found.bound_value} ns"
         words.append(f"on the merged graph the plan takes {value_ns} ns{bound}")
     if found.proven_infeasible:
         words.append("no coarse plan fits, which proves nothing about the model")

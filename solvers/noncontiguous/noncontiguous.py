@@ -53,8 +53,8 @@ class BestPartition(Known):
     @property
     def plan_ns(self) -> int:
         """Value of the best plan; there always is one here."""
-        assert self.value_ns is not None
-        return self.value_ns
+        assert self.value is not None
+        return self.value
 
     def offer(self, device: Ints) -> None:
         """Take over a plan of the blocks if it fits and is better."""
@@ -235,7 +235,7 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     progress = BestPartition(
         problem=problem,
         gap=task.limits.gap,
-        value_ns=start.value_ns,
+        value=start.value_ns,
         bound=Bound(0, "work"),
         devices=start.plan.devices,
         merged=merged.plans[0],
@@ -334,14 +334,14 @@ class SplitSearch:
         progress, goes_on = self.progress, self.task.limits.time_limit_s is not None
         grid, columns, number, finds = -1, None, 0, False
         while not progress.is_close and (number <= self.params.rounds or (goes_on and finds)):
-            known = progress.plan_ns, progress.bound_ns
+            known = progress.plan_ns, progress.bound.value
             if self.pricer is not None:
                 priced = self.attempt(
                     "column generation", self.price_round, self.pricer, grid + 1, columns, number
                 )
                 grid, columns = (grid, columns) if priced is None else priced
             self.attempt("local search", self.plans.improve, progress.merged, SHARE, KICKS)
-            finds = (progress.plan_ns, progress.bound_ns) != known
+            finds = (progress.plan_ns, progress.bound.value) != known
             number += 1
         return number
 
@@ -369,7 +369,7 @@ class SplitSearch:
         progress, finest = self.progress, len(GRIDS) - 1
         grid = min(grid, finest)
         columns = self.new_columns(pricer, grid, before)
-        while grid < finest and SHARP * columns.lost_ns > progress.plan_ns - progress.bound_ns:
+        while grid < finest and SHARP * columns.lost_ns > progress.plan_ns - progress.bound.value:
             grid += 1
             columns = self.new_columns(pricer, grid, before)
         near = 0 if grid == finest else columns.num_cells // NEAR
@@ -396,7 +396,7 @@ class SplitSearch:
         if before is not None:
             columns.take_over(before)
         self.learn(columns)
-        columns.begin(progress.bound_ns)
+        columns.begin(progress.bound.value)
         return columns
 
     def cells(self, pricer: Pricer, grid: tuple[float, int, int]) -> int:

@@ -13,7 +13,7 @@ from placegap.solvers.core.result import Bound
 
 def quick_bound(instance: Instance, semantics: MaxContext) -> Bound:
     """The tokens for which all devices together have room."""
-    return Bound(-most_tokens(instance), ROOM)
+    return Bound(most_tokens(instance), ROOM)
 
 
 def most_tokens(instance: Instance) -> int:

@@ -79,7 +79,7 @@ class Judge(Known):
     @property
     def limit_ns(self) -> int | None:
         """Only plans below it matter; None if every plan does."""
-        return self.below_ns if self.value_ns is None else self.value_ns + self.slack_ns
+        return self.below_ns if self.value is None else self.value + self.slack_ns
 
     @property
     def num_used(self) -> int:
@@ -136,7 +136,7 @@ class Judge(Known):
         if kinds and any(k not in kinds[d] for k, d in zip(devices, kind, strict=True)):
             devices = next(_orders(kind, kinds))
         other = _on(devices, stages_of(walk, problem))
-        same = feasible_value(self.instance, other, self.semantics) == self.value_ns
+        same = feasible_value(self.instance, other, self.semantics) == self.value
         if same:
             self.plan, self.walk = other, (walk, problem)
         return same
@@ -149,7 +149,7 @@ class Judge(Known):
         if self.improve(value_ns, plan):
             # The walk belonged to the plan that was replaced.
             self.walk = None
-        elif value_ns == self.value_ns and len(set(plan.placement)) > self.num_used:
+        elif value_ns == self.value and len(set(plan.placement)) > self.num_used:
             self.plan, self.walk = plan, None
 
 

@@ -100,7 +100,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
         "cuts": problem.num_cuts,
         "parts": sum(part.parts for part in parts),
     }
-    if judge.value_ns is None:
+    if judge.value is None:
         infeasible = bound >= NEVER
         tie = gradient_tie(instance)
         why = "in every chain of stages some device's memory is too small"
@@ -113,12 +113,12 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             message=why if infeasible else message or "no chain of stages was found",
         )
     # Ties matter only once the value is proven: until then all time goes into it.
-    if bound >= judge.value_ns and not message:
+    if bound >= judge.value and not message:
         message, details["balance"] = _make_even(task, problem, judge, parts, clock)
     return Outcome(
         plan=judge.plan,
-        claim_ns=judge.value_ns,
-        bound=Bound(min(bound, judge.value_ns), "stage-cuts"),
+        claim_ns=judge.value,
+        bound=Bound(min(bound, judge.value), "stage-cuts"),
         details=details,
         message=message,
     )
@@ -172,9 +172,9 @@ def _search(
         if lowest is None:
             return
         lowest.step()
-        if judge.value_ns is not None:
+        if judge.value is not None:
             judge.prove(Bound(min(part.bound_ns for part in parts), "stage-cuts"))
-            report(judge.value_ns, judge.bound_ns if proves else None)
+            report(judge.value, judge.bound.value if proves else None)
             if judge.is_close:
                 return
 
@@ -277,8 +277,8 @@ class _Ties:
     def find(self, allowed: Flags) -> bool | None:
         """Whether a chain of these pairs was found; None if that stays open."""
         judge = self.judge
-        assert judge.value_ns is not None
-        own = Judge(judge.instance, judge.semantics, judge.clock, judge.value_ns + 1)
+        assert judge.value is not None
+        own = Judge(judge.instance, judge.semantics, judge.clock, judge.value + 1)
         search = self.part.restricted(allowed, own)
         search.start()
         while own.plan is None and search.is_open:
@@ -287,7 +287,7 @@ class _Ties:
             search.step()
             self.steps -= 1
         if own.plan is not None:
-            judge.value_ns, judge.plan, judge.walk = own.value_ns, own.plan, own.walk
+            judge.value, judge.plan, judge.walk = own.value, own.plan, own.walk
         return own.plan is not None
 
     def lower(
@@ -319,9 +319,9 @@ class _Ties:
 
 def _move(judge: Judge, part: PartSearch) -> None:
     """Move single cuts of the best plan as long as its value stays and its balance improves."""
-    assert judge.value_ns is not None
+    assert judge.value is not None
     assert judge.walk is not None
-    value_ns = judge.value_ns
+    value_ns = judge.value
     walk, problem = judge.walk
     count = len(walk) // judge.semantics.stages_per_device
     load, held = part.problem.work_ns, _held(part)

@@ -149,13 +149,13 @@ def _run_placers(known: JudgedKnown) -> tuple[str, ...]:
     for name in sorted(chosen, key=lambda name: name not in ALWAYS):
         if known.is_over or (clock.left_s == 0.0 and name not in ALWAYS):
             break
-        if known.value_ns is not None and likely_s[name] > (whole.left_s or 0.0):
+        if known.value is not None and likely_s[name] > (whole.left_s or 0.0):
             continue
         tried.append(name)
         if not _offer_plan_of(name, known, most_runs=1):
             without_plan.append(name)
     for name in without_plan:  # memory at its peak may need more runs, and some plan is needed
-        if known.value_ns is None and name in ALWAYS:
+        if known.value is None and name in ALWAYS:
             _offer_plan_of(name, known, most_runs=None)
     # a huge graph is left to placers, for no search does more there
     left_s = limit_s if task.instance.num_parts > MOST_PARTS else SHARE * limit_s
@@ -169,7 +169,7 @@ def _run_placers(known: JudgedKnown) -> tuple[str, ...]:
 
 def _offer_plan_of(name: str, known: JudgedKnown, most_runs: int | None) -> bool:
     """Whether a placer has a plan that fits; the first one shows what is cheap to prove."""
-    task, is_first = replace(known.task, incumbent=None), known.value_ns is None
+    task, is_first = replace(known.task, incumbent=None), known.value is None
 
     def plan_by(part: Task) -> Outcome:
         start = best_start(part, [name], known.faults)
@@ -183,7 +183,7 @@ def _offer_plan_of(name: str, known: JudgedKnown, most_runs: int | None) -> bool
     if found.plan is None:
         return False
     known.offer(found.plan, name, found.claim_ns)
-    if is_first and known.value_ns is not None:
+    if is_first and known.value is not None:
         _prove_what_is_cheap(known)
     return True
 

@@ -94,15 +94,15 @@ def _brought_back(found: Coarsening, coarse: Result) -> Outcome:
     elif coarse.plan is None and coarse.status == "infeasible":
         words.append("no coarse plan fits, which proves nothing about the model")
     else:
-        bound = coarse.bound_ns
+        bound = coarse.bound_value
         words.append("no bound" + (f" (coarse: {rules.text(bound)})" if bound is not None else ""))
-    if coarse.value_ns is not None and not exact:
-        words.append(f"on the coarse graph the plan takes {rules.text(coarse.value_ns)}")
+    if coarse.value is not None and not exact:
+        words.append(f"on the coarse graph the plan takes {rules.text(coarse.value)}")
     if coarse.message:
         words.append(coarse.message)
     return Outcome(
         plan=None if coarse.plan is None else expand(found, coarse.plan),
-        claim_ns=coarse.value_ns if exact else None,
+        claim_ns=coarse.value if exact else None,
         bound=coarse.bound if exact else None,
         faults=coarse.faults,
         message="; ".join(words),

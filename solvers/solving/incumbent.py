@@ -73,7 +73,7 @@ class JudgedKnown(Known):
             if not self.improve(value_ns, plan, by):
                 return False
         # outside of the lock: a listener may hold one that the other thread waits for
-        report(self.task.instance, self.task.semantics, by, value_ns=value_ns, plan=plan)
+        report(self.task.instance, self.task.semantics, by, value=value_ns, plan=plan)
         return True
 
     def prove(self, bound: Bound, *, is_preliminary: bool = False) -> bool:
@@ -84,7 +84,7 @@ class JudgedKnown(Known):
         with self._lock:
             before = self.bound
             is_higher = super().prove(bound)
-            if bound.ns == before.ns and (
+            if bound.value == before.value and (
                 bound.rank(self.rules) > before.rank(self.rules)
                 or (self.is_preliminary and not is_preliminary)
             ):
@@ -100,7 +100,7 @@ class JudgedKnown(Known):
         super().forget_bound()
         self.is_preliminary = False
         least = quick_bound(self.task.instance, self.task.semantics)
-        if not refutation(least, self.value_ns, self.rules):
+        if not refutation(least, self.value, self.rules):
             self.prove(least)
 
     def listener(self, method: str, semantics: Semantics) -> Callable[[Progress], None]:
@@ -113,7 +113,7 @@ class JudgedKnown(Known):
             if progress.plan is not None:
                 self.offer(progress.plan, progress.by)
             bound = progress.bound if semantics == self.task.semantics else None
-            if bound is not None and is_better(self.bound.ns, bound.ns, self.rules):
+            if bound is not None and is_better(self.bound.value, bound.value, self.rules):
                 self.prove(bound._replace(basis=bound.basis or basis), is_preliminary=True)
 
         return each_plan_once(keep)
@@ -127,7 +127,7 @@ class JudgedKnown(Known):
         try:
             if step.method == BOUNDS:
                 for bound in improving_bounds(
-                    task.instance, step.semantics, limit_s, best_ns=self.value_ns
+                    task.instance, step.semantics, limit_s, best_ns=self.value
                 ):
                     self.prove(bound)
                 return ""
@@ -170,7 +170,7 @@ class JudgedKnown(Known):
         """What a step has found, perhaps for another class of plans or under other rules."""
         own = self.task.semantics
         if result.split is None and result.plan is not None:
-            known = result.value_ns if result.semantics == own else None
+            known = result.value if result.semantics == own else None
             self.offer(result.plan, result.method, known)
         theirs = result.semantics.plan_class
         is_wider = PLAN_CLASSES.index(theirs) >= PLAN_CLASSES.index(own.plan_class)
@@ -195,7 +195,7 @@ class JudgedKnown(Known):
         plan_by = {} if self.is_infeasible else {"plan_by": self.by}
         return Outcome(
             plan=self.plan,
-            claim_ns=self.value_ns,
+            claim_ns=self.value,
             bound=self.bound,
             faults=tuple(self.faults),
             message=message,

@@ -88,20 +88,20 @@ def with_known_bound(instance: Instance, result: Result, recorded: Iterable[Boun
     There is no gap where the method proved nothing, nothing is recorded, and the bound that costs
     nothing does not prove the plan optimal.
     """
-    if result.value_ns is None or result.split is not None:
+    if result.value is None or result.split is not None:
         return result
     proven = [*proven_by(result), *recorded]
     rules = result.semantics
-    known, wrong = known_bound(instance, rules, result.value_ns, proven)
+    known, wrong = known_bound(instance, rules, result.value, proven)
     result = replace(result, faults=(*result.faults, *wrong))
-    if known is None or known.ns == result.bound_ns:
+    if known is None or known.value == result.bound_value:
         return result
-    if result.bound_ns is not None:
-        own = {"own_bound_ns": result.bound_ns, **result.details}
+    if result.bound_value is not None:
+        own = {"own_bound_ns": result.bound_value, **result.details}
         result = replace(result, details=own)
-    is_quick = result.bound_ns is None and known.is_free
-    if result.bound_ns is not None and is_better(
-        known.ns, result.bound_ns, rules
+    is_quick = result.bound_value is None and known.is_free
+    if result.bound_value is not None and is_better(
+        known.value, result.bound_value, rules
     ):  # refuted by a recorded value
         result = replace(result, status="feasible", bound=None, gap=None)
     outcome = Outcome(bound=known)
@@ -112,16 +112,17 @@ def with_known_bound(instance: Instance, result: Result, recorded: Iterable[Boun
 
 def proven_by(result: Result) -> Iterator[Bound]:
     """The bound of a result on all plans of its instance."""
-    if result.bound and result.bound_ns is not None and result.split is None:
+    if result.bound and result.bound_value is not None and result.split is None:
         yield result.bound._replace(origin=result.bound_origin or result.method)
 
 
 def bound_to_store(result: Result) -> StoredBound | None:
     """What a plan file keeps of a result's bound."""
-    if result.bound_ns is None:
+    if result.bound_value is None:
         return None
     return StoredBound(
         bound_ns=result.bound_ns,
+        bound_tokens=result.bound_tokens,
         bound_origin=result.bound_origin or result.method,
         rests_on=result.rests_on,
         semantics=result.semantics.with_plans(result.bound_class),
@@ -135,7 +136,7 @@ class Claim(NamedTuple):
     #: Its name, without folders.
     file: str
     #: The claimed bound, or the claimed value of a plan.
-    ns: int
+    value: int
     is_bound: bool
     #: The method that is claimed to have found it.
     origin: str
@@ -165,7 +166,7 @@ def claims_of(
     for file, said in (plan_files or {}).items():
         if said is not None:
             where = _about(said, instance, semantics)
-            found.append(Claim(Path(file).name, said.bound_ns, True, said.bound_origin, *where))
+            found.append(Claim(Path(file).name, said.bound, True, said.bound_origin, *where))
     return found
 
 
@@ -194,18 +195,18 @@ def refuted_claims(
     """
     claims, plans, sentences = list(claims), list(plans), list[str]()
     for claim in claims:
-        origin, ns = f" ({claim.origin})" * bool(claim.origin), semantics.text(claim.ns)
+        origin, ns = f" ({claim.origin})" * bool(claim.origin), semantics.text(claim.value)
         rivals = _better(claim, claims, semantics, plans) if claim.is_bound else ()
         for by, value_ns in islice(rivals, 1):
             sentences.append(
                 f"{claim.file} claims that no plan is better than {ns}{origin}, but {by} one of"
                 f" {semantics.text(value_ns)}"
             )
-        if not claim.is_bound and bound and is_better(claim.ns, bound.ns, semantics):
+        if not claim.is_bound and bound and is_better(claim.value, bound.value, semantics):
             basis = describe_basis(bound.origin, bound.basis)
             sentences.append(
                 f"{claim.file} claims a plan of {ns}{origin}, but no plan is better than"
-                f" {semantics.text(bound.ns)} ({basis})"
+                f" {semantics.text(bound.value)} ({basis})"
             )
     return tuple(map(printable, sentences))
 
@@ -222,10 +223,10 @@ def _better(
     rivals = [
         *((f"{by} has", feasible_value(claim.about, plan, semantics)) for by, plan in plans),
         ("the corpus records", recorded_value_ns(claim.about, semantics)),
-        *((f"{c.file} claims", c.ns) for c in values if c.about is claim.about),
+        *((f"{c.file} claims", c.value) for c in values if c.about is claim.about),
     ]
     for by, value_ns in rivals:
-        if value_ns is not None and is_better(value_ns, claim.ns, semantics):
+        if value_ns is not None and is_better(value_ns, claim.value, semantics):
             yield by, value_ns
 
 

@@ -45,11 +45,11 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
     clock = Clock(USUAL_S if limit_s is None else limit_s)
     instance, semantics = task.instance, task.semantics
     least_open = most_tokens(instance) + 1
-    known, message = Known(rules=semantics, bound=Bound(1 - least_open, ROOM)), ""
+    known, message = Known(rules=semantics, bound=Bound(least_open - 1, ROOM)), ""
     report(instance, semantics, ROOM, bound=known.bound)
     known.offer_plan(task, task.incumbent and Plan(task.incumbent.placement))
     for questions in count():
-        fits = -1 if known.value_ns is None else -known.value_ns
+        fits = -1 if known.value is None else known.value
         if fits + 1 >= least_open:
             break
         if questions and clock.is_over():
@@ -62,12 +62,12 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
             message = f"not known whether {tokens} tokens fit: {TOO_LARGE}"
             break
         if known.offer_plan(task, found.plan and Plan(found.plan.placement)):
-            report(instance, semantics, "most-tokens", value_ns=known.value_ns, plan=known.plan)
-        if known.value_ns is not None and -known.value_ns >= tokens:
+            report(instance, semantics, "most-tokens", value=known.value, plan=known.plan)
+        if known.value is not None and known.value >= tokens:
             continue
         if _proves_none(found, semantics):
             least_open = tokens
-            bound = Bound(1 - tokens, found.bound_origin or found.method, found.rests_on)
+            bound = Bound(tokens - 1, found.bound_origin or found.method, found.rests_on)
             if tokens == 0:
                 return Outcome(bound=no_plan(bound.basis), message=found.message)
             known.prove(bound)
@@ -80,7 +80,7 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
             break
     return Outcome(
         plan=known.plan,
-        claim_ns=known.value_ns,
+        claim_ns=known.value,
         bound=known.bound,
         faults=tuple(known.faults),
         message=message,
@@ -127,4 +127,4 @@ def _proves_none(found: Result, semantics: MaxContext) -> bool:
     if found.status == "infeasible":
         return True
     limit_ns = semantics.at_most_ns
-    return limit_ns is not None and found.bound_ns is not None and found.bound_ns > limit_ns
+    return limit_ns is not None and found.bound_value is not None and found.bound_value > limit_ns

@@ -111,7 +111,7 @@ def run_at_peak(
             found = _judged(name, task, instance, outcome.plan, outcome)
             tries.append(found)
             if found.verdict.feasible:
-                report(task.instance, task.semantics, by, value_ns=found.verdict.value_ns)
+                report(task.instance, task.semantics, by, value=found.verdict.value)
                 limit_s, spent_s = part.limits.time_limit_s, clock.spent_s - before_s
                 timed = limit_s is not None and spent_s > TIMED_SHARE * limit_s
                 if timed and not is_exact and most_runs is None and not stop_requested():
@@ -174,11 +174,11 @@ def _settled(
         return first, False
     if outcome.plan is not None:
         tries.append(_judged(SETTLED, task, task.instance, outcome.plan, outcome))
-    if outcome.bound_ns is not None and outcome.bound_ns > (first.bound_ns or 0):
+    if outcome.bound_value is not None and outcome.bound_value > (first.bound_value or 0):
         first = replace(first, bound=outcome.bound, message=outcome.message)
         report(task.instance, task.semantics, by, bound=outcome.bound)
     best = _best(tries)
-    gap = None if best is None else relative_gap(best.verdict.value_ns, first.bound_ns)
+    gap = None if best is None else relative_gap(best.verdict.value, first.bound_value)
     return first, gap is not None and gap <= task.limits.gap
 
 
@@ -268,7 +268,7 @@ def _counted(
 def _best(tries: Sequence[_Try]) -> _Try | None:
     """The plan that fits and has the least value, the first if several tie."""
     fitting = [known for known in tries if known.verdict.feasible]
-    return min(fitting, key=lambda known: known.verdict.value_ns or 0, default=None)
+    return min(fitting, key=lambda known: known.verdict.value or 0, default=None)
 
 
 def _with_best(first: Outcome, tries: Sequence[_Try], runs: int) -> Outcome:

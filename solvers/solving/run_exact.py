@@ -64,11 +64,11 @@ def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:
             found.append(start)  # one by one: those before an interrupt count
         ordered = sorted(found, key=lambda start: start.value_ns)
         best_ns = ordered[0].value_ns if ordered else None
-        if bounds_before and (best_ns is None or best_ns > floor.ns):
+        if bounds_before and (best_ns is None or best_ns > floor.value):
             more = expensive_bounds(task, floor, BOUND_SHARE, best_ns=best_ns)
             floor = max((floor, *more), key=Bound.rank)
         report(instance, task.semantics, floor.origin, bound=floor)
-        known = replace(task, starts=tuple(ordered), floor_ns=floor.ns)
+        known = replace(task, starts=tuple(ordered), floor_ns=floor.value)
         outcome = method.outcome(replace(known, limits=task.limits.left(clock)), params)
     except InputError:
         raise
@@ -86,7 +86,7 @@ def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:
     outcome, best = _not_worse(task, outcome, best_start(replace(task, starts=tuple(found))), note)
     is_open = not outcome.proven_infeasible
     if best is not None:
-        is_open = not _is_close(task, best, max(floor.ns, outcome.bound_ns or 0))
+        is_open = not _is_close(task, best, max(floor.value, outcome.bound_value or 0))
     if is_open and params.start and not before:
         again = best_start(task, placers(task), faults)
         if again is not None and is_better(again.value_ns, best and best.value_ns):
@@ -99,7 +99,7 @@ def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:
         floor = NOTHING_PROVEN
     outcome = _not_below(outcome, floor)
     outcome = replace(outcome, faults=(*outcome.faults, *faults))
-    if outcome.message or _is_close(task, best, outcome.bound_ns):
+    if outcome.message or _is_close(task, best, outcome.bound_value):
         return outcome
     at_limit = clock.limit_s is not None and clock.spent_s >= 0.95 * clock.limit_s
     return replace(outcome, message="stopped at the time limit" if at_limit else "ended unproven")
@@ -121,8 +121,8 @@ def _not_worse(
     best, own = start, None
     if outcome.plan is not None and (start is None or outcome.plan is not start.plan):
         verdict = evaluate(task.instance, outcome.plan, task.semantics)
-        if verdict.feasible and verdict.value_ns is not None:
-            own = Start(outcome.plan, verdict.value_ns)
+        if verdict.feasible and verdict.value is not None:
+            own = Start(outcome.plan, verdict.value)
         elif outcome.claim_ns is not None:
             reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
             note(f"claims a plan with {reasons}")
@@ -153,12 +153,12 @@ def _not_below(outcome: Outcome, floor: Bound) -> Outcome:
 
     Of equal bounds the one counts that placegap proved.
     """
-    if outcome.proven_infeasible or floor.ns == 0:
+    if outcome.proven_infeasible or floor.value == 0:
         return outcome
     own = outcome.bound
     if own is not None and own.rank() >= floor.rank():
         return outcome
     details = dict(outcome.details)
     if own is not None:
-        details["own_bound_ns"] = own.ns
+        details["own_bound_ns"] = own.value
     return replace(outcome, bound=floor, details=details)

@@ -83,7 +83,7 @@ def run_method(
     >>> from placegap.instances import Makespan, MaxLoad, example
     >>> from placegap.solvers import run_method
     >>> result = run_method(example(), Makespan(), "brute-force")
-    >>> result.status, result.value_ns
+    >>> result.status, result.value
     ('optimal', 34)
     >>> run_method(example(), MaxLoad(plans="chain")).method
     'auto'

@@ -17,7 +17,7 @@ from placegap.solvers.core.back_ends import require
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.objective import strategy
 from placegap.solvers.core.registry import find_method, parse_params, why_not
-from placegap.solvers.core.result import Result, contradiction, describe_basis
+from placegap.solvers.core.result import Result, contradiction, describe_basis, is_better
 
 Verdict = Literal["agrees", "weaker", "CONTRADICTS", "none"]
 """``agrees``: the second proves as much. ``weaker``: nothing against the first, but it did not get
@@ -89,13 +89,15 @@ def compare(first: Result, second: Result) -> Opinion:
         return Opinion(
             "weaker", f"{name}: {second.message or second.status}", second.method, second
         )
-    if second.bound_ns is None:
+    if second.bound_value is None:
         words = second.message or second.status
         return Opinion("weaker", f"{name}: no bound ({words})", second.method, second)
-    words = f"{name}: bound {second.semantics.text(second.bound_ns)}"
-    if second.value_ns is not None:
-        words += f", value {second.semantics.text(second.value_ns)}"
-    if first.bound_ns is None or second.bound_ns >= first.bound_ns:
+    words = f"{name}: bound {second.semantics.text(second.bound_value)}"
+    if second.value is not None:
+        words += f", value {second.semantics.text(second.value)}"
+    if first.bound_value is None or not is_better(
+        second.bound_value, first.bound_value, first.semantics
+    ):
         return Opinion("agrees", words, second.method, second)
     if second.message:
         words += f" ({second.message})"

@@ -62,8 +62,8 @@ class TensorPlan:
     @property
     def value_ns(self) -> int:
         """The value of the plan by the referee."""
-        assert self.result.value_ns is not None
-        return self.result.value_ns
+        assert self.result.value is not None
+        return self.result.value
 
 
 def best_tensor_plan(
@@ -94,9 +94,9 @@ def best_tensor_plan(
             basis = basis if found.rests_on in ("", PROOF) else found.rests_on
             if found.status == "infeasible":
                 continue
-            bound_ns = min(bound_ns, max(lower_ns, found.bound_ns or 0))
-            if found.value_ns is not None and found.value_ns < value_ns:
-                value_ns = found.value_ns
+            bound_ns = min(bound_ns, max(lower_ns, found.bound_value or 0))
+            if found.value is not None and found.value < value_ns:
+                value_ns = found.value
                 reduced = _reduced(placed, found, parts, groups)
                 best = TensorPlan(placed, found, groups, cards, 0, *reduced)
     return None if best is None else replace(best, bound_ns=min(bound_ns, value_ns), basis=basis)

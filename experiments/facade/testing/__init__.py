@@ -23,7 +23,7 @@ from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import USUAL_S
-from placegap.solvers.core.result import Outcome, Result, relative_gap
+from placegap.solvers.core.result import Outcome, Result, is_better, relative_gap
 from placegap.solvers.solving.run_method import run_method
 from placegap.solving import Solution
 
@@ -76,13 +76,13 @@ def prove_optimum(
         An exact method of the registry.
     """
     found = run_method(instance, semantics, method, time_limit_s=time_limit_s)
-    if found.status != "optimal" or found.value_ns is None:
+    if found.status != "optimal" or found.value is None:
         raise InputError(
             f"{instance.name}, {semantics.label}: {method} proves no optimum in {time_limit_s:g} s"
-            f" (value {found.value_ns} ns, bound {found.bound_ns} ns); give it more time or a"
+            f" (value {found.value} ns, bound {found.bound_value} ns); give it more time or a"
             " smaller instance"
         )
-    return KnownOptimum(instance, semantics, found.value_ns, found.rests_on)
+    return KnownOptimum(instance, semantics, found.value, found.rests_on)
 
 
 def assert_gap(
@@ -111,17 +111,18 @@ def assert_gap(
         raise AssertionError(f"{where}: there is no plan: {why}")
     given = found if isinstance(found, Plan) else Plan.on(list(found))
     verdict = evaluate(problem.instance, given, problem.semantics)
-    if not verdict.feasible or verdict.value_ns is None:
+    if not verdict.feasible or verdict.value is None:
         broken = "; ".join(str(violation) for violation in verdict.violations)
         raise AssertionError(f"{where}: the plan is not feasible: {broken}")
-    if verdict.value_ns < problem.optimum_ns:
+    text = problem.semantics.text
+    if is_better(verdict.value, problem.optimum_ns, problem.semantics):
         raise AssertionError(
-            f"{where}: the plan takes {verdict.value_ns} ns, less than the proven optimum of"
-            f" {problem.optimum_ns} ns: please report it"
+            f"{where}: the plan takes {text(verdict.value)}, less than the proven optimum of"
+            f" {text(problem.optimum_ns)}: please report it"
         )
-    gap = relative_gap(verdict.value_ns, problem.optimum_ns)
+    gap = relative_gap(verdict.value, problem.optimum_ns)
     if gap is None or gap > at_most:
         raise AssertionError(
-            f"{where}: the plan takes {verdict.value_ns} ns, {100 * (gap or 0.0):.2f} % of it above"
-            f" the optimum of {problem.optimum_ns} ns; {100 * at_most:.2f} % are allowed"
+            f"{where}: the plan takes {text(verdict.value)}, {100 * (gap or 0.0):.2f} % of it above"
+            f" the optimum of {text(problem.optimum_ns)}; {100 * at_most:.2f} % are allowed"
         )

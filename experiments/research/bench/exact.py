@@ -207,16 +207,16 @@ def run_recorded(case: RecordedCase) -> ExactRow:
         cpu, wall = cpu_s(), time.perf_counter()
         found = bound(instance, entry.semantics, RECORDED_S, best_ns=entry.value_ns)
     cpu, wall = cpu_s() - cpu, time.perf_counter() - wall
-    is_behind = found.ns > (entry.bound_ns or 0) and entry.content_hash == instance.content_hash
+    is_behind = found.value > (entry.bound_ns or 0) and entry.content_hash == instance.content_hash
     said = f"; the recorded bound is BEHIND: {entry.bound_ns} ns" if is_behind else ""
     return ExactRow(
         case.name,
         "",
         BEHIND if is_behind else "kept",
         entry.value_ns,
-        found.ns,
+        found.value,
         found.origin + said,
-        relative_gap(entry.value_ns, found.ns),
+        relative_gap(entry.value_ns, found.value),
         cpu,
         wall,
         peak_bytes(),

@@ -93,7 +93,7 @@ class Evaluations:
         plan = self.plan() if self._plan is None else None
         if plan is not None:
             value_ns = evaluate(self.instance, plan, self.semantics).value_ns
-            report(self.instance, self.semantics, self.by, value_ns=value_ns, plan=plan)
+            report(self.instance, self.semantics, self.by, value=value_ns, plan=plan)
 
     def plan(self) -> Plan | None:
         """The best placement that fits, with the orders of its schedule; None if none did."""

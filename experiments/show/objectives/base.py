@@ -35,8 +35,8 @@ class Judged(Generic[S_co]):
     @property
     def value_ns(self) -> int:
         """The plan's value."""
-        assert self.verdict.value_ns is not None
-        return self.verdict.value_ns
+        assert self.verdict.value is not None
+        return self.verdict.value
 
 
 class DeviceShare(NamedTuple):

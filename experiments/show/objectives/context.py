@@ -19,7 +19,7 @@ def parts(case: Judged[MaxContext]) -> Parts:
     """Bars of loads, and the fullest device."""
     uses = case.verdict.uses
     full = min(uses, key=lambda use: use.tokens or 0)
-    most = format_value(-(full.tokens or 0), case.semantics)
+    most = format_value(full.tokens or 0, case.semantics.unit)
     first = f"{full.device} fills up first: with {most} it holds {format_bytes(full.memory_bytes)}."
     return load_parts(case, [first], max(use.load_ns for use in uses))
 
@@ -34,8 +34,8 @@ def more(result: Result) -> dict[str, Any]:
     """Tokens that fit, on all devices and on each, and that no plan exceeds."""
     uses = () if result.evaluation is None else result.evaluation.uses
     return {
-        "tokens": None if result.value_ns is None else -result.value_ns,
-        "tokens_bound": None if result.bound_ns is None else -result.bound_ns,
+        "tokens": result.value,
+        "tokens_bound": result.bound_value,
         "tokens_per_device": {use.device: use.tokens for use in uses},
     }
 

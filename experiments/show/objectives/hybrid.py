@@ -162,8 +162,8 @@ def _bubble_words(verdict: Evaluation) -> str:
     Both together, as the modes of a stage hold forward and backward pass in one time.
     """
     steady = max(use.load_ns for use in verdict.uses)
-    more = (verdict.value_ns or steady) - steady
-    share = more / max(1, verdict.value_ns or 0)
+    more = (verdict.value or steady) - steady
+    share = more / max(1, verdict.value or 0)
     return f"{format_ns(steady)} steady, {format_ns(more)} ({format_gap(share)}) to fill and drain"
 
 
@@ -326,9 +326,9 @@ def idle(instance: Instance, result: Result, verdict: Evaluation) -> str:
 
 def after_value(result: Result) -> str:
     """The time of a microbatch, and what fills and drains the pipeline."""
-    assert result.value_ns is not None
+    assert result.value is not None
     assert isinstance(result.semantics, HybridPipeline)
-    each = f" a batch, {format_ns(result.value_ns // result.semantics.microbatches)} each"
+    each = f" a batch, {format_ns(result.value // result.semantics.microbatches)} each"
     if not result.semantics.bubble or result.evaluation is None:
         return each
     return f"{each}; {_bubble_words(result.evaluation)}"

@@ -134,10 +134,10 @@ def idle(instance: Instance, result: Result, verdict: Evaluation) -> str:
     """Makespan and latency: the end of one pass."""
     used = [use.device for use in verdict.uses if use.num_ops]
     proven = result.status == "optimal"
-    if len(used) == 1 and proven and result.value_ns:
+    if len(used) == 1 and proven and result.value:
         from placegap.solvers.bounds.cheap_bounds import path_ns  # loads a solver
 
-        share = path_ns(instance, transfers=False) / result.value_ns
+        share = path_ns(instance, transfers=False) / result.value
         return (
             f"{used[0]} alone is optimal for one pass. {share:.0%} of its time is one path of ops,"
             " each of which waits for the one before. The rest would gain less from another device"

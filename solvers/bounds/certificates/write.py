@@ -227,7 +227,7 @@ def _certify_stages(
     """What the check of rows of stages proves: the target, or as much as it does in the time."""
     if semantics.bubble:
         return None
-    least = quick_bound(instance, semantics).ns
+    least = quick_bound(instance, semantics).value
     target = least if target_ns == math.inf else int(target_ns)
     rules = semantics.model_dump(mode="json")
     proven = 0

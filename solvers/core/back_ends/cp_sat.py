@@ -207,16 +207,16 @@ def search(
     if wrong:  # in an earlier round
         fault = f"{SOLVER} on {task.instance.name}: {wrong}"
         found, faults = replace(found, ending="fault"), (*faults, fault)
-        solver_bound = solver_bound._replace(ns=0)
+        solver_bound = solver_bound._replace(value=0)
     bound = max(bound, solver_bound, key=Bound.rank)
     better = value is not None and is_better(value, start and start.value_ns)
     if found.reason or found.ending == "refused":
         message = found.reason
-    elif value is not None and value == bound.ns and not faults:
+    elif value is not None and value == bound.value and not faults:
         message = ""
     elif found.ending == "optimal":
         rounded = f"optimal but for times that are rounded down to {unit_ns} ns"
-        message = say_rest(value, bound.ns, task.limits, rounded)
+        message = say_rest(value, bound.value, task.limits, rounded)
     else:
         message = say_ending(
             found.ending, SOLVER, task.limits, clock.spent_s, start=start is not None, better=better
@@ -255,12 +255,12 @@ def _checked(
         plan = read_plan(solver.value)
         verdict = evaluate(model.instance, plan, semantics)
         claim_ns = solver.value(model.objective) * model.unit_ns if model.exact else None
-        if not verdict.feasible or verdict.value_ns is None:
+        if not verdict.feasible or verdict.value is None:
             broken = "; ".join(str(violation) for violation in verdict.violations[:3])
             faults.append(f"{where}: has an infeasible plan: {broken}")
             plan = None
         else:
-            value = verdict.value_ns
+            value = verdict.value
             known.append(value)
             if claim_ns is not None and is_better(claim_ns, value):
                 faults.append(
