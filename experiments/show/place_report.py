@@ -28,7 +28,8 @@ from placegap.experiments.show.hybrid_stages import (
     stages_apart,
 )
 from placegap.experiments.show.rendering import plain_table
-from placegap.instances.costing.costing import MEASURED_SHARE, is_cpu
+from placegap.instances.costing.catalogue import is_cpu
+from placegap.instances.costing.costing import MEASURED_SHARE
 from placegap.instances.costing.layer_modes import BY_KERNELS, MODELLED
 from placegap.instances.costing.measured_links import MEASURED_LINKS
 from placegap.instances.costing.runtime_memory import RESERVED

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import InputError
-from placegap.instances.costing.costing import catalogue, load_catalogue
+from placegap.instances.costing.catalogue import catalogue, load_catalogue
 
 GOOD = """\
 X:

@@ -9,12 +9,8 @@ from draws.draw import cluster_of as on
 
 from placegap.instances import Edge, Graph, InputError, Instance, Op, cost_graph
 from placegap.instances.costing import kernel_tables
-from placegap.instances.costing.costing import (
-    MEASURED_SHARE,
-    MOSTLY_MODELLED,
-    catalogue,
-    with_costs,
-)
+from placegap.instances.costing.catalogue import catalogue
+from placegap.instances.costing.costing import MEASURED_SHARE, MOSTLY_MODELLED, with_costs
 from placegap.instances.problem import ExpertsKernel, MatrixProduct, OpKernel
 
 PRODUCT = MatrixProduct(m=1, n=4096, k=4096, dtype="bfloat16")

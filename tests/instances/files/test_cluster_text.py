@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, InputError, load_cluster
-from placegap.instances.costing.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.costing.measured_links import measured_link
 from placegap.instances.files.cluster_text import find_kind
 

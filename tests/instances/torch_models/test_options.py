@@ -11,9 +11,9 @@ from doubles.hidden_extras import each_without_extras
 from placegap.experiments.cli import main
 from placegap.instances import InputError
 from placegap.instances.torch_models.model import build_model
+from placegap.instances.torch_models.optimizers import optimizer_bytes, update_bytes
 from placegap.instances.torch_models.options import TraceOptions
 from placegap.instances.torch_models.presets import presets
-from placegap.instances.torch_models.training_model import optimizer_bytes, update_bytes
 
 
 @pytest.mark.parametrize(
