@@ -16,7 +16,7 @@ export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 # Tests start some 150 programs: without byte-code each compiles all modules that it loads.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install study studies test test-torch test-deep bench docs lint types clean
+.PHONY: help install study studies test test-torch test-deep bench docs pages pages-check lint types clean
 
 help:
 	@echo "make study      install into .venv and run the quickstart study"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-deep  thousands of random instances, bounds of arrays checked (hours)"
 	@echo "make bench      benchmarks, never part of the tests"
 	@echo "make docs       the site, in build/site"
+	@echo "make pages      what is made from results and registrations anew (pages-check: is it up to date?)"
 	@echo "make clean      remove .venv, build and results"
 
 .venv/.ready: pyproject.toml setup.py constraints.txt $(FOLDERS)
@@ -75,6 +76,17 @@ test-torch: .venv-torch/.ready
 
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+pages: .venv/.dev
+	$(BIN)/python docs/site/methods.py
+	$(BIN)/python -m placegap.experiments.research.pages
+	$(BIN)/python -m placegap.experiments.research.papers --pages --pairs
+
+# Pictures are left out: other versions of fonts draw them differently.
+MADE = README.md docs/*.md docs/papers/*.md experiments/papers/README.md experiments/papers/*/pairs.csv solvers/core/method_homes.py
+pages-check: .venv/.dev
+	@before=$$(cat $(MADE) | cksum); $(MAKE) --no-print-directory pages && test "$$(cat $(MADE) | cksum)" = "$$before" || \
+	{ git diff --stat -- $(MADE); echo "make pages has changed them: commit that"; exit 1; }
 
 # Kernels check their indexes here. They are kept apart from those that do not.
 test-deep: export NUMBA_BOUNDSCHECK := 1

@@ -138,10 +138,14 @@ def why_not(semantics: Semantics) -> str | None:
 
 
 def count_rows(instance: Instance, form: Form) -> int:
-    """Rows that `build` makes at most, those of memory and colocation aside, without building."""
+    """Rows that `build` makes at most, those of memory and colocation aside; O(m^2 / 64)."""
+    index, n, k = instance.arrays.index, instance.num_ops, instance.num_devices
+    m, links = len(index.producer), k * (k - 1)
+    op_pairs = count_unordered_pairs(op_reach(index)[1])
+    edge_pairs = count_unordered_pairs(flow_reach(index)[1])
     if form == "as_published":
-        return count_rows_published(instance)
-    return count_rows_strengthened(instance)
+        return 2 * n + 2 * m + 3 * links * m + 2 * k * op_pairs + 2 * links * edge_pairs
+    return 3 * n + (2 + 2 * k) * m + k + links + (2 + k) * op_pairs + (2 + links) * edge_pairs
 
 
 # ------------------------------------------------------------------------------------- as published
@@ -167,15 +171,6 @@ def build_published(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
     link_no_overlap(model, times)
     model.objective = pyo.Objective(expr=model.makespan, doc="Pesto: the makespan")
     return model
-
-
-def count_rows_published(instance: Instance) -> int:
-    """Rows of the model, those of memory and colocation aside; O(m^2 / 64), nothing is built."""
-    index, n, k = instance.arrays.index, instance.num_ops, instance.num_devices
-    m, links = len(index.producer), k * (k - 1)
-    rows = 2 * n + 2 * m + 3 * links * m
-    rows += 2 * k * count_unordered_pairs(op_reach(index)[1])
-    return rows + 2 * links * count_unordered_pairs(flow_reach(index)[1])
 
 
 def transfer_variables(model: pyo.ConcreteModel, ends: Ends, num_devices: int) -> None:
@@ -320,15 +315,6 @@ def build_strengthened(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel
     link_open_pairs(model, edge_pairs, instance.num_devices)
     model.objective = pyo.Objective(expr=model.makespan, doc="Pesto: the makespan")
     return model
-
-
-def count_rows_strengthened(instance: Instance) -> int:
-    """An upper bound on the rows, without memory and colocation; O(m^2 / 64), nothing is built."""
-    index, n, k = instance.arrays.index, instance.num_ops, instance.num_devices
-    m, links = len(index.producer), k * (k - 1)
-    rows = 3 * n + (2 + 2 * k) * m + k + links
-    rows += (2 + k) * count_unordered_pairs(op_reach(index)[1])
-    return rows + (2 + links) * count_unordered_pairs(flow_reach(index)[1])
 
 
 def possible_transfers(model: pyo.ConcreteModel, edges: Slots, num_devices: int) -> None:

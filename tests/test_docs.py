@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("course/*.md")])
 README = ROOT / "README.md"
-NO_PYTHON = {"dask_jobqueue": "needs Slurm", "torch": "the page's commands trace it"}
+NO_PYTHON = {"torch": "the page's commands trace it"}
 """Code that imports one of these is compiled and not run, and why."""
 
 TEXTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "experiments" / "README.md", *PAGES]

@@ -1,26 +1,22 @@
-"""The table of README is what the quickstart study printed, and as far as can be what it prints.
+"""What the recorded quickstart study found comes out again, as far as can be.
 
 Times, and what solvers reach by a time limit, differ from run to run: they are compared with the
 runs that lie beside the notebook. What does not depend on time is computed again.
 """
 
-import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from references import readme_tables
-from references.readme_tables import README, RUNS, SHOWN, grid, grids_of
 
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.plan import plan_study
-from placegap.experiments.studies.runs import HASH_DIGITS, RunRow, frame_of, load_rows
+from placegap.experiments.studies.runs import HASH_DIGITS, RunRow, load_rows
 from placegap.instances import Instance
 from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.layer_chains import is_chain
-from placegap.solvers import METHODS, run_method
+from placegap.solvers import run_method
 from placegap.solvers.solving.known_bounds import recorded_bounds, recorded_value_ns
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,17 +27,11 @@ WITHOUT_LIMIT = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft", "ide
 
 @pytest.fixture(scope="module")
 def cells() -> list[RunRow]:
-    if "UPDATE_README" in os.environ:
-        readme_tables.update(Path(os.environ["UPDATE_README"]))
-    return load_rows(RUNS)
-
-
-def test_the_table_of_readme_is_that_of_the_recorded_study(cells: list[RunRow]) -> None:
-    assert [found.strip() for found in grids_of(README)] == [grid(frame_of(cells), SHOWN)]
+    return load_rows(ROOT / "experiments" / "notebooks" / "quickstart.csv")
 
 
 def test_the_readme_is_read_in_a_few_minutes() -> None:
-    assert len(README.read_bytes()) <= 8_000
+    assert len((ROOT / "README.md").read_bytes()) <= 8_000
 
 
 def test_the_recorded_study_is_the_one_that_ships(cells: list[RunRow]) -> None:
@@ -85,11 +75,6 @@ def test_no_recorded_run_contradicts_what_is_known_of_the_corpus(cells: list[Run
             assert bound.ns <= cell.value_ns, cell.place
         if cell.status == "optimal":
             assert known is None or cell.value_ns == known, cell.place
-
-
-def test_the_page_of_methods_has_an_entry_of_every_method() -> None:
-    page = (ROOT / "docs" / "methods.md").read_text()
-    assert sorted(re.findall(r"^### (.*)$", page, re.MULTILINE)) == sorted(METHODS)
 
 
 def is_real(cell: RunRow) -> bool:

@@ -140,6 +140,18 @@ def test_rooms_make_no_circle() -> None:
     TopologicalSorter(graph).prepare()  # a circle raises
 
 
+def test_files_make_no_circle() -> None:
+    graph = defaultdict[Path, set[Path]](set)
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("placegap."):
+                home = ROOT.joinpath(*(node.module or "").split(".")[1:])
+                for end in (home, *(home / alias.name for alias in node.names)):
+                    file = end / "__init__.py" if end.is_dir() else end.with_suffix(".py")
+                    graph[path] |= {file} & trees().keys() - {path}
+    TopologicalSorter(graph).prepare()  # a circle raises
+
+
 def test_the_table_names_every_room() -> None:
     rooms = {init.parent.name for layer in LAYERS for init in (ROOT / layer).glob("*/__init__.py")}
     assert {room.split("/")[1] for room in BELOW} == rooms | {"rules"}

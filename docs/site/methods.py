@@ -1,6 +1,6 @@
 """All that is made from what methods register: their index, the page of methods, references.
 
-``python docs/site/methods.py`` regenerates it, and a test fails if something has changed.
+``python docs/site/methods.py`` regenerates it; ``make pages-check`` fails if something has changed.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
+from placegap.experiments.cli.version import print_version
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.files.output_files import OutputError, release_outputs
 from placegap.instances.reading.errors import InputError, question
@@ -76,12 +76,6 @@ def _end(run: Callable[[], int]) -> int:
 def status_of(error: InputError) -> int:
     """The exit status of what a user can mend."""
     return NOT_WRITTEN if isinstance(error, OutputError) else BAD_INPUT
-
-
-def print_version() -> int:
-    """Print the name and the version; the exit status."""
-    print(f"placegap {version('placegap')}")
-    return 0
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from placegap.experiments.cli import print_version
 from placegap.experiments.cli.options import command
+from placegap.experiments.cli.version import print_version
 
 MODULES = {
     "place": "place",

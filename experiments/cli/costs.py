@@ -14,12 +14,12 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import output, plain_table, print_json, spinner
+from placegap.instances.costing.catalogue import specs_of
 from placegap.instances.costing.costing import (
     CostedKernels,
     check_costs,
     cost_kernels,
     roofline_ns,
-    specs_of,
     with_costs,
 )
 from placegap.instances.problem import Cluster

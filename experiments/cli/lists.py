@@ -201,7 +201,7 @@ def _clusters() -> Rows:
 
 
 def _device_kinds() -> Rows:
-    from placegap.instances.costing.costing import catalogue
+    from placegap.instances.costing.catalogue import catalogue
 
     return [
         {

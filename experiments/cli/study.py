@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,8 +19,6 @@ from placegap.instances.files.output_files import release_outputs, reserve_outpu
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
-    from distributed import Client
-
     from placegap.experiments.studies.plan import PlannedRow
     from placegap.experiments.studies.runs import RunRow
 
@@ -39,16 +37,6 @@ class StudyOptions:
     ] = None
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; default: all cores.")
-    ] = None
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            "--scheduler", metavar="ADDRESS", help="Run on the Dask cluster at tcp://HOST:PORT."
-        ),
-    ] = None
-    dask: Annotated[
-        int | None,
-        typer.Option("--dask", metavar="N", min=1, help="Run on N Dask workers of this machine."),
     ] = None
     rows: Annotated[
         bool, typer.Option("--rows", help="Also print every row (table.md always has them).")
@@ -69,7 +57,6 @@ class StudyOptions:
 
 def study_command(options: StudyOptions) -> None:
     """Run a study; runs that are in its log are not repeated."""
-    from placegap.experiments.running.dask_pool import num_slots
     from placegap.experiments.studies.config import load_study
     from placegap.experiments.studies.log import LOG_NAME
     from placegap.experiments.studies.plan import study_rows
@@ -86,55 +73,30 @@ def study_command(options: StudyOptions) -> None:
         release_outputs()  # a study may be killed, and leaves nothing then
     kept = f"{folder / LOG_NAME} has every finished run, and the same command continues from there"
     try:
-        with _cluster(options) as client:
-            slots = num_cores() if client is None else num_slots(client)
-            if not slots:
-                warn(f"no Dask worker has joined yet; start one: dask worker {options.scheduler}")
-            workers = options.workers or slots or 1
-            planned = study_rows(wanted, options.config, shard)
-            if not options.quiet:
-                warn(intention(wanted.name, planned, workers))
-            if options.dry_run and planned:
-                print_tables_to_run(planned, workers)
-            if options.dry_run or not planned:  # there may be more shards than instances
-                return
-            progress = (
-                nullcontext(StudyProgress()) if options.quiet else progress_shown(wanted.name)
+        workers = options.workers or num_cores()
+        planned = study_rows(wanted, options.config, shard)
+        if not options.quiet:
+            warn(intention(wanted.name, planned, workers))
+        if options.dry_run and planned:
+            print_tables_to_run(planned, workers)
+        if options.dry_run or not planned:  # there may be more shards than instances
+            return
+        progress = nullcontext(StudyProgress()) if options.quiet else progress_shown(wanted.name)
+        with progress as shown:
+            rows = run_rows_of(
+                wanted, options.config, planned, folder, workers=workers, progress=shown
             )
-            with progress as shown:
-                rows = run_rows_of(
-                    wanted,
-                    options.config,
-                    planned,
-                    folder,
-                    workers=workers,
-                    progress=shown,
-                    client=client,
-                )
     except KeyboardInterrupt:
         warn(f"stopped; {kept}")
         raise typer.Exit(stop_status()) from None
     except PoolError as error:
-        raise InputError(str(error) if client is None else f"{error}; {kept}") from None
+        raise InputError(str(error)) from None
     written = write_report(wanted.name, rows, folder)
     print_tables(rows, with_rows=options.rows)
     if written:
         output().print(f"written: {', '.join(map(str, written))}", soft_wrap=True)
     if not _judge(rows):
         raise typer.Exit(METHODS_DISAGREE)
-
-
-def _cluster(options: StudyOptions) -> AbstractContextManager[Client | None]:
-    """The requested Dask cluster; None for processes of this machine."""
-    from placegap.experiments.running.dask_pool import cluster_at, local_cluster
-
-    given = {"--workers": options.workers, "--scheduler": options.scheduler, "--dask": options.dask}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) > 1:
-        raise InputError(f"{' and '.join(named)} exclude each other; give one of them")
-    if options.scheduler is not None:
-        return cluster_at(options.scheduler)
-    return nullcontext() if options.dask is None else local_cluster(options.dask)
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 All is read from committed results. Other pages have tables between two comments; the first of them
 says what is shown: ``<!-- data: NAME -->``, a file of experiments/research/data, the best known
-values (``optima``) or what the columns of a run mean (``columns``).
+values (``optima``), what the columns of a run mean (``columns``), README's (``quickstart``).
 """
 
 from __future__ import annotations
@@ -149,8 +149,9 @@ def memory(runs: pd.DataFrame) -> Iterator[str]:
     yield from markdown_grid(("method", *(f"{100 * share:g} %" for share in shares)), lines)
 
 
-DOCS = HERE.parents[1] / "docs"
-RESULTS_PAGE = "results.md"
+ROOT = HERE.parents[1]
+DOCS = ROOT / "docs"
+RESULTS_PAGE = DOCS / "results.md"
 DATA = Path(__file__).resolve().parent / "data"
 TABLE = re.compile(r"(<!-- data: ([a-z -]+) -->\n).*?(<!-- end of data -->)", re.DOTALL)
 MARGIN = 2e-6
@@ -352,15 +353,15 @@ def _hybrid() -> dict[str, str]:
     }
 
 
-def pages() -> Iterator[tuple[str, str]]:
-    """Name and text of each page."""
+def pages() -> Iterator[tuple[Path, str]]:
+    """File and text of each page."""
     template = Path(__file__).resolve().parent / "results.template.md"
     text = template.read_text().format_map(tables() | figures())
     yield RESULTS_PAGE, TABLE.sub(_filled, text)
-    for path in sorted(DOCS.glob("*.md")):
+    for path in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
         text = path.read_text()
-        if path.name != RESULTS_PAGE and TABLE.search(text):
-            yield str(path.relative_to(DOCS)), TABLE.sub(_filled, text)
+        if path != RESULTS_PAGE and TABLE.search(text):
+            yield path, TABLE.sub(_filled, text)
 
 
 def _filled(found: re.Match[str]) -> str:
@@ -373,6 +374,10 @@ def data_table(name: str) -> Iterator[str]:
         yield from markdown_grid(("column", "meaning"), list(COLUMNS.items()))
     elif name == "optima":
         yield from optima.table(load_best_known())
+    elif name == "quickstart":
+        runs = load_runs(ROOT / "experiments" / "notebooks" / "quickstart.csv")
+        networks = runs[runs["table"] == "networks, makespan"]
+        yield from markdown_grid(SUMMARY_HEAD, summary_rows(networks))
     else:
         with (DATA / f"{name}.csv").open() as file:
             head, *table = csv.reader(file)
@@ -385,12 +390,12 @@ def pictures() -> Iterator[tuple[str, bytes]]:
     yield "placers-memory.png", plot_memory(load_results("memory"))
 
 
-def main(folder: Path = DOCS) -> None:
+def main() -> None:
     """Write them all."""
-    for name, text in pages():
-        write_text(text, folder / name)
+    for path, text in pages():
+        write_text(text, path)
     for name, picture in pictures():
-        write_bytes(picture, folder / name)
+        write_bytes(picture, DOCS / name)
 
 
 if __name__ == "__main__":

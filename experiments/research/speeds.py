@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.costing.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.options import TraceOptions

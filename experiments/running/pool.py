@@ -17,11 +17,11 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from types import FrameType
@@ -133,7 +133,7 @@ Fate = Literal["done", "timeout", "crashed"]
 class Ending(Generic[T]):
     """How a task ended: `answer` is what the function returned, if the fate is "done".
 
-    `last_news` is its last report, and `made_by` what it ran on, where that is another machine.
+    `last_news` is its last report.
     """
 
     task: T
@@ -142,14 +142,6 @@ class Ending(Generic[T]):
     message: str
     wall_s: float
     last_news: Any = None
-    made_by: Mapping[str, str | int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Unfit:
-    """What a function returns where the machine that it runs on cannot do the task."""
-
-    why: str
 
 
 STARTS = 2

@@ -17,13 +17,12 @@ from placegap.instances.corpus.layer_chains import (
 )
 from placegap.instances.corpus.measured_chains import PREFIX as MEASURED_CHAIN
 from placegap.instances.corpus.measured_chains import check_rows
+from placegap.instances.costing.catalogue import catalogue, specs_of
 from placegap.instances.costing.costing import (
     COSTS,
     MOSTLY_MODELLED,
-    catalogue,
     check_costs,
     is_measured,
-    specs_of,
     with_costs,
 )
 from placegap.instances.costing.layer_modes import ModelledOn

@@ -85,7 +85,7 @@ def best_moves(case: Judged[Semantics], moves: Moves, count: int) -> Tried:
             gain = cost(case.value_ns) - cost(value_ns) if case.verdict.feasible else None
             known = best.get(option.unit)
             if (gain is not None and gain <= 0) or (
-                known and case.semantics.cost(known.value_ns) <= cost
+                known and cost(known.value_ns) <= cost(value_ns)
             ):
                 continue
             what, size = option.unit + option.note, len(option.ops)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -12,16 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placegap.experiments.running.dask_pool import run_on_dask
-from placegap.experiments.running.pool import (
-    POLL_S,
-    Ending,
-    Unfit,
-    held,
-    in_thread,
-    run_pool,
-    send_news,
-)
+from placegap.experiments.running.pool import POLL_S, Ending, held, in_thread, run_pool, send_news
 from placegap.experiments.running.provenance import cpu_s, made_by
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
@@ -56,11 +47,9 @@ from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
 from placegap.solvers.core.worker_process import num_cores
-from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
-    from distributed import Client
 
 REFEREE = "placegap.instances.referee.evaluate"
 """Workers load it before their first run, whose hard limit it would eat into."""
@@ -72,24 +61,6 @@ TIMES = ("build_s", "solve_s", "setup_s")
 def hard_limit_s(run: Run) -> float:
     """Seconds after which the worker is killed."""
     return run.time_limit_s + GRACE_S
-
-
-def unfit(run: Run) -> str | None:
-    """Why the machine that this is called on cannot do a run: its solvers are others.
-
-    The run's key names their versions, so the result would stand under a key that is not its own.
-    """
-    method = find_method(run.method)
-    missing = what_is_missing(method, method.params.model_validate(run.params))
-    if missing is not None:
-        return missing
-    here = versions_of(method)
-    wrong = [name for name, version in run.versions.items() if here.get(name) != version]
-    if wrong:
-        return f"has {wrong[0]} {here.get(wrong[0])}, and the study needs {run.versions[wrong[0]]}"
-    if code_of(method, run.semantics.objective) != run.code:
-        return f"has other code for {run.method} than the study"
-    return None
 
 
 def run_task(run: Run) -> dict[str, Any]:
@@ -141,12 +112,6 @@ def _solve(run: Run, instance: Instance) -> Result:
     return on(instance, run.semantics, run.method, run.params, **limits)
 
 
-def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
-    """`run_task`, on a machine that may have other solvers than the one that planned the run."""
-    why = unfit(run)
-    return run_task(run) if why is None else Unfit(why)
-
-
 def describe_result(result: Result) -> dict[str, Any]:
     """The figures of a result, ready for JSON.
 
@@ -191,7 +156,6 @@ def run_study(
     modules: Sequence[str] = (),
     smoke: bool = False,
     shard: tuple[int, int] | None = None,
-    client: Client | None = None,
 ) -> pd.DataFrame:
     """Run what is missing of a study, and return all its runs, as `load_runs` does.
 
@@ -215,8 +179,6 @@ def run_study(
     shard
         (2, 3) is the second of three parts, with its own folder below `out`; the whole study
         takes over the runs in the logs of shards there.
-    client
-        Of a Dask cluster that runs the study.
 
     Examples
     --------
@@ -234,14 +196,7 @@ def run_study(
     rows = study_rows(study, config, shard)
     folder = results_folder(study, out, shard)
     found = run_rows_of(
-        study,
-        config,
-        rows,
-        folder,
-        workers=workers,
-        progress=progress,
-        modules=modules,
-        client=client,
+        study, config, rows, folder, workers=workers, progress=progress, modules=modules
     )
     return frame_of(found)
 
@@ -255,24 +210,20 @@ def run_rows_of(
     workers: int | None = None,
     progress: StudyProgress | None = None,
     modules: Sequence[str] = (),
-    client: Client | None = None,
 ) -> list[RunRow]:
     """`run_study` of some rows of a study, with the log in a folder."""
     progress, planned, failed = progress or StudyProgress(), list[RunRow](), set[str]()
     progress.total = sum(len(row.limits_s) for row in rows)
-    pool: Callable[..., Generator[Ending[Run]]]
-    if client is None:
-        pool = partial(run_pool, function=run_task, workers=workers or num_cores())
-    else:
-        pool = partial(run_on_dask, function=run_elsewhere, client=client)
     with RunLog(folder / LOG_NAME, row_of) as log:
         for file in sorted(folder.glob(f"shard-*/{LOG_NAME}")):
             with RunLog(file, row_of) as part:
                 for key in part.records.keys() - log.records:
                     log.append(part.records[key])
         stamp = made_by()
-        endings = pool(
+        endings = run_pool(
             _missing(rows, lambda row: row_runs(row, study, config), planned, log, progress),
+            run_task,
+            workers=workers or num_cores(),
             hard_limit_s=hard_limit_s,
             modules=(REFEREE, *modules),
             on_news=progress.doing,
@@ -286,8 +237,7 @@ def run_rows_of(
                     warn(f"left out: {run.label}, {ending.message} while compiling its kernels")
                 else:
                     row = next(one for one in planned if one.run and one.run.key == run.key)
-                    made = dict(ending.made_by) or stamp
-                    record = {**place_of(row), **describe_ending(ending), **made}
+                    record = {**place_of(row), **describe_ending(ending), **stamp}
                     log.append(record)
                     if record["status"] in FAILURES and run.method not in failed:
                         failed.add(run.method)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.instances.costing.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.costing.measured_rates import interpolated
 from placegap.instances.kernels.array_types import Floats
 from placegap.instances.problem.cluster import DeviceSpec

@@ -35,7 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, gcd
 from typing import NamedTuple
 
-from placegap.instances.costing.costing import specs_of
+from placegap.instances.costing.catalogue import specs_of
 from placegap.instances.costing.measured_rates import (
     KernelRates,
     LayerWork,

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from placegap.instances.costing.costing import BANDWIDTH_PERCENT, COMPUTE_PERCENT, KERNEL_NS
+from placegap.instances.costing.catalogue import BANDWIDTH_PERCENT, COMPUTE_PERCENT, KERNEL_NS
 from placegap.instances.kernels.array_types import Floats
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.reading.input_files import data_path

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from placegap.instances.costing.costing import COSTS, is_cpu
+from placegap.instances.costing.catalogue import is_cpu
+from placegap.instances.costing.costing import COSTS
 from placegap.instances.costing.layer_modes import MODELLED
 from placegap.instances.problem import Cluster, Graph
 from placegap.instances.problem.integers import format_bytes

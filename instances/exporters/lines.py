@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.costing.costing import is_cpu
+from placegap.instances.costing.catalogue import is_cpu
 from placegap.instances.exporters.modules import layer_list
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Cluster, Instance, Plan, Semantics

@@ -19,7 +19,7 @@ from io import StringIO
 from itertools import pairwise, product
 from typing import Any
 
-from placegap.instances.costing.costing import is_cpu
+from placegap.instances.costing.catalogue import is_cpu
 from placegap.instances.objectives.iteration.stages import plan_stages
 from placegap.instances.problem import (
     WITHOUT_OPS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from placegap.instances.costing.costing import is_cpu
+from placegap.instances.costing.catalogue import is_cpu
 from placegap.instances.exporters.hybrid import SETTINGS, read_layers, write_hybrid
 from placegap.instances.exporters.lines import (
     EXLLAMA,

@@ -32,7 +32,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from placegap.instances.costing.costing import StatedSpec, as_host, catalogue, load_catalogue
+from placegap.instances.costing.catalogue import StatedSpec, as_host, catalogue, load_catalogue
 from placegap.instances.costing.measured_links import MEASURED_LINKS, measured_link
 from placegap.instances.files.cluster_text import (
     OTHER_KINDS,

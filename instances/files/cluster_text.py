@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from placegap.instances.costing.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.problem import DeviceSpec
 from placegap.instances.reading.errors import InputError, instead_of, plain_name
 from placegap.instances.reading.input_files import MAX_DEVICES, MAX_LINKS

@@ -29,9 +29,8 @@ from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
-from placegap.instances.kernels.kernel import Kernel, watchers
 from placegap.instances.kernels.kernel_folder import cache_folder
-from placegap.instances.kernels.loading import loading
+from placegap.instances.kernels.loading import loading, watchers
 
 try:
     import fcntl
@@ -245,9 +244,9 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(inner)
 
 
-def _reads(value: object, callers: tuple[FunctionType, ...]) -> str:
+def _reads(value: Any, callers: tuple[FunctionType, ...]) -> str:
     """What of a global name's value goes into the code of a kernel."""
-    if isinstance(value, Kernel):
+    if hasattr(value, "targetoptions"):  # a kernel
         return _fingerprint(value.py_func, callers) + repr(sorted(value.targetoptions.items()))
     if isinstance(value, FunctionType):
         return _fingerprint(value, callers)

@@ -177,13 +177,6 @@ def kernel(
     return made if function is None else made(function)
 
 
-Watcher = tuple[Callable[[], object], Callable[[], object]]
-
-watchers: list[Watcher] = []
-"""What is called when this process begins to compile a kernel, or to wait for another process that
-does; and when it ends, after all kernels that this one calls."""
-
-
 @kernel(nogil=True, allocates=False, bounded=True)
 def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
     """Write the first entries of an array over all of another one; both have one axis.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -33,3 +33,10 @@ def loading_s() -> float:
     """Seconds spent so far, on what is being loaded now, perhaps by another thread, included."""
     began = _loading.began  # before the total: no moment is left out
     return _loading.total_s + (0.0 if began is None else time.perf_counter() - began)
+
+
+Watcher = tuple[Callable[[], object], Callable[[], object]]
+
+watchers: list[Watcher] = []
+"""What is called when this process begins to compile a kernel, or to wait for another process that
+does; and when it ends, after all kernels that this one calls."""

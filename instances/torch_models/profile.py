@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from placegap.instances.costing.costing import catalogue, roofline_ns
+from placegap.instances.costing.catalogue import catalogue
+from placegap.instances.costing.costing import roofline_ns
 from placegap.instances.problem import DeviceSpec
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_reader import read_fx_graph

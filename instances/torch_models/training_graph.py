@@ -9,7 +9,7 @@ What becomes what, beyond what `fx_reader` says:
 - Each forward op that reads parameters has an update op ``<name>/<optimizer>`` in its group, which
   depends on the ops that write their gradients.
 - ``state_bytes`` of a forward op: its weights, and for those that are trained their gradients and
-  what the optimizer holds (`training_model`); its backward ops read the weights there and hold
+  what the optimizer holds (`optimizers`); its backward ops read the weights there and hold
   none. What several forward ops read is ``shared_state``. A gradient has its place in the state: it
   is no output of its backward op besides, and moves nothing to an update op on the same device.
 """
@@ -25,8 +25,8 @@ from torch import fx
 from placegap.instances.torch_models.fx_nodes import is_drawn, is_getitem, is_view
 from placegap.instances.torch_models.fx_reader import FxProgram, Held, read_fx_graph
 from placegap.instances.torch_models.joint_program import JointProgram, is_backward
+from placegap.instances.torch_models.optimizers import optimizer_bytes, update_bytes
 from placegap.instances.torch_models.options import Optimizer, Tied
-from placegap.instances.torch_models.training_model import optimizer_bytes, update_bytes
 
 
 def read_training_graph(

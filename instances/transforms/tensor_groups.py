@@ -26,7 +26,8 @@ from itertools import permutations
 from math import gcd
 from typing import NamedTuple
 
-from placegap.instances.costing.costing import costed, is_measured, specs_of
+from placegap.instances.costing.catalogue import specs_of
+from placegap.instances.costing.costing import costed, is_measured
 from placegap.instances.costing.launches import LIGHT, launch_of
 from placegap.instances.problem import Cluster, Device, DeviceSpec, Graph, Instance, Op
 from placegap.instances.problem.arrays import link_time_ns

@@ -99,7 +99,7 @@ def while_compiling(
     begin: Callable[[], object], end: Callable[[], object] = lambda: None
 ) -> Iterator[None]:
     """Call `begin` whenever this process begins to compile a kernel meanwhile, then `end`."""
-    from placegap.instances.kernels.kernel import watchers
+    from placegap.instances.kernels.loading import watchers
 
     watcher = (begin, end)
     watchers.append(watcher)

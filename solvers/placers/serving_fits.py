@@ -26,7 +26,7 @@ from functools import cache
 
 import numpy as np
 
-from placegap.instances.costing.costing import is_cpu, specs_of
+from placegap.instances.costing.catalogue import is_cpu, specs_of
 from placegap.instances.exporters.lines import gpus_and_host, slots_of
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance

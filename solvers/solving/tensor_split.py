@@ -17,7 +17,7 @@ from math import comb
 
 import numpy as np
 
-from placegap.instances.costing.costing import is_cpu, specs_of
+from placegap.instances.costing.catalogue import is_cpu, specs_of
 from placegap.instances.exporters.lines import alike_devices
 from placegap.instances.problem import Instance, Semantics
 from placegap.instances.problem.modules import Granularity, with_granularity

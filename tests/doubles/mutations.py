@@ -33,7 +33,7 @@ from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.plan import plan_study
 from placegap.instances import Document, InputError, Makespan, Plan, load_corpus
 from placegap.instances.certificates.verification import verify
-from placegap.instances.costing.costing import load_catalogue
+from placegap.instances.costing.catalogue import load_catalogue
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import parse_document
 from placegap.instances.files.plan_file import describe_plan, load_stated_plan

@@ -19,12 +19,6 @@ def job(task: tuple[str, Any]) -> Any:
     elif what == "nested":
         time.sleep(argument)
         return may_start_processes()
-    elif what == "kill parent":
-        os.kill(os.getppid(), 9)
-        time.sleep(60)
-    elif what == "pid and sleep":
-        send_news(os.getpid())
-        time.sleep(argument)
     elif what == "news":
         for each in argument:
             send_news(each)

@@ -43,7 +43,8 @@ from placegap.instances import (
 from placegap.instances.corpus.corpus import load_best_known
 from placegap.instances.corpus.generate import generate, mirror_training
 from placegap.instances.corpus.layer_chains import chain_with_modes
-from placegap.instances.costing.costing import catalogue, load_catalogue, with_costs
+from placegap.instances.costing.catalogue import catalogue, load_catalogue
+from placegap.instances.costing.costing import with_costs
 from placegap.instances.costing.layer_modes import ModelledOn, Rates, cluster_rates
 from placegap.instances.costing.onnx_flops import Node, count_flops
 from placegap.instances.costing.weight_formats import configured_format, weight_format

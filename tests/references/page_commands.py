@@ -34,14 +34,13 @@ PAGES = tuple(
 )
 """All that people read before the code, by path."""
 
-PROGRAMS = r"placegap|cat|python3?|pip|pytest|ruff|mypy|mkdocs|make|dask"
+PROGRAMS = r"placegap|cat|python3?|pip|pytest|ruff|mypy|mkdocs|make"
 COMMAND = re.compile(rf"(?P<mark>\$ )?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(?:{PROGRAMS}) .*")
 INLINE = re.compile(rf"`((?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(?:{PROGRAMS}) [^`]+)`")
 STUDY = re.compile(r"\*\*`(placegap study [^`]+)`\*\*")
 
 LEFT_OUT: Mapping[str, str] = {
     r"make .*|python3 -m venv .*|pip install .*": "installs, or runs what takes minutes",
-    r"dask (scheduler|worker).*|.* --(scheduler|dask) .*": "the tests of on_dask start a cluster",
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
     r"placegap place +\S+\.gguf .*": "the tests of GGUF files have such a model",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from placegap.experiments.research.learned.evaluations import Evaluations, seeded, usual_evaluations
-from placegap.experiments.research.learned.methods import HrlParams
+from placegap.experiments.research.learned.params import HrlParams
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.integers import UNSUPPORTED

@@ -28,7 +28,7 @@ from placegap.experiments.research.learned.evaluations import (
     seeded,
     usual_evaluations,
 )
-from placegap.experiments.research.learned.methods import MOST_NODES, PlacetoParams
+from placegap.experiments.research.learned.params import MOST_NODES, PlacetoParams
 from placegap.experiments.research.learned.placeto_nodes import (
     STATIC_FEATURES,
     PlacetoNodes,

@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from placegap.experiments.research.learned.evaluations import CurvePoint, Evaluations
-from placegap.experiments.research.learned.methods import HrlParams, PlacetoParams
+from placegap.experiments.research.learned.params import HrlParams, PlacetoParams
 from placegap.experiments.research.learned.placeto_nodes import nodes_of, start_of
 from placegap.experiments.show.drawing import new_figure, styles, write_figure
 from placegap.experiments.show.rendering import markdown_grid

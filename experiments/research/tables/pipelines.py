@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from placegap.experiments.research.tables.named_rows import print_named_rows
 from placegap.instances.corpus.layer_chains import MODELS, SHAPES, layer_chain
-from placegap.instances.costing.costing import catalogue, cost_graph
+from placegap.instances.costing.catalogue import catalogue
+from placegap.instances.costing.costing import cost_graph
 from placegap.instances.problem import Cluster, Device, Graph, Instance, Link, PipelineIteration
 from placegap.solvers import Result, run_method
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
-from placegap.instances.costing.costing import roofline_ns, specs_of
+from placegap.instances.costing.catalogue import specs_of
+from placegap.instances.costing.costing import roofline_ns
 from placegap.instances.problem import Cluster, DeviceSpec, Edge, Graph, Instance, Op
 from placegap.instances.reading.errors import as_input_error, paused_collector
 from placegap.instances.transforms.split_gradients import is_update, works_on_weights

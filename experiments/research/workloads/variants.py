@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from placegap.instances.costing.costing import roofline_ns, specs_of
+from placegap.instances.costing.catalogue import specs_of
+from placegap.instances.costing.costing import roofline_ns
 from placegap.instances.costing.launches import bytes_inside
 from placegap.instances.problem import Graph, Instance
 from placegap.instances.problem.additive_memory import with_resident

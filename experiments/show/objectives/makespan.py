@@ -10,7 +10,7 @@ from placegap.experiments.show.critical_path import PathPart, Reason, path_sente
 from placegap.experiments.show.objectives.base import Judged, Parts, Words, device_parts
 from placegap.experiments.show.place_report import EXACT, THROUGHPUT, is_heuristic, unused
 from placegap.experiments.show.timeline import Move, crossings, move_bars, op_bars, timeline
-from placegap.instances.costing.costing import is_cpu
+from placegap.instances.costing.catalogue import is_cpu
 from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Schedule
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 

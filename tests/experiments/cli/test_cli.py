@@ -14,7 +14,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.show import rendering
 from placegap.experiments.show.rendering import Quiet
 from placegap.instances.corpus import corpus
-from placegap.instances.costing.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 
 Capture = pytest.CaptureFixture[str]
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = "IPython dask highspy matplotlib networkx numba onnx ortools pandas pyomo scipy torch"
+HEAVY = "IPython highspy matplotlib networkx numba onnx ortools pandas pyomo scipy torch"
 """Each takes 0.1 s or more to load."""
 
 PLACE = f"""

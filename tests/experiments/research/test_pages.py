@@ -4,30 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from placegap.experiments.research.pages import (
-    DOCS,
-    STUDIES,
-    figures,
-    load_results,
-    pages,
-    pictures,
-)
+from placegap.experiments.research.pages import DOCS, STUDIES, figures, load_results, pictures
 from placegap.experiments.research.record import HERE
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.plan import plan_study
 from placegap.experiments.studies.runs import run_rows
 
 CONFIGS = [path for path in sorted(HERE.glob("*.yaml")) if path.stem in STUDIES]
-
-
-def test_a_page_is_what_the_committed_results_make_of_it() -> None:
-    names = []
-    for name, text in pages():
-        names.append(name)
-        assert (DOCS / name).read_text() == text, (
-            f"{name}: python -m placegap.experiments.research.pages makes it anew"
-        )
-    assert {"pipelines.md", "results.md", "trust.md"} < {*names}
 
 
 def test_what_the_titles_of_the_findings_claim_holds_of_the_figures() -> None:

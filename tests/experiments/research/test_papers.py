@@ -6,14 +6,7 @@ import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
 from placegap.experiments.research.paper_comparison import KeptResults, compare, load_kept
-from placegap.experiments.research.paper_page import page
-from placegap.experiments.research.papers import (
-    PAPERS,
-    kept_rows,
-    pairs_csv,
-    scores,
-    with_scoreboard,
-)
+from placegap.experiments.research.papers import kept_rows
 from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.studies.runs import RunRow, write_rows
 
@@ -38,23 +31,6 @@ def kept(cells: list[RunRow], folder: Path) -> KeptResults:
     (folder / "results").mkdir()
     write_rows(kept_rows(cells), folder / "results" / "small.csv")
     return load_kept(folder)
-
-
-@pytest.mark.parametrize("name", PAPERS)
-def test_a_page_and_its_pairs_are_what_the_kept_results_print(name: str) -> None:
-    # after a change of results or of a paper's files:
-    # python -m placegap.experiments.research.papers --pages --pairs
-    found = dict(zip(PAPERS, scores(FOLDER), strict=True))[name]
-    text = page(found, name)
-    assert (ROOT / "docs" / "papers" / f"{name}.md").read_text() == text
-    assert (FOLDER / name / "pairs.csv").read_text() == pairs_csv(found.pairs)
-    assert len(text.split()) <= 1500
-
-
-def test_the_readme_has_the_scoreboard_of_the_kept_results() -> None:
-    text = (FOLDER / "README.md").read_text()
-    assert "| timed pairs" in text
-    assert with_scoreboard(text, scores(FOLDER)) == text
 
 
 def test_what_is_kept_gives_the_same_table(tmp_path: Path) -> None:

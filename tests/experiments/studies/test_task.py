@@ -1,7 +1,7 @@
 """What the log keeps of a run."""
 
 from placegap.experiments.running.sources import Source
-from placegap.experiments.studies.run import run_task, unfit
+from placegap.experiments.studies.run import run_task
 from placegap.experiments.studies.runs import Run
 from placegap.instances import Makespan
 from placegap.solvers.core.registry import find_method
@@ -23,14 +23,6 @@ def run(**changes: object) -> Run:
         "versions": versions_of(find_method("heft")),
     }
     return Run(**{**facts, **changes})
-
-
-def test_a_machine_with_other_versions_is_unfit() -> None:
-    assert unfit(run()) is None
-    why = unfit(run(versions={"placegap": "0.0.1"}))
-    assert why is not None
-    assert why.startswith("has placegap ")
-    assert why.endswith(", and the study needs 0.0.1")
 
 
 def test_an_instance_that_changes_while_the_study_runs_is_an_error() -> None:

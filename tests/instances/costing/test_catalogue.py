@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from placegap.instances.costing.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 
 
 @pytest.mark.parametrize(

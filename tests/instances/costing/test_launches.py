@@ -19,7 +19,8 @@ from placegap.instances import (
     evaluate,
     load_cluster,
 )
-from placegap.instances.costing.costing import catalogue, costed, kernel_ns, with_costs
+from placegap.instances.costing.catalogue import catalogue
+from placegap.instances.costing.costing import costed, kernel_ns, with_costs
 from placegap.instances.costing.launches import launch_of
 from placegap.instances.files.document import Document
 from placegap.instances.problem.modules import layer_of

@@ -8,7 +8,7 @@ import pytest
 
 from placegap.experiments.show.place_report import plan_notes
 from placegap.instances import Instance, MaxLoad, load_cluster, load_corpus
-from placegap.instances.costing.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.costing.measured_links import fitted_line, measured_link
 from placegap.instances.reading.input_files import data_path
 from placegap.solvers import Result, run_method

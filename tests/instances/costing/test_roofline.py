@@ -7,7 +7,8 @@ import pytest
 from draws.draw import cluster_of as cluster
 
 from placegap.instances import Edge, Graph, Op, Provenance
-from placegap.instances.costing.costing import catalogue, cost_graph, roofline_ns, with_costs
+from placegap.instances.costing.catalogue import catalogue
+from placegap.instances.costing.costing import cost_graph, roofline_ns, with_costs
 from placegap.instances.files.document import Document
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, Graph, Op, cost_graph
-from placegap.instances.costing.costing import kernel_ns, specs_of
+from placegap.instances.costing.catalogue import specs_of
+from placegap.instances.costing.costing import kernel_ns
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 
 TWO = """\

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from placegap.instances import Cluster, load_cluster
-from placegap.instances.costing.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.costing.measured_links import measured_link
 from placegap.instances.files.cluster_text import find_kind
 

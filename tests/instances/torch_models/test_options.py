@@ -6,8 +6,8 @@ import pytest
 from doubles.hidden_extras import each_without_extras
 
 from placegap.experiments.cli import main
+from placegap.instances.torch_models.optimizers import optimizer_bytes, update_bytes
 from placegap.instances.torch_models.presets import presets
-from placegap.instances.torch_models.training_model import optimizer_bytes, update_bytes
 
 
 def test_the_families_of_the_papers_are_there() -> None:

@@ -7,7 +7,7 @@ import pytest
 from doubles.configs import gpt2
 
 from placegap.instances import Cluster, Device, InputError
-from placegap.instances.costing.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.importers.measured_times import load_times, with_times
 from placegap.instances.torch_models.options import TraceOptions
 from placegap.instances.torch_models.profile import OpTime, Profile, profile_model, times_csv

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from doubles.configs import config, gpt2
 
+from placegap.instances.torch_models.optimizers import NUM_STATES
 from placegap.instances.torch_models.options import TraceOptions
-from placegap.instances.torch_models.training_model import NUM_STATES, read_training_model
+from placegap.instances.torch_models.training_model import read_training_model
 
 pytestmark = pytest.mark.torch
 

@@ -5,7 +5,8 @@ from draws import draw
 
 from placegap.experiments.research.workloads.variants import in_half_precision, with_fused_times
 from placegap.instances import Edge, Graph, Instance, Op
-from placegap.instances.costing.costing import catalogue, roofline_ns
+from placegap.instances.costing.catalogue import catalogue
+from placegap.instances.costing.costing import roofline_ns
 from placegap.instances.transforms.merge import merge_groups
 
 MB = 10**6
