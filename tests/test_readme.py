@@ -72,7 +72,7 @@ def test_no_recorded_run_contradicts_what_is_known_of_the_corpus(cells: list[Run
             assert cell.bound_ns <= known, cell.place
         for bound in recorded_bounds(instance, semantics):
             assert cell.value_ns is not None
-            assert bound.ns <= cell.value_ns, cell.place
+            assert bound.value <= cell.value_ns, cell.place
         if cell.status == "optimal":
             assert known is None or cell.value_ns == known, cell.place
 

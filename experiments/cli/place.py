@@ -570,7 +570,7 @@ def report(options: PlaceOptions, instance: Instance, result: Result, extras: Ex
         content = result_object(instance, result, kept)
         content["notes"] += (*notes, *open_questions(instance.graph, options.model))
         if opinion is not None:
-            content["second_opinion"] = opinion_object(opinion)
+            content["second_opinion"] = opinion_object(opinion, result.semantics)
         if certificate is not None:
             content["certificate"] = certificate_object(certificate)
         if kept != "op":
@@ -580,7 +580,7 @@ def report(options: PlaceOptions, instance: Instance, result: Result, extras: Ex
             from placegap.experiments.show.tensor_shares import shares_object
 
             content["tensor_split"] = shares_object(shares)
-        content["claims"] = claim_objects(claims)
+        content["claims"] = claim_objects(claims, result.semantics)
         if lost is not None:
             content["plan"] = lost
         print_json(content)

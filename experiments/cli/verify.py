@@ -198,19 +198,19 @@ def _json(
         "instance": instance.name,
         "semantics": semantics.model_dump(mode="json"),
         "feasible": verdict.holds,
-        "value_ns": first.value,
+        semantics.key("value"): first.value,
         "violations": [vars(violation) for violation in first.violations],
         "referees_agree": verdict.agree,
         "second_referee": {
-            "value_ns": second.value,
+            semantics.key("value"): second.value,
             "violations": [vars(violation) for violation in second.violations],
         },
-        "bound_ns": None if bound is None else bound.value,
+        semantics.key("bound"): None if bound is None else bound.value,
         "bound_origin": "" if bound is None else bound.origin,
         "rests_on": "" if bound is None else bound.basis,
         "gap": gap_to(first.value, bound),
         "best_known_value_ns": best_ns,
-        "claims": claim_objects(claims),
+        "claims": claim_objects(claims, semantics),
     }
 
 

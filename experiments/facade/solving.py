@@ -205,7 +205,7 @@ def solve(
     --------
     >>> import placegap
     >>> found = placegap.solve("zfnet512", "moirai-intra-server", "max_load", method="ideal-dp")
-    >>> found.status, found.value == found.bound_value, found.gap
+    >>> found.status, found.value_ns == found.bound_ns, found.gap
     ('optimal', True, 0.0)
     """
     progress = options.pop("progress", None)

@@ -97,17 +97,17 @@ def _granularity(instance: Instance, whole: Instance | None) -> Granularity:
 
 def anatomy_object(found: Anatomy) -> dict[str, Any]:
     """What ``--json`` prints of an anatomy: times in ns, everything by name."""
-    ops, names = found.instance.graph.ops, found.names
+    ops, names, key = found.instance.graph.ops, found.names, found.semantics.key
     return {
-        "value_ns": found.value,
+        key("value"): found.value,
         "feasible": found.verdict.feasible,
         "violations": [vars(violation) for violation in found.verdict.violations],
-        "bound_ns": None if found.bound is None else found.bound.value,
+        key("bound"): None if found.bound is None else found.bound.value,
         "bound_origin": "" if found.bound is None else found.bound.origin,
         "bound_class": "" if found.bound is None else found.bound.plan_class,
         "rests_on": "" if found.bound is None else found.bound.basis,
         "gap": found.gap,
-        "claims": claim_objects(found.claims),
+        "claims": claim_objects(found.claims, found.semantics),
         f"{found.homes.noun}s": found.homes.objects,
         "critical_path": [
             {
@@ -136,8 +136,8 @@ def anatomy_object(found: Anatomy) -> dict[str, Any]:
                 "ops": move.num_ops,
                 "from": names[move.source],
                 "to": names[move.target],
-                "value_ns": move.value_ns,
-                "gain_ns": move.gain_ns,
+                key("value"): move.value_ns,
+                key("gain"): move.gain_ns,
             }
             for move in found.next_moves.moves
         ],

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from placegap.instances.problem import Instance, Plan, Schedule, Semantics
 from placegap.instances.referee.memory import held_bytes, live_spans
-
-if TYPE_CHECKING:
-    from placegap.experiments.show.objectives.base import Judged
-    from placegap.instances.problem import Semantics
 
 Levels = list[tuple[int, int]]
 """When a level begins, in ns or in steps, and its bytes; the first begins at 0."""
 
 
-def memory_levels(case: Judged[Semantics]) -> list[Levels]:
+def memory_levels(
+    instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None
+) -> list[Levels]:
     """The levels of each device; their highest is what the referee holds against its memory.
 
     Without a schedule, moments are the steps of `arrays.derive_memory`.
     """
-    about = case.instance, case.plan, case.semantics, case.verdict.schedule
+    about = instance, plan, semantics, schedule
     held = held_bytes(*about)
-    assert held is not None  # the rules that need a schedule have one
-    if case.semantics.memory_rule == "sum":
+    if semantics.memory_rule == "sum":
         return levels_of(held.bytes.tolist(), ())
     spans = live_spans(*about)
     columns = (spans.device, spans.begin, spans.end, spans.bytes)

@@ -292,8 +292,8 @@ def result_object(instance: Instance, result: Result, whole: Granularity = "op")
         "semantics": result.semantics.model_dump(mode="json"),
         "method": result.method,
         "status": result.status,
-        "value_ns": result.value,
-        "bound_ns": result.bound_value,
+        result.semantics.key("value"): result.value,
+        result.semantics.key("bound"): result.bound_value,
         "bound_origin": result.bound_origin,
         "bound_class": result.bound_class,
         "rests_on": result.rests_on,
@@ -313,15 +313,15 @@ def result_object(instance: Instance, result: Result, whole: Granularity = "op")
     }
 
 
-def opinion_object(opinion: Opinion) -> dict[str, Any]:
+def opinion_object(opinion: Opinion, semantics: Semantics) -> dict[str, Any]:
     """What ``--json`` prints of a second opinion."""
     result = opinion.result
     return {
         "verdict": opinion.verdict,
         "method": opinion.method,
         "sentence": opinion.sentence,
-        "value_ns": None if result is None else result.value,
-        "bound_ns": None if result is None else result.bound_value,
+        semantics.key("value"): None if result is None else result.value,
+        semantics.key("bound"): None if result is None else result.bound_value,
         "rests_on": "" if result is None else result.rests_on,
         "solve_s": None if result is None else round(result.solve_s, 6),
     }
@@ -377,12 +377,12 @@ def claim_words(claim: Claim, semantics: Semantics) -> str:
     return f"{what} by {claim.file}" + (f" ({origin})" if origin else "")
 
 
-def claim_objects(claims: Sequence[Claim]) -> list[dict[str, Any]]:
+def claim_objects(claims: Sequence[Claim], semantics: Semantics) -> list[dict[str, Any]]:
     """What ``--json`` prints of claims."""
     return [
         {
             "file": claim.file,
-            "bound_ns" if claim.is_bound else "value_ns": claim.value,
+            semantics.key("bound" if claim.is_bound else "value"): claim.value,
             "origin": claim.origin,
             "plans": claim.plans,
         }

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from placegap.experiments.show.objectives.base import Judged, Moves, Option
 from placegap.instances.problem import Plan, Semantics
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_value
-
-if TYPE_CHECKING:
-    from placegap.experiments.show.objectives.base import Judged
 
 MOST_WORK = 600_000
 """Ops and edges that the referee may look at, over all moves: a few seconds."""
@@ -43,27 +41,6 @@ class Tried(NamedTuple):
     moves: tuple[SingleMove, ...]
     tried: int
     all: int
-
-
-class Option(NamedTuple):
-    """A change of a unit of ops: an op, a group or a layer.
-
-    `note` says what changes but its home; of several `plans` the best counts.
-    """
-
-    unit: str
-    ops: tuple[int, ...]
-    source: int
-    target: int
-    plans: Iterable[Plan]
-    note: str = ""
-
-
-class Moves(NamedTuple):
-    """Options in the order of trial, and how many are tried at most."""
-
-    options: Sequence[Option]
-    budget: int
 
 
 NO_MOVES = Tried((), 0, 0)

@@ -224,13 +224,13 @@ def comparison_object(first: Anatomy, second: Anatomy) -> dict[str, Any]:
         "plans": [
             {
                 "method": each.method,
-                "value_ns": each.value,
+                each.semantics.key("value"): each.value,
                 "feasible": each.verdict.feasible,
-                "bound_ns": None if each.bound is None else each.bound.value,
+                each.semantics.key("bound"): None if each.bound is None else each.bound.value,
                 "bound_origin": "" if each.bound is None else each.bound.origin,
                 "rests_on": "" if each.bound is None else each.bound.basis,
                 "gap": each.gap,
-                "claims": claim_objects(each.claims),
+                "claims": claim_objects(each.claims, each.semantics),
                 **time_parts(each),
                 "devices": [share._asdict() for share in each.devices],
             }

@@ -313,7 +313,8 @@ def disagreements(rows: Sequence[RunRow]) -> list[str]:
     found = [f"{row.place}: {row.message}" for row in rows if row.status == "disagreement"]
     planned = [row for row in rows if row.value_ns is not None]
     found += [
-        f"{row.place}: value {row.stated.text(row.value_ns or 0)} is better than the bound"
+        f"{row.place}: value {row.stated.text(row.value_ns or 0)} is"
+        f" {'above' if row.stated.is_maximized else 'below'} the bound"
         f" {row.stated.text(row.best_bound_ns)} of {row.best_bound_by}"
         for row in planned
         if row.best_bound_ns is not None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from importlib import import_module
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -184,13 +182,3 @@ def belongs(rule: str, objective: str) -> str:
     """To which objectives a rule belongs, where it was stated for another one."""
     *others, last = (name for name, kind in BY_OBJECTIVE.items() if rule in kind.rules())
     return f"belongs to {', '.join(others)}{' and ' * bool(others)}{last}, not to {objective}"
-
-
-@cache
-def _module(name: str) -> Any:
-    return import_module(name)
-
-
-def part(semantics: Semantics, name: str) -> Any:
-    """The module of an objective's folder: `rules`, `referee`, `oracle` or `checks`."""
-    return _module(f"placegap.instances.objectives.{semantics.folder}.{name}")

@@ -8,10 +8,10 @@ verify`` asks both.
 
 from __future__ import annotations
 
-from placegap.instances.objectives.base import part
 from placegap.instances.oracle.facts import Facts
 from placegap.instances.oracle.rules import WrongShape
 from placegap.instances.problem import Evaluation, Instance, Plan, Semantics
+from placegap.instances.problem.semantics import part
 from placegap.instances.reading.errors import InputError
 
 

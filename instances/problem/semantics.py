@@ -6,7 +6,8 @@ An objective's rules are registered by the import of their module.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import cache, reduce
+from importlib import import_module
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard
 
@@ -26,6 +27,7 @@ from placegap.instances.objectives.base import (
     belongs,
     rule_defaults,
 )
+from placegap.instances.reading.errors import InputError
 
 # In the order of lists.
 # isort: off
@@ -85,6 +87,7 @@ __all__ = [
     "includes",
     "leaves_out_plans",
     "parse_semantics",
+    "part",
     "stored_semantics",
 ]
 
@@ -150,3 +153,18 @@ def includes(wide: Semantics, semantics: Semantics) -> bool:
     """
     rank, least = (PLAN_CLASSES.index(rules.plan_class) for rules in (wide, semantics))
     return rank >= least and wide.with_plans("any") == semantics.with_plans("any")
+
+
+def part(semantics: Semantics, name: str) -> Any:
+    """The module of an objective's folder: `referee`, `oracle` or `checks`."""
+    return _module(semantics.objective, f"placegap.instances.objectives.{semantics.folder}.{name}")
+
+
+@cache
+def _module(objective: str, name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if not name.startswith(error.name or name):
+            raise
+        raise InputError(f"nothing judges plans under {objective}: there is no {name}") from None

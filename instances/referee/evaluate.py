@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placegap.instances.objectives.base import part
 from placegap.instances.problem import Evaluation, Instance, Plan, Semantics, Violation
+from placegap.instances.problem.semantics import part
 from placegap.instances.referee.rules import PlanError
 
 

@@ -48,7 +48,7 @@ def run(task: Task, params: Params) -> Outcome:
     if not is_warm_up:
         if params.tells:
             value_ns = evaluate(task.instance, plan, task.semantics).value_ns
-            report(task.instance, task.semantics, NAME, value_ns=value_ns, bound=bound, plan=plan)
+            report(task.instance, task.semantics, NAME, value=value_ns, bound=bound, plan=plan)
             Path("now").touch()
         if params.dies:
             os.kill(os.getpid(), 9)

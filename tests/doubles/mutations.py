@@ -118,7 +118,7 @@ def good_plan() -> dict[str, Any]:
     """A plan of the good document, with all that a file may state."""
     instance, semantics = _document().instance(), Makespan(channels="link")
     plan = Plan.on([0, 1, 1])
-    content = describe_plan(instance, plan, semantics, "heft", value_ns=26)
+    content = describe_plan(instance, plan, semantics, "heft", value=26)
     raw: dict[str, Any] = content.model_dump(mode="json", exclude_none=True)
     raw["device_order"] = {"g0": ["first"], "g1": ["second", "third"]}
     raw["channel_order"] = {"g0 -> g1": [{"producer": "first", "consumer": "second", "to": "g1"}]}

@@ -498,7 +498,7 @@ def plan_file(folder: Path, change: dict[str, Any]) -> Path:
     """The best plan of the diamond as a file with its times, and parts of it changed."""
     moves = {Transfer(0, 1): (5, 6), Transfer(2, 0): (26, 27)}
     times = Times(tuple(SPANS.values()), moves)
-    save_plan(example(), BEST, Makespan(), folder / "plan.json", value_ns=35, times=times)
+    save_plan(example(), BEST, Makespan(), folder / "plan.json", value=35, times=times)
     content = json.loads((folder / "plan.json").read_text())
     return file(folder, "plan.json", {**content, **change})
 

@@ -15,7 +15,6 @@ from placegap.instances.problem.integers import format_bytes
 if TYPE_CHECKING:
     from placegap.experiments.show.critical_path import PathPart
     from placegap.experiments.show.memory_levels import Levels
-    from placegap.experiments.show.single_moves import Moves
     from placegap.experiments.show.timeline import Crossing, Timeline
     from placegap.solvers.core.result import Result
 
@@ -37,6 +36,27 @@ class Judged(Generic[S_co]):
         """The plan's value."""
         assert self.verdict.value is not None
         return self.verdict.value
+
+
+class Option(NamedTuple):
+    """A change of a unit of ops: an op, a group or a layer.
+
+    `note` says what changes but its home; of several `plans` the best counts.
+    """
+
+    unit: str
+    ops: tuple[int, ...]
+    source: int
+    target: int
+    plans: Iterable[Plan]
+    note: str = ""
+
+
+class Moves(NamedTuple):
+    """Options in the order of trial, and how many are tried at most."""
+
+    options: Sequence[Option]
+    budget: int
 
 
 class DeviceShare(NamedTuple):
@@ -143,13 +163,15 @@ def device_parts(
         names=[", ".join(names[k] for k in on) for on in plan.placement],
         op_ns=[int(instance.arrays.time_ns[i, on[0]]) for i, on in enumerate(plan.placement)],
     )
+    if memory is None:
+        memory = memory_levels(instance, plan, case.semantics, case.verdict.schedule)
     if case.semantics.memory_rule == "peak":
         more = {"held": "state, live tensors and workspace", **more}
     return Parts(
         devices=devices,
         homes=homes,
         drawn=drawn,
-        memory=memory_levels(case) if memory is None else memory,
+        memory=memory,
         crossings=most_expensive(crossed),
         **more,
     )

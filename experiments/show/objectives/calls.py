@@ -12,7 +12,7 @@ from placegap.experiments.show.timeline import NO_OP, Bar, crossings, op_bars, t
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule
 
 if TYPE_CHECKING:
-    from placegap.experiments.show.single_moves import Moves
+    from placegap.experiments.show.objectives.base import Moves
 
 
 def parts(case: Judged[LatencySubgraphs]) -> Parts:

@@ -34,7 +34,7 @@ from placegap.instances.problem import DeviceUse, Evaluation, HybridPipeline, In
 from placegap.instances.problem.integers import NS_PER_S, ceil_div, format_bytes
 
 if TYPE_CHECKING:
-    from placegap.experiments.show.single_moves import Moves
+    from placegap.experiments.show.objectives.base import Moves
     from placegap.solvers.core.result import Result
 
 MOST_MOVES = 1000
@@ -283,7 +283,7 @@ def _longest_stage(case: Judged[HybridPipeline], stages: Sequence[StageApart]) -
 
 def moves(case: Judged[HybridPipeline]) -> Moves:
     """Another mode of a layer, or the stage before or after it; the longest stage's first."""
-    from placegap.experiments.show.single_moves import Moves, Option
+    from placegap.experiments.show.objectives.base import Moves, Option
 
     instance, plan, uses = case.instance, case.plan, case.verdict.uses
     assert plan.stage is not None

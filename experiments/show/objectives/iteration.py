@@ -31,7 +31,7 @@ from placegap.instances.objectives.iteration.stages import Event
 from placegap.instances.problem import Evaluation, Instance, PipelineIteration
 
 if TYPE_CHECKING:
-    from placegap.experiments.show.single_moves import Moves
+    from placegap.experiments.show.objectives.base import Moves
     from placegap.solvers.core.result import Result
 
 EVENT_WORK = 20

@@ -15,7 +15,7 @@ from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Sch
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 if TYPE_CHECKING:
-    from placegap.experiments.show.single_moves import Moves
+    from placegap.experiments.show.objectives.base import Moves
     from placegap.solvers.core.result import Result
 
 

@@ -26,7 +26,7 @@ from placegap.instances.problem import Evaluation, Instance, LoadSemantics, MaxC
 from placegap.instances.problem.integers import ceil_div
 
 if TYPE_CHECKING:
-    from placegap.experiments.show.single_moves import Moves
+    from placegap.experiments.show.objectives.base import Moves
     from placegap.solvers.core.result import Result
 
 

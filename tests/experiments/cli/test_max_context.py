@@ -10,7 +10,7 @@ import placegap
 from placegap.experiments.cli import main
 from placegap.instances import Cache, Instance, MaxContext, Op, Plan
 from placegap.instances.files.document import Document, save_document
-from placegap.instances.files.plan_file import save_plan
+from placegap.instances.files.plan_file import load_stated_plan, save_plan
 
 Capture = pytest.CaptureFixture[str]
 
@@ -50,7 +50,7 @@ def test_place_verify_show_and_compare_say_tokens(
     assert "15 tokens (both referees)" in out
     assert " ns" not in out.partition("value")[2]
     rules = MaxContext(plans="chain")
-    save_plan(layers(), Plan.on([0, 0, 0, 1, 1, 1]), rules, even, "by hand", value_ns=-13)
+    save_plan(layers(), Plan.on([0, 0, 0, 1, 1, 1]), rules, even, "by hand", value=13)
     assert main(["show", plan, "--model", str(model)]) == 0
     assert "fills up first: with 15 tokens it holds" in capsys.readouterr().out
     assert main(["compare", even, plan, "--model", str(model)]) == 0
@@ -84,7 +84,7 @@ def test_a_stored_value_that_is_wrong_is_told_in_tokens(
 ) -> None:
     wrong = str(tmp_path / "wrong.json")
     rules = MaxContext(plans="chain")
-    save_plan(layers(), Plan.on([0, 0, 0, 1, 1, 1]), rules, wrong, "by hand", value_ns=-99)
+    save_plan(layers(), Plan.on([0, 0, 0, 1, 1, 1]), rules, wrong, "by hand", value=99)
     assert main(["show", wrong, "--model", str(model)]) == 0
     assert "states a value of 99 tokens, but the referee finds 13 tokens" in capsys.readouterr().err
 
@@ -120,3 +120,30 @@ def test_the_factor_of_the_least_load_is_the_decimal_that_was_written() -> None:
     for at_most, tokens in ((1.14, 30), (1.15, 40)):
         found = placegap.solve(instance, objective="max_context", plans="any", at_most=at_most)
         assert (found.tokens, found.status) == (tokens, "optimal")
+
+
+def test_files_and_json_state_tokens_as_tokens_and_older_files_are_read(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    plan = tmp_path / "plan.json"
+    command = ["place", str(model), "--objective", "max_context", "--plans", "chain", "--json"]
+    assert main([*command, "-o", str(plan)]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (content["value_tokens"], content["bound_tokens"]) == (15, 15)
+    assert not {"value_ns", "bound_ns"} & content.keys()
+    stored = json.loads(plan.read_text())
+    assert stored["value_tokens"] == stored["bound"]["bound_tokens"] == 15
+    assert "value_ns" not in {*stored, *stored["bound"]}
+    # before, tokens were nanoseconds below 0
+    stored["value_ns"] = -stored.pop("value_tokens")
+    stored["bound"]["bound_ns"] = -stored["bound"].pop("bound_tokens")
+    plan.write_text(json.dumps(stored))
+    read = load_stated_plan(layers(), plan)
+    assert (read.value, read.bound and read.bound.bound) == (15, 15)
+    assert main(["verify", str(model), str(plan)]) == 0
+    assert "15 tokens (both referees)" in capsys.readouterr().out
+    stored["value_tokens"], stored["semantics"] = 15, {"objective": "makespan"}
+    del stored["value_ns"], stored["bound"]
+    plan.write_text(json.dumps(stored))
+    assert main(["verify", str(model), str(plan)]) == 2
+    assert "value_tokens means nothing under makespan" in capsys.readouterr().err

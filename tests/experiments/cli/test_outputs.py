@@ -138,7 +138,7 @@ def test_a_plan_that_cannot_be_written_is_printed_as_its_file(
         printed = printed["plan"]
     Path("plan.json").write_text(json.dumps(printed))
     stated = load_stated_plan(example(), "plan.json")
-    assert (stated.plan.devices.tolist(), stated.value_ns) == ([0, 0, 0, 0], VALUE_NS)
+    assert (stated.plan.devices.tolist(), stated.value) == ([0, 0, 0, 0], VALUE_NS)
 
 
 def test_what_fails_after_the_search_loses_no_plan(
@@ -151,7 +151,7 @@ def test_what_fails_after_the_search_loses_no_plan(
     assert main([*PLACE, "-o", "plan.json", "--second-opinion", "-q"]) == 2
     out, err = capsys.readouterr()
     assert ("value   43 ns" in out, err) == (True, "placegap: out of memory\n")
-    assert load_stated_plan(example(), "plan.json").value_ns == VALUE_NS
+    assert load_stated_plan(example(), "plan.json").value == VALUE_NS
 
 
 def test_an_output_that_cannot_be_is_refused_before_the_search(

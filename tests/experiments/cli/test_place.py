@@ -13,7 +13,7 @@ from placegap.instances.files.document import Document, load_document, save_docu
 from placegap.instances.files.plan_file import load_plan, load_stated_plan, save_plan
 from placegap.solvers import Result, SolverDisagreement
 from placegap.solvers.core.result import internal_error
-from placegap.solvers.solving import search_process
+from placegap.solvers.solving import incumbent
 
 Capture = pytest.CaptureFixture[str]
 
@@ -88,7 +88,7 @@ def test_json_is_one_object_with_the_promised_fields(
     plan, semantics = load_plan(example(), plan_file)
     assert plan.devices.tolist() == [1, 1, 1, 1]
     assert semantics == Makespan()
-    assert load_stated_plan(example(), plan_file).value_ns == 43
+    assert load_stated_plan(example(), plan_file).value == 43
 
 
 def test_progress_goes_to_stderr_unless_it_is_not_wanted(model: Path, capsys: Capture) -> None:
@@ -163,7 +163,7 @@ def test_if_the_exact_methods_fail_the_plan_of_a_placer_stands(
     def fail(*args: Any, **kwargs: Any) -> Result:
         raise error
 
-    monkeypatch.setattr(search_process, "run_method", fail)
+    monkeypatch.setattr(incumbent, "run_task", fail)
     command = ["place", str(model), "--objective", objective, "--json", "--time-limit", "1"]
     assert main(command) == 0
     out, err = capsys.readouterr()

@@ -110,7 +110,7 @@ def test_referees_that_disagree_are_told_with_both_values(
 
 
 def test_a_false_claim_is_rejected(tmp_path: Path, capsys: Capture) -> None:
-    files = written(tmp_path, value_ns=34)
+    files = written(tmp_path, value=34)
     assert main(["verify", *files, "--json"]) == 1
     assert [broken["rule"] for broken in answer(capsys)["violations"]] == ["claim"]
     # under another semantics the claim is none

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
@@ -21,6 +23,7 @@ from placegap.instances.problem import (
     Semantics,
 )
 from placegap.instances.problem.modules import with_granularity
+from placegap.instances.problem.semantics import part
 from placegap.solvers.core.result import Bound
 
 RULES: tuple[Semantics, ...] = (
@@ -64,7 +67,7 @@ class TestEveryObjective:
 
     def test_the_bars_end_with_the_value(self, instance: Instance, rules: Semantics) -> None:
         found = apart(instance, self.plan(instance), rules)
-        assert found.drawn.end_ns == found.value_ns
+        assert found.drawn.end_ns == found.value
 
     def test_every_op_that_is_a_bar_is_in_the_row_of_its_device(
         self, instance: Instance, rules: Semantics
@@ -81,7 +84,7 @@ class TestEveryObjective:
         if isinstance(rules, MaxLoad | MaxLoadFwdBwd):
             assert found.path == ()
             return
-        assert (found.path[0].start_ns, found.path[-1].end_ns) == (0, found.value_ns)
+        assert (found.path[0].start_ns, found.path[-1].end_ns) == (0, found.value)
         ends = [link.end_ns for link in found.path]
         assert [link.start_ns for link in found.path[1:]] == ends[:-1]
 
@@ -112,7 +115,7 @@ def test_the_best_move_is_the_referees() -> None:
     found = before.next_moves
     for move in found.moves:
         value_ns = evaluate(example(), move.plan, Makespan()).value_ns
-        assert value_ns == move.value_ns == before.value_ns - (move.gain_ns or 0)
+        assert value_ns == move.value_ns == before.value - (move.gain_ns or 0)
     assert [move.value_ns for move in found.moves] == sorted(m.value_ns for m in found.moves)
     assert found.tried == found.all == 4
 
@@ -170,11 +173,14 @@ def test_an_optimal_plan_says_among_which_plans() -> None:
 def test_an_objective_without_a_module_is_shown_plainly(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    modules = {name: part(Makespan(), name) for name in ("referee", "checks")}
     monkeypatch.setattr(Makespan, "folder", "unheard_of")
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, f"placegap.instances.objectives.unheard_of.{name}", module)
     found = apart(example(), CHAIN, Makespan())
     assert (found.drawn.bars, found.path, found.why) == ((), (), ())
     print_anatomy(output(), found)
     shown = capsys.readouterr().out
     assert "diamond: makespan port per_edge" in shown
-    assert f"value   {found.value_ns} ns" in shown
+    assert f"value   {found.value} ns" in shown
     assert plan_page(found)

@@ -244,7 +244,7 @@ def test_every_rule_of_plans_is_broken() -> None:
 
 @pytest.mark.parametrize("value_ns", [34, 36])
 def test_a_value_that_is_1_ns_off_is_refused_by_both_referees(value_ns: int) -> None:
-    verdict = verify(example(), StatedPlan(BEST, PORT, value_ns=value_ns))
+    verdict = verify(example(), StatedPlan(BEST, PORT, value=value_ns))
     for each in (verdict.first, verdict.second):
         assert [violation.rule for violation in each.violations] == ["claim"]
     assert not verdict.holds
@@ -271,8 +271,8 @@ def test_valid_times_are_the_orders_of_a_plan_without() -> None:
 
 def test_a_plan_file_keeps_its_claims(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    save_plan(example(), BEST, PORT, path, value_ns=35, times=Times(SPANS, MOVES))
+    save_plan(example(), BEST, PORT, path, value=35, times=Times(SPANS, MOVES))
     stated = load_stated_plan(example(), path)
     assert stated == StatedPlan(BEST, PORT, example().content_hash, 35, Times(SPANS, MOVES))
     assert verify(example(), stated).holds
-    assert not verify(example(), replace(stated, value_ns=34)).holds
+    assert not verify(example(), replace(stated, value=34)).holds

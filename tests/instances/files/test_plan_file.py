@@ -110,6 +110,6 @@ def test_a_batch_that_takes_longer_than_64_bits_hold_is_kept_exactly(tmp_path: P
     for judge in (evaluate, recheck):
         assert judge(instance, plan, rules).value_ns == value_ns
     path = tmp_path / "plan.json"
-    save_plan(instance, plan, rules, path, value_ns=value_ns)
+    save_plan(instance, plan, rules, path, value=value_ns)
     stated = load_stated_plan(instance, path)
-    assert (stated.plan, stated.value_ns) == (plan, value_ns)
+    assert (stated.plan, stated.value) == (plan, value_ns)

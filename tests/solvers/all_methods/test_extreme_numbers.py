@@ -56,7 +56,7 @@ def judge(instance: Instance, semantics: Semantics, rng: random.Random) -> bool:
             semantics.objective == "max_context" and first.value_ns < 0
         )
         assert all(min(use.load_ns, use.memory_bytes) >= 0 for use in first.uses), where
-    bound = quick_bound(instance, semantics).ns
+    bound = quick_bound(instance, semantics).value
     assert bound >= 0 or semantics.objective == "max_context", where
     if first.feasible and first.value_ns is not None:
         assert bound <= first.value_ns, where

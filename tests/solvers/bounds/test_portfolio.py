@@ -13,7 +13,7 @@ from placegap.solvers.bounds.portfolio import improving_bounds
 
 def check(instance: Instance, semantics: Makespan) -> None:
     found = list(improving_bounds(instance, semantics))
-    values = [bound.ns for bound in found]
+    values = [bound.value for bound in found]
     assert values == sorted(set(values))
     optimum = oracle(instance, semantics)
     assert optimum is None or values[-1] <= optimum, (instance.name, semantics.label, found)
@@ -33,7 +33,10 @@ def test_no_bound_of_the_portfolio_is_above_an_optimum_of_thousands() -> None:
 def test_the_bound_is_the_last_and_best() -> None:
     # the diamond of 5, 20 and 10, 8 ns: its path takes 33 ns; one of the two in the middle waits
     # for a transfer, or for the other. 43 ns of work on two devices: 22
-    assert (bound(example(), Makespan()).ns, bound(example(), MaxLoad(plans="any")).ns) == (34, 22)
+    assert (bound(example(), Makespan()).value, bound(example(), MaxLoad(plans="any")).value) == (
+        34,
+        22,
+    )
     # a limit of no time leaves the cheapest one
     assert bound(example(), Makespan(), 0.0) == next(improving_bounds(example(), Makespan()))
 
@@ -49,4 +52,4 @@ def test_at_the_peak_no_bound_counts_resident_bytes(semantics: Semantics) -> Non
     instance = draw.instance_of("one", [op], (), devices)
     verdict = evaluate(instance, Plan.on([0]), semantics)
     assert (verdict.feasible, verdict.value_ns) == (True, 1)
-    assert bound(instance, semantics).ns == 1
+    assert bound(instance, semantics).value == 1

@@ -73,12 +73,12 @@ def test_no_line_is_better_than_the_best_one(semantics: Semantics, kind: LineCla
         if semantics.memory_rule == "sum" and semantics.label.find("overlap") < 0:
             assert found is not None
             assert found.bound is not None
-            assert found.value_ns == min(values) == found.bound.ns, seed
+            assert found.value_ns == min(values) == found.bound.value, seed
             proven += 1
         elif found is not None:
             assert found.value_ns >= min(values)
-            assert found.bound is None or found.bound.ns <= min(values)
-            proven += found.bound is not None and found.bound.ns == found.value_ns
+            assert found.bound is None or found.bound.value <= min(values)
+            proven += found.bound is not None and found.bound.value == found.value_ns
         if found is not None:
             assert feasible_value(instance, found.plan, semantics) == found.value_ns
             assert why_not(instance, line_of(instance, found.plan), kind) is None
@@ -108,5 +108,5 @@ def test_layers_whose_experts_fit_no_card_run_on_it_without_them() -> None:
     found = best_line(instance, Makespan(memory="sum"), LLAMACPP)
     assert found is not None
     assert found.bound is not None
-    assert found.value_ns == found.bound.ns == 3000 + 4 * (1000 + 3000) + 1000
+    assert found.value_ns == found.bound.value == 3000 + 4 * (1000 + 3000) + 1000
     assert found.line.away == (0, 1, 2, 3)

@@ -283,8 +283,8 @@ class Judge:
         if best is None:
             return
         self.count[f"{self.tool} proven"] += best.bound is not None
-        if best.bound is not None and least is not None and best.bound.ns > values[least]:
-            said = f"bound {best.bound.ns}, value {best.value_ns}"
+        if best.bound is not None and least is not None and best.bound.value > values[least]:
+            said = f"bound {best.bound.value}, value {best.value_ns}"
             self.fault(said, "are above", values[least], "of", plans[least])
         lowest = min([*values.values(), *self.ranks_elsewhere()], default=None)
         is_whole &= not self.reaches_over_layers

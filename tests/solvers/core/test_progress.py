@@ -66,16 +66,16 @@ def test_news_bracket_the_optimum_and_only_get_better(
         )
         heard += len(told)
         for news in told:
-            if news.value_ns is not None:
-                assert news.value_ns >= optimum
+            if news.value is not None:
+                assert news.value >= optimum
                 assert news.by
-            assert optimum is None or (news.bound_ns or 0) <= optimum
+            assert optimum is None or (news.bound_value or 0) <= optimum
         for before, after in pairwise(told):
             assert before != after
-            assert before.value_ns is None or (after.value_ns or 0) <= before.value_ns
-            assert (before.bound_ns or 0) <= (after.bound_ns or 0)
-        if told and told[-1].value_ns is not None and result.value_ns is not None:
-            assert told[-1].value_ns >= result.value_ns
+            assert before.value is None or (after.value or 0) <= before.value
+            assert (before.bound_value or 0) <= (after.bound_value or 0)
+        if told and told[-1].value is not None and result.value is not None:
+            assert told[-1].value >= result.value
     assert heard > 0
 
 
@@ -103,11 +103,11 @@ def test_what_is_said_of_other_instances_and_other_rules_is_not_heard() -> None:
     told: list[Progress] = []
     diamond = example()
     with listening(diamond, MAKESPAN, told.append):
-        report(diamond, ANY, "m-topo", value_ns=1)
-        report(example(), MAKESPAN, "section", value_ns=2)
+        report(diamond, ANY, "m-topo", value=1)
+        report(example(), MAKESPAN, "section", value=2)
         assert has_listener(diamond, MAKESPAN)
         assert not has_listener(example(), MAKESPAN)
-    report(diamond, MAKESPAN, "late", value_ns=3)
+    report(diamond, MAKESPAN, "late", value=3)
     assert told == []
 
 

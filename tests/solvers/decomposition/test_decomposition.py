@@ -205,7 +205,7 @@ def test_nothing_is_asked_of_an_arc_that_no_better_plan_can_use() -> None:
         found = SectionSearch(task, table, workers, task.limits.clock())
         assert found.found_plan(Plan.on([0] * 4))
         found.refine(tiles, decomposition._step, shortest=lambda _: (3, [slow]))
-    assert (found.value_ns, found.bound_ns, found.jobs) == (4, 3, 0)
+    assert (found.value, found.bound.value, found.jobs) == (4, 3, 0)
 
 
 def test_section_plans_are_packed_into_memory_that_binds() -> None:

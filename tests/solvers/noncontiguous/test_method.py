@@ -129,7 +129,7 @@ def test_under_a_limit_rounds_go_on_while_they_find_something(
     def learn(search: split_search.SplitSearch, *_: object) -> None:
         if finds:  # three times; the round after that finds nothing
             known = search.progress.bound
-            search.progress.bound = known._replace(ns=known.ns + (next(found, 0) > 0))
+            search.progress.bound = known._replace(value=known.value + (next(found, 0) > 0))
 
     monkeypatch.setattr(split_search.SplitSearch, "learn", lambda *_: None)
     monkeypatch.setattr(split_search.SplitSearch, "prove_finely", lambda *_: None)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances import MaxLoad, example
+from placegap.instances import MaxLoad
 from placegap.instances.problem import BY_OBJECTIVE
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import run_method
 from placegap.solvers.core.objective import ObjectiveSolvers, solvers_of
 from placegap.solvers.objectives import calls, context, hybrid, iteration, makespan, max_load
 
@@ -22,7 +21,7 @@ def test_every_registered_objective_has_a_module() -> None:
 def test_an_objective_without_a_module_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MaxLoad, "folder", "nowhere")
     with pytest.raises(InputError) as caught:
-        run_method(example(), MaxLoad())
+        solvers_of(MaxLoad())
     assert str(caught.value) == (
         "no method solves max_load: there is no placegap.solvers.objectives.nowhere"
     )

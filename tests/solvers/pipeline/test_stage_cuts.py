@@ -100,7 +100,7 @@ def compare(drawn: Iterable[Draw | None]) -> Counter[str]:
             best_ns = None if best is None else best[0]
             found = run_method(instance, semantics, "stage-cuts")
             proves(found, best_ns, f"{where} {found.message}")
-            assert best_ns is None or quick_bound(instance, semantics).ns <= best_ns, where
+            assert best_ns is None or quick_bound(instance, semantics).value <= best_ns, where
             ended[found.status] += 1
     return ended
 
@@ -123,8 +123,8 @@ def test_with_some_of_the_cuts_it_tells_of_no_bound() -> None:
         with listening(instance, semantics, told.append):
             params = method.StageCutsParams(max_cuts=most)
             assert method.run(Task(instance, semantics), params).claim_ns == best_ns
-    assert {news.value_ns for news in told} >= {24}
-    assert all(news.bound_ns is None or news.bound_ns <= 21 for news in told)
+    assert {news.value for news in told} >= {24}
+    assert all(news.bound_value is None or news.bound_value <= 21 for news in told)
 
 
 @few_and_many(24, 3024)

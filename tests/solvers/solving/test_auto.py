@@ -67,7 +67,7 @@ by_label = pytest.mark.parametrize("semantics", KINDS, ids=lambda semantics: sem
 def test_value_and_bound_enclose_the_optimum(semantics: Semantics) -> None:
     instance = tiny_instance(3, num_ops=6, num_devices=3)
     found = run_method(instance, semantics, "auto", ALONE, time_limit_s=2.0)
-    assert found.bound_ns >= quick_bound(instance, semantics).ns
+    assert found.bound_ns >= quick_bound(instance, semantics).value
     if semantics.memory_rule == "sum":  # brute force knows no other rule
         optimum = oracle(instance, semantics)
         assert found.bound_ns <= optimum <= found.value_ns
@@ -127,7 +127,7 @@ def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
     monkeypatch.setattr(incumbent, "run_task", contradict)
     known.take_answer("heft", known.run(Step("heft", PORT), 1.0))
     assert known.faults == ["heft: claims 1, the referee finds 34"]
-    assert (known.bound_ns, known.notes) == (quick_bound(example(), PORT).ns, {})
+    assert (known.bound.value, known.notes) == (quick_bound(example(), PORT).value, {})
 
 
 def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
@@ -223,7 +223,7 @@ def test_the_other_process_finds_plans_by_itself() -> None:
     known.prove(quick_bound(hard(), PORT))
     with search_of(known, 60.0) as search:
         search.wait()  # until a plan closes the gap that suffices
-    assert known.value_ns is not None
+    assert known.value is not None
     assert set(known.notes.values()) <= {"interrupted"}  # its last search
 
 
@@ -366,24 +366,24 @@ def test_a_plan_under_stricter_channels_counts_under_the_looser_ones() -> None:
     known = JudgedKnown(task=Task(example(), free))
     plan = Plan.on([0, 1, 0, 0])
     known.take(judged(PORT, Outcome(plan)))
-    assert known.value_ns == evaluate(example(), plan, free).value_ns
+    assert known.value == evaluate(example(), plan, free).value
 
 
 def test_bounds_on_wider_classes_count_and_on_narrower_ones_do_not() -> None:
     chain, whole = MaxLoad(plans="chain"), MaxLoad(plans="any")
     known = JudgedKnown(task=Task(example(), chain))
     known.take(judged(whole, Outcome(bound=Bound(25, "columns"))))
-    assert (known.bound_ns, known.bound.plan_class) == (25, "any")
+    assert (known.bound.value, known.bound.plan_class) == (25, "any")
     other = JudgedKnown(task=Task(example(), whole))
     other.take(judged(chain, Outcome(bound=Bound(39, "ideal-dp"))))
-    assert other.bound_ns == 0
+    assert other.bound.value == 0
 
 
 def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
     known = JudgedKnown(task=Task(example(), PORT))
     known.prove(Bound(40, "a wrong one"))  # the optimum is 34
     assert known.offer(Plan.on([0, 1, 0, 0]), "somebody")
-    assert (known.value_ns, known.bound_ns) == (35, 33)  # the critical path is left
+    assert (known.value, known.bound.value) == (35, 33)  # the critical path is left
     assert (
         "claims that no plan is better than 40 ns, but somebody has one of 35 ns" in known.faults[0]
     )
@@ -396,7 +396,7 @@ def test_bounds_told_on_the_way_rest_on_the_solvers_of_the_method_until_its_resu
     known = JudgedKnown(task=Task(example(), PORT))
     hear = known.listener("cp-sat", PORT)
     hear(Progress(None, Bound(30, "cp-sat", ""), "cp-sat"))
-    assert (known.bound_ns, known.is_preliminary) == (30, True)
+    assert (known.bound.value, known.is_preliminary) == (30, True)
     assert known.bound.basis.startswith("CP-SAT")
     known.take(judged(PORT, Outcome(bound=Bound(30, "paths")), "cp-sat"))
     assert (known.bound, known.is_preliminary) == (Bound(30, "paths", PROOF, "any"), False)

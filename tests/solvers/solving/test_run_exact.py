@@ -87,7 +87,7 @@ def test_no_exact_method_is_worse_than_a_fast_placer_or_proves_less_than_a_cheap
         if result.status == "infeasible":
             continue
         checked += 1
-        assert result.bound_ns >= floor.ns
+        assert result.bound_ns >= floor.value
         if best is not None:
             assert value_ns <= best.value_ns
         assert result.message or result.status == "optimal"
@@ -107,14 +107,14 @@ def test_quick_bounds_are_below_the_optimum() -> None:
         best = run_method(instance, semantics, "brute-force")
         floor = quick_bound(instance, semantics)
         origins[floor.origin] += 1
-        assert best.value_ns is None or floor.ns <= best.value_ns, (seed, semantics.label)
+        assert best.value_ns is None or floor.value <= best.value_ns, (seed, semantics.label)
     assert set(origins) == {"critical path", "longest op", "work", "one microbatch"}
 
 
 def test_a_path_counts_the_transfers_that_it_cannot_avoid() -> None:
     # op1 only on a, op2 only on b: 5 + 7 + 6 ns; without transfers 11
-    assert quick_bound(_two_places(7), PORT).ns == 18
-    assert quick_bound(_two_places(7), LATENCY_SEMANTICS[0]).ns == 11
+    assert quick_bound(_two_places(7), PORT).value == 18
+    assert quick_bound(_two_places(7), LATENCY_SEMANTICS[0]).value == 11
 
 
 def _two_places(transfer_ns: int) -> Instance:
@@ -174,7 +174,7 @@ def test_a_method_that_is_wrong_leaves_the_best_plan_and_a_fault(
     with pytest.warns(Fault):
         found = run_exact(_method(outcome), task, ExactParams())
     assert evaluate(example(), found.plan, PORT).value_ns == 34
-    assert (found.bound_ns, found.rests_on, found.proven_infeasible) == (33, PROOF, False)
+    assert (found.bound_value, found.rests_on, found.proven_infeasible) == (33, PROOF, False)
     assert words in found.faults[0]
     assert found.message
 
@@ -206,7 +206,7 @@ def test_of_a_decomposition_that_fails_late_all_that_it_knew_counts(
     with pytest.warns(Fault, match="a bug"):
         found = run_exact(METHODS["decomposition"], task, params)
     assert evaluate(example(), found.plan, PORT).feasible
-    assert (found.bound_ns, found.message) == (33, "stopped by an error")
+    assert (found.bound_value, found.message) == (33, "stopped by an error")
 
 
 def test_a_cheap_bound_that_a_plan_refutes_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ def test_a_cheap_bound_that_a_plan_refutes_is_a_fault(monkeypatch: pytest.Monkey
     monkeypatch.setattr("placegap.solvers.solving.run_exact.quick_bound", lambda *_: wrong)
     with pytest.warns(Fault, match="wishes on .*: claims that no plan is better than 35 ns"):
         found = run_exact(_method(Outcome(bound=Bound(33))), Task(example(), PORT), ExactParams())
-    assert (found.bound_ns, len(found.faults)) == (33, 1)
+    assert (found.bound_value, len(found.faults)) == (33, 1)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_an_interrupt_and_a_lack_of_memory_are_no_faults(
     error: BaseException, message: str
 ) -> None:
     found = run_exact(_method(error), Task(example(), PORT), ExactParams())
-    assert (found.faults, found.message, found.bound_ns) == ((), message, 33)
+    assert (found.faults, found.message, found.bound_value) == ((), message, 33)
     assert found.plan is not None
 
 
@@ -240,7 +240,7 @@ def test_an_interrupt_while_placers_are_asked_loses_no_plan_of_those_before(
     before = best_start(Task(example(), PORT), ("single-device", "m-topo", "heft"))
     assert found.plan == before.plan
     # the critical path is known before any placer is asked
-    assert (found.message, found.bound_ns) == ("interrupted", 33)
+    assert (found.message, found.bound_value) == ("interrupted", 33)
 
 
 def test_what_fails_after_a_stop_was_asked_for_was_interrupted(
@@ -249,13 +249,13 @@ def test_what_fails_after_a_stop_was_asked_for_was_interrupted(
     # numba, interrupted, ends with "RuntimeError: no compiled object yet"
     monkeypatch.setattr("placegap.solvers.solving.run_exact.stop_requested", lambda: True)
     found = run_exact(_method(RuntimeError("no object")), Task(example(), PORT), ExactParams())
-    assert (found.faults, found.message, found.bound_ns) == ((), "interrupted", 33)
+    assert (found.faults, found.message, found.bound_value) == ((), "interrupted", 33)
 
 
 def test_a_method_s_own_figures_can_still_be_seen() -> None:
     method = _method(Outcome(Plan.on([0] * 4), bound=Bound(7, "its own")))
     found = run_exact(method, Task(example(), PORT), ExactParams())
-    assert (found.bound_ns, found.bound_origin) == (33, "critical path")
+    assert (found.bound_value, found.bound_origin) == (33, "critical path")
     assert dict(found.details) == {"own_bound_ns": 7, "own_value_ns": 43}
 
 

@@ -175,7 +175,7 @@ def test_a_far_better_plan_gets_a_finer_unit_and_refutes_what_was_proven_before(
         Clock(None),
     )
     assert horizons == [1000, 43]
-    assert (outcome.plan, outcome.bound_ns) == (Plan.on([0, 1, 0, 0]), LONGEST_PATH_NS)
+    assert (outcome.plan, outcome.bound_value) == (Plan.on([0, 1, 0, 0]), LONGEST_PATH_NS)
     assert outcome.rests_on == PROOF
     assert "no plan is better than 40 ns, but there is one of 35 ns" in outcome.faults[0]
 
