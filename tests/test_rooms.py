@@ -152,6 +152,29 @@ def test_files_make_no_circle() -> None:
     TopologicalSorter(graph).prepare()  # a circle raises
 
 
+BUILT_ON: set[tuple[str, str]] = {
+    ("decomposition.decomposition", "local_search.annealing"),
+    ("hybrid.placers", "hybrid.hybrid_cuts"),
+    ("local_search.annealing", "local_search.run_moves"),
+    ("placers.baechi", "placers.earliest_start"),
+    ("placers.cluster_balancing", "placers.celeritas"),
+    ("placers.getf", "placers.earliest_start"),
+    ("placers.m_sct", "placers.baechi"),
+    ("placers.serving_fits", "placers.layer_splits"),
+}
+"""Methods that use functions of another one's module; all others use the registry."""
+
+
+def test_methods_do_not_import_each_other() -> None:
+    homes = {home.module for home in HOMES.values()}
+    found = set()
+    for path in trees():
+        own = ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("solvers.")
+        used = {".".join(module[1:]) for module in imported(path) if module[:1] == ("solvers",)}
+        found |= {(own, other) for other in used & homes - {own} if own in homes}
+    assert found == BUILT_ON
+
+
 def test_the_table_names_every_room() -> None:
     rooms = {init.parent.name for layer in LAYERS for init in (ROOT / layer).glob("*/__init__.py")}
     assert {room.split("/")[1] for room in BELOW} == rooms | {"rules"}

@@ -198,8 +198,14 @@ def wide(runs: pd.DataFrame, what: str, values: str) -> pd.DataFrame:
     return gap_table(runs, rows, what, values).astype(float)
 
 
+def as_costs(runs: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """The runs with tokens of ``max_context``, of which more is better, below 0."""
+    counts = runs["semantics"].astype(str).str.startswith("max_context")
+    return runs.assign(**{name: runs[name].mask(counts, -runs[name]) for name in columns})
+
+
 def ratios(over: pd.Series[float], under: pd.Series[float]) -> pd.Series[float]:
-    """Value over value, or the inverse where values are below 0 (`max_context`): more is worse."""
+    """Value over value, or the inverse where values are below 0 (`as_costs`): more is worse."""
     inverted = (over < 0) | (under < 0)
     return (over / under).mask(inverted, (under / over).abs()).mask(over == under, 1.0)
 
@@ -221,8 +227,8 @@ def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
         ``losses`` likewise, and ``left_out`` the rows where one of them has no plan. ``ratio`` is
         the geometric mean of value of `a` over value of `b`, ``low`` and ``high`` its 95 %
         bootstrap interval (with a fixed seed), and ``p`` the two-sided sign test without ties.
-        Values are means over a row's seeds, and none where a seed has no plan. Those of
-        ``max_context`` are negative tokens, and the ratio is that of `b` over `a`.
+        Values are means over a row's seeds, and none where a seed has no plan. Under
+        ``max_context`` more is better: the ratio is that of `b` over `a`.
 
     Examples
     --------
@@ -239,7 +245,7 @@ def compare(runs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
 
     lines = {}
     tail = (1 - CONFIDENCE) / 2
-    for table, group in over_seeds(runs).groupby("table", sort=False):
+    for table, group in over_seeds(as_costs(runs, "value_ns")).groupby("table", sort=False):
         values = wide(group, "label", "value_ns").reindex(columns=[*dict.fromkeys([a, b])])
         pairs = values.dropna()
         over = ratios(pairs[a], pairs[b]).to_numpy()
@@ -329,7 +335,8 @@ def explain(runs: pd.DataFrame, by: str = "table") -> pd.DataFrame:
 
 def with_quality(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with the best bound over the best plan: 1 is a proof."""
-    bound, value = runs["best_bound_ns"].astype(float), runs["best_value_ns"].astype(float)
+    costs = as_costs(runs, "best_bound_ns", "best_value_ns")
+    bound, value = costs["best_bound_ns"].astype(float), costs["best_value_ns"].astype(float)
     return runs.assign(bound_quality=ratios(bound, value))
 
 
@@ -361,6 +368,7 @@ def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -
     if not tolerance >= 0:
         raise InputError(f"tolerance must be at least 0 (got {tolerance})")
     key = [*PROBLEM[1:], "label"]
+    old, new = as_costs(old, "value_ns"), as_costs(new, "value_ns")
     both = old.rename(columns={"value_ns": "old_ns"}).merge(
         new.rename(columns={"value_ns": "new_ns"})[[*key, "seed", "new_ns"]],
         on=[*key, "seed"],
@@ -368,5 +376,6 @@ def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -
     )
     both = over_seeds(both, means=("old_ns", "new_ns"))[[*key, "old_ns", "new_ns"]]
     both["ratio"] = ratios(both["new_ns"], both["old_ns"]).fillna(float("inf"))
+    both[["old_ns", "new_ns"]] = both[["old_ns", "new_ns"]].abs()
     worse = both[both["old_ns"].notna() & (both["ratio"] > 1 + tolerance)]
     return worse.sort_values("ratio", ascending=False, kind="stable", ignore_index=True)

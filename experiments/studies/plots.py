@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from placegap.experiments.show.drawing import Style, dress, new_figure, plain_label, png, styles
 from placegap.experiments.studies.analysis import (
     CAUSES,
+    as_costs,
     compare,
     gap_table,
     over_seeds,
@@ -144,7 +145,7 @@ def plot_compare(runs: pd.DataFrame, a: str, b: str, ax: Axes | None = None) -> 
 
     axis = ax or _new(8)
     compared, style = compare(runs, a, b), styles(runs["table"])
-    for table, group in over_seeds(runs).groupby("table", sort=False):
+    for table, group in over_seeds(as_costs(runs, "value_ns")).groupby("table", sort=False):
         values = wide(group, "label", "value_ns").reindex(columns=[*dict.fromkeys([a, b])])
         over = ratios(values[a], values[b]).dropna().sort_values()
         if len(over):

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from references.own_methods import methods_restored
 
+from placegap.experiments import research
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.plan import plan_study
 from placegap.solvers import METHODS, use_module
@@ -25,7 +26,7 @@ STUDIES = sorted(
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_a_study_that_ships_is_valid(path: Path) -> None:
-    with methods_restored(EXPERIMENTS / "research" / "stand_ins"):
+    with methods_restored(Path(research.__file__).parent / "stand_ins"):
         use_module(STAND_INS)  # the papers' studies run them
         cells = list(plan_study(load_study(path), path))
     assert any(

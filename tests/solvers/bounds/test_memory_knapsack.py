@@ -218,7 +218,7 @@ def test_whole_layers_beside_a_host_are_proven_optimal_in_integers() -> None:
     found = least_chain(instance, stops)
     result = run_method(instance, Makespan(), "memory-knapsack")
     assert (result.status, result.rests_on) == ("optimal", "proof")
-    assert result.ns == result.bound_ns == found.ns
+    assert result.value == result.bound_value == found.ns
     model = knapsack(instance)
     assert relaxed(model)[0] <= found.ns
 
