@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from placegap.instances.objectives.hybrid.checks import check as check_hybrid
+from placegap.instances.objectives.hybrid.checks import check_hybrid
 from placegap.instances.objectives.max_load.checks import why_not_two_levels
 from placegap.instances.objectives.staged_plans import (
     MOST_PLANS,

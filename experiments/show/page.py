@@ -287,7 +287,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
         "rows": [*map(printable, drawn.rows)],
         "owner": [k if k < len(found.devices) else -1 for k in range(len(drawn.rows))],
         "end": drawn.end_ns,
-        "bound": None if found.bound is None else found.bound.value,
+        "bound": found.bound.value if found.bound and found.semantics.unit == "ns" else None,
         "timed": found.is_timed,
         "steps": max((levels[-1][0] for levels in found.memory), default=0) + 1,
         "labels": numbered,

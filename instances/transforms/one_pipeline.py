@@ -16,7 +16,7 @@ devices, and each layer has a forward and a backward op. All methods for pipelin
 
 from __future__ import annotations
 
-from placegap.instances.objectives.hybrid.checks import check as check_hybrid
+from placegap.instances.objectives.hybrid.checks import check_hybrid
 from placegap.instances.objectives.hybrid.referee import least_bandwidth
 from placegap.instances.problem import (
     Cluster,

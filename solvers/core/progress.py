@@ -178,7 +178,8 @@ class ProgressLog(Known):
             self.improve(progress.value, progress.plan, progress.by)
             if progress.bound is not None:  # one above the value is a fault, as the result says
                 self.prove(progress.bound)
-            is_unproven = self.bound in (NOTHING_PROVEN, unproven(self.rules))
+            nothing = 0 if cost(1, self.rules) > 0 else unproven(self.rules).value
+            is_unproven = self.bound.value in (nothing, unproven(self.rules).value)
             bound = None if is_unproven else self.bound
             found = Progress(self.value, bound, self.by, self.plan, unit=progress.unit)
             if found != self.best:

@@ -31,7 +31,7 @@ from pydantic import Field
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
-from placegap.instances.objectives.hybrid.checks import check as check_hybrid
+from placegap.instances.objectives.hybrid.checks import check_hybrid
 from placegap.instances.problem import HybridPipeline, Instance, Plan
 from placegap.instances.problem.integers import NEVER, NO_WAY, ceil_div
 from placegap.instances.referee.evaluate import feasible_value

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.objectives.hybrid.checks import check as check_hybrid
+from placegap.instances.objectives.hybrid.checks import check_hybrid
 from placegap.instances.objectives.hybrid.referee import (
     HybridStage,
     bubble_ns,

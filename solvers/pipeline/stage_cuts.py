@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.objectives.iteration.checks import check as check_iteration
+from placegap.instances.objectives.iteration.checks import check_iteration
 from placegap.instances.objectives.iteration.stages import device_orders, held_beside
 from placegap.instances.problem import PipelineIteration, Plan
 from placegap.instances.problem.integers import NEVER

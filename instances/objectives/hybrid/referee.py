@@ -39,6 +39,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from placegap.instances.objectives.hybrid.checks import check_hybrid
 from placegap.instances.problem import (
     DeviceUse,
     Evaluation,
@@ -182,6 +183,7 @@ def evaluate(instance: Instance, plan: Plan, semantics: HybridPipeline) -> Evalu
     foreign = tuple(foreign_fields(plan, semantics))
     if foreign:
         return Evaluation(None, foreign)
+    check_hybrid(instance, semantics)
     stages = hybrid_stages(instance, plan, semantics)
     modes = [stage_modes(instance, plan, stage) for stage in stages]
     found = [*_degrees(semantics, stages)]

@@ -45,6 +45,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.objectives.iteration.checks import check_iteration
 from placegap.instances.objectives.iteration.stages import (
     Event,
     PlanStages,
@@ -330,6 +331,7 @@ def in_flight_violations(
 
 def evaluate(instance: Instance, plan: Plan, semantics: PipelineIteration) -> Evaluation:
     """The end of an iteration; loads of devices are those of one microbatch, without updates."""
+    check_iteration(instance, semantics)
     device = check_shape(instance, plan)
     # its stages are a chain, or it cannot run
     placed = tuple(colocation(instance, device, pooled=False))
