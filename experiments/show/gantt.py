@@ -267,9 +267,8 @@ def _add_legend(figure: Figure, found: Anatomy, colours: dict[str, str]) -> None
         marks.append(Line2D([], [], color=INK, linewidth=2.5, label="communication"))
     if found.path:
         marks.append(Line2D([], [], color=PATH, linewidth=1.6, label="critical path"))
-    if found.bound is not None:
-        beyond = "is below" if found.semantics.unit == "ns" else "has more than"
-        label = f"no plan {beyond} {format_value(found.bound.value, found.semantics.unit)}"
+    if found.bound is not None and found.semantics.unit == "ns":
+        label = f"no plan is below {format_value(found.bound.value)}"
         marks.append(Line2D([], [], color=PROVEN, linestyle=(0, (4, 2)), label=label))
     figure.legend(
         handles=marks,
