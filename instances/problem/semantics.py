@@ -147,9 +147,10 @@ def leaves_out_plans(rules: object) -> TypeGuard[dict[str, Any]]:
 
 
 def includes(wide: Semantics, semantics: Semantics) -> bool:
-    """Whether what no plan of `wide` is below, no plan of the other is below.
+    """Whether a bound on all plans of `wide` also holds for the plans of `semantics`.
 
-    So it is under the same rules for the same class of plans, or for one that contains it.
+    It does under the same rules, if their class of plans is the same or is contained in that of
+    `wide`.
     """
     rank, least = (PLAN_CLASSES.index(rules.plan_class) for rules in (wide, semantics))
     return rank >= least and wide.with_plans("any") == semantics.with_plans("any")
