@@ -138,7 +138,7 @@ def _mode_rules(facts: Facts, rows: list[Row], semantics: HybridPipeline) -> Ite
     if semantics.recompute == "all_or_none":
         names = [{name for own in names for name in own}]
     if any(len(own) > 1 for own in names):
-        yield Violation("recompute", f"more than one mode: {names}")
+        yield Violation("recompute", f"more than one mode: {[sorted(own) for own in names]}")
 
 
 def stage_memory_bytes(row: Row, semantics: HybridPipeline, d: int, in_flight: int) -> int:
