@@ -35,8 +35,11 @@ def json_schema(name: str) -> dict[str, Any]:
     What a schema cannot say (references, cycles, sums) is checked when a file is read.
     """
     schema = SCHEMAS[name].model_json_schema()
-    comments = {kind.__name__: _comments_of(kind) for kind in _kinds(BaseModel)}
-    for part in (schema, *schema.get("$defs", {}).values()):
+    parts = [schema, *schema.get("$defs", {}).values()]
+    titles = {part.get("title") for part in parts}
+    kinds = (kind for kind in _kinds(BaseModel) if kind.__name__ in titles)
+    comments = {kind.__name__: _comments_of(kind) for kind in kinds}
+    for part in parts:
         _describe(part, comments.get(part.get("title", ""), {}))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
