@@ -69,7 +69,7 @@ CallNumber = Annotated[int, Field(strict=True, ge=0)]
 
 
 def _not_negated(raw: Any) -> Any:
-    """Files before 0.3 state tokens as nanoseconds below 0."""
+    """Older files state tokens as nanoseconds below 0; they become tokens."""
     if isinstance(raw, dict):
         for name in ("value", "bound"):
             old = raw.get(f"{name}_ns")
@@ -82,7 +82,8 @@ def _not_negated(raw: Any) -> Any:
 def _counts_tokens(raw: dict[str, Any]) -> bool:
     rules = raw.get("semantics")
     objective = rules.get("objective") if isinstance(rules, dict) else None
-    return objective in BY_OBJECTIVE and BY_OBJECTIVE[objective].unit == "tokens"
+    kind = BY_OBJECTIVE.get(objective) if isinstance(objective, str) else None
+    return kind is not None and kind.unit == "tokens"
 
 
 def _check_unit(part: InstancePart, rules: Semantics, quantity: str) -> None:

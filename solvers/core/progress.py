@@ -178,8 +178,8 @@ class ProgressLog(Known):
             self.improve(progress.value, progress.plan, progress.by)
             if progress.bound is not None:  # one above the value is a fault, as the result says
                 self.prove(progress.bound)
-            nothing = 0 if cost(1, self.rules) > 0 else unproven(self.rules).value
-            is_unproven = self.bound.value in (nothing, unproven(self.rules).value)
+            says_nothing = self.bound.value == 0 and progress.unit == "ns"
+            is_unproven = says_nothing or self.bound.value == unproven(self.rules).value
             bound = None if is_unproven else self.bound
             found = Progress(self.value, bound, self.by, self.plan, unit=progress.unit)
             if found != self.best:

@@ -147,3 +147,7 @@ def test_files_and_json_state_tokens_as_tokens_and_older_files_are_read(
     plan.write_text(json.dumps(stored))
     assert main(["verify", str(model), str(plan)]) == 2
     assert "value_tokens means nothing under makespan" in capsys.readouterr().err
+    stored["semantics"], stored["value_ns"] = {"objective": []}, -15
+    plan.write_text(json.dumps(stored))
+    assert main(["verify", str(model), str(plan)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
