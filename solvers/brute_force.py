@@ -30,7 +30,7 @@ from placegap.instances.problem import (
     HybridPipeline,
     Instance,
     LatencySubgraphs,
-    LoadSemantics,
+    Loads,
     Makespan,
     MaxContext,
     PipelineIteration,
@@ -69,7 +69,7 @@ def _why_no_orders(instance: Instance, semantics: Makespan) -> str | None:
     return reason
 
 
-def _why_no_loads(instance: Instance, semantics: LoadSemantics) -> str | None:
+def _why_no_loads(instance: Instance, semantics: Loads) -> str | None:
     reason = why_not_two_levels(instance) if semantics.has_two_levels else None
     if semantics.has_replicas or semantics.has_two_levels:
         reason = reason or _over(instance.num_ops, MOST_STAGED_OPS, "ops")
@@ -100,7 +100,7 @@ def _why_no_rows(instance: Instance, semantics: HybridPipeline) -> str | None:
     return f"enumerates at most {MOST_ROWS} rows of stages" if is_over else None
 
 
-def _best_load(instance: Instance, semantics: LoadSemantics) -> tuple[int, Plan] | None:
+def _best_load(instance: Instance, semantics: Loads) -> tuple[int, Plan] | None:
     staged = semantics.has_replicas or semantics.has_two_levels
     return (best_stages if staged else best_assignment)(instance, semantics)
 

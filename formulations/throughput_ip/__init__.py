@@ -83,7 +83,7 @@ from placegap.formulations.throughput_ip.rows import (
     tensor_leaves,
 )
 from placegap.instances.objectives.max_load.checks import why_not_two_levels
-from placegap.instances.problem import Instance, LoadSemantics, Plan, PlanClass, Semantics
+from placegap.instances.problem import Instance, Loads, Plan, PlanClass, Semantics
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import look_up
 from placegap.instances.referee.evaluate import evaluate
@@ -110,7 +110,7 @@ CLASS_OF: dict[Contiguous, PlanClass] = {"convex": "convex", "chain": "chain", "
 
 def build(
     instance: Instance,
-    semantics: LoadSemantics,
+    semantics: Loads,
     contiguous: Contiguous | None = None,
     symmetry: bool = False,
     most_ns: int | None = None,
@@ -122,7 +122,7 @@ def build(
     Parameters
     ----------
     instance : Instance
-    semantics : LoadSemantics
+    semantics : Loads
         ``max_load`` or ``max_load_fwd_bwd``; its load rule decides the rows of the devices.
     contiguous : {"convex", "chain", "no"}, optional
         Which plans the model admits; it must be the class of the semantics, as it is by default.
@@ -254,7 +254,7 @@ def why_not(
     return None
 
 
-def count_rows(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> int:
+def count_rows(instance: Instance, semantics: Loads, symmetry: bool = False) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building."""
     arrays, index, n = instance.arrays, instance.arrays.index, instance.num_ops
     columns = device_columns(instance, semantics, symmetry)
@@ -295,7 +295,7 @@ def warm_start(
     model: pyo.ConcreteModel,
     instance: Instance,
     plan: Plan,
-    semantics: LoadSemantics,
+    semantics: Loads,
     symmetry: bool = False,
 ) -> None:
     """Set the values of all variables to those of a feasible plan.
@@ -334,7 +334,7 @@ def warm_start(
 
 @by_number
 def extract(
-    model: pyo.ConcreteModel, instance: Instance, semantics: LoadSemantics, symmetry: bool = False
+    model: pyo.ConcreteModel, instance: Instance, semantics: Loads, symmetry: bool = False
 ) -> Plan:
     """The plan that the values of x describe."""
     if not semantics.has_replicas:

@@ -25,7 +25,7 @@ from placegap.formulations.shared.families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Instance, LoadSemantics, Semantics
+from placegap.instances.problem import Instance, Loads, Semantics
 from placegap.instances.problem.device_classes import classes_of
 from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import UNSUPPORTED
@@ -77,7 +77,7 @@ class ThroughputSets:
     """An instance with n ops, t tensors and S columns under a semantics."""
 
     instance: Instance
-    semantics: LoadSemantics
+    semantics: Loads
     columns: Columns
     #: (n, S) int64: `UNSUPPORTED` where the column's devices cannot run the op.
     time_ns: Ints
@@ -108,7 +108,7 @@ class ThroughputSets:
 
 
 def throughput_data(
-    instance: Instance, semantics: LoadSemantics, symmetry: bool = False, most_ns: int | None = None
+    instance: Instance, semantics: Loads, symmetry: bool = False, most_ns: int | None = None
 ) -> ThroughputSets:
     """Sets and data for `throughput_ip.build`; O(m + (n + t) S).
 
@@ -146,7 +146,7 @@ def throughput_data(
     )
 
 
-def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> Columns:
+def device_columns(instance: Instance, semantics: Loads, symmetry: bool = False) -> Columns:
     """The columns: the devices one by one, then, with replicas, sets of equal devices."""
     # If all links between the equal devices of a class have one bandwidth, its devices can be
     # exchanged: stages take them from the left, larger stages first. So a column of r devices
@@ -202,7 +202,7 @@ def uneven_class(instance: Instance, semantics: Semantics, symmetry: bool = Fals
     return largest
 
 
-def horizon_ns(instance: Instance, semantics: LoadSemantics) -> int:
+def horizon_ns(instance: Instance, semantics: Loads) -> int:
     """An upper bound on every load of some optimal plan, of both passes together.
 
     Without the synchronisation of replicas, since an optimal plan may do without replicas.
@@ -216,7 +216,7 @@ def horizon_ns(instance: Instance, semantics: LoadSemantics) -> int:
     return int(most)
 
 
-def value_step_ns(instance: Instance, semantics: LoadSemantics) -> int:
+def value_step_ns(instance: Instance, semantics: Loads) -> int:
     """Greatest common divisor of all times that add up to a value; 1 if shares are rounded."""
     if semantics.has_replicas:
         return 1

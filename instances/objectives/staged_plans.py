@@ -25,7 +25,7 @@ from placegap.instances.oracle.recheck import recheck
 from placegap.instances.problem import (
     HybridPipeline,
     Instance,
-    LoadSemantics,
+    Loads,
     Mode,
     PipelineIteration,
     Plan,
@@ -39,7 +39,7 @@ MOST_PLANS = 2**13
 """Each takes about a millisecond."""
 
 
-def best_stages(instance: Instance, semantics: LoadSemantics) -> tuple[int, Plan] | None:
+def best_stages(instance: Instance, semantics: Loads) -> tuple[int, Plan] | None:
     """Least max_load in ns and a plan that has it, or None if no plan is feasible."""
     return _best(instance, semantics, _stagings(instance, semantics))
 
@@ -57,7 +57,7 @@ def _best(
     return best
 
 
-def _stagings(instance: Instance, semantics: LoadSemantics) -> Iterator[Plan]:
+def _stagings(instance: Instance, semantics: Loads) -> Iterator[Plan]:
     """Every op in a stage, groups together, stages the same or disjoint."""
     group = instance.arrays.group.tolist()
     count = instance.num_devices

@@ -26,7 +26,7 @@ from placegap.instances.problem import (
     MOST_TOKENS,
     Instance,
     LatencySubgraphs,
-    LoadSemantics,
+    Loads,
     Makespan,
     MaxContext,
     Plan,
@@ -449,7 +449,7 @@ def too_full(
     return False
 
 
-def best_assignment(instance: Instance, semantics: LoadSemantics) -> tuple[int, Plan] | None:
+def best_assignment(instance: Instance, semantics: Loads) -> tuple[int, Plan] | None:
     """Least max_load or max_load_fwd_bwd in ns and its plan, or None if no plan is feasible.
 
     The class of plans is decided here, not by `check`: ``convex``: no path over forward ops
@@ -522,13 +522,13 @@ def _tokens(instance: Instance, device: Ints) -> int:
     return least
 
 
-def _passes(instance: Instance, semantics: LoadSemantics) -> Ints:
+def _passes(instance: Instance, semantics: Loads) -> Ints:
     """Pass that each op belongs to: the value is the sum over passes of the heaviest load."""
     backward = instance.arrays.backward.astype(np.int64)
     return backward if semantics.objective == "max_load_fwd_bwd" else np.zeros_like(backward)
 
 
-def _class_arcs(instance: Instance, semantics: LoadSemantics) -> Ints:
+def _class_arcs(instance: Instance, semantics: Loads) -> Ints:
     """Arcs between ops, numbered topologically, that the class of plans looks at, (m', 2)."""
     arrays, index = instance.arrays, instance.arrays.index
     with_forward = set(arrays.group[~arrays.backward].tolist())

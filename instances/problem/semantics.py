@@ -58,13 +58,11 @@ __all__ = [
     "OBJECTIVES",
     "OLD_PLANS",
     "PLAN_CLASSES",
-    "AllLoads",
     "Channels",
     "Degrees",
     "HybridPipeline",
     "LatencySubgraphs",
     "LoadRule",
-    "LoadSemantics",
     "Loads",
     "Makespan",
     "MaxContext",
@@ -102,10 +100,6 @@ else:
     TaggedSemantics = Annotated[
         reduce(or_, BY_OBJECTIVE.values()), Field(discriminator="objective")
     ]
-
-LoadSemantics = Loads
-AllLoads = Loads | MaxContext
-"""Loads of devices are its value, or are limited: no schedule, a class of plans."""
 
 FIELDS: Mapping[str, tuple[str, ...]] = {name: kind.rules() for name, kind in BY_OBJECTIVE.items()}
 """The rules that each objective has."""

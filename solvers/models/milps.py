@@ -9,7 +9,7 @@ from pydantic import Field
 
 from placegap.formulations import moirai, pesto, throughput_ip
 from placegap.formulations.shared.times import granularity_ns
-from placegap.instances.problem import LoadSemantics, Makespan, MaxLoad
+from placegap.instances.problem import Loads, Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
@@ -229,7 +229,7 @@ class ThroughputParams(MipParams, ExactParams):
     symmetry: bool = True
 
 
-def throughput_applies(task: Task[LoadSemantics], params: ThroughputParams) -> str | None:
+def throughput_applies(task: Task[Loads], params: ThroughputParams) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
     instance, semantics = task.instance, task.semantics
     reason = throughput_ip.why_not(instance, semantics, params.contiguous, params.symmetry)
@@ -240,7 +240,7 @@ def throughput_applies(task: Task[LoadSemantics], params: ThroughputParams) -> s
     )
 
 
-def throughput_formulation(task: Task[LoadSemantics], params: ThroughputParams) -> Formulation:
+def throughput_formulation(task: Task[Loads], params: ThroughputParams) -> Formulation:
     """What the runner needs."""
     instance, semantics, symmetry = task.instance, task.semantics, params.symmetry
     return Formulation(
@@ -268,12 +268,12 @@ def throughput_formulation(task: Task[LoadSemantics], params: ThroughputParams) 
     formulation=throughput_formulation,
     packages=MIP,
 )
-def run_throughput(task: Task[LoadSemantics], params: ThroughputParams) -> Outcome:
+def run_throughput(task: Task[Loads], params: ThroughputParams) -> Outcome:
     """Integer program over the ops of each device."""
     return run_mip(_with_plain_start(task), throughput_formulation(task, params), params.solver)
 
 
-def _with_plain_start(task: Task[LoadSemantics]) -> Task[LoadSemantics]:
+def _with_plain_start(task: Task[Loads]) -> Task[Loads]:
     """The task with a good plan of the plain max_load as incumbent, where that is feasible.
 
     A plan without replicas is one of those with them, and the placers know no other rules.

@@ -11,7 +11,7 @@ import numpy as np
 
 from placegap.formulations.shared.devices import colocated_times
 from placegap.instances.kernels.array_types import Flags
-from placegap.instances.problem import Instance, LoadSemantics, MaxLoad
+from placegap.instances.problem import Instance, Loads, MaxLoad
 from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.cheap_bounds import LONGEST, WORK, spread_bound
 from placegap.solvers.core.method import Task
@@ -22,7 +22,7 @@ ALONE = {"start": False}
 """Placers have run before."""
 
 
-def quick_bound(instance: Instance, semantics: LoadSemantics) -> Bound:
+def quick_bound(instance: Instance, semantics: Loads) -> Bound:
     """The longest op where it is fastest, or all work spread over the devices."""
     possible, together = colocated_times(instance)
     if not possible.any(axis=1).all():
@@ -49,7 +49,7 @@ def _two_passes(instance: Instance, possible: Flags) -> Bound:
     return Bound(total, WORK if total == work else LONGEST)
 
 
-def strategy(task: Task[LoadSemantics]) -> Strategy:
+def strategy(task: Task[Loads]) -> Strategy:
     """Provers by the class of plans; chains and any plans also begin the search."""
     rules = task.semantics
     first_plans = []
@@ -72,7 +72,7 @@ def strategy(task: Task[LoadSemantics]) -> Strategy:
     )
 
 
-def _provers(rules: LoadSemantics) -> tuple[Step, ...]:
+def _provers(rules: Loads) -> tuple[Step, ...]:
     """The exact method that settles most instances, then others."""
     ip = Step("throughput-ip", rules, most_parts=LARGE_PARTS)
     match rules:

@@ -22,7 +22,7 @@ from placegap.experiments.show.timeline import (
     pieces,
     timeline,
 )
-from placegap.instances.problem import Evaluation, Instance, LoadSemantics, MaxContext, Semantics
+from placegap.instances.problem import Evaluation, Instance, Loads, MaxContext, Semantics
 from placegap.instances.problem.integers import ceil_div
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from placegap.solvers.core.result import Result
 
 
-def parts(case: Judged[LoadSemantics]) -> Parts:
+def parts(case: Judged[Loads]) -> Parts:
     """Bars of loads, and what the largest is made of."""
     sums = "The value is the heaviest forward load of any device plus the heaviest backward load."
     return load_parts(case, [sums] * (len(case.semantics.load_passes) > 1), case.value_ns)
 
 
-def load_parts(case: Judged[LoadSemantics | MaxContext], first: list[str], whole_ns: int) -> Parts:
+def load_parts(case: Judged[Loads | MaxContext], first: list[str], whole_ns: int) -> Parts:
     """Parts for any rules with loads; `first` are the first sentences of `why`."""
     instance, verdict = case.instance, case.verdict
     crossed = crossings(instance, case.plan, case.semantics, is_sent=False)
@@ -58,7 +58,7 @@ def load_parts(case: Judged[LoadSemantics | MaxContext], first: list[str], whole
     )
 
 
-def _bars(case: Judged[LoadSemantics | MaxContext], found: Sequence[Crossing]) -> Iterator[Bar]:
+def _bars(case: Judged[Loads | MaxContext], found: Sequence[Crossing]) -> Iterator[Bar]:
     """Rows of loads; devices that share a stage have equal rows, each bar as long as its share."""
     instance, arrays, verdict = case.instance, case.instance.arrays, case.verdict
     labels, begin = labels_of(instance.graph), 0
@@ -89,9 +89,7 @@ def _bars(case: Judged[LoadSemantics | MaxContext], found: Sequence[Crossing]) -
         begin += longest
 
 
-def _heaviest(
-    case: Judged[LoadSemantics | MaxContext], bars: Sequence[Bar], whole_ns: int
-) -> list[str]:
+def _heaviest(case: Judged[Loads | MaxContext], bars: Sequence[Bar], whole_ns: int) -> list[str]:
     """Which device, or server, has the largest load, and what that is made of."""
     verdict, lines = case.verdict, list[str]()
     ranked = sorted(verdict.uses, key=lambda use: -use.load_ns)

@@ -38,7 +38,7 @@ from placegap.instances.certificates.certificate_file import (
 )
 from placegap.instances.certificates.certificate_hybrid import HybridLayers, plan_within
 from placegap.instances.certificates.certificate_ideals import IdealBlocks, chain_within
-from placegap.instances.problem import HybridPipeline, Instance, LoadSemantics, Makespan, Semantics
+from placegap.instances.problem import HybridPipeline, Instance, Loads, Makespan, Semantics
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.certificates.section_lp import (
@@ -163,7 +163,7 @@ def _load_proofs(
     instance: Instance,
     problem: TimedTerms,
     parts: dict[str, Any],
-    semantics: LoadSemantics,
+    semantics: Loads,
     least: int,
     target_ns: float,
 ) -> Iterator[Proved]:
@@ -201,11 +201,7 @@ def _pass_proofs(
 
 
 def _no_chain_below(
-    problem: TimedTerms,
-    parts: dict[str, Any],
-    semantics: LoadSemantics,
-    least: int,
-    target_ns: float,
+    problem: TimedTerms, parts: dict[str, Any], semantics: Loads, least: int, target_ns: float
 ) -> Iterator[Proved]:
     """What the check of ideals proves: the target, or as much as it does in the time."""
     is_plain = semantics.plans == "chain" and semantics == semantics.together

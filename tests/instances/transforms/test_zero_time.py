@@ -14,7 +14,7 @@ from references.brute_force import (
 )
 
 from placegap.instances import Edge, Instance, Makespan, MaxLoad, Op, Plan, Semantics
-from placegap.instances.problem import LoadSemantics
+from placegap.instances.problem import Loads
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.zero_time import join_zero_time
@@ -123,7 +123,7 @@ def compare(semantics: Semantics, first_seed: int, number: int) -> int:
     """Assert that the optimum stays; how many instances had something to join."""
     merged = 0
     for seed in range(first_seed, first_seed + number):
-        if isinstance(semantics, LoadSemantics):
+        if isinstance(semantics, Loads):
             base = tiny_instance(
                 seed,
                 num_ops=5 + seed % 2,
