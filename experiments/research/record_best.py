@@ -146,7 +146,7 @@ def what_it_proves(row: RunRow) -> Iterator[BestKnown]:
     own_class = row.stated.plan_class
     rank = PLAN_CLASSES.index(own_class)
     bound_rank = PLAN_CLASSES.index(row.bound_class or own_class)
-    classes = PLAN_CLASSES if row.stated.objective == "max_load" else (own_class,)
+    classes = PLAN_CLASSES if row.stated.load_passes == (None,) else (own_class,)
     for plans in classes:
         at = PLAN_CLASSES.index(plans)
         has_value = row.value_ns is not None and at >= rank

@@ -525,7 +525,7 @@ def _tokens(instance: Instance, device: Ints) -> int:
 def _passes(instance: Instance, semantics: Loads) -> Ints:
     """Pass that each op belongs to: the value is the sum over passes of the heaviest load."""
     backward = instance.arrays.backward.astype(np.int64)
-    return backward if semantics.objective == "max_load_fwd_bwd" else np.zeros_like(backward)
+    return backward if len(semantics.load_passes) > 1 else np.zeros_like(backward)
 
 
 def _class_arcs(instance: Instance, semantics: Loads) -> Ints:

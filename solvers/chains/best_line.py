@@ -39,7 +39,7 @@ from placegap.instances.exporters.modules import layer_list, num_experts
 from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.objectives.makespan.simulate import simulate
-from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan, Semantics
+from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import NO_WAY
@@ -473,7 +473,7 @@ def _by_loads(search: _Search) -> _Costs:
     ends = experts[index.producer] | experts[index.consumer]
     both = np.intersect1d(index.tensor[is_border], index.tensor[is_apart])
     is_simple = far.max(initial=0) <= 1 and not (several or len(both) or ends[is_border].any())
-    rules = isinstance(semantics, MaxLoad) and semantics.load == "add" and semantics.levels == 1
+    rules = len(semantics.load_passes) == 1 and not (semantics.overlaps or semantics.has_two_levels)
     host = expert_work[:, of_host] + apart[:, of_host]
     stay = np.stack([work + expert_work, work + apart], axis=2)
     left = border

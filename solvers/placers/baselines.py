@@ -191,7 +191,7 @@ def why_no_batch(task: Task[Makespan | MaxLoad], params: Params) -> str | None:
     """Why data parallelism does not apply to a task, or None."""
     if task.semantics.has_replicas:
         return None
-    if isinstance(task.semantics, MaxLoad):
+    if task.semantics.load_passes:
         return "needs semantics with replicated stages (replicas)"
     stated = params.batch if isinstance(params, DataParallelParams) else None
     if max(clones_of(task.instance)) >= 0:
@@ -247,7 +247,7 @@ def data_parallel(
 
 def _classes(task: Task[Makespan | MaxLoad]) -> Classes:
     """Equal devices; under makespan those of one kind and memory."""
-    if isinstance(task.semantics, MaxLoad):
+    if task.semantics.load_passes:
         return classes_of(equal_devices(task.instance, task.semantics))
     devices = task.instance.cluster.devices
     return classes_of(numbered((device.kind, device.memory_bytes) for device in devices))

@@ -74,8 +74,7 @@ class ExactCase:
     @property
     def name(self) -> str:
         """Method, input and number of calls."""
-        rules = self.semantics
-        calls = f" q={rules.subgraphs}" if isinstance(rules, LatencySubgraphs) else ""
+        calls = "".join(f" q={n}" for name, n in self.semantics if name == "subgraphs")
         return f"{self.method} {self.input}{calls}"
 
 

@@ -18,15 +18,7 @@ from placegap.instances.corpus.corpus import (
     load_best_known,
     load_corpus,
 )
-from placegap.instances.problem import (
-    PLAN_CLASSES,
-    BestKnown,
-    Instance,
-    Makespan,
-    MaxLoad,
-    Plan,
-    Semantics,
-)
+from placegap.instances.problem import PLAN_CLASSES, BestKnown, Instance, Makespan, Plan, Semantics
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
@@ -88,9 +80,9 @@ def network_figures(instance: Instance) -> NetworkFigures:
     )
 
 
-def own_semantics(instance: Instance) -> MaxLoad:
+def own_semantics(instance: Instance) -> Semantics:
     """The semantics of a network of the corpus: a chain of least maximum load."""
-    assert isinstance(instance.semantics, MaxLoad)
+    assert instance.semantics is not None  # each file of the corpus states one
     return instance.semantics
 
 
@@ -107,7 +99,7 @@ def width_of(index: GraphIndex) -> int:
 def known_semantics(instance: Instance) -> tuple[Semantics, ...]:
     """Chains, plans of any kind, and one pass, by the network's rule of memory."""
     own = own_semantics(instance)
-    wide = own.model_copy(update={"plans": PLAN_CLASSES[-1]})
+    wide = own.with_plans(PLAN_CLASSES[-1])
     return own, wide, Makespan(memory=own.memory_rule)
 
 
