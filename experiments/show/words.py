@@ -52,10 +52,10 @@ def move_rows(found: Anatomy) -> list[tuple[str, ...]]:
             short_name(move.what) + (f" ({move.num_ops} ops)" if move.num_ops > 1 else ""),
             names[move.source],
             names[move.target],
-            format_ns(move.value_ns),
+            format_ns(move.value),
             "becomes feasible"
-            if move.gain_ns is None
-            else f"{format_ns(move.gain_ns)} ({format_gap(move.gain_ns / found.value)})",
+            if move.gain is None
+            else f"{format_ns(move.gain)} ({format_gap(move.gain / found.value)})",
         )
         for move in found.next_moves.moves
     ]

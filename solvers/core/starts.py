@@ -107,7 +107,7 @@ def best_start(
     """The best of `starts`, the first one if several tie, or None."""
     return min(
         starts(task, methods, faults),
-        key=lambda start: task.semantics.cost(start.value_ns),
+        key=lambda start: task.semantics.cost(start.value),
         default=None,
     )
 

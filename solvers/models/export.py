@@ -78,7 +78,7 @@ def write_model(
         rows=_count(model, pyo.Constraint),
         columns=_count(model, pyo.Var),
         unit_ns=float(pyo.value(model.unit_ns)),
-        start_ns=None if start is None else start.value_ns,
+        start_ns=None if start is None else start.value,
     )
 
 

@@ -70,7 +70,7 @@ def moirai_formulation(task: Task[Makespan], params: MoiraiParams) -> Formulatio
             instance,
             semantics,
             form,
-            None if start is None or form != "strengthened" else start.value_ns,
+            None if start is None or form != "strengthened" else start.value,
             params.symmetry,
         ),
         warm_start=lambda model, plan: moirai.warm_start(model, instance, plan, semantics),
@@ -209,7 +209,7 @@ def _pesto(task: Task[Makespan], form: pesto.Form, starts: tuple[str, ...] = ())
             instance,
             task.semantics,
             form,
-            None if start is None or form == "as_published" else start.value_ns,
+            None if start is None or form == "as_published" else start.value,
         ),
         warm_start=lambda model, plan: pesto.warm_start(model, instance, plan),
         extract=lambda model: pesto.extract(model, instance),
@@ -248,7 +248,7 @@ def throughput_formulation(task: Task[Loads], params: ThroughputParams) -> Formu
         starts=STARTS,
         granularity_ns=throughput_ip.value_step_ns(instance, semantics),
         build=lambda start: throughput_ip.build(
-            instance, semantics, params.contiguous, symmetry, start and start.value_ns
+            instance, semantics, params.contiguous, symmetry, start and start.value
         ),
         warm_start=lambda model, plan: throughput_ip.warm_start(
             model, instance, plan, semantics, symmetry

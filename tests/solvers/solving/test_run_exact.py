@@ -161,7 +161,7 @@ def _method(outcome: Outcome | BaseException) -> Method:
         (ValueError("a bug"), "ValueError: a bug"),
         (Outcome(bound=no_plan()), "claims that no plan exists, but there is one of 34 ns"),
         (Outcome(bound=Bound(99)), "claims that no plan is better than 99 ns"),
-        (Outcome(Plan.on([0] * 4), claim_ns=30), "claims 30, the referee finds 43"),
+        (Outcome(Plan.on([0] * 4), claim=30), "claims 30, the referee finds 43"),
     ],
 )
 def test_a_method_that_is_wrong_leaves_the_best_plan_and_a_fault(
