@@ -167,8 +167,8 @@ def run_pesto(task: Task[Makespan], params: PestoParams) -> Outcome:
     if merge is None:
         return run_mip(task, _pesto(task, params.form), params.solver)
     coarse = replace(task, instance=merge.coarse, incumbent=None)
-    asked = placers(coarse) if params.start else ()
-    found = run_mip(coarse, _pesto(coarse, params.form, asked), params.solver)
+    by_placers = placers(coarse) if params.start else ()
+    found = run_mip(coarse, _pesto(coarse, params.form, by_placers), params.solver)
     words = [f"merged to {merge.coarse.num_ops} ops, so there is no bound"]
     plan = None
     if found.plan is not None:

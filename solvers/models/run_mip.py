@@ -148,7 +148,7 @@ def _search(
 
 
 def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Watch | None:
-    """Tells, while the solver is at it, of its own value and bound, if anyone listens."""
+    """A callback that reports the running solver's value and bound; None without a listener."""
     if not has_listener(task.instance, task.semantics):
         return None
     unit_ns = pyo.value(model.unit_ns)

@@ -276,7 +276,7 @@ def _checked(
 
 
 class _OnSolution(cp_model.CpSolverSolutionCallback):
-    """Tells of solutions while CP-SAT goes on."""
+    """Reports the value of each solution that CP-SAT finds."""
 
     def __init__(self, on_value: Callable[[int], None]) -> None:
         super().__init__()
