@@ -150,4 +150,4 @@ def run(task: Task, params: Params) -> Outcome:
     if best is None:
         return Outcome(bound=no_plan(), message="no placement fits")
     value, plan = best
-    return Outcome(plan=plan, claim_ns=value, bound=Bound(value, "brute-force"))
+    return Outcome(plan=plan, claim=value, bound=Bound(value, "brute-force"))

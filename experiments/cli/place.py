@@ -412,9 +412,9 @@ def _placed(
         what = f"placing {instance.name}, {first.semantics.label}"
         with (
             live_line(what, quiet=not options.reports) as show,
-            search_log(options.log, options.plot, what) as on_news,
+            search_log(options.log, options.plot, what) as on_progress,
         ):
-            result, warnings = place(first, start=known, on_news=both(show, on_news))
+            result, warnings = place(first, start=known, on_progress=both(show, on_progress))
     except Stopped as stopped:
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None

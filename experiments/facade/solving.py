@@ -247,7 +247,7 @@ def solve(
     listener = progress if on_plan is None and on_bound is None else control.pass_on
     try:
         with control.region:
-            result, warnings = place(first, start=known, on_news=listener, pool=run_here)
+            result, warnings = place(first, start=known, on_progress=listener, pool=run_here)
     except Stopped as stopped:
         if not control.is_stopped or stopped.best is None:
             raise KeyboardInterrupt from None

@@ -200,26 +200,26 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("study", type=Path)
     parser.add_argument("--out", type=Path, help="folder of the log")
     parser.add_argument("--certify", type=float, default=0.0, help="seconds for each bound")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        study, cells = logged_rows(asked.study, asked.out)
+        study, cells = logged_rows(options.study, options.out)
     except InputError as error:
         warn(str(error))
         return 2
-    folder, known, status = results_folder(study, asked.out), dict[Key, Share](), 0
-    if asked.certify:
+    folder, known, status = results_folder(study, options.out), dict[Key, Share](), 0
+    if options.certify:
         known = known_shares(folder)
         try:
             with handled():
-                certified_shares(cells, asked.certify, folder, known)
+                certified_shares(cells, options.certify, folder, known)
         except KeyboardInterrupt:
             status = stop_status()
             warn("stopped; the same command goes on from here")
-    grid = Table(*HEADS, *["certified"] * bool(asked.certify))
+    grid = Table(*HEADS, *["certified"] * bool(options.certify))
     for name in dict.fromkeys((cell.table, cell.label) for cell in cells):
         mine = [cell for cell in cells if (cell.table, cell.label) == name]
         row = [*name, *closing_row(mine)]
-        if asked.certify:
+        if options.certify:
             row.append(certified_column(mine, known))
         grid.add_row(*row)
     output().print(grid)

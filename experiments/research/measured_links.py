@@ -25,8 +25,8 @@ def bytes_ns(source: str) -> list[list[int]]:
     package, table, op = source.split(", ")
     if package.startswith("aiconfigurator-core"):
         path = resources.files("aiconfigurator_core") / "systems" / "data" / f"{table}.parquet"
-        asked = [("op_name", "==", op), ("num_gpus", "==", 2), ("nccl_dtype", "==", "half")]
-        rows = import_module("pyarrow.parquet").read_table(path, filters=asked).to_pylist()
+        filters = [("op_name", "==", op), ("num_gpus", "==", 2), ("nccl_dtype", "==", "half")]
+        rows = import_module("pyarrow.parquet").read_table(path, filters=filters).to_pylist()
         sent = [(row["message_size"], row["latency"]) for row in rows]  # half the items, of 2 bytes
     else:
         with gzip.open(MEASURED / "collectives.csv.gz", "rt") as lines:

@@ -189,10 +189,10 @@ def _pairs(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
         groups: dict[str, Counter[str]] = {}
         for pair in reversed_:
             if pair.verdict == verdict:
-                told = f"{verdict}: {pair.why}" if verdict == REVERSED[0] else verdict
-                groups.setdefault(told, Counter())[pair.row] += 1
-        for told, rows in groups.items():
-            yield f"{told}: {_counted(rows)}"
+                reason = f"{verdict}: {pair.why}" if verdict == REVERSED[0] else verdict
+                groups.setdefault(reason, Counter())[pair.row] += 1
+        for reason, rows in groups.items():
+            yield f"{reason}: {_counted(rows)}"
 
 
 def _misfits(compared: ComparedTable) -> Iterator[str]:

@@ -93,7 +93,7 @@ def kept_rows(rows: Sequence[RunRow]) -> list[RunRow]:
 
 
 def figures_of(folder: Path, study: str, rows: Sequence[RunRow]) -> FiguresOf:
-    """The figures of graphs that the paper's tables ask of a study."""
+    """The figures of graphs that the paper's tables take from a study."""
     found: FiguresOf = {}
     for table in load_paper(folder)[0].tables:
         for row in table.rows:
@@ -137,24 +137,25 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--pages", action="store_true", help="make the pages from what is kept")
     parser.add_argument("--pairs", action="store_true", help="write every pair into pairs.csv")
     parser.add_argument("studies", nargs="*", type=Path, metavar="STUDY.yaml")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        if asked.record:
+        if options.record:
             use_module(STAND_INS)
-            for path in asked.studies or [p for name in PAPERS for p in studies_of(FOLDER / name)]:
+            every = [path for name in PAPERS for path in studies_of(FOLDER / name)]
+            for path in options.studies or every:
                 try:
-                    print(record(path, smoke=asked.smoke))
+                    print(record(path, smoke=options.smoke))
                 except InputError as error:  # others may have run
-                    if asked.studies:
+                    if options.studies:
                         raise
                     print(f"not kept: {error}")
         found = scores(FOLDER)
         for name, each in zip(PAPERS, found, strict=True):
-            if asked.pages:
+            if options.pages:
                 write_text(page(each, name), DOCS / f"{name}.md")
-            if asked.pairs:
+            if options.pairs:
                 write_text(pairs_csv(each.pairs), FOLDER / name / "pairs.csv")
-        if asked.pages:
+        if options.pages:
             readme = FOLDER / "README.md"
             write_text(with_scoreboard(readme.read_text(encoding="utf-8"), found), readme)
         output().print(plain_table(None, *scoreboard(found)))

@@ -31,8 +31,8 @@ def logged_rows(
     study = load_study(config, smoke=smoke)
     log_file = results_folder(study, out) / LOG_NAME
     if not log_file.exists():
-        asked = f"placegap study {os.path.relpath(config)}{' --smoke' * smoke}"
-        raise InputError(f"there is no such log; run `{asked}` first", log_file)
+        command = f"placegap study {os.path.relpath(config)}{' --smoke' * smoke}"
+        raise InputError(f"there is no such log; run `{command}` first", log_file)
     with RunLog(log_file, row_of) as log:
         return study, run_rows(plan_study(study, config), log.records)
 
@@ -43,8 +43,8 @@ def record_study(name: str, *, smoke: bool = False, out: str | None = None) -> P
     study, rows = logged_rows(path, out, smoke=smoke)
     missing = sum(row.status == NOT_RUN for row in rows)
     if missing:
-        asked = f"placegap study {os.path.relpath(path)}{' --smoke' * smoke}"
-        raise InputError(f"{missing} runs are missing; `{asked}` goes on", study.name)
+        command = f"placegap study {os.path.relpath(path)}{' --smoke' * smoke}"
+        raise InputError(f"{missing} runs are missing; `{command}` goes on", study.name)
     write_rows([replace(row, params="") for row in rows], RESULTS / f"{name}.csv")
     return RESULTS / f"{name}.csv"
 
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("name", help="a study of experiments/ours, without .yaml")
     parser.add_argument("--smoke", action="store_true", help="its smallest form")
     parser.add_argument("--out", help="the folder of its log, if it is not results/NAME")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        print(record_study(asked.name, smoke=asked.smoke, out=asked.out))
+        print(record_study(options.name, smoke=options.smoke, out=options.out))
     except InputError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

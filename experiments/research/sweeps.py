@@ -95,16 +95,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name", choices=SWEEPS)
     parser.add_argument("--smoke", action="store_true", help="its smallest form")
     parser.add_argument("--record", action="store_true", help="keep the results for the pages")
-    asked = parser.parse_args(arguments)
-    sweep = SWEEPS[asked.name]
-    name = f"ours-{asked.name}{'-smoke' * asked.smoke}"
+    options = parser.parse_args(arguments)
+    sweep = SWEEPS[options.name]
+    name = f"ours-{options.name}{'-smoke' * options.smoke}"
     try:
-        rows = run_sweep(name, sweep.tasks(asked.smoke), sweep.measure)
+        rows = run_sweep(name, sweep.tasks(options.smoke), sweep.measure)
     except InputError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
-    if asked.record:
-        write_rows(rows, RESULTS / f"{asked.name}.csv")
+    if options.record:
+        write_rows(rows, RESULTS / f"{options.name}.csv")
 
 
 def about(instance: Instance, method: str, value_ns: int | None) -> dict[str, Any]:
@@ -289,11 +289,11 @@ def cost_of_size(task: Mapping[str, Any]) -> Mapping[str, Any]:
     cheap = {"best_bound_ns": cheap_ns, "best_bound_by": "cheap bound"}
     if isinstance(found, str):
         return {**about(instance, task["method"], None), **cheap, "message": found}
-    told = json.loads(found.remark)
+    measured = json.loads(found.remark)
     return {
-        **about(instance, task["method"], told["value_ns"]),
+        **about(instance, task["method"], measured["value_ns"]),
         **cheap,
-        "bound_ns": told["bound_ns"],
+        "bound_ns": measured["bound_ns"],
         "cpu_s": round(found.cpu_s, 4),
         "peak_bytes": found.peak_bytes,
     }

@@ -13,7 +13,7 @@ from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING
 
-from placegap.experiments.running.pool import Ending, run_here, run_pool, send_news
+from placegap.experiments.running.pool import Ending, run_here, run_pool, send_progress
 from placegap.experiments.running.rules import Rules, as_options, nearest, option
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line
@@ -210,7 +210,7 @@ def place(
     modules: Sequence[str] = (),
     *,
     start: Result | None = None,
-    on_news: Listener | None = None,
+    on_progress: Listener | None = None,
     pool: Callable[..., Generator[Ending[Attempt]]] | None = None,
 ) -> tuple[Result, tuple[str, ...]]:
     """Run a method in a process of its own; its result, and warnings.
@@ -218,7 +218,7 @@ def place(
     If it fails, the plan and the bound that it had reported stand, and a warning says so. The
     result is no worse than `start`.
     """
-    log = ProgressLog(on_news or (lambda progress: None), rules=attempt.semantics)
+    log = ProgressLog(on_progress or (lambda progress: None), rules=attempt.semantics)
     reported: list[Plan] = []  # the last plan
 
     def enter(progress: Progress) -> None:
@@ -238,7 +238,7 @@ def place(
         hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
         modules=modules,
         stop_s=STOP_S,
-        on_news=enter,
+        on_progress=enter,
     )
     best, warnings = start, list[str]()
     try:
@@ -456,14 +456,14 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
 
     def report(said: str) -> None:
         doing[:] = [said]
-        send_news(Progress(doing=said))
+        send_progress(Progress(doing=said))
 
     report(f"placing by {attempt.method}")
     with (
         watching(report),
         while_compiling(
-            lambda: send_news(Progress(doing=COMPILING), paused=True),
-            lambda: send_news(Progress(doing=doing[0]), paused=False),
+            lambda: send_progress(Progress(doing=COMPILING), paused=True),
+            lambda: send_progress(Progress(doing=doing[0]), paused=False),
         ),
     ):
         return _run_attempt(attempt)
@@ -480,7 +480,7 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
                 solve_coarse, transform=attempt.coarsen, transform_params=attempt.coarsen_params
             )
         else:
-            run = partial(run_method, progress=each_plan_once(send_news))
+            run = partial(run_method, progress=each_plan_once(send_progress))
         source = attempt.source
         instance = source if isinstance(source, Instance) else load_source(source)
         result = run(

@@ -133,7 +133,7 @@ Fate = Literal["done", "timeout", "crashed"]
 class Ending(Generic[T]):
     """How a task ended: `answer` is what the function returned, if the fate is "done".
 
-    `last_news` is its last report.
+    `last_progress` is its last report.
     """
 
     task: T
@@ -141,7 +141,7 @@ class Ending(Generic[T]):
     answer: Any
     message: str
     wall_s: float
-    last_news: Any = None
+    last_progress: Any = None
 
 
 STARTS = 2
@@ -153,17 +153,17 @@ class PoolError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class _News:
+class _Report:
     """What a task reports before it ends, and whether its clock stands from now on, or goes on."""
 
     content: Any
     paused: bool | None = None
 
 
-_listeners: list[Callable[[_News], None]] = []
+_listeners: list[Callable[[_Report], None]] = []
 
 
-def send_news(content: Any, *, paused: bool | None = None) -> None:
+def send_progress(content: Any, *, paused: bool | None = None) -> None:
     """Send something that can be pickled to the parent of this task; without a pool, do nothing.
 
     From `paused` being True to False, the clock of the task's hard limit stands: the task reads its
@@ -171,11 +171,11 @@ def send_news(content: Any, *, paused: bool | None = None) -> None:
     """
     for listener in _listeners:
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
-            listener(_News(content, paused))
+            listener(_Report(content, paused))
 
 
 @contextlib.contextmanager
-def _hearing(listener: Callable[[_News], None]) -> Iterator[None]:
+def _listening(listener: Callable[[_Report], None]) -> Iterator[None]:
     _listeners.append(listener)
     try:
         yield
@@ -207,20 +207,20 @@ def run_here(
     tasks: Iterable[T | None],
     function: Callable[[T], Any],
     *,
-    on_news: Callable[[Any], None] | None = None,
+    on_progress: Callable[[Any], None] | None = None,
     **_: Any,
 ) -> Generator[Ending[T]]:
     """`run_pool` without processes: one task after another, with no hard limit."""
 
-    def report(news: _News) -> None:
-        if on_news is not None:
-            on_news(news.content)
+    def pass_on(report: _Report) -> None:
+        if on_progress is not None:
+            on_progress(report.content)
 
     for task in tasks:
         if task is None:
             continue
         began = time.monotonic()
-        with _hearing(report):
+        with _listening(pass_on):
             answer = function(task)
         yield Ending(task, "done", answer, "", time.monotonic() - began)
 
@@ -233,7 +233,7 @@ def run_pool(
     hard_limit_s: Callable[[T], float],
     modules: Sequence[str] = (),
     stop_s: float = 0.0,
-    on_news: Callable[[Any], None] | None = None,
+    on_progress: Callable[[Any], None] | None = None,
 ) -> Generator[Ending[T]]:
     """Run ``function(task)`` in worker processes; yield each task's ending as it comes.
 
@@ -241,7 +241,7 @@ def run_pool(
     the endings before. One that has no task yet waits a little and yields None. Closing the
     generator, or an exception in its consumer, kills the workers. The function is pickled by name,
     and should not raise. A single worker may start processes of its own. The hard limit of a task
-    leaves out what it reports to (`send_news`).
+    leaves out what it reports to (`send_progress`).
 
     After Ctrl-C each task gets a `KeyboardInterrupt` and `stop_s` seconds to end; the endings of
     those that return in time are yielded, and then `KeyboardInterrupt` is raised. A second Ctrl-C
@@ -267,7 +267,11 @@ def run_pool(
                     idle.pop()
                     if idle
                     else TaskProcess(
-                        function, modules, stoppable=stop_s > 0, alone=workers == 1, on_news=on_news
+                        function,
+                        modules,
+                        stoppable=stop_s > 0,
+                        alone=workers == 1,
+                        on_progress=on_progress,
                     )
                 )
                 busy.append(worker)
@@ -313,14 +317,14 @@ def _returned(busy: list[TaskProcess[T]]) -> Generator[Ending[T]]:
     for worker in busy:
         ending = None
         with contextlib.suppress(PoolError):  # one that was stopped before its first task
-            while ending is None and worker.pipe.poll():  # news may stand before the answer
+            while ending is None and worker.pipe.poll():  # reports may come before the answer
                 ending = worker.ending(is_ready=True)
         if ending is not None and ending.fate == "done":
             yield ending
 
 
 def _last_endings(busy: list[TaskProcess[T]], stop_s: float) -> Generator[Ending[T]]:
-    """Tell the workers to stop; the endings of those that return in time."""
+    """Stop the workers; the endings of those that return in time."""
     stopping = [worker for worker in busy if worker.ask_to_stop(stop_s)]
     while stopping:
         for worker, ending in _endings(stopping, _wait(stopping)):
@@ -343,9 +347,9 @@ class TaskProcess(Generic[T]):
         *,
         stoppable: bool = False,
         alone: bool = False,
-        on_news: Callable[[Any], None] | None = None,
+        on_progress: Callable[[Any], None] | None = None,
     ) -> None:
-        self.on_news = on_news
+        self.on_progress = on_progress
         self.job, self.alone = (function, tuple(modules), stoppable), alone
         self.starts = 0
         self._start()
@@ -365,7 +369,7 @@ class TaskProcess(Generic[T]):
         """Hand over a task; its clock starts when the worker has started."""
         self.task = task
         self.limit_s = limit_s
-        self.last_news: Any = None
+        self.last_progress: Any = None
         self._start_clock()
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
             self.pipe.send(task)
@@ -377,7 +381,7 @@ class TaskProcess(Generic[T]):
             if self.paused_since is not None or time.monotonic() < self.deadline:
                 return None
             message = f"killed at the hard limit of {self.limit_s:g} s"
-            return Ending(self.task, "timeout", None, message, wall_s, self.last_news)
+            return Ending(self.task, "timeout", None, message, wall_s, self.last_progress)
         try:
             answer = self.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -390,15 +394,15 @@ class TaskProcess(Generic[T]):
             if not self.ready:
                 raise PoolError(f"worker processes cannot start ({how})") from None
             message = f"the worker process died ({how})"
-            return Ending(self.task, "crashed", None, message, wall_s, self.last_news)
-        if isinstance(answer, _News):
+            return Ending(self.task, "crashed", None, message, wall_s, self.last_progress)
+        if isinstance(answer, _Report):
             self._pause(answer.paused)
-            self.last_news = answer.content
-            if self.on_news is not None:
-                self.on_news(answer.content)
+            self.last_progress = answer.content
+            if self.on_progress is not None:
+                self.on_progress(answer.content)
             return self.ending(is_ready=False)  # reporting is no excuse for running on
         if self.ready:
-            return Ending(self.task, "done", answer, "", wall_s, self.last_news)
+            return Ending(self.task, "done", answer, "", wall_s, self.last_progress)
         self.ready = True
         self._start_clock()
         return None
@@ -447,7 +451,7 @@ def _serve(
             pipe.send(message)
 
     send("ready")
-    with _hearing(send):
+    with _listening(send):
         while True:
             task = pipe.recv()
             if region.is_requested:  # before it was here

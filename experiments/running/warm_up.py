@@ -46,7 +46,7 @@ def warm_up(method: str, semantics: Semantics, params: Mapping[str, Any]) -> Non
     that; kernels that are not kept yet are compiled.
 
     The example of four ops is solved at once. In the one of 48 ops, searches branch, and exact
-    methods ask for all bounds. A search that would go on for as long as it may gets a few steps.
+    methods compute all bounds. A search that would go on for as long as it may gets a few steps.
     """
     # a warm-up with parameters that say how long to search could take as long as the run
     schema = find_method(method).params

@@ -136,8 +136,8 @@ def anatomy_object(found: Anatomy) -> dict[str, Any]:
                 "ops": move.num_ops,
                 "from": names[move.source],
                 "to": names[move.target],
-                key("value"): move.value_ns,
-                key("gain"): move.gain_ns,
+                key("value"): move.value,
+                key("gain"): move.gain,
             }
             for move in found.next_moves.moves
         ],

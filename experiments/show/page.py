@@ -47,7 +47,7 @@ MOST_BARS = 30_000
 
 FINEST, RUNS = 4000, 120
 """Blocks are no shorter than this part of the time; and where neither layers nor scopes of names
-tell where a block ends, no longer than that one."""
+show where a block ends, no longer than that one."""
 
 MOST_DOTS = 10_000
 """Of more ops the graph is drawn in layers, scopes or runs."""

@@ -22,7 +22,7 @@ FEWEST, MOST = 40, 2000
 class SingleMove(NamedTuple):
     """Some ops to another device, and what the plan is worth then.
 
-    `what` names the op, group or layer. `gain_ns` None: the plan at hand breaks a rule, and this
+    `what` names the op, group or layer. `gain` None: the plan at hand breaks a rule, and this
     one breaks none.
     """
 
@@ -30,8 +30,8 @@ class SingleMove(NamedTuple):
     num_ops: int
     source: int
     target: int
-    value_ns: int
-    gain_ns: int | None
+    value: int
+    gain: int | None
     plan: Plan
 
 
@@ -54,21 +54,19 @@ def best_moves(case: Judged[Semantics], moves: Moves, count: int) -> Tried:
     for option in tried:
         for changed in option.plans:
             try:
-                value_ns = feasible_value(case.instance, changed, case.semantics)
+                value = feasible_value(case.instance, changed, case.semantics)
             except InputError:
                 continue
-            if value_ns is None:
+            if value is None:
                 continue
-            gain = cost(case.value_ns) - cost(value_ns) if case.verdict.feasible else None
+            gain = cost(case.value_ns) - cost(value) if case.verdict.feasible else None
             known = best.get(option.unit)
-            if (gain is not None and gain <= 0) or (
-                known and cost(known.value_ns) <= cost(value_ns)
-            ):
+            if (gain is not None and gain <= 0) or (known and cost(known.value) <= cost(value)):
                 continue
             what, size = option.unit + option.note, len(option.ops)
             ends = option.source, option.target
-            best[option.unit] = SingleMove(what, size, *ends, value_ns, gain, changed)
-    found = sorted(best.values(), key=lambda move: (cost(move.value_ns), move.num_ops, move.what))
+            best[option.unit] = SingleMove(what, size, *ends, value, gain, changed)
+    found = sorted(best.values(), key=lambda move: (cost(move.value), move.num_ops, move.what))
     return Tried(tuple(found[:count]), len(tried), len(moves.options))
 
 

@@ -178,7 +178,7 @@ def labels_of(graph: Graph) -> tuple[str, ...]:
 
 
 def short_label(label: str) -> str:
-    """The end of a module's path that tells it apart."""
+    """The end of a module's path that identifies it."""
     parts = label.split(".")
     return ".".join(parts[-2:]) if parts[-1].isdecimal() else parts[-1]
 
@@ -301,7 +301,7 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
 
 
 MOST_SCOPES = 200
-"""With more, colours can no longer be told apart."""
+"""With more, colours can no longer be distinguished."""
 
 
 def scopes_of(names: Sequence[str]) -> tuple[str, ...] | None:

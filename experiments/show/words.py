@@ -46,16 +46,16 @@ def crossing_rows(found: Anatomy) -> list[tuple[str, ...]]:
 
 def move_rows(found: Anatomy) -> list[tuple[str, ...]]:
     """The best single moves, under `MOVE_HEAD`."""
-    names = found.names
+    names, unit = found.names, found.semantics.unit
     return [
         (
             short_name(move.what) + (f" ({move.num_ops} ops)" if move.num_ops > 1 else ""),
             names[move.source],
             names[move.target],
-            format_ns(move.value_ns),
+            format_value(move.value, unit),
             "becomes feasible"
-            if move.gain_ns is None
-            else f"{format_ns(move.gain_ns)} ({format_gap(move.gain_ns / found.value)})",
+            if move.gain is None
+            else f"{format_value(move.gain, unit)} ({format_gap(move.gain / found.value)})",
         )
         for move in found.next_moves.moves
     ]

@@ -40,25 +40,25 @@ class StudyProgress:
 
     def reads(self, model: str) -> None:
         """A model is read for the next runs."""
-        self._tell(f"reading {model}")
+        self._update(f"reading {model}")
 
     def started(self, run: Run) -> None:
         """A worker has got a run."""
         self.running[run.key] = run
-        self._tell()
+        self._update()
 
-    def doing(self, news: tuple[str, str]) -> None:
+    def doing(self, step: tuple[str, str]) -> None:
         """The worker of a run, by its key, has begun something."""
-        key, self._at[key] = news
-        self._tell()
+        key, self._at[key] = step
+        self._update()
 
     def ended(self, run: Run) -> None:
         """A run is in the log."""
         self.running.pop(run.key, None)
         self.done += 1
-        self._tell()
+        self._update()
 
-    def _tell(self, *more: str) -> None:
+    def _update(self, *more: str) -> None:
         now = [f"{self._at.get(key, '')}{run.label}" for key, run in self.running.items()]
         self._show(shorten(f"{self.done}/{self.total} runs; {'; '.join([*now, *more])}", LONGEST))
 

@@ -12,7 +12,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placegap.experiments.running.pool import POLL_S, Ending, held, in_thread, run_pool, send_news
+from placegap.experiments.running.pool import (
+    POLL_S,
+    Ending,
+    held,
+    in_thread,
+    run_pool,
+    send_progress,
+)
 from placegap.experiments.running.provenance import cpu_s, made_by
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
@@ -54,7 +61,7 @@ if TYPE_CHECKING:
 REFEREE = "placegap.instances.referee.evaluate"
 """Workers load it before their first run, whose hard limit it would eat into."""
 
-TOLD = ("status", "bound_origin", "bound_class", "rests_on", "message")
+REPORTED = ("status", "bound_origin", "bound_class", "rests_on", "message")
 TIMES = ("build_s", "solve_s", "setup_s")
 
 
@@ -66,13 +73,13 @@ def hard_limit_s(run: Run) -> float:
 def run_task(run: Run) -> dict[str, Any]:
     """Solve one run; whatever goes wrong becomes a status and a one-line message.
 
-    It sends news of what it does: the run's key, and `READING`, `WARMING`, `COMPILING` or
+    It reports what it does: the run's key, and `READING`, `WARMING`, `COMPILING` or
     `RUNNING`. The clock of its hard limit stands while it reads or compiles.
     """
     at = WARMING
 
     def report(what: str, paused: bool | None = None) -> None:
-        send_news((run.key, what), paused=paused)
+        send_progress((run.key, what), paused=paused)
 
     report(READING, paused=True)
     try:
@@ -118,7 +125,7 @@ def describe_result(result: Result) -> dict[str, Any]:
     A plan of a finer instance (operator splitting) has no value here, for the run is about the
     original instance; its value there is among the details, with a bound of the finer instance.
     """
-    described = {name: getattr(result, name) for name in TOLD}
+    described = {name: getattr(result, name) for name in REPORTED}
     described |= {"value_ns": result.value, "bound_ns": result.bound_value}
     described |= {name: round(getattr(result, name), 6) for name in TIMES}
     described |= {"faults": "; ".join(result.faults), "details": dict(result.details)}
@@ -136,7 +143,7 @@ def describe_result(result: Result) -> dict[str, Any]:
 
 def had_begun(ending: Ending[Run]) -> bool:
     """Whether a run's worker had compiled what the run needs, as far as it has reported."""
-    return ending.last_news not in [(ending.task.key, WARMING), (ending.task.key, COMPILING)]
+    return ending.last_progress not in [(ending.task.key, WARMING), (ending.task.key, COMPILING)]
 
 
 def describe_ending(ending: Ending[Run]) -> Record:
@@ -226,7 +233,7 @@ def run_rows_of(
             workers=workers or num_cores(),
             hard_limit_s=hard_limit_s,
             modules=(REFEREE, *modules),
-            on_news=progress.doing,
+            on_progress=progress.doing,
         )
         # a signal that stops the study interrupts its waiting, and nothing else
         with held(), closing(endings):

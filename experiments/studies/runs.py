@@ -1,7 +1,7 @@
 """A run is a row of one table: its columns, its files, and the best bound and plan of its problem.
 
 A bound holds for the class of plans it was proven for and for the classes nested in it (chain in
-convex in any). So a row's best bound is the largest among the bounds of all rows that ask for the
+convex in any). So a row's best bound is the largest among the bounds of all rows with the
 same instance and the same objective, whose class contains the row's own. A chain bound never meets
 a plan that need not be a chain. A recorded bound of the instance counts where it is higher.
 """

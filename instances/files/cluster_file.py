@@ -210,8 +210,8 @@ class LinkEntry(InstancePart):
         """The one kind of its ends, by kinds and servers of devices."""
         alike = {places.get(end, ("", "no device")): end for end in self.ends(places)}
         if len(alike) != 1 or ("", "no device") in alike:
-            told = ", ".join(f"{end} ({' '.join(place).strip()})" for place, end in alike.items())
-            raise ValueError(f"measured links join equal cards of one server, not {told}")
+            found = ", ".join(f"{end} ({' '.join(place).strip()})" for place, end in alike.items())
+            raise ValueError(f"measured links join equal cards of one server, not {found}")
         return next(iter(alike))[0]
 
     def links(self, everyone: tuple[str, ...]) -> Iterator[Link | Group]:
@@ -312,9 +312,10 @@ class ClusterFile(InstancePart):
                 two = {"bandwidth_bytes_per_s": rate, "latency_ns": latency, "measured": False}
                 entry = entry.model_copy(update=two)
             entries.append(entry)
-        told = "; ".join(notes)
-        noted = self.provenance.noting(told, {MEASURED_LINKS: told}) if notes else self.provenance
-        return entries, noted
+        if not notes:
+            return entries, self.provenance
+        joined = "; ".join(notes)
+        return entries, self.provenance.noting(joined, {MEASURED_LINKS: joined})
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -3,7 +3,7 @@
 Before the first comma stand the devices, joined by ``+``. ``host`` is a host (`HOST_KIND`), and so
 is every kind that is a CPU; ``host:64GB`` has a memory of its own. ``16x8xH100`` is 16 servers of 8
 cards each, and ``2x(4xL40S+host)`` two servers of four cards and a host. Kinds are those of the
-catalogue, without regard to case and dashes; what tells boards of one card apart (``-80GB``,
+catalogue, without regard to case and dashes; suffixes of boards of one card (``-80GB``,
 ``-PCIe``) may be left out where one board alone is meant, and so may ``RTX`` and ``RX``.
 
 Behind it stand the kinds of links. In a server ``nvlink`` joins the cards that have it, at the rate

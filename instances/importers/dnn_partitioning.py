@@ -95,7 +95,7 @@ def load_dnn_partitioning(path: str | Path, time_unit: TimeUnit = "ms") -> Docum
     time. Accelerators come before CPUs, which are hosts without a memory limit. Files do not state
     the unit; their authors mean milliseconds.
 
-    ``graph.provenance.changes`` tells what was not taken over as it stands: rounded times, dropped
+    ``graph.provenance.changes`` lists what was not taken over as it stands: rounded times, dropped
     duplicate edges, sizes of edges that are no whole bytes, and sizes of out-edges of one node that
     differ, of which the largest is kept. No value depends on the sizes of edges: costs do.
 

@@ -30,9 +30,9 @@ SUB_BYTE_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 QUANTIZED = frozenset({*SUB_BYTE_BITS, "INT8", "UINT8", "FLOAT8E4M3FN", "FLOAT8E5M2"})
 """Types of weights that are no numbers to compute with; those of positions are wider."""
 
-TELL_SHAPES = frozenset({"Shape", "Size"})
+SHAPE_OPS = frozenset({"Shape", "Size"})
 
-POSITIONS = TELL_SHAPES | {"Range"}
+POSITIONS = SHAPE_OPS | {"Range"}
 """Ops that write positions and sizes, which are in no file."""
 
 LONGEST_SHAPE = 8
@@ -95,7 +95,7 @@ class Tensors:
         self.constants.update(writes)
         if node.op_type in POSITIONS or not self.temporary.isdisjoint(reads):
             others = [name for name in reads if name not in self.temporary]
-            if node.op_type in TELL_SHAPES or all(map(self._is_plain, others)):
+            if node.op_type in SHAPE_OPS or all(map(self._is_plain, others)):
                 self.temporary.update(writes)
         sources = [
             self.made_from.get(name) or {name: self.values[name].bytes}
@@ -140,8 +140,8 @@ def infer_tensors(
         _check(node, written)
         reads = [name for name in node.input if name]
         # the shape of a tensor of static shape is a constant, and so is all that follows from it
-        tells_shape = node.op_type in TELL_SHAPES and all(name in tensors.values for name in reads)
-        constant = tells_shape or all(name in tensors.constants for name in reads)
+        is_shape = node.op_type in SHAPE_OPS and all(name in tensors.values for name in reads)
+        constant = is_shape or all(name in tensors.constants for name in reads)
         _infer(node, tensors, opsets)
         for name in filter(None, node.output):
             if name not in tensors.values and name in stated:
@@ -150,7 +150,7 @@ def infer_tensors(
             left.append(node)
             continue
         tensors.fold(node)
-        if tells_shape and reads:
+        if is_shape and reads:
             tensors.small[node.output[0]] = shape_values(node, tensors.values[reads[0]].shape)
         elif all(name in tensors.small for name in reads):
             counts = [_num_elements(tensors, name) for name in node.output if name]

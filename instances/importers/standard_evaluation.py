@@ -44,8 +44,8 @@ class Estimate:
     #: The batches that the lines were fitted to, ascending.
     measured_batches: tuple[int, ...]
     links: tuple[LinkFit, ...]
-    #: Of ``time`` and ``memory`` per op and device kind, and of ``tensors``, where the batch asked
-    #: for was measured, too: those rows are held out of the fits.
+    #: Of ``time`` and ``memory`` per op and device kind, and of ``tensors``, where the requested
+    #: batch was measured, too: those rows are held out of the fits.
     deviations: Mapping[str, Deviations]
     warnings: tuple[Caution, ...]
 

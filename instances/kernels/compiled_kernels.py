@@ -166,16 +166,16 @@ _compiling: list[Path | None] = []
 
 @contextmanager
 def _watched(entry: Path | None) -> Iterator[None]:
-    """Tell the watchers of the outermost kernel that is compiled."""
-    told = [] if _compiling else list(watchers)
+    """Notify the watchers of the outermost kernel that is compiled."""
+    notified = [] if _compiling else list(watchers)
     _compiling.append(entry)
-    for begin, _ in told:
+    for begin, _ in notified:
         begin()
     try:
         yield
     finally:
         _compiling.pop()
-        for _, end in told:
+        for _, end in notified:
             end()
 
 

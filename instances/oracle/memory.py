@@ -1,11 +1,10 @@
 """The second referee's memory at its peak.
 
-It is a walk over each device's events. The rule (the same as the
-referee's, told again): a device always holds the state of its ops, shared state once by each name;
-a tensor is there from the first event on the device that writes, moves or reads it until the last
-such event has ended; workspace is there while its op runs. At one moment ends free before starts
-take. Events are ops and transfers at their times or, where there is no schedule, ops alone in the
-order of steps.
+It is a walk over each device's events. The rule (the same as the referee's, stated again): a device
+always holds the state of its ops, shared state once by each name; a tensor is there from the first
+event on the device that writes, moves or reads it until the last such event has ended; workspace is
+there while its op runs. At one moment ends free before starts take. Events are ops and transfers at
+their times or, where there is no schedule, ops alone in the order of steps.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `evaluate` computes on arrays, by kernels and by libraries for graphs. This package reads the fields
 of the instance, the plan and the semantics, and derives tensors, paths, times, orders and loads
 again in Python integers, by other algorithms. The two are compared on random plans; ``placegap
-verify`` asks both.
+verify`` runs both.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def relax_memory(instance: Instance, semantics: S) -> tuple[Instance, S]:
     if semantics.memory_rule == "sum":
         return instance, semantics
     plain = semantics.model_copy(update={"memory": "sum"})
-    for of, asked, floor in _last:
-        if of() is instance and asked == semantics:
+    for of, rules, floor in _last:
+        if of() is instance and rules == semantics:
             return floor, plain
     floor = with_resident(instance, floor_bytes(instance, semantics))
     _last[:] = [(ref(instance, lambda gone: _last.clear()), semantics, floor)]

@@ -134,8 +134,8 @@ class Arrays:
 
         Two stages that hold a copy of one weight add up its gradients after the last microbatch,
         beside the pipeline: such an edge leads from any stage to any other. It is one from layer to
-        layer (colocation group) between two `weight_gradient` ops; or, where those are not told
-        apart, one whose producer is the sum of a shared weight's gradients: a backward op whose
+        layer (colocation group) between two `weight_gradient` ops; or, where those are not
+        marked, one whose producer is the sum of a shared weight's gradients: a backward op whose
         readers are backward ops that feed nothing (updates), one of them in its own layer.
         """
         a, b = self.index.producer, self.index.consumer

@@ -33,7 +33,7 @@ def device_kinds(instance: Instance, labels: Sequence[object] | None = None) -> 
     """Number of each device, (K,): equal ones are equal but for their links.
 
     All ops take the same time on them, they have the same memory and host times, and they are both
-    hosts or both not. Kinds and names decide nothing; `labels` tell devices apart as well.
+    hosts or both not. Kinds and names decide nothing. Devices with different `labels` differ.
     """
     arrays = instance.arrays
     own = arrays.time_ns, arrays.host_ns, arrays.memory_bytes, arrays.is_host
@@ -62,8 +62,8 @@ def identical_devices(instance: Instance, labels: Sequence[object] | None = None
     """Classes of devices, two or more each, any two of which may be swapped.
 
     Devices are identical if they are equal (`device_kinds`), and if all tensors take the same time
-    from and to every other device and both ways between the two. `labels` tell devices apart as
-    well, such as the servers that they are in.
+    from and to every other device and both ways between the two. Devices with different `labels`,
+    such as the servers that they are in, differ.
     """
     arrays = instance.arrays
     times = np.unique(arrays.transfer_ns, axis=1, return_inverse=True)[1].ravel()

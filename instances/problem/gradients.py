@@ -9,7 +9,7 @@ from placegap.instances.problem.graph import Graph
 
 
 def mark_weight_gradients(graph: Graph) -> Graph:
-    """The training step with `Op.weight_gradient` set where its layers tell.
+    """The training step with `Op.weight_gradient` set where its layers determine it.
 
     Layers are the colocation groups. In the end all gradients serve weights; what may wait is what
     no other layer needs. So a backward op is marked if all its readers are marked ops of its own

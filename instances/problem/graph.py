@@ -57,7 +57,7 @@ class Graph(InstancePart):
         return self
 
     def _check_modes(self) -> None:
-        """Modes are told apart by name and tensor degree, and name the op's own neighbours."""
+        """Modes differ in name and tensor degree, and name the op's own neighbours."""
         preds: list[set[str]] = [set() for _ in self.ops]
         succs: list[set[str]] = [set() for _ in self.ops]
         for edge in self.edges:

@@ -150,16 +150,22 @@ def includes(wide: Semantics, semantics: Semantics) -> bool:
     return rank >= least and wide.with_plans("any") == semantics.with_plans("any")
 
 
-def part(semantics: Semantics, name: str) -> Any:
-    """The module of an objective's folder: `referee`, `oracle` or `checks`."""
-    return _module(semantics.objective, f"placegap.instances.objectives.{semantics.folder}.{name}")
+def part(semantics: Semantics, name: str, *, optional: bool = False) -> Any:
+    """The module of an objective's folder: `referee`, `oracle` or `checks`.
+
+    Where there is none, an `optional` one is None.
+    """
+    path = f"placegap.instances.objectives.{semantics.folder}.{name}"
+    return _module(semantics.objective, path, optional)
 
 
 @cache
-def _module(objective: str, name: str) -> Any:
+def _module(objective: str, name: str, optional: bool) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if not name.startswith(error.name or name):
             raise
+        if optional:
+            return None
         raise InputError(f"nothing judges plans under {objective}: there is no {name}") from None

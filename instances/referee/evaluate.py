@@ -44,7 +44,9 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
 
 def check_semantics(instance: Instance, semantics: Semantics) -> None:
     """Raise an InputError where an instance lacks what a semantics needs."""
-    part(semantics, "checks").check(instance, semantics)
+    check = getattr(part(semantics, "checks", optional=True), "check", None)
+    if check is not None:
+        check(instance, semantics)
 
 
 def feasible_value(instance: Instance, plan: Plan, semantics: Semantics) -> int | None:

@@ -21,8 +21,8 @@ USUAL_IMAGE = 224
 
 def takes_images(module: Any) -> bool:
     """Whether a model of transformers takes text, and images beside it."""
-    asks = {"input_ids", "pixel_values"} <= set(signature(module.forward).parameters)
-    return asks and getattr(module.config, "vision_config", None) is not None
+    takes_both = {"input_ids", "pixel_values"} <= set(signature(module.forward).parameters)
+    return takes_both and getattr(module.config, "vision_config", None) is not None
 
 
 def packs_images(model_class: Any) -> bool:

@@ -347,14 +347,14 @@ def _chunks_at_once(query: Any, key: Any, value: Any, g: Any, beta: Any, **more:
     values, rates = chunked(value), chunked(beta)[..., None]
     decays = chunked(g).cumsum(-1).exp()[..., None]
     between = decays / decays.mT
-    news, olds = torch.linalg.solve_triangular(
+    new_values, old_keys = torch.linalg.solve_triangular(
         keys * rates @ keys.mT * between,
         torch.cat((values * rates, keys * rates * decays), -1),
         upper=False,
         unitriangular=True,
     ).split((value.shape[-1], key.shape[-1]), -1)
-    states = (keys.mT @ news).cumsum(2)
-    news = news - olds @ states
-    found = queries * decays @ states + queries @ keys.mT * between @ news
+    states = (keys.mT @ new_values).cumsum(2)
+    new_values = new_values - old_keys @ states
+    found = queries * decays @ states + queries @ keys.mT * between @ new_values
     found = found.movedim(1, 3).flatten(1, 2)[:, : query.shape[1]].to(query.dtype)
     return found, states[:, :, -1] if more.get("output_final_state") else None

@@ -133,7 +133,7 @@ def _repeated(
 ) -> tuple[FxProgram, list[str]] | None:
     """What `_whole` reads, from a trace of one layer of each kind, or None where that is no less.
 
-    Functions of users may tell layers apart by their number; models of transformers say so.
+    Functions of users may treat layers differently by their number; models of transformers say so.
     """
     if name.startswith("py:"):
         return None
@@ -515,10 +515,10 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
     if options.decode and config.is_encoder_decoder:
         if not any(is_cross_attention(path) for path, _ in module.named_modules()):
             raise InputError("the cross-attention of this model is not known; leave out --decode")
-        heard = getattr(config, "max_source_positions", None) or options.cached_tokens
+        encoded = getattr(config, "max_source_positions", None) or options.cached_tokens
         return {
             "decoder_input_ids": torch.zeros((batch, 1), dtype=torch.long),
-            "encoder_outputs": (torch.zeros((batch, heard, config.hidden_size), dtype=floats),),
+            "encoder_outputs": (torch.zeros((batch, encoded, config.hidden_size), dtype=floats),),
         }
     seq = 1 if options.decode else options.prefill or options.seq or seq
     if name == "pixel_values":

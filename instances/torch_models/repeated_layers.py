@@ -25,7 +25,7 @@ from placegap.instances.torch_models.fx_reader import FxProgram, module_path_of
 
 INDEX = re.compile(r"(^|_)(idx|id|index|indexes|indices|idxs)$")
 """Settings that number layers: those of a layer differ where layers are alike, and lists of them
-in a stack's owner say that it tells layers apart by their number.
+in a stack's owner show that it treats layers differently by their number.
 """
 
 OTHER_LISTS = re.compile("token|attn")
@@ -79,7 +79,7 @@ def shortened(module: Any, bits: Mapping[str, Fraction] | None = None) -> Iterat
     for path, layers in owners.items():
         inside = any(path.startswith(f"{stack.path}.") for stack in stacks)
         owner = owners[path.rpartition(".")[0]]
-        if inside or not isinstance(layers, ModuleList) or not layers or _tells_apart(owner):
+        if inside or not isinstance(layers, ModuleList) or not layers or _lists_numbers(owner):
             continue
         if _reads_a_layer(module, owner):
             continue
@@ -134,7 +134,7 @@ def _computed(config: Any) -> dict[str, Any]:
     return {name: getattr(config, name, None) for name in own}
 
 
-def _tells_apart(owner: Any) -> bool:
+def _lists_numbers(owner: Any) -> bool:
     """Whether the owner of a stack, or its configuration, has lists of numbers of layers."""
     settings = {**vars(getattr(owner, "config", owner)), **vars(owner)}
     return any(

@@ -60,11 +60,11 @@ def _as_compiled() -> Iterator[None]:
     """What a trace is; the products of experts that run otherwise take bfloat16 alone."""
     from torch import compiler
 
-    asked, compiler.is_compiling = compiler.is_compiling, lambda: True
+    original, compiler.is_compiling = compiler.is_compiling, lambda: True
     try:
         yield
     finally:
-        compiler.is_compiling = asked
+        compiler.is_compiling = original
 
 
 def _keeps_states(config: Any) -> bool:

@@ -35,7 +35,7 @@ def contract_classes(instance: Instance, *, fuse_cycles: bool = True) -> Merge:
     - Classes that feed each other, but that no device kind runs together, stay ops of their own: as
       one they could not be stated. There is no chain plan then, before or after.
 
-    Exact for max_load and max_load_fwd_bwd, with equal devices told apart by nothing else
+    Exact for max_load and max_load_fwd_bwd, where nothing else distinguishes equal devices
     (`replicas` off): loads are sums over the ops of a device, and what a tensor costs depends on
     the devices of its producer and consumers only. The plans correspond one to one
 

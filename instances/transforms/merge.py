@@ -113,7 +113,7 @@ def _merged_edges(instance: Instance, op: Ints, names: list[str]) -> tuple[tuple
             update = {
                 "producer": names[source],
                 "consumer": names[target],
-                # unique by its number; the name tells people where the tensor comes from
+                # unique by its number; the name shows where the tensor comes from
                 "tensor": f"{tensor} of {edges[e].producer}"[:1000],
             }
             merged.append(edges[e].model_copy(update=update))

@@ -6,7 +6,7 @@ of the merged instance is a plan of the instance; not the other way round, so th
 merged instance is none for the instance.
 
 Edges are contracted one by one, the most expensive first. An edge may be contracted if and only if
-no second path joins its ends (Celeritas, theorem 1). To tell without searching the whole graph, a
+no second path joins its ends (Celeritas, theorem 1). To avoid a search of the whole graph, a
 topological order is kept up to date as Pearce and Kelly do ("A dynamic topological sort algorithm
 for directed acyclic graphs", 2006): both the search and the repair look at ranks between those of
 the two ends only.

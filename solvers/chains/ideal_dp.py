@@ -118,7 +118,7 @@ def _outcome(steps: Steps, message: str) -> Outcome:
         message = "in every chain of ideals some device's memory is too small"
     return Outcome(
         plan=steps.plan,
-        claim_ns=steps.value,
+        claim=steps.value,
         bound=no_plan() if infeasible else steps.bound,
         faults=tuple(steps.faults),
         message=message,

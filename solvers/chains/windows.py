@@ -114,7 +114,7 @@ class PriceBook:
 
 def find_prices(problem: KindsProblem, among: Flags) -> list[WindowRow]:
     """Rows with good prices for these kinds: for all their devices, and with each kind scarce."""
-    # Windows ask about parts of the devices, for which prices of the whole cluster may be poor:
+    # Windows are parts of the devices, for which prices of the whole cluster may be poor:
     # prices for clusters that lack one kind cover them. Larger integer prices are more precise, but
     # price times load must stay within 64 bits.
     counts = np.where(among, problem.counts, 0).astype(np.float64)

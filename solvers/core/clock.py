@@ -34,8 +34,8 @@ STOP_SIGNALS = tuple(
 """What a terminal, `timeout` and batch systems send to stop a command and all of its processes."""
 
 STOP = signal.SIGUSR1
-"""Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
-worker ignores all of them, or a second one would hit what the first has set off."""
+"""Stops a worker's task. The signals that stop a command reach whole process groups: a worker
+ignores all of them, or a second one would hit what the first has set off."""
 
 USUAL_S = 60.0
 """The time limit where none is given."""

@@ -102,7 +102,7 @@ class Start(NamedTuple):
     """A feasible plan and its value by the referee."""
 
     plan: Plan
-    value_ns: int
+    value: int
 
 
 S_co = TypeVar("S_co", bound=Semantics, default=Semantics, covariant=True)

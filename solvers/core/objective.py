@@ -1,4 +1,4 @@
-"""How the solvers ask an objective: each has a module in `solvers/objectives`, loaded when used."""
+"""What an objective brings to the solvers: a module in `solvers/objectives`, loaded when used."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class Outcome(Proven):
 
     plan: Plan | None = None
     #: The value that an exact method claims for its plan; the referee must find no more.
-    claim_ns: int | None = None
+    claim: int | None = None
     #: What is proven of all plans; `no_plan` where none exists.
     bound: Bound | None = None
     #: Claims of a solver that a known plan contradicts, each with its name and version; nothing of
@@ -378,7 +378,7 @@ def finish(
     plan, value, message = outcome.plan, None, outcome.message
     if verdict is not None and not verdict.feasible:
         reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
-        if outcome.claim_ns is not None:
+        if outcome.claim is not None:
             raise SolverDisagreement(f"{method} on {instance.name}: claims a plan with {reasons}")
         plan, message = None, f"its plan is infeasible: {reasons}"
     elif verdict is not None:
@@ -425,7 +425,7 @@ def wrong_claim(
     outcome: Outcome, value_ns: int | None, semantics: Semantics, by: str = "there is"
 ) -> str:
     """What an outcome claims of its plan, and of all, and the value of a plan refutes; or empty."""
-    claim_ns = outcome.claim_ns
-    if value_ns is not None and claim_ns is not None and is_better(claim_ns, value_ns, semantics):
-        return f"claims {claim_ns}, the referee finds {value_ns}"
+    claim = outcome.claim
+    if value_ns is not None and claim is not None and is_better(claim, value_ns, semantics):
+        return f"claims {claim}, the referee finds {value_ns}"
     return refutation(outcome.bound, value_ns, semantics, by)

@@ -32,7 +32,7 @@ LARGE_PARTS, LARGE_FACTOR = 1_500_000, 2.0
 ALWAYS = tuple(
     name for name, home in HOMES.items() if any(cost.always for cost in home.starts.values())
 )
-"""Asked however little time there is, those that do the objective."""
+"""Placers that run even when almost no time is left, if they support the objective."""
 
 
 def start_costs(task: Task) -> dict[str, Cost]:
@@ -107,7 +107,7 @@ def best_start(
     """The best of `starts`, the first one if several tie, or None."""
     return min(
         starts(task, methods, faults),
-        key=lambda start: task.semantics.cost(start.value_ns),
+        key=lambda start: task.semantics.cost(start.value),
         default=None,
     )
 

@@ -154,7 +154,7 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
         bound = Bound(task.floor_ns, basis="")
     return Outcome(
         plan=search.plan,
-        claim_ns=search.claim_ns,
+        claim=search.claim,
         bound=bound,
         faults=tuple(search.faults),
         message=_message(search),

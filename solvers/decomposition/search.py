@@ -83,7 +83,7 @@ class SectionSearch(Known):
     #: What proves the bound, as a position in `decomposition.arcs.PROOFS`.
     proof: int = 0
     #: The makespan of the incumbent by the theorem, if it was joined of section plans.
-    claim_ns: int | None = None
+    claim: int | None = None
     #: Jobs done.
     jobs: int = 0
     #: infeasible, interrupted: Whether it is proven that there is no plan; whether Ctrl-C came.
@@ -124,11 +124,11 @@ class SectionSearch(Known):
 
     # ------------------------------------------------------------------------- plans and bounds
 
-    def found_plan(self, plan: Plan, claim_ns: int | None = None) -> bool:
+    def found_plan(self, plan: Plan, claim: int | None = None) -> bool:
         """Keep a plan if the referee finds it feasible and better."""
         is_better = self.offer_plan(self.task, plan)
         if is_better:
-            self.claim_ns = claim_ns
+            self.claim = claim
         return is_better
 
     def found_bound(self, bound_ns: int, proof: int) -> None:
@@ -236,7 +236,7 @@ class SectionSearch(Known):
             if arc.placed_ns is None:
                 instance = self.maker.make(arc.section, arc.entry, arc.leave)
                 start = place(instance, self.task.semantics)
-                arc.placed_ns = NO_WAY if start is None else start.value_ns
+                arc.placed_ns = NO_WAY if start is None else start.value
                 if start is not None and arc.upper_ns is None:
                     arc.plan, arc.upper_ns = start
 

@@ -257,7 +257,7 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
         )
     return Outcome(
         plan=search.plan,
-        claim_ns=search.value,
+        claim=search.value,
         bound=Bound(search.bound.value, NAME),
         details=details,
         message=search.why,

@@ -111,7 +111,7 @@ def _formulation(
             instance,
             semantics,
             form,
-            None if start is None else start.value_ns,
+            None if start is None else start.value,
             bound_ns,
             symmetry=True,
         ),
@@ -133,7 +133,7 @@ def solve_cp(
     settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)
 
     def prepare(start: Start | None) -> LatencyModel:
-        horizon_ns = start.value_ns if start else None
+        horizon_ns = start.value if start else None
         model = latency_cp.build(task.instance, task.semantics, horizon_ns, bound_ns, symmetry=True)
         if start:
             latency_cp.warm_start(model, start.plan, task.semantics)

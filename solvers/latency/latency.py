@@ -119,7 +119,7 @@ def run(task: Task[LatencySubgraphs], params: LatencyParams) -> Outcome:
         message = progress.infeasible or message or "no plan was found"
     return Outcome(
         plan=None if progress.place is None else progress.problem.plan(progress.place),
-        claim_ns=progress.value,
+        claim=progress.value,
         bound=progress.bound,
         faults=tuple(progress.faults),
         message=message,

@@ -54,7 +54,7 @@ def anneal(task: Task[Makespan], params: AnnealingParams) -> Outcome:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
     search = Annealing(task.instance, task.semantics)
     report = reporter(task.instance, task.semantics, "annealing")
-    best = Known(plan=start.plan, value=start.value_ns, on_progress=report)
+    best = Known(plan=start.plan, value=start.value, on_progress=report)
     seed, tried = task.limits.seed, -1
     while tried < search.tried and not search.interrupted:
         tried = search.tried

@@ -145,7 +145,7 @@ def improve_start(
     deadline = None if left_s is None else now_s() + left_s
     start = best_at_peak(task, found)
     report, plans, message = reporter(task.instance, task.semantics, by), 0, ""
-    best = Known(plan=start.plan, value=start.value_ns, on_progress=report)
+    best = Known(plan=start.plan, value=start.value, on_progress=report)
     better = improve(
         task.instance,
         task.semantics,
@@ -174,7 +174,7 @@ def fits_at_peak(task: Task[Makespan], plan: Plan) -> bool:
 
 def best_at_peak(task: Task[Makespan], found: Sequence[Start]) -> Start:
     """The best plan that fits at its peak, else the best one."""
-    order = sorted(found, key=lambda one: one.value_ns)
+    order = sorted(found, key=lambda one: one.value)
     return next((one for one in order if fits_at_peak(task, one.plan)), order[0])
 
 

@@ -118,7 +118,7 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     if params.anew and task.incumbent is not None:
         other = best_start(replace(task, incumbent=None), STARTS)
     starts = filter(None, (other, _overfull(task)))
-    start = min(starts, key=lambda one: one.value_ns, default=known)
+    start = min(starts, key=lambda one: one.value, default=known)
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
     search = _Search(task.instance, task.semantics, start, known)

@@ -63,7 +63,7 @@ def run(task: Task[Makespan], params: CpSatParams) -> Outcome:
     settings = Settings(params.workers, gap=task.limits.gap, seed=task.limits.seed)
 
     def prepare(start: Start | None) -> MakespanModel:
-        model = build(task.instance, task.semantics, start.value_ns if start else None)
+        model = build(task.instance, task.semantics, start.value if start else None)
         if start:
             warm_start(model, simulate(task.instance, start.plan, task.semantics))
         return model

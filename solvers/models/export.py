@@ -68,8 +68,8 @@ def write_model(
         raise InputError(f"{method} does not apply to {instance.name}: {reason}")
     with _complete_or_not_at_all(path, kind) as plain:
         formulation: Formulation = build(task, parsed)
-        asked = placers(task) if getattr(parsed, "start", True) else ()
-        start = best_start(task, (*asked, *formulation.starts))
+        by_placers = placers(task) if getattr(parsed, "start", True) else ()
+        start = best_start(task, (*by_placers, *formulation.starts))
         model = prepare(formulation, start)
         with paused_collector():
             model.write(str(plain), io_options={"symbolic_solver_labels": True})
@@ -78,7 +78,7 @@ def write_model(
         rows=_count(model, pyo.Constraint),
         columns=_count(model, pyo.Var),
         unit_ns=float(pyo.value(model.unit_ns)),
-        start_ns=None if start is None else start.value_ns,
+        start_ns=None if start is None else start.value,
     )
 
 

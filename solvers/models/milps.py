@@ -70,7 +70,7 @@ def moirai_formulation(task: Task[Makespan], params: MoiraiParams) -> Formulatio
             instance,
             semantics,
             form,
-            None if start is None or form != "strengthened" else start.value_ns,
+            None if start is None or form != "strengthened" else start.value,
             params.symmetry,
         ),
         warm_start=lambda model, plan: moirai.warm_start(model, instance, plan, semantics),
@@ -167,8 +167,8 @@ def run_pesto(task: Task[Makespan], params: PestoParams) -> Outcome:
     if merge is None:
         return run_mip(task, _pesto(task, params.form), params.solver)
     coarse = replace(task, instance=merge.coarse, incumbent=None)
-    asked = placers(coarse) if params.start else ()
-    found = run_mip(coarse, _pesto(coarse, params.form, asked), params.solver)
+    by_placers = placers(coarse) if params.start else ()
+    found = run_mip(coarse, _pesto(coarse, params.form, by_placers), params.solver)
     words = [f"merged to {merge.coarse.num_ops} ops, so there is no bound"]
     plan = None
     if found.plan is not None:
@@ -209,7 +209,7 @@ def _pesto(task: Task[Makespan], form: pesto.Form, starts: tuple[str, ...] = ())
             instance,
             task.semantics,
             form,
-            None if start is None or form == "as_published" else start.value_ns,
+            None if start is None or form == "as_published" else start.value,
         ),
         warm_start=lambda model, plan: pesto.warm_start(model, instance, plan),
         extract=lambda model: pesto.extract(model, instance),
@@ -248,7 +248,7 @@ def throughput_formulation(task: Task[Loads], params: ThroughputParams) -> Formu
         starts=STARTS,
         granularity_ns=throughput_ip.value_step_ns(instance, semantics),
         build=lambda start: throughput_ip.build(
-            instance, semantics, params.contiguous, symmetry, start and start.value_ns
+            instance, semantics, params.contiguous, symmetry, start and start.value
         ),
         warm_start=lambda model, plan: throughput_ip.warm_start(
             model, instance, plan, semantics, symmetry

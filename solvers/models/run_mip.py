@@ -76,13 +76,13 @@ def run_mip(
         if not verdict.feasible or verdict.value_ns is None:
             reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
             faults.append(f"has an infeasible plan: {reasons}")
-        elif is_better(verdict.value_ns, start and start.value_ns):
+        elif is_better(verdict.value_ns, start and start.value):
             best = Start(plan, verdict.value_ns)
-    faults += filter(None, [refutation(proven, best and best.value_ns, task.semantics)])
+    faults += filter(None, [refutation(proven, best and best.value, task.semantics)])
     ending: Ending | Literal["fault"] = "fault" if faults else found.ending
     if faults:
         bound = proven = None
-    value, label = best and best.value_ns, LABELS[solver]
+    value, label = best and best.value, LABELS[solver]
     if ending == "optimal" or (value is not None and value == bound):
         message = say_rest(value, bound, task.limits, f"solved to {label}'s tolerances")
     else:
@@ -148,7 +148,7 @@ def _search(
 
 
 def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Watch | None:
-    """Tells, while the solver is at it, of its own value and bound, if anyone listens."""
+    """A callback that reports the running solver's value and bound; None without a listener."""
     if not has_listener(task.instance, task.semantics):
         return None
     unit_ns = pyo.value(model.unit_ns)

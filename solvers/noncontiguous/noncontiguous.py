@@ -230,12 +230,12 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     whole = build_split_problem(task.instance, overlap=task.semantics.load == "overlap")
     device = np.zeros(whole.num_blocks, np.int64)
     device[whole.block] = start.plan.devices
-    merged = merge_blocks(whole, start.value_ns + 1, [device], clock.part(MERGE_SHARE))
+    merged = merge_blocks(whole, start.value + 1, [device], clock.part(MERGE_SHARE))
     problem = merged.problem
     progress = BestPartition(
         problem=problem,
         gap=task.limits.gap,
-        value=start.value_ns,
+        value=start.value,
         bound=Bound(0, "work"),
         devices=start.plan.devices,
         merged=merged.plans[0],
@@ -248,11 +248,11 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     search = SplitSearch(task, params, progress, clock)
     search.run(merged.plans[0])
     message = search.ending
-    if message and progress.plan_ns == start.value_ns:
-        message += f"; no plan better than the first, of {start.value_ns} ns, was found"
+    if message and progress.plan_ns == start.value:
+        message += f"; no plan better than the first, of {start.value} ns, was found"
     return Outcome(
         plan=Plan.on(progress.devices.tolist()),
-        claim_ns=progress.plan_ns,
+        claim=progress.plan_ns,
         bound=None if progress.bound.origin == FLOOR else progress.bound,
         faults=tuple(progress.faults),
         message=message,

@@ -1,4 +1,4 @@
-"""max_context: one method asks questions about loads, and nothing searches."""
+"""max_context: one method solves it by questions about loads, and nothing searches."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
         message, details["balance"] = _make_even(task, problem, judge, parts, clock)
     return Outcome(
         plan=judge.plan,
-        claim_ns=judge.value,
+        claim=judge.value,
         bound=Bound(min(bound, judge.value), "stage-cuts"),
         details=details,
         message=message,

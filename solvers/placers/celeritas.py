@@ -193,8 +193,9 @@ def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Ou
     starts the earliest finish counts; with `transfer_tasks` a transfer takes both devices' time.
     """
     chosen = params or CeleritasParams()
-    asked = chosen.transfer_tasks
-    sends = task.semantics.channels != "free" if asked is None else asked
+    sends = chosen.transfer_tasks
+    if sends is None:
+        sends = task.semantics.channels != "free"
     instance = task.instance
     clusters, flow = fused_clusters(instance, chosen)
     admission = admission_of(instance.arrays)

@@ -55,7 +55,7 @@ def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
     Let each op join the cluster of a parent if it starts earlier there; balance the clusters. After
     Yang, Gerasoulis, "DSC: scheduling parallel tasks on an unbounded number of processors", IEEE
-    TPDS 5(9), 1994, as Celeritas tells it, and `balance`. A heuristic for the makespan, which
+    TPDS 5(9), 1994, as Celeritas describes it, and `balance`. A heuristic for the makespan, which
     clusters for unboundedly many equal devices with free channels. O((V + E) log V + V K) time.
 
     Deviations: an op joins one parent's cluster and draws no other parent into it; the guard for

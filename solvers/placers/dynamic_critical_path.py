@@ -9,7 +9,7 @@ Times are in units of 1 / scale ns. An unplaced op i has
 A placed op keeps its device and its place in the device's order, not its start: it begins as early
 as its inputs and the op before it allow, and may begin as late as LST(i) = DCPL - ``way[i]``, the
 longest way from its start to the end, orders of devices included. ``way`` is found where it is
-asked for, depth first.
+needed, depth first.
 
 The dynamic critical path is as long as the latest placed op's end, or as est[i] + tail[i] of some
 unplaced op i: a longest path leaves the placed ops once. With its length DCPL, LST(i) is DCPL -
@@ -451,7 +451,7 @@ def _preferred(
             best = k
     if best != NOWHERE:
         return best
-    child = NOWHERE  # of least slack, as far as the placed parents of the children tell
+    child = NOWHERE  # of least slack, as far as it follows from the placed parents of the children
     for other in problem.succ_op[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
         if child == NOWHERE or est[other] + tail[other] > est[child] + tail[child]:
             child = other

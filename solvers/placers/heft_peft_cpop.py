@@ -75,8 +75,8 @@ def optimistic_costs(problem: Problem, tensor_cost: Ints, scale: int) -> Ints:
 
     oct(i, k) = max over successors j of min over the devices w that run j of
     oct(j, w) + time(j, w) + (0 if w == k else mean transfer(i, j)): what remains behind op i on
-    device k if every later op had the device it likes best. O((V + E) K): the least over w != k
-    and w == k are told apart by one minimum per op.
+    device k if every later op had the device it likes best. O((V + E) K): one minimum per op
+    covers both w != k and w == k.
     """
     n, num_devices = problem.time_ns.shape
     table = np.zeros((n, num_devices), np.int64)

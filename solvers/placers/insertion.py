@@ -1,6 +1,6 @@
 """List scheduling by insertion: ops by priority, each into the idle gap where it finishes best.
 
-Insertion asks, for every op and device, for the first idle gap that is long enough. The gaps of a
+Insertion looks, for every op and device, for the first idle gap that is long enough. The gaps of a
 device, in time order, are an in-order walk of a treap (Seidel, Aragon 1996); each node knows the
 longest gap below it, so a search skips whole subtrees of short gaps, in O(log V).
 

@@ -45,7 +45,7 @@ class Problem(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """Who may still go where: kept up to date by `settle`, asked by `admits`.
+    """The devices that can still take each op: updated by `settle`, read by `admits`.
 
     `group` (n,) is the colocation group of each op; of each group, `group_bytes` (g,) are the
     resident bytes, `group_runs` (g, K) the devices that can run all of its ops, `home` (g,) is its

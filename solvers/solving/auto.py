@@ -173,16 +173,16 @@ def _offer_plan_of(name: str, known: JudgedKnown, most_runs: int | None) -> bool
 
     def plan_by(part: Task) -> Outcome:
         start = best_start(part, [name], known.faults)
-        return Outcome() if start is None else Outcome(start.plan, start.value_ns)
+        return Outcome() if start is None else Outcome(start.plan, start.value)
 
     if task.semantics.memory_rule in find_method(name).memory_rules:
         found = plan_by(task)
     else:
         found = run_at_peak(task, plan_by, name, is_exact=False, most_runs=most_runs)
-        found = replace(found, claim_ns=None)  # of an instance whose memory adds up
+        found = replace(found, claim=None)  # of an instance whose memory adds up
     if found.plan is None:
         return False
-    known.offer(found.plan, name, found.claim_ns)
+    known.offer(found.plan, name, found.claim)
     if is_first and known.value is not None:
         _prove_what_is_cheap(known)
     return True

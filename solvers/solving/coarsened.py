@@ -102,7 +102,7 @@ def _brought_back(found: Coarsening, coarse: Result) -> Outcome:
         words.append(coarse.message)
     return Outcome(
         plan=None if coarse.plan is None else expand(found, coarse.plan),
-        claim_ns=coarse.value if exact else None,
+        claim=coarse.value if exact else None,
         bound=coarse.bound if exact else None,
         faults=coarse.faults,
         message="; ".join(words),

@@ -195,7 +195,7 @@ class JudgedKnown(Known):
         plan_by = {} if self.is_infeasible else {"plan_by": self.by}
         return Outcome(
             plan=self.plan,
-            claim_ns=self.value,
+            claim=self.value,
             bound=self.bound,
             faults=tuple(self.faults),
             message=message,

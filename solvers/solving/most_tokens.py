@@ -80,7 +80,7 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
             break
     return Outcome(
         plan=known.plan,
-        claim_ns=known.value,
+        claim=known.value,
         bound=known.bound,
         faults=tuple(known.faults),
         message=message,

@@ -68,8 +68,8 @@ class _Try(NamedTuple):
     run: str
     plan: Plan
     verdict: Evaluation
-    #: claim_ns, split: As in `Outcome`.
-    claim_ns: int | None = None
+    #: claim, split: As in `Outcome`.
+    claim: int | None = None
     split: OpSplit | None = None
     #: The most that an overfilled device holds beyond its resident bytes.
     beyond_bytes: int = 0
@@ -232,9 +232,9 @@ def _judged(
     run: str, task: Task, instance: Instance, plan: Plan, of: Outcome | None = None
 ) -> _Try:
     """A plan judged on the instance of the task, or on what the method split that to."""
-    judged, claim_ns, split = task.instance, None, None
+    judged, claim, split = task.instance, None, None
     if of is not None:
-        claim_ns, split = of.claim_ns, of.split
+        claim, split = of.claim, of.split
     if split is not None:
         judged = instance = split.fine
     verdict = evaluate(judged, plan, task.semantics)
@@ -242,13 +242,13 @@ def _judged(
         free = Plan(plan.placement)  # the clock's own orders may need less
         loose = evaluate(judged, free, task.semantics)
         if loose.feasible:
-            verdict, plan, claim_ns = loose, free, None
+            verdict, plan, claim = loose, free, None
     if not verdict.uses:
-        return _Try(run, plan, verdict, claim_ns, split)
+        return _Try(run, plan, verdict, claim, split)
     held = np.array([use.memory_bytes for use in verdict.uses], np.int64)
     too_full = held > judged.arrays.memory_bytes
     beyond = (held - _counted(instance, plan, task.semantics))[too_full].max(initial=1)
-    return _Try(run, plan, verdict, claim_ns, split, int(beyond))
+    return _Try(run, plan, verdict, claim, split, int(beyond))
 
 
 def _counted(
@@ -280,17 +280,15 @@ def _with_best(first: Outcome, tries: Sequence[_Try], runs: int) -> Outcome:
         if tries:
             why = "; ".join(str(violation) for violation in tries[-1].verdict.violations[:2])
             message = f"no plan of {runs} runs fits at its peak ({why})"
-        return replace(
-            first, plan=None, claim_ns=None, split=None, message=message, details=details
-        )
+        return replace(first, plan=None, claim=None, split=None, message=message, details=details)
     details["memory_run"] = best.run
     if best.run == FLOOR:
-        return replace(first, plan=best.plan, claim_ns=best.claim_ns, details=details)
+        return replace(first, plan=best.plan, claim=best.claim, details=details)
     words = [f"peak memory: the plan is from {WORDS[best.run]}", first.message]
     return replace(
         first,
         plan=best.plan,
-        claim_ns=None,
+        claim=None,
         split=best.split,
         message="; ".join(filter(None, words)),
         details=details,

@@ -62,8 +62,8 @@ def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:
         floor = quick_bound(instance, task.semantics)
         for start in starts(task, placers(task) if params.start and before else (), faults):
             found.append(start)  # one by one: those before an interrupt count
-        ordered = sorted(found, key=lambda start: start.value_ns)
-        best_ns = ordered[0].value_ns if ordered else None
+        ordered = sorted(found, key=lambda start: start.value)
+        best_ns = ordered[0].value if ordered else None
         if bounds_before and (best_ns is None or best_ns > floor.value):
             more = expensive_bounds(task, floor, BOUND_SHARE, best_ns=best_ns)
             floor = max((floor, *more), key=Bound.rank)
@@ -89,11 +89,11 @@ def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:
         is_open = not _is_close(task, best, max(floor.value, outcome.bound_value or 0))
     if is_open and params.start and not before:
         again = best_start(task, placers(task), faults)
-        if again is not None and is_better(again.value_ns, best and best.value_ns):
-            outcome, best = replace(outcome, plan=again.plan, claim_ns=None), again
+        if again is not None and is_better(again.value, best and best.value):
+            outcome, best = replace(outcome, plan=again.plan, claim=None), again
     if is_open and not bounds_before:
         floor = method_bound(task, floor, 1.0)
-    wrong = refutation(floor, best and best.value_ns, task.semantics)
+    wrong = refutation(floor, best and best.value, task.semantics)
     if wrong:
         note(wrong, floor.origin)
         floor = NOTHING_PROVEN
@@ -107,7 +107,7 @@ def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:
 
 def _is_close(task: Task, best: Start | None, bound_ns: int | None) -> bool:
     """Whether the gap suffices."""
-    gap = None if best is None else relative_gap(best.value_ns, bound_ns)
+    gap = None if best is None else relative_gap(best.value, bound_ns)
     return gap is not None and gap <= task.limits.gap
 
 
@@ -123,24 +123,24 @@ def _not_worse(
         verdict = evaluate(task.instance, outcome.plan, task.semantics)
         if verdict.feasible and verdict.value is not None:
             own = Start(outcome.plan, verdict.value)
-        elif outcome.claim_ns is not None:
+        elif outcome.claim is not None:
             reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
             note(f"claims a plan with {reasons}")
-        if own is not None and outcome.claim_ns is not None:
-            wrong = wrong_claim(replace(outcome, bound=None), own.value_ns, task.semantics)
+        if own is not None and outcome.claim is not None:
+            wrong = wrong_claim(replace(outcome, bound=None), own.value, task.semantics)
             if wrong:
                 note(wrong)
-                outcome = replace(outcome, claim_ns=None, bound=None)
-        if own is not None and (best is None or not is_better(best.value_ns, own.value_ns)):
+                outcome = replace(outcome, claim=None, bound=None)
+        if own is not None and (best is None or not is_better(best.value, own.value)):
             best = own
     if best is None:
         return outcome, None
     if best is not own:
         details = dict(outcome.details)
         if own is not None:
-            details["own_value_ns"] = own.value_ns
-        outcome = replace(outcome, plan=best.plan, claim_ns=None, details=details)
-    wrong = refutation(outcome.bound, best.value_ns, task.semantics)
+            details["own_value_ns"] = own.value
+        outcome = replace(outcome, plan=best.plan, claim=None, details=details)
+    wrong = refutation(outcome.bound, best.value, task.semantics)
     if wrong:
         note(wrong)
         message = "" if outcome.proven_infeasible else outcome.message

@@ -4,7 +4,7 @@ import os
 import time
 from typing import Any
 
-from placegap.experiments.running.pool import send_news
+from placegap.experiments.running.pool import send_progress
 from placegap.solvers.core.worker_process import may_start_processes
 
 
@@ -19,7 +19,7 @@ def job(task: tuple[str, Any]) -> Any:
     elif what == "nested":
         time.sleep(argument)
         return may_start_processes()
-    elif what == "news":
+    elif what == "progress":
         for each in argument:
-            send_news(each)
+            send_progress(each)
     return os.getpid()

@@ -51,7 +51,7 @@ def oracle(instance: Instance, semantics: Semantics) -> int | None:
         task = Task(instance, semantics)
         reason = brute_force.applies(task, Params())
         assert reason is None, reason
-        _VALUES[key] = brute_force.run(task, Params()).claim_ns
+        _VALUES[key] = brute_force.run(task, Params()).claim
     return _VALUES[key]
 
 

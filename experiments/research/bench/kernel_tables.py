@@ -1,4 +1,4 @@
-"""How far times between the rows of measured tables are off: rows held out, and asked for.
+"""How far times between the rows of measured tables are off: rows are held out and estimated.
 
 Every second inner plane of a table is held out, of columns n and then k of products, of tokens of
 attention; and a tenth of all pairs (n, k). Beside the error of what is left stand those of the
@@ -66,8 +66,8 @@ def _errors(tables: KernelTables) -> Iterator[tuple[str, tuple[str, ...]]]:
         ("products, planes of k", _planes(rows["k"])),
         ("products, pairs (n, k)", tenth[pair.ravel()]),
     ):
-        asked = HeldOut(tables, "gemm_perf", rows, held, roofs)
-        yield name, (*asked.cells(partial(_product, rows)), asked.six_nearest())
+        held_out = HeldOut(tables, "gemm_perf", rows, held, roofs)
+        yield name, (*held_out.cells(partial(_product, rows)), held_out.six_nearest())
     phases: tuple[Phase, ...] = ("context", "generation")
     for phase in phases:
         table = f"{phase}_attention_perf"
@@ -75,8 +75,8 @@ def _errors(tables: KernelTables) -> Iterator[tuple[str, tuple[str, ...]]]:
         sizes = Attention.of(rows)
         roofs = sizes.roof_ns(tables.measured_spec, phase, "bfloat16", "bfloat16")
         held = _planes(rows["isl" if phase == "context" else "step"])
-        asked = HeldOut(tables, table, rows, held, roofs)
-        yield f"{phase}, planes of tokens", (*asked.cells(partial(_attention, phase, sizes)), "")
+        held_out = HeldOut(tables, table, rows, held, roofs)
+        yield f"{phase}, planes of tokens", (*held_out.cells(partial(_attention, phase, sizes)), "")
 
 
 def _product(rows: Columns, row: int) -> MatrixProduct:
@@ -120,27 +120,27 @@ class HeldOut:
         """How many rows, what the others say of them, and what the roofline and a launch say."""
         kept = {column: values[~self.held] for column, values in self.rows.items()}
         left = replace(self.tables, table={self.name: kept}.get)
-        asked = np.flatnonzero(self.held)
-        found = np.array([left.time_ns(kernel(row)) for row in asked.tolist()], np.float64)
-        naive = self.roofs[asked] + LAUNCH_NS
-        return str(len(asked)), self._error(found, asked), self._error(naive, asked)
+        chosen = np.flatnonzero(self.held)
+        found = np.array([left.time_ns(kernel(row)) for row in chosen.tolist()], np.float64)
+        naive = self.roofs[chosen] + LAUNCH_NS
+        return str(len(chosen)), self._error(found, chosen), self._error(naive, chosen)
 
     def six_nearest(self) -> str:
         """What the mean efficiency of six rows says of some, by logarithms of sizes."""
         efficiency = self.roofs / (self.rows["latency"] * NS_PER_MS)
         at = np.log([self.rows[size] for size in "mnk"])
-        asked = np.flatnonzero(self.held)
-        asked = asked[:: max(1, len(asked) // 400)]
+        chosen = np.flatnonzero(self.held)
+        chosen = chosen[:: max(1, len(chosen) // 400)]
         found = []
-        for row in asked:
+        for row in chosen:
             far = ((at[:, ~self.held] - at[:, [row]]) ** 2).sum(0)
             near = efficiency[~self.held][np.argpartition(far, 6)[:6]]
             found.append(self.roofs[row] / near.mean())
-        return self._error(np.array(found), asked)
+        return self._error(np.array(found), chosen)
 
-    def _error(self, found: Floats, asked: Ints) -> str:
+    def _error(self, found: Floats, chosen: Ints) -> str:
         """Median and 90 % of what is off."""
-        off = 100 * np.abs(found / (self.rows["latency"][asked] * NS_PER_MS) - 1)
+        off = 100 * np.abs(found / (self.rows["latency"][chosen] * NS_PER_MS) - 1)
         return f"{np.median(off):.1f} % ({np.quantile(off, 0.9):.0f} %)"
 
 

@@ -2,7 +2,7 @@
 
 CPU seconds, of all threads and of programs that are waited for, vary less on a shared machine than
 those on the wall do. A placer's process is a fork, so that a large instance need not be handed
-over: what starts threads (HiGHS, Mt-KaHyPar) must not have run before in the process that asks.
+over: what starts threads (HiGHS, Mt-KaHyPar) must not have run before in the measuring process.
 An exact method runs once in a fresh process, so that the peak memory, Python's own included, is
 the run's; a small run before it loads the compiled kernels.
 """
@@ -55,8 +55,8 @@ def least_cpu_s(run: Callable[[], object]) -> float:
 def peak_bytes() -> int:
     """Most memory that this process had so far.
 
-    Where the kernel tells that of the program alone, for what `resource` says also counts the
-    process that started it.
+    From the kernel's figure for this program alone, if there is one: that of `resource` also counts
+    the process that started it.
     """
     status = Path("/proc/self/status")
     if status.is_file():

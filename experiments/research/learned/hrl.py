@@ -27,7 +27,7 @@ from placegap.solvers.core.result import Outcome
 Numbers = NDArray[np.float32]
 
 MOST_KINDS = 32
-"""Kinds of ops told apart: the most frequent ones; all others are one more."""
+"""Kinds of ops that are distinguished: the most frequent ones; all others are one more."""
 
 NEIGHBOURS = 4
 """Producers, and consumers, of an op that are among its features."""

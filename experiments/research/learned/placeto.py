@@ -2,7 +2,7 @@
 
 The policy passes messages over the graph, sums up what is around one node, and has a head for it.
 Everything is dense, (B, N, d) for B states of one graph: graphs are merged to at most hundreds of
-nodes. A policy is for a number of devices: its features tell them apart, and its head names them;
+nodes. A policy is for a number of devices: its features distinguish them, and its head names them;
 its file has weights in JSON, compressed, a few dozen kB. Every step of an episode is one visit of
 one node, and one simulation.
 """

@@ -58,7 +58,7 @@ def fastt(task: Task[Makespan], params: FastTParams) -> Outcome:
     Place by DPOS; then split the longest op of the critical path, and keep what pays; again. After
     Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020 (OS-
     DPOS), from descriptions: the text is not at hand. A heuristic for the makespan. Where a split
-    was kept the plan is one of the finer instance (`Result.split`), not of the one asked about; its
+    was kept the plan is one of the finer instance (`Result.split`), not of the given one; its
     value is below that of DPOS' plan without splits.
 
     Deviations: the paper was not available: an op is tried along each of its axes; the referee

@@ -42,7 +42,7 @@ class MpDpsParams(Params):
 def mp_dps(task: Task[Makespan], params: MpDpsParams) -> Outcome:
     """Merges ops with "computing power awareness", then places by path costs.
 
-    MP-DPS as Zeng et al. tell it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
+    MP-DPS as Zeng et al. describe it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
     merged "with computing power awareness", and scheduled by "predicting the path cost"; its text
     is not at hand. A heuristic for the makespan; it plans with free channels and inserts into idle
     gaps. Ties: topological position, then device. Memory, support and colocation as in HEFT; where

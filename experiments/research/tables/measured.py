@@ -64,7 +64,7 @@ class SplitRow(NamedTuple):
     split: Split
 
 
-def asked() -> dict[str, Any]:
+def load_plan() -> dict[str, Any]:
     """What experiments/ours/measured.yaml says."""
     found: dict[str, Any] = read_yaml(PLAN)
     return found
@@ -176,7 +176,7 @@ def placer_rows(found: Sequence[SplitRow], placers: Sequence[str]) -> Iterator[t
 
 
 def main() -> None:
-    entry = asked()
+    entry = load_plan()
     found = list(rows(entry))
     heads = ("of", "rows", "rooflines", "calibrated", *RULES.values())
     print("\n".join(markdown_grid(heads, list(summary(found)))), "\n")

@@ -128,7 +128,7 @@ class _Cell:
 def _decode(
     tape: Tape, inputs: list[Tensor], memory: Tensor, keys: Tensor, layers: int, hidden: int
 ) -> list[Tensor]:
-    """The decoder step by step: its first layer asks for the context that all layers then read."""
+    """The decoder step by step: its first layer queries the context that all layers then read."""
     steps, batch = memory.shape[:2]
     with tape.scope("attention"):
         query_weight = tape.weight("query", (hidden, hidden), decays=True)

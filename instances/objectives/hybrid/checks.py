@@ -10,10 +10,6 @@ from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import InputError
 
 
-def check(instance: Instance, rules: HybridPipeline) -> None:
-    """Nothing that a method does not see by itself: the referee calls `check_hybrid`."""
-
-
 def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:
     """Raise an InputError where an instance has no hybrid plans: one line, with the mend."""
     first, *others = instance.cluster.devices

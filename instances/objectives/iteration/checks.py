@@ -10,10 +10,6 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import MAX_EVENTS
 
 
-def check(instance: Instance, rules: PipelineIteration) -> None:
-    """Nothing that a method does not see by itself: the referee calls `check_iteration`."""
-
-
 def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
     """Raise an InputError where times or bytes of all microbatches overflow, or where they have
     too many events.
@@ -47,7 +43,7 @@ def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
 
 
 def _check_split(instance: Instance) -> None:
-    """Raise an InputError where the weight gradients of a training step are not told apart."""
+    """Raise an InputError where a training step does not mark its weight gradients."""
     arrays, index, ops = instance.arrays, instance.arrays.index, instance.graph.ops
     if not arrays.backward.any():
         return

@@ -1,6 +1,6 @@
 """The second referee of a makespan: its clock, and stated times.
 
-The rule of the clock (the same as the referee's, told again): at each instant first all ends take
+The rule of the clock (the same as the referee's, stated again): at each instant first all ends take
 effect, then the ready items are taken by (-priority, topological position, destination, number),
 and each starts whose resources are free. An item of no time ends at once, which opens another round
 of the same instant; until then it holds its resources.

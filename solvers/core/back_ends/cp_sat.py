@@ -181,7 +181,7 @@ def search(
             unit_ns = model.unit_ns
             build_s += clock.spent_s - started_s
             left = replace(settings, limit_s=clock.left_s)
-            known = None if best is None else best.value_ns
+            known = None if best is None else best.value
             found = run_cp_sat(model, task.semantics, partial(read_plan, model), left, known)
         except KeyboardInterrupt:
             found = Answer("interrupted", reason=f"interrupted before {SOLVER} answered")
@@ -195,13 +195,13 @@ def search(
         coarse = not model.exact and found.ending == "optimal"
         if found.plan is None or found.value_ns is None:
             break
-        if best is None or not is_better(best.value_ns, found.value_ns):
+        if best is None or not is_better(best.value, found.value_ns):
             best, claim = Start(found.plan, found.value_ns), found.claim_ns
         # half of what the model allows, and so a unit of half the size or less
         if not coarse or found.interrupted or found.value_ns > model.horizon_ns // 2:
             break
     infeasible = found.infeasible
-    value = None if best is None else best.value_ns
+    value = None if best is None else best.value
     solver_bound = Bound(solver_ns, "cp-sat", SOLVER)
     wrong = refutation(solver_bound, value, task.semantics)
     if wrong:  # in an earlier round
@@ -209,7 +209,7 @@ def search(
         found, faults = replace(found, ending="fault"), (*faults, fault)
         solver_bound = solver_bound._replace(value=0)
     bound = max(bound, solver_bound, key=Bound.rank)
-    better = value is not None and is_better(value, start and start.value_ns)
+    better = value is not None and is_better(value, start and start.value)
     if found.reason or found.ending == "refused":
         message = found.reason
     elif value is not None and value == bound.value and not faults:
@@ -223,7 +223,7 @@ def search(
         )
     return Outcome(
         plan=None if best is None else best.plan,
-        claim_ns=claim,
+        claim=claim,
         bound=no_plan(SOLVER) if infeasible else bound,
         faults=faults,
         message=message,
@@ -276,7 +276,7 @@ def _checked(
 
 
 class _OnSolution(cp_model.CpSolverSolutionCallback):
-    """Tells of solutions while CP-SAT goes on."""
+    """Reports the value of each solution that CP-SAT finds."""
 
     def __init__(self, on_value: Callable[[int], None]) -> None:
         super().__init__()

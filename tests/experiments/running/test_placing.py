@@ -214,7 +214,7 @@ def test_a_bound_that_was_told_and_then_refuted_by_a_plan_is_not_kept() -> None:
     attempt, plan = Attempt(real(), Makespan(), "heft"), Plan.on([0, 1, 0, 0])
     # under ports that plan takes 35 ns, and paths prove 33
     for bound_ns, kept in ((34, 34), (36, 33)):
-        told = Progress(35, Bound(bound_ns, "x"), "x")
-        found = placing._reported(attempt, told, [plan], "failed", 0.0)
+        last = Progress(35, Bound(bound_ns, "x"), "x")
+        found = placing._reported(attempt, last, [plan], "failed", 0.0)
         assert found is not None
         assert (found.value_ns, found.bound_ns) == (35, kept)

@@ -49,14 +49,14 @@ def test_a_worker_past_the_hard_limit_is_killed_and_the_others_go_on() -> None:
     assert len(found) == 3
 
 
-def test_news_of_a_task_arrive_before_its_ending_and_in_order() -> None:
-    heard: list[object] = []
-    tasks = [("news", range(3)), ("news", ["last"])]
+def test_progress_of_a_task_arrives_before_its_ending_and_in_order() -> None:
+    reported: list[object] = []
+    tasks = [("progress", range(3)), ("progress", ["last"])]
     for ending in run_pool(
-        tasks, job, workers=1, hard_limit_s=lambda task: 20.0, on_news=heard.append
+        tasks, job, workers=1, hard_limit_s=lambda task: 20.0, on_progress=reported.append
     ):
-        heard.append(ending.fate)
-    assert heard == [0, 1, 2, "done", "last", "done"]
+        reported.append(ending.fate)
+    assert reported == [0, 1, 2, "done", "last", "done"]
     assert [ending.fate for ending in endings(tasks)] == ["done", "done"]  # nobody listens
 
 
@@ -67,17 +67,17 @@ def test_closing_the_pool_kills_its_workers() -> None:
     assert not is_alive(pid)
 
 
-def test_an_answer_behind_unread_news_is_not_lost_when_ctrl_c_comes() -> None:
-    heard: list[object] = []
+def test_an_answer_behind_unread_progress_is_not_lost_when_ctrl_c_comes() -> None:
+    reported: list[object] = []
     worker: pool.TaskProcess[str] = object.__new__(pool.TaskProcess)
     worker.pipe, there = Pipe()
-    worker.task, worker.limit_s, worker.last_news = "task", 20.0, None
-    worker.ready, worker.on_news = False, heard.append
+    worker.task, worker.limit_s, worker.last_progress = "task", 20.0, None
+    worker.ready, worker.on_progress = False, reported.append
     worker._start_clock()
-    for message in ["ready", pool._News(1), pool._News(2), "answer"]:
+    for message in ["ready", pool._Report(1), pool._Report(2), "answer"]:
         there.send(message)
     assert [ending.answer for ending in pool._returned([worker])] == ["answer"]
-    assert heard == [1, 2]
+    assert reported == [1, 2]
 
 
 def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(

@@ -76,7 +76,7 @@ def test_a_stage_is_told_by_its_parts() -> None:
     assert "Each of its devices holds 8 B of state, 5 B of 1 microbatch in flight." in (found.why)
     assert found.why[-1] == "1 of 4 devices are not used."
     # b with a in stage 0: 2 * (14 + 10) and gradients 12; in mode again 2 * 28 + 12
-    assert [(move.what, move.target, move.value_ns) for move in found.next_moves.moves] == []
+    assert [(move.what, move.target, move.value) for move in found.next_moves.moves] == []
 
 
 def test_parts_agree_with_the_referee_on_random_plans() -> None:

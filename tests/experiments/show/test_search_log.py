@@ -25,11 +25,11 @@ from placegap.solvers.core.result import Bound
 
 def test_each_line_is_in_the_file_as_soon_as_it_is_known(tmp_path: Path) -> None:
     log, plot = tmp_path / "run.jsonl", tmp_path / "run.svg"
-    with search_log(log, plot, "net") as hear:
-        hear(Progress(40, None, "heft"))
+    with search_log(log, plot, "net") as on_progress:
+        on_progress(Progress(40, None, "heft"))
         assert len(log.read_text().splitlines()) == 1
-        hear(Progress(40, Bound(30, "work"), "heft"))
-        hear(Progress(35, Bound(30, "work"), "annealing"))
+        on_progress(Progress(40, Bound(30, "work"), "heft"))
+        on_progress(Progress(35, Bound(30, "work"), "annealing"))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["value_ns"], line["bound_ns"], line["source"]) for line in lines] == [
         (40, None, "heft"),
@@ -54,12 +54,12 @@ def test_an_older_log_stays_until_there_is_a_line(tmp_path: Path) -> None:
 
 def test_on_a_full_disk_the_search_goes_on_and_the_log_is_named_once(tmp_path: Path) -> None:
     log, plot = tmp_path / "run.jsonl", tmp_path / "run.png"
-    with search_log(log, plot, "net") as hear:
-        hear(Progress(40, None, "heft"))
+    with search_log(log, plot, "net") as on_progress:
+        on_progress(Progress(40, None, "heft"))
         first = log.read_bytes()
         with full_disk(len(first) + 10):
-            hear(Progress(38, None, "etf"))
-        hear(Progress(35, None, "annealing"))
+            on_progress(Progress(38, None, "etf"))
+        on_progress(Progress(35, None, "annealing"))
     assert log.read_bytes() == first
     assert plot.read_bytes()[1:4] == b"PNG"
     lines = [str(error) for error in release_outputs()]

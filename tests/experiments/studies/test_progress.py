@@ -131,7 +131,7 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
 
     from placegap.solvers.core.registry import METHODS
 
-    seen, news = [], []
+    seen, sent = [], []
 
     def slow(x: int) -> int:
         return x
@@ -139,7 +139,7 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     @overload(slow)
     def typed(x):  # type: ignore[no-untyped-def]  # as the implementation
         time.sleep(0.5)  # the compiler comes by here, and compiled code does not
-        seen.append(news[-1:] == [(run.key, COMPILING)])
+        seen.append(sent[-1:] == [(run.key, COMPILING)])
         return lambda x: x
 
     @kernel
@@ -156,13 +156,13 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     run = fake_run(params={"kind": "plan"}, code=code_of(METHODS["fake"], "makespan"))
     monkeypatch.setattr(warm_up, "_warm", set())
     monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: None)
-    (ending,) = run_here([run], run_task, on_news=news.append)
+    (ending,) = run_here([run], run_task, on_progress=sent.append)
     outcome = ending.answer
     assert outcome["status"] == "feasible", outcome["traceback"]
     assert seen
     assert all(seen)
-    assert news[:3] == [(run.key, at) for at in (READING, WARMING, COMPILING)]
-    assert news[-1] == (run.key, RUNNING)
+    assert sent[:3] == [(run.key, at) for at in (READING, WARMING, COMPILING)]
+    assert sent[-1] == (run.key, RUNNING)
     assert outcome["setup_s"] > 0.5 > outcome["solve_s"]
 
 

@@ -55,6 +55,15 @@ def _in_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_in_its_folder")
+def test_an_objective_may_require_something_of_instances() -> None:
+    cluster = example().cluster
+    one_device = cluster.model_copy(update={"devices": cluster.devices[:1], "links": ()})
+    alone = Instance(name="alone", graph=example().graph, cluster=one_device)
+    with pytest.raises(InputError, match="two devices"):
+        evaluate(alone, Plan.on([0] * 4), TotalWork())
+
+
+@pytest.mark.usefixtures("_in_its_folder")
 def test_a_new_objective_is_judged_by_both_referees() -> None:
     # the diamond's ops take 5 + 20 + 10 + 8 ns on either device
     plan = Plan.on([0, 1, 0, 0])
@@ -67,7 +76,7 @@ def test_a_new_objective_is_judged_by_both_referees() -> None:
 
 
 def test_every_objective_has_its_modules() -> None:
-    needed = {"checks": "check", "referee": "evaluate", "oracle": "recheck"}
+    needed = {"referee": "evaluate", "oracle": "recheck"}
     for kind in BY_OBJECTIVE.values():
         for name, function in needed.items():
             assert callable(getattr(part(kind(), name), function))

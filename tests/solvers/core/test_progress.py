@@ -37,7 +37,7 @@ ANY = MaxLoad(plans="any")
 LATENCY = LatencySubgraphs()
 ALONE = {"workers": 1}
 
-TELLERS = [
+REPORTERS = [
     ("decomposition", MAKESPAN, ALONE),
     ("cp-sat", MAKESPAN, ALONE),
     ("moirai", MAKESPAN, {}),
@@ -50,39 +50,39 @@ TELLERS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "semantics", "params"), TELLERS)
-def test_news_bracket_the_optimum_and_only_get_better(
+@pytest.mark.parametrize(("method", "semantics", "params"), REPORTERS)
+def test_progress_brackets_the_optimum_and_only_gets_better(
     method: str, semantics: Semantics, params: dict[str, object]
 ) -> None:
-    heard = 0
+    count = 0
     for seed in range(2):
         instance = tiny_instance(seed, num_ops=6)
         if why_not(METHODS[method], Task(instance, semantics), METHODS[method].params()):
             continue
         optimum = run_method(instance, semantics, "brute-force").value_ns
-        told: list[Progress] = []
+        reported: list[Progress] = []
         result = run_method(
-            instance, semantics, method, params, time_limit_s=5, progress=told.append
+            instance, semantics, method, params, time_limit_s=5, progress=reported.append
         )
-        heard += len(told)
-        for news in told:
-            if news.value is not None:
-                assert news.value >= optimum
-                assert news.by
-            assert optimum is None or (news.bound_value or 0) <= optimum
-        for before, after in pairwise(told):
+        count += len(reported)
+        for progress in reported:
+            if progress.value is not None:
+                assert progress.value >= optimum
+                assert progress.by
+            assert optimum is None or (progress.bound_value or 0) <= optimum
+        for before, after in pairwise(reported):
             assert before != after
             assert before.value is None or (after.value or 0) <= before.value
             assert (before.bound_value or 0) <= (after.bound_value or 0)
-        if told and told[-1].value is not None and result.value is not None:
-            assert told[-1].value >= result.value
-    assert heard > 0
+        if reported and reported[-1].value is not None and result.value is not None:
+            assert reported[-1].value >= result.value
+    assert count > 0
 
 
 def test_a_ledger_keeps_the_best_and_the_first_who_found_it() -> None:
-    told: list[Progress] = []
-    log = ProgressLog(told.append)
-    for news in (
+    reported: list[Progress] = []
+    log = ProgressLog(reported.append)
+    for progress in (
         Progress(50, None, "heft"),
         Progress(50, Bound(30, "cp-sat"), "cp-sat"),
         Progress(60, Bound(20, "etf"), "etf"),
@@ -90,8 +90,8 @@ def test_a_ledger_keeps_the_best_and_the_first_who_found_it() -> None:
         Progress(None, Bound(41, "wrong"), "wrong"),
         Progress(None, Bound(40, "cp-sat"), "cp-sat"),
     ):
-        log.enter(news)
-    assert told == [
+        log.enter(progress)
+    assert reported == [
         Progress(50, None, "heft"),
         Progress(50, Bound(30, "cp-sat"), "heft"),
         Progress(40, Bound(30, "cp-sat"), "cp-sat"),
@@ -100,15 +100,15 @@ def test_a_ledger_keeps_the_best_and_the_first_who_found_it() -> None:
 
 
 def test_what_is_said_of_other_instances_and_other_rules_is_not_heard() -> None:
-    told: list[Progress] = []
+    reported: list[Progress] = []
     diamond = example()
-    with listening(diamond, MAKESPAN, told.append):
+    with listening(diamond, MAKESPAN, reported.append):
         report(diamond, ANY, "m-topo", value=1)
         report(example(), MAKESPAN, "section", value=2)
         assert has_listener(diamond, MAKESPAN)
         assert not has_listener(example(), MAKESPAN)
     report(diamond, MAKESPAN, "late", value=3)
-    assert told == []
+    assert reported == []
 
 
 def test_a_listener_is_gone_after_a_method_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,12 +124,17 @@ def test_a_listener_is_gone_after_a_method_that_fails(monkeypatch: pytest.Monkey
 
 
 def test_an_incumbent_is_told_first() -> None:
-    told: list[Progress] = []
+    reported: list[Progress] = []
     # op 2 on the second device, the rest on the first: 35 ns (the example of `evaluate`)
     run_method(
-        example(), MAKESPAN, "cp-sat", ALONE, incumbent=Plan.on([0, 1, 0, 0]), progress=told.append
+        example(),
+        MAKESPAN,
+        "cp-sat",
+        ALONE,
+        incumbent=Plan.on([0, 1, 0, 0]),
+        progress=reported.append,
     )
-    assert told[0] == Progress(35, None, "the start")
+    assert reported[0] == Progress(35, None, "the start")
 
 
 # -------------------------------------------------------------------------------------- callbacks

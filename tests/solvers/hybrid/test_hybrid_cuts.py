@@ -68,9 +68,9 @@ def beside_brute_force(
     if best is None:
         assert outcome.proven_infeasible, seed
         return None
-    assert outcome.claim_ns is not None, (seed, outcome.message)
+    assert outcome.claim is not None, (seed, outcome.message)
     assert outcome.bound_value is not None, seed
-    assert outcome.bound_value <= best[0] <= outcome.claim_ns, seed
+    assert outcome.bound_value <= best[0] <= outcome.claim, seed
     return outcome, best[0]
 
 
@@ -90,7 +90,7 @@ def test_both_referees_and_brute_force_agree_on_random_layers(seeds: range) -> N
             assert rules[0] == rules[1], seed
         found = beside_brute_force(instance, semantics, seed)
         if found is not None:
-            assert found[0].claim_ns == found[0].bound_value == found[1], seed
+            assert found[0].claim == found[0].bound_value == found[1], seed
             assert found[0].plan is not None, seed
             stages = len(tensor := found[0].plan.tensor or ())
             several += stages > 1
@@ -112,7 +112,7 @@ def test_times_and_bytes_of_any_size_have_their_optimum_where_none_is_rounded(se
         if instance is not None and found is not None:
             problem = build_problem(instance, semantics, 100)
             assert isinstance(problem, HybridProblem), seed
-            assert problem.rounded or found[0].bound_value == found[0].claim_ns, seed
+            assert problem.rounded or found[0].bound_value == found[0].claim, seed
             rounded += problem.rounded
     assert rounded >= len(seeds) // 10
 
@@ -186,7 +186,7 @@ def test_where_times_of_stages_are_too_many_a_full_pipeline_is_the_bound(
         if found is not None and steady is not None:
             if full.microbatches >= instance.num_devices:
                 assert steady[0] <= (found[0].bound_value or 0), seed
-            gaps += found[0].bound_value != found[0].claim_ns
+            gaps += found[0].bound_value != found[0].claim
     assert gaps > 0
 
 

@@ -118,13 +118,13 @@ def test_with_some_of_the_cuts_it_tells_of_no_bound() -> None:
     # With all cuts 21 ns are the optimum; of chains between cuts of one order none is below 24.
     instance = pipeline_instance(19, most_layers=7, most_devices=3, wide=True)
     semantics = iteration_semantics(random.Random("stage-cuts-19"))
-    told: list[Progress] = []
+    reported: list[Progress] = []
     for most, best_ns in ((1000, 21), (3, 24)):
-        with listening(instance, semantics, told.append):
+        with listening(instance, semantics, reported.append):
             params = method.StageCutsParams(max_cuts=most)
-            assert method.run(Task(instance, semantics), params).claim_ns == best_ns
-    assert {news.value for news in told} >= {24}
-    assert all(news.bound_value is None or news.bound_value <= 21 for news in told)
+            assert method.run(Task(instance, semantics), params).claim == best_ns
+    assert {progress.value for progress in reported} >= {24}
+    assert all(progress.bound_value is None or progress.bound_value <= 21 for progress in reported)
 
 
 @few_and_many(24, 3024)

@@ -190,10 +190,10 @@ def test_axes_and_kinds_can_be_given_as_text() -> None:
 
 def test_the_referee_judges_a_claim_on_the_instance_of_the_plan() -> None:
     result = run_method(splittable_diamond(), FREE, "fd-dps", {"min_share": 0.4, "parts": 3})
-    outcome = Outcome(result.plan, claim_ns=29, split=result.split)
+    outcome = Outcome(result.plan, claim=29, split=result.split)
     with pytest.raises(SolverDisagreement, match=r"-split: claims 29, the referee finds 30"):
         finish(splittable_diamond(), FREE, "fake", outcome, solve_s=0.0)
-    whole = replace(outcome, split=None, claim_ns=None)
+    whole = replace(outcome, split=None, claim=None)
     rejected = finish(splittable_diamond(), FREE, "fake", whole, solve_s=0.0)
     assert rejected.value_ns is None  # of the whole ops it is no plan at all
     assert rejected.message.startswith("its plan is infeasible: ")

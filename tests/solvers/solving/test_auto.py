@@ -394,8 +394,8 @@ def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
 
 def test_bounds_told_on_the_way_rest_on_the_solvers_of_the_method_until_its_result_comes() -> None:
     known = JudgedKnown(task=Task(example(), PORT))
-    hear = known.listener("cp-sat", PORT)
-    hear(Progress(None, Bound(30, "cp-sat", ""), "cp-sat"))
+    on_progress = known.listener("cp-sat", PORT)
+    on_progress(Progress(None, Bound(30, "cp-sat", ""), "cp-sat"))
     assert (known.bound.value, known.is_preliminary) == (30, True)
     assert known.bound.basis.startswith("CP-SAT")
     known.take(judged(PORT, Outcome(bound=Bound(30, "paths")), "cp-sat"))

@@ -180,11 +180,11 @@ def test_a_search_that_the_clock_ends_goes_on_from_its_plan(*, waits: bool, runs
 
 
 def test_listeners_hear_of_bounds_and_of_plans_that_fit() -> None:
-    heard: list[Progress] = []
-    result = run_method(chain(32), CHAIN, progress=heard.append)
-    assert heard[-1].value == result.value
-    assert all(news.value in (None, result.value) for news in heard)
-    assert max(news.bound_value or 0 for news in heard) <= (result.bound_value or 0)
+    reported: list[Progress] = []
+    result = run_method(chain(32), CHAIN, progress=reported.append)
+    assert reported[-1].value == result.value
+    assert all(progress.value in (None, result.value) for progress in reported)
+    assert max(progress.bound_value or 0 for progress in reported) <= (result.bound_value or 0)
 
 
 def test_a_coarser_graph_is_placed_on_the_floor() -> None:

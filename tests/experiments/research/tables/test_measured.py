@@ -6,8 +6,8 @@ import pytest
 
 from placegap.experiments.research.tables.measured import (
     SplitRow,
-    asked,
     instances,
+    load_plan,
     placer_rows,
     split,
     summary,
@@ -91,7 +91,7 @@ def test_a_model_that_fits_no_split_has_no_row(four_layers: Document) -> None:
 
 
 def test_the_study_names_kinds_with_tables_and_placers_that_there_are() -> None:
-    entry = asked()
+    entry = load_plan()
     assert {kind for pair in entry["pairs"] for kind in pair} <= SYSTEMS.keys()
     assert len(entry["pairs"]) >= 15
     assert set(entry["placers"]) <= set(METHODS)

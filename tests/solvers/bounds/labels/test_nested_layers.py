@@ -159,7 +159,7 @@ def is_sound(instance: Instance, seed: int) -> bool:
     task = Task(instance, semantics)
     if not found or not found.ns or brute_force.applies(task, Params()) is not None:
         return False
-    optimum_ns = brute_force.run(task, Params()).claim_ns
+    optimum_ns = brute_force.run(task, Params()).claim
     assert optimum_ns is None or found.ns <= optimum_ns, (seed, semantics.label)
     return optimum_ns is not None
 

@@ -161,7 +161,7 @@ def test_a_far_better_plan_gets_a_finer_unit_and_refutes_what_was_proven_before(
     horizons = []
 
     def prepare(start: Start | None) -> Rounded:
-        horizons.append(1000 if start is None else start.value_ns)
+        horizons.append(1000 if start is None else start.value)
         cp = cp_model.CpModel()
         return Rounded(cp, example(), horizons[-1], cp.new_int_var(0, 1, ""))
 
