@@ -14,6 +14,18 @@ class SilentHighs(highspy.Highs):  # type: ignore[misc]
         self.silent()
         super().enableCallbacks()
 
+    def run(self) -> Any:
+        """Solve; again with threads made anew if another solve of the process fixed their number.
+
+        HiGHS keeps the number of the first solve, and refuses others. That of a user's own solve is
+        not ours.
+        """
+        status = super().run()
+        if status == highspy.HighsStatus.kError:
+            highspy.Highs.resetGlobalScheduler(True)
+            status = super().run()
+        return status
+
 
 def silent_highs(**options: Any) -> Any:
     """A solver with these options."""

@@ -9,8 +9,9 @@ import pytest
 from doubles import tiny_mip
 from references.brute_force import max_load_draws, more_stages, oracle
 
-from placegap.instances import MaxLoad, Plan, evaluate
+from placegap.instances import Makespan, MaxLoad, Plan, evaluate, example
 from placegap.solvers import Limits, run_method
+from placegap.solvers.bounds.certificates.write import certify
 from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import BOUND_MARGIN, bound_ns
 
@@ -70,3 +71,16 @@ def test_a_model_that_presolve_by_probing_got_wrong_from_a_start_is_solved() -> 
     for seed in range(2):
         result = run_method(instance, overlap, "throughput-ip", incumbent=start, seed=seed)
         assert (result.value_ns, result.bound_ns) == (10, 10) == (oracle(instance, overlap),) * 2
+
+
+def test_a_solve_of_the_users_own_with_other_threads_weakens_no_bound() -> None:
+    # HiGHS keeps the number of threads of a process's first solve: 34 ns needs LPs, paths prove 33
+    own = highspy.Highs()
+    own.setOptionValue("output_flag", False)
+    own.setOptionValue("threads", 2)
+    highspy.Highs.resetGlobalScheduler(True)
+    own.addVar(0.0, 1.0)
+    own.run()
+    found = certify(example(), Makespan(channels="port", transfers="per_edge"))
+    assert found is not None
+    assert found.bound_ns == 34
