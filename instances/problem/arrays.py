@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -123,6 +125,11 @@ class Arrays:
         first = np.full(self.num_groups, len(self.group))
         np.minimum.at(first, self.group, self.index.topological_position)
         return np.argsort(first, kind="stable").astype(np.int64)
+
+    def named(self, fields: Iterable[str]) -> dict[str, Any]:
+        """Those of the fields that these arrays or the index have, for a tuple of a kernel."""
+        sources = (self, self.index)
+        return {f: getattr(one, f) for f in fields for one in sources if hasattr(one, f)}
 
     def place_of_ops(self, order: Ints) -> Ints:
         """Place of each op's colocation group in an order of the groups, (n,)."""

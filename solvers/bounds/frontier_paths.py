@@ -125,10 +125,12 @@ class PlacedGraph(NamedTuple):
     narrow: Flags
     section: Ints
     place: Ints
-    #: time_ns, transfer_ns, link_class: As in `Arrays`, with `NO_WAY` where an op cannot be.
-    time_ns: Ints
+    #: (n, K) int64: `Arrays.time_ns`, with `NO_WAY` where an op cannot be.
+    op_ns: Ints
+    #: transfer_ns, link_class, memory_bytes: As in `Arrays`.
     transfer_ns: Ints
     link_class: Ints
+    memory_bytes: Ints
     #: pred_ptr, pred_edge, succ_ptr, succ_edge, producer, consumer, tensor: As in `GraphIndex`.
     pred_ptr: Ints
     pred_edge: Ints
@@ -138,11 +140,9 @@ class PlacedGraph(NamedTuple):
     consumer: Ints
     tensor: Ints
     #: (P, K) bool
-    able: Flags
+    place_able: Flags
     #: (P,) int64
     size_bytes: Ints
-    #: (K,) int64
-    room_bytes: Ints
     #: (K,) int64: The first device of each one's class.
     peers: Ints
     #: (K,) int64: That each device is in.
@@ -177,7 +177,7 @@ def extended(
     source, on = np.empty(most, np.int64), np.empty(most, np.int64)
     # `at` stays -1 for places outside the frontier: their transfers take no time, which is less
     # than any plan's
-    at, value = np.full(len(graph.able), -1), np.zeros(len(graph.mode), np.int64)
+    at, value = np.full(len(graph.place_able), -1), np.zeros(len(graph.mode), np.int64)
     load_ns, way_ns = np.empty((6, k), np.int64), np.empty(2, np.int64)
     label = OneLabel(at, value, load_ns, way_ns)
     tracked, taken, to = np.zeros(k, np.bool_), np.zeros(k, np.bool_), np.empty(k, np.int64)
@@ -204,7 +204,7 @@ def extended(
                 taken[graph.peers[a]] = True
             # 0 + size for a device that is not tracked: here memory is forgotten
             load = known[was.held + a] + size
-            if not graph.able[here, a] or load > graph.room_bytes[a]:
+            if not graph.place_able[here, a] or load > graph.memory_bytes[a]:
                 continue
             # bytes of a pool are never forgotten, whichever of its devices are tracked
             q = graph.pool[a]
@@ -296,7 +296,7 @@ def _ways(graph: PlacedGraph, label: OneLabel, here: int, a: int, ops: Ints, don
             edges = (graph.succ_edge if side else graph.pred_edge)[pointer[i] : pointer[i + 1]]
             way = _through_port(graph, label, a, edges, side)
             way = _since(graph, label, i, a, edges, way, side)
-            value[i] = min(NO_WAY, way + graph.time_ns[i, a])
+            value[i] = min(NO_WAY, way + graph.op_ns[i, a])
             if graph.narrow[i]:
                 label.base_ns[side] = value[i]
             done = max(done, value[i])
@@ -342,7 +342,7 @@ def _since(
                 since[first + (OUT if side else INTO), a] += length
                 since[first + (INTO if side else OUT), b] += length
     if not graph.narrow[i]:
-        since[first + WORK, a] = min(NO_WAY, since[first + WORK, a] + graph.time_ns[i, a])
+        since[first + WORK, a] = min(NO_WAY, since[first + WORK, a] + graph.op_ns[i, a])
         return way
     # the busiest device or port of all; then the next section begins with this op, and no work
     for x in range(first, first + 3):
@@ -534,7 +534,7 @@ def least_below(
     trace: bool = False,
 ) -> LeastPath | None:
     """The least path, if it is below the aim; None where it was stopped or has too many labels."""
-    k, none = steps.graph.able.shape[1], np.zeros(0, np.int64)
+    k, none = steps.graph.place_able.shape[1], np.zeros(0, np.int64)
     columns = value_columns(0, k, len(steps.graph.pool_room_bytes))
     # the empty placement: no frontier, no bytes, no ways
     old = OpenPlaces(none, none, none, np.zeros((0, 3), np.int64), columns)
@@ -621,7 +621,7 @@ def plan_by(steps: PlacingSteps, traces: Sequence[FrontierLabels]) -> Plan:
         path.append(row)
         row = int(trace.source[row])
     path.reverse()
-    at, room = np.full(len(path), -1), graph.room_bytes.astype(np.float64)
+    at, room = np.full(len(path), -1), graph.memory_bytes.astype(np.float64)
     # forward again: `named` maps names of the label before to real devices, by the places of its
     # frontier, all of which have a device by now
     for here, row in enumerate(path):
@@ -664,27 +664,19 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
     mode = _modes(index, place)
     narrow, section = _sections(index, mode, place)
     graph = PlacedGraph(
-        mode,
-        narrow,
-        section,
-        place,
-        np.where(instance.arrays.able, arrays.time_ns, NO_WAY),
-        arrays.transfer_ns,
-        arrays.link_class,
-        index.pred_ptr,
-        index.pred_edge,
-        index.succ_ptr,
-        index.succ_edge,
-        index.producer,
-        index.consumer,
-        index.tensor,
-        arrays.group_runs[order],
-        arrays.group_bytes[order],
-        arrays.memory_bytes,
-        peers,
-        pools.pool,
-        pools.room_bytes,
-        semantics.transfers == "per_edge" and semantics.channels in ("port", "half_duplex"),
+        **arrays.named(PlacedGraph._fields),
+        mode=mode,
+        narrow=narrow,
+        section=section,
+        place=place,
+        op_ns=np.where(arrays.able, arrays.time_ns, NO_WAY),
+        place_able=arrays.group_runs[order],
+        size_bytes=arrays.group_bytes[order],
+        peers=peers,
+        pool=pools.pool,
+        pool_room_bytes=pools.room_bytes,
+        has_ports=semantics.transfers == "per_edge"
+        and semantics.channels in ("port", "half_duplex"),
     )
     return PlacingSteps(graph, ops, _frontiers(instance, graph, ops, most_width(peers)))
 
@@ -764,7 +756,7 @@ def _frontiers(
     np.maximum.at(last_op, v, graph.place[u])
     np.maximum.at(last, graph.place, last_op)
     # what is not placed yet takes its least time on any device, and its transfers none
-    index, least = instance.arrays.index, graph.time_ns.min(axis=1)
+    index, least = instance.arrays.index, graph.op_ns.min(axis=1)
     order, bare = index.topological_order, directions(instance, transfers=False)
     head, tail = (least_starts(way, least[:, None])[:, 0] for way in bare)
     rest, ways = np.where(graph.mode == HEAD, tail, head), dict[int, Ints]()

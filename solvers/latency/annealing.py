@@ -55,7 +55,7 @@ def anneal_calls(
     """
     if len(problem.device) < 2 or moves == 0:
         return start.copy()
-    held = sum_by(problem.device[start], problem.size_bytes, len(problem.memory_bytes))
+    held = sum_by(problem.device[start], problem.resident_bytes, len(problem.memory_bytes))
     rng = np.random.default_rng(seed)
     best: Ints = _anneal(problem, new_scratch(problem), start.copy(), held, rng, moves, hot)
     return best
@@ -97,16 +97,16 @@ def _anneal(
             runs = runs and problem.time_ns[v, device] != UNSUPPORTED
             goes |= place[v] != chosen.target[at]
             if problem.device[place[v]] != device:
-                more += problem.size_bytes[v]
+                more += problem.resident_bytes[v]
         # Support and memory are checked before the evaluation, which takes nearly all time.
         if not runs or not goes or held[device] + more > problem.memory_bytes[device]:
             continue
         for at in range(count):
             v = chosen.op[at]
             chosen.source[at] = place[v]
-            held[problem.device[place[v]]] -= problem.size_bytes[v]
+            held[problem.device[place[v]]] -= problem.resident_bytes[v]
             place[v] = chosen.target[at]
-            held[device] += problem.size_bytes[v]
+            held[device] += problem.resident_bytes[v]
         latency, total = call_latency(problem, place, scratch)
         after = latency + SIDE * total
         if latency < NEVER and (
@@ -120,9 +120,9 @@ def _anneal(
             # The move is made in place, and undone below if it is rejected or closes a cycle.
             for at in range(count):
                 v = chosen.op[at]
-                held[device] -= problem.size_bytes[v]
+                held[device] -= problem.resident_bytes[v]
                 place[v] = chosen.source[at]
-                held[problem.device[place[v]]] += problem.size_bytes[v]
+                held[problem.device[place[v]]] += problem.resident_bytes[v]
     return best
 
 

@@ -487,7 +487,7 @@ def _pack(problem: CallProblem, call: Ints) -> list[int] | None:
         bunch[np.isin(bunch, shared)] = shared.min(initial=count)
     of_op = np.where(call >= 0, bunch[call] if count else -1, -1)
     bunches = np.unique(bunch).tolist()
-    size = {b: int(problem.size_bytes[of_op == b].sum()) for b in bunches}
+    size = {b: int(problem.resident_bytes[of_op == b].sum()) for b in bunches}
     for b in sorted(bunches, key=lambda b: -size[b]):
         ops, calls = np.flatnonzero(of_op == b), np.flatnonzero(bunch == b).tolist()
         able = [

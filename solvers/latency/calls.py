@@ -29,17 +29,17 @@ class CallProblem(NamedTuple):
     #: (n, K) int64
     time_ns: Ints
     #: (n,) int64
-    size_bytes: Ints
+    resident_bytes: Ints
     #: (K,) int64
     memory_bytes: Ints
     #: (t, K) int64
     host_ns: Ints
     #: (t,) int64
-    producer: Ints
-    #: tensor_ptr, consumer: (t + 1,): Consumers of tensor u are
-    #: ``consumer[tensor_ptr[u]:tensor_ptr[u + 1]]``.
+    tensor_producer: Ints
+    #: tensor_ptr, reader: (t + 1,): Consumers of tensor u are
+    #: ``reader[tensor_ptr[u]:tensor_ptr[u + 1]]``.
     tensor_ptr: Ints
-    consumer: Ints
+    reader: Ints
     #: succ_ptr, succ: (n + 1,)
     succ_ptr: Ints
     succ: Ints
@@ -59,7 +59,7 @@ class CallProblem(NamedTuple):
     def fits(self, place: Ints) -> bool:
         """Whether all ops can run at their places, groups are together, and memory suffices."""
         device = self.device[place]
-        held = sum_by(device, self.size_bytes, len(self.memory_bytes))
+        held = sum_by(device, self.resident_bytes, len(self.memory_bytes))
         of_host = place >= self.num_calls
         same = np.where(of_host, -1, device)
         together = same == same[self.member[self.group_ptr[self.group]]]
@@ -98,23 +98,17 @@ def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
         if not any((arrays.time_ns[:, h] == arrays.time_ns[:, k]).all() for h in roomy):
             hosts.append(k)
     device = np.concatenate([np.repeat(accelerators, subgraphs), np.array(hosts, np.int64)])
+    group_ptr, member = group_by(arrays.group, arrays.num_groups)
     return CallProblem(
-        device,
-        len(accelerators) * subgraphs,
-        subgraphs,
-        arrays.time_ns,
-        arrays.resident_bytes,
-        arrays.memory_bytes,
-        arrays.host_ns,
-        index.tensor_producer,
-        index.tensor_ptr,
-        index.consumer[index.tensor_edge],
-        index.succ_ptr,
-        index.consumer[index.succ_edge],
-        index.pred_ptr,
-        index.producer[index.pred_edge],
-        arrays.group,
-        *group_by(arrays.group, arrays.num_groups),
+        **arrays.named(CallProblem._fields),
+        device=device,
+        num_calls=len(accelerators) * subgraphs,
+        subgraphs=subgraphs,
+        reader=index.consumer[index.tensor_edge],
+        succ=index.consumer[index.succ_edge],
+        pred=index.producer[index.pred_edge],
+        group_ptr=group_ptr,
+        member=member,
     )
 
 
@@ -134,7 +128,7 @@ class Scratch(NamedTuple):
 
 def new_scratch(problem: CallProblem) -> Scratch:
     """Arrays for evaluations of one problem."""
-    places, ops = len(problem.device), len(problem.size_bytes)
+    places, ops = len(problem.device), len(problem.resident_bytes)
     sizes = (*[places] * 5, ops, places + ops, ops, ops)
     return Scratch(*[np.zeros(size, np.int64) for size in sizes])
 
@@ -207,10 +201,10 @@ def _prepare(problem: CallProblem, place: Ints, scratch: Scratch) -> None:
             scratch.head[own] = i
             for at in range(problem.pred_ptr[i], problem.pred_ptr[i + 1]):
                 scratch.waiting[own] += place[problem.pred[at]] != own
-    for u in range(len(problem.producer)):
-        source, leaves = place[problem.producer[u]], False
+    for u in range(len(problem.tensor_producer)):
+        source, leaves = place[problem.tensor_producer[u]], False
         for at in range(problem.tensor_ptr[u], problem.tensor_ptr[u + 1]):
-            to = place[problem.consumer[at]]
+            to = place[problem.reader[at]]
             if to != source:
                 leaves = True
                 if to < calls and scratch.mark[to] != u:

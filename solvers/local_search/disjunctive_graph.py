@@ -54,7 +54,7 @@ class Machines(NamedTuple):
 
     Item n + e is the transfer of edge e (per_edge), n + t * K + k that of tensor t to device k.
     `channel` (K * K, 2) numbers the channels between two devices from K on. With `free` channels
-    transfers are no items. `order` is a topological one.
+    transfers are no items.
     """
 
     time_ns: Ints
@@ -69,7 +69,7 @@ class Machines(NamedTuple):
     pred_edge: Ints
     tensor_ptr: Ints
     tensor_edge: Ints
-    order: Ints
+    topological_order: Ints
     channel: Ints
     free: bool
     per_tensor: bool
@@ -101,28 +101,13 @@ class Orders(NamedTuple):
 
 def machines_of(instance: Instance, semantics: Makespan) -> Machines:
     """The arrays of an instance under a makespan semantics."""
-    arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
-    channel = channel_table(semantics.channels, k)
-    per_tensor, free = semantics.transfers == "per_tensor", semantics.channels == "free"
-    transfers = num_transfers(instance, semantics)
+    free = semantics.channels == "free"
     return Machines(
-        arrays.time_ns,
-        arrays.transfer_ns,
-        arrays.link_class,
-        index.producer,
-        index.consumer,
-        index.tensor,
-        index.succ_ptr,
-        index.succ_edge,
-        index.pred_ptr,
-        index.pred_edge,
-        index.tensor_ptr,
-        index.tensor_edge,
-        index.topological_order,
-        channel,
-        free,
-        per_tensor,
-        instance.num_ops + (0 if free else transfers),
+        **instance.arrays.named(Machines._fields),
+        channel=channel_table(semantics.channels, instance.num_devices),
+        free=free,
+        per_tensor=semantics.transfers == "per_tensor",
+        num_items=instance.num_ops + (0 if free else num_transfers(instance, semantics)),
     )
 
 

@@ -79,7 +79,7 @@ def inserted(instance: Instance, semantics: Makespan, plan: Plan) -> Plan:
 def bottom_levels(data: Machines, device: Ints, level: Ints) -> None:
     """Longest path from the start of each op to the end, with transfers; into `level`. O(m)."""
     for at in range(len(device) - 1, -1, -1):
-        i = data.order[at]
+        i = data.topological_order[at]
         most = 0
         for e in data.succ_edge[data.succ_ptr[i] : data.succ_ptr[i + 1]]:
             j = data.consumer[e]
