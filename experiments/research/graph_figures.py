@@ -35,11 +35,9 @@ WITHIN = {"exact": EXACT, "within 20 %": 0.2, "within 30 %": 0.3}
 
 
 def deviation_figure(source: Source, name: str) -> float:
-    """A figure of the estimates of a workload with a batch, in percent.
-
-    `name` says what is estimated, ``memory``, ``time`` or ``noisy time``, and after a comma perhaps
-    a key of `WITHIN`. Without a key the figure is the mean relative deviation.
-    """
+    """A figure of the estimates of a workload with a batch, in percent."""
+    # `name` says what is estimated, ``memory``, ``time`` or ``noisy time``, and after a comma
+    # perhaps a key of `WITHIN`. Without a key the figure is the mean relative deviation.
     what, _, share = name.partition(", ")
     found = _deviations(source, what)
     figure = found.share_within(WITHIN[share]) if share else found.mean
@@ -123,11 +121,9 @@ DEVIATION = "deviation of "
 
 
 def figure_of(source: Source, name: str) -> float:
-    """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform.
-
-    ``deviation of ...`` is one of `deviation_figure`, ``ms of conv1`` one of an op, and
-    ``splits Conv2D, 0.003`` one of a kind of ops, with its least share.
-    """
+    """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform."""
+    # ``deviation of ...`` is one of `deviation_figure`, ``ms of conv1`` one of an op, and ``splits
+    # Conv2D, 0.003`` one of a kind of ops, with its least share.
     if name.startswith(DEVIATION):
         return deviation_figure(source, name.removeprefix(DEVIATION))
     if name.startswith(SPLITS):

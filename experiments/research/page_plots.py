@@ -31,10 +31,8 @@ def _best(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def plot_memory(runs: pd.DataFrame) -> bytes:
-    """A PNG of two panels over the memory share: share of rows with a plan, and mean gap.
-
-    A method has a mean where it has all plans: means over fewer rows compare with none.
-    """
+    """A PNG of two panels over the memory share: share of rows with a plan, and mean gap."""
+    # A method has a mean where it has all plans: means over fewer rows compare with none.
     runs = _best(runs)
     found = summary(with_looser_bounds(runs), ["memory_share", "label"])
     found["share"] = 100 * found["plans"] / found["rows"]

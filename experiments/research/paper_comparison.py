@@ -165,10 +165,8 @@ def compare(table: PublishedTable, kept: KeptResults, cause: Cause | None = None
 def runs_of(
     row: PublishedRow, rows: Mapping[str, Sequence[RunRow]], results: Names, tables: Names
 ) -> list[RunRow]:
-    """The runs of some tables of studies on the instance and the cluster of a row.
-
-    The cluster may have other boards there: `device_memory` adds their share to its name.
-    """
+    """The runs of some tables of studies on the instance and the cluster of a row."""
+    # The cluster may have other boards there: `device_memory` adds their share to its name.
     return [
         run
         for study in results

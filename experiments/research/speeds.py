@@ -53,11 +53,9 @@ def instance_of(row: Mapping[str, str], folder: Path, costs: str) -> Instance:
 
 
 def plan_of(rule: str, instance: Instance) -> Plan:
-    """The plan of ``all=DEVICE`` or ``ts=N:N@DEVICE:DEVICE[;cpu=0-3,9@HOST]``.
-
-    ``ts`` gives layers to devices in order, ``cpu`` the experts of some to a host. Embeddings go to
-    the host if there is one, the head with the last layer.
-    """
+    """The plan of ``all=DEVICE`` or ``ts=N:N@DEVICE:DEVICE[;cpu=0-3,9@HOST]``."""
+    # ``ts`` gives layers to devices in order, ``cpu`` the experts of some to a host. Embeddings go
+    # to the host if there is one, the head with the last layer.
     names = [device.name for device in instance.cluster.devices]
     host = next((d.name for d in instance.cluster.devices if d.is_host), None)
     if rule.startswith("all="):

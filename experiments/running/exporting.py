@@ -113,11 +113,9 @@ def able_exports(
 
 
 def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) -> None:
-    """Refuse a format that can express no plan, or a copy of a file that is not an ONNX file.
-
-    `placed` has the groups of the granularity that was chosen: a layer of several may be divided,
-    which is no matter where a line is looked for by itself.
-    """
+    """Refuse a format that can express no plan, or a copy of a file that is not an ONNX file."""
+    # `placed` has the groups of the granularity that was chosen: a layer of several may be divided,
+    # which is no matter where a line is looked for by itself.
     if EXPORTERS[kind].annotate is not None and not is_onnx_file(placed.graph, model):
         raise InputError(
             f"is not an ONNX file, and --export {kind} writes the plan into a copy of one; place"
@@ -391,10 +389,8 @@ def unusual_order(
 def price_of_modules(
     instance: Instance, attempt: Attempt, result: Result, granularity: Granularity
 ) -> ModulePrice | None:
-    """The cost of whole modules: the ops are placed one by one, from the plan at hand.
-
-    `attempt` has the time limit. None where that fails, or there is no plan.
-    """
+    """The cost of whole modules: the ops are placed one by one, from the plan at hand."""
+    # `attempt` has the time limit. None where that fails, or there is no plan.
     if result.plan is None or result.value is None:
         return None
     try:  # a plan of whole modules is one of single ops: what comes out is no worse

@@ -121,11 +121,9 @@ def choose_semantics(
     stated: Semantics | None = None,
     is_final: bool = True,
 ) -> Chosen:
-    """The semantics: by options, the plan to start from (`stated`), file and defaults.
-
-    A method that cannot do that gets the nearest that it can, but for what options state.
-    `is_final` is False where the method gets a coarser instance.
-    """
+    """The semantics: by options, the plan to start from (`stated`), file and defaults."""
+    # A method that cannot do that gets the nearest that it can, but for what options state.
+    # `is_final` is False where the method gets a coarser instance.
     own, params = stated or instance.semantics, params or {}
     found = find_method(method or DEFAULT_METHOD)
     usually = "makespan" if own is None else own.objective
@@ -213,11 +211,9 @@ def place(
     on_news: Listener | None = None,
     pool: Callable[..., Generator[Ending[Attempt]]] | None = None,
 ) -> tuple[Result, tuple[str, ...]]:
-    """Run a method in a process of its own; its result, and warnings.
-
-    If it fails, the plan and the bound that it had reported stand, and a warning says so. The
-    result is no worse than `start`.
-    """
+    """Run a method in a process of its own; its result, and warnings."""
+    # If it fails, the plan and the bound that it had reported stand, and a warning says so. The
+    # result is no worse than `start`.
     log = ProgressLog(on_news or (lambda progress: None), rules=attempt.semantics)
     reported: list[Plan] = []  # the last plan
 
@@ -311,10 +307,8 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
 
 
 def better(best: Result | None, new: Result) -> Result:
-    """The result to report: the better plan (of two equal ones the later), and the better bound.
-
-    A claim of one that the plan of the other refutes becomes a fault of the result.
-    """
+    """The result to report: the better plan (of two equal ones the later), and the better bound."""
+    # A claim of one that the plan of the other refutes becomes a fault of the result.
     if best is None or best.value is None:
         return new
     if new.value is not None and not is_better(best.value, new.value, new.semantics):
@@ -364,10 +358,8 @@ def _as_progress(result: Result) -> Progress:
 
 
 def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
-    """The plan of a plan file or split file, judged, as a result to start from.
-
-    The bound that a plan file states is a claim (`claims`), and not the result's.
-    """
+    """The plan of a plan file or split file, judged, as a result to start from."""
+    # The bound that a plan file states is a claim (`claims`), and not the result's.
     found = run_method(instance, semantics, "expert", {"path": path})
     if found.plan is None:
         raise InputError(f"cannot be the start for {instance.name}: {found.message}", path)
@@ -401,10 +393,8 @@ FIRST_SHARE = 2 / 3
 def ask_second(
     instance: Instance, first: Attempt, result: Result, modules: Sequence[str] = ()
 ) -> tuple[Result, Opinion]:
-    """Let another method check a result in the time that is left; the better of both, and why.
-
-    `first` has the time limit of both together.
-    """
+    """Let another method check a result in the time that is left; the better of both, and why."""
+    # `first` has the time limit of both together.
     from placegap.solvers.solving.second_opinion import Opinion, compare, no_opinion, second_methods
 
     other = next(second_methods(instance, first.semantics, result.method), None)

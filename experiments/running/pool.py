@@ -51,10 +51,8 @@ _state = _State()
 
 @contextmanager
 def handled(*, for_good: bool = False) -> Iterator[None]:
-    """Let the signals that stop a command raise `KeyboardInterrupt`, if they would end it.
-
-    Those that come later are ignored, where the process ends then `for_good`: its status stands.
-    """
+    """Let the signals that stop a command raise `KeyboardInterrupt`, if they would end it."""
+    # Those that come later are ignored, where the process ends then `for_good`: its status stands.
     _state.clear()
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -164,11 +162,9 @@ _listeners: list[Callable[[_News], None]] = []
 
 
 def send_news(content: Any, *, paused: bool | None = None) -> None:
-    """Send something that can be pickled to the parent of this task; without a pool, do nothing.
-
-    From `paused` being True to False, the clock of the task's hard limit stands: the task reads its
-    instance or compiles a kernel.
-    """
+    """Send something that can be pickled to the parent of this task; without a pool, do nothing."""
+    # From `paused` being True to False, the clock of the task's hard limit stands: the task reads
+    # its instance or compiles a kernel.
     for listener in _listeners:
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
             listener(_News(content, paused))
@@ -235,18 +231,14 @@ def run_pool(
     stop_s: float = 0.0,
     on_news: Callable[[Any], None] | None = None,
 ) -> Generator[Ending[T]]:
-    """Run ``function(task)`` in worker processes; yield each task's ending as it comes.
-
-    Tasks are drawn only when a worker is free, so with one worker a generator of tasks may look at
-    the endings before. One that has no task yet waits a little and yields None. Closing the
-    generator, or an exception in its consumer, kills the workers. The function is pickled by name,
-    and should not raise. A single worker may start processes of its own. The hard limit of a task
-    leaves out what it reports to (`send_news`).
-
-    After Ctrl-C each task gets a `KeyboardInterrupt` and `stop_s` seconds to end; the endings of
-    those that return in time are yielded, and then `KeyboardInterrupt` is raised. A second Ctrl-C
-    raises it at once.
-    """
+    """Run ``function(task)`` in worker processes; yield each task's ending as it comes."""
+    # Tasks are drawn only when a worker is free, so with one worker a generator of tasks may look
+    # at the endings before. One that has no task yet waits a little and yields None. Closing the
+    # generator, or an exception in its consumer, kills the workers. The function is pickled by
+    # name, and should not raise. A single worker may start processes of its own. The hard limit of
+    # a task leaves out what it reports to (`send_news`). After Ctrl-C each task gets a
+    # `KeyboardInterrupt` and `stop_s` seconds to end; the endings of those that return in time are
+    # yielded, and then `KeyboardInterrupt` is raised. A second Ctrl-C raises it at once.
     queue = iter(tasks)
     idle: list[TaskProcess[T]] = []
     busy: list[TaskProcess[T]] = []

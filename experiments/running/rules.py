@@ -52,12 +52,11 @@ class Rules:
         return (self.objective or ("hybrid_pipeline" if own else "")) == "hybrid_pipeline"
 
     def override(self, own: Semantics | None, default: str | None = None) -> Semantics:
-        """The semantics to use: the file's own, with single fields replaced.
-
-        Where no option names the objective, the options must belong to that of `default`, else the
-        file's, else makespan, or they choose the first that all of them belong to. Another
-        objective than the file's resets all other fields but the memory rule, which is the model's.
-        """
+        """The semantics to use: the file's own, with single fields replaced."""
+        # Where no option names the objective, the options must belong to that of `default`, else
+        # the file's, else makespan, or they choose the first that all of them belong to. Another
+        # objective than the file's resets all other fields but the memory rule, which is the
+        # model's.
         objective = self.objective or self._objective(
             default or ("makespan" if own is None else own.objective)
         )

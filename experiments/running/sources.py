@@ -243,12 +243,10 @@ def find_model(
     dims: tuple[tuple[str, int], ...] = (),
     tracing: TraceOptions | None = None,
 ) -> Document:
-    """A document by its name in the corpus, from a file of any readable format, or traced.
-
-    A name of the corpus wins over a file of that name; ``./name`` is the file. So does a workload
-    (``celeritas:nmt``), whose sizes `dims` may choose. ``hf:`` and ``py:`` begin the names of
-    models that are traced, and ``.gguf`` ends them.
-    """
+    """A document by its name in the corpus, from a file of any readable format, or traced."""
+    # A name of the corpus wins over a file of that name; ``./name`` is the file. So does a workload
+    # (``celeritas:nmt``), whose sizes `dims` may choose. ``hf:`` and ``py:`` begin the names of
+    # models that are traced, and ``.gguf`` ends them.
     if is_traced(model):
         if time_unit is not None or dims:
             option = "--dim" if dims else "--time-unit"

@@ -64,11 +64,9 @@ def take_apart(
     num_moves: int = 5,
     whole: Instance | None = None,
 ) -> Anatomy | None:
-    """The anatomy of a plan; None where it has no value.
-
-    `num_moves` 0 tries no moves, which takes most of the time.
-    `whole` is the instance with whole modules or layers, where single moves are to keep them.
-    """
+    """The anatomy of a plan; None where it has no value."""
+    # `num_moves` 0 tries no moves, which takes most of the time. `whole` is the instance with whole
+    # modules or layers, where single moves are to keep them.
     verdict = evaluate(instance, plan, semantics)
     if verdict.value is None:
         return None

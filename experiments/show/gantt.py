@@ -42,11 +42,9 @@ BAR_COLOURS = tuple(colour for colour in COLOURS if colour != PROVEN)
 
 
 def draw_plan(found: Anatomy) -> Figure:
-    """A row per device, and transfers below it.
-
-    Bars are blocks of layers (or kinds of ops) on idle time. A line above a bar says that it is on
-    the critical path; a dashed one is the bound, and what lies between it and the end is red.
-    """
+    """A row per device, and transfers below it."""
+    # Bars are blocks of layers (or kinds of ops) on idle time. A line above a bar says that it is
+    # on the critical path; a dashed one is the bound, and what lies between it and the end is red.
     drawn = found.drawn
     bound = found.bound if found.semantics.unit == "ns" else None  # it stands on the time axis
     end_ns = max(1, drawn.end_ns, 0 if bound is None else bound.value)

@@ -14,10 +14,8 @@ Levels = list[tuple[int, int]]
 def memory_levels(
     instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None
 ) -> list[Levels]:
-    """The levels of each device; their highest is what the referee holds against its memory.
-
-    Without a schedule, moments are the steps of `arrays.derive_memory`.
-    """
+    """The levels of each device; their highest is what the referee holds against its memory."""
+    # Without a schedule, moments are the steps of `arrays.derive_memory`.
     about = instance, plan, semantics, schedule
     held = held_bytes(*about)
     if semantics.memory_rule == "sum":

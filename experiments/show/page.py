@@ -230,12 +230,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def page_data(found: Anatomy) -> dict[str, Any]:
-    """What the script reads: flat lists of integers, and texts by number.
-
-    ``bars``: 2 row + is_move, start, length, name, label, text or -1; ``fills``: the percentage of
-    each in which something runs, where bars are blocks. ``moves``: source, target,
-    start, length, name, bytes. ``path``: row, start, end. ``memory``: moment and bytes in turns.
-    """
+    """What the script reads: flat lists of integers, and texts by number."""
+    # ``bars``: 2 row + is_move, start, length, name, label, text or -1; ``fills``: the percentage
+    # of each in which something runs, where bars are blocks. ``moves``: source, target, start,
+    # length, name, bytes. ``path``: row, start, end. ``memory``: moment and bytes in turns.
     drawn, instance = found.drawn, found.instance
     number: dict[str, int] = {}
 
@@ -317,10 +315,8 @@ def _thinned(levels: Levels, last: int) -> Levels:
 
 
 def _graph(found: Anatomy, text: Callable[[str], int]) -> dict[str, Any]:
-    """Dots in columns by their longest path; in a column by the mean place of what they read.
-
-    A dot is an op, or in large graphs what `_dots` says; the way then follows their order alone.
-    """
+    """Dots in columns by their longest path; in a column by the mean place of what they read."""
+    # A dot is an op, or in large graphs what `_dots` says; the way then follows their order alone.
     instance, device = found.instance, found.homes.of_op
     dot, names = _dots(found)
     home = [0] * len(names)

@@ -181,11 +181,9 @@ EXACT = "An exact method may find a better plan: leave --method out"
 
 
 def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
-    """Sentences about a result's plan, for people who expected all devices to be used.
-
-    The instance is that of the plan: the finer one, where the method split ops or layers were kept
-    whole.
-    """
+    """Sentences about a result's plan, for people who expected all devices to be used."""
+    # The instance is that of the plan: the finer one, where the method split ops or layers were
+    # kept whole.
     verdict, stated = result.evaluation, instance.cluster.provenance.parameters
     notes: tuple[str, ...] = (f"{stated[RESERVED]} ({SAYS_FREE})",) if RESERVED in stated else ()
     notes += (str(stated[MEASURED_LINKS]),) if MEASURED_LINKS in stated else ()
@@ -209,10 +207,8 @@ def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
 
 
 def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str, ...]:
-    """Why the plan leaves devices unused, if it does.
-
-    What is optimal among plans of whole layers is not proven of the ops one by one.
-    """
+    """Why the plan leaves devices unused, if it does."""
+    # What is optimal among plans of whole layers is not proven of the ops one by one.
     if not verdict.idle_devices:
         return ()
     if result.status == "optimal" and result.instance_hash != instance.content_hash:

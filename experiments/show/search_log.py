@@ -109,10 +109,9 @@ TITLE_LETTERS = 68
 
 
 def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
-    """Value and bound over time, as steps until the end, and the gap between them.
-
-    The bound is a broken line on the value's wider one, so that both are seen where they are equal.
-    """
+    """Value and bound over time, as steps until the end, and the gap between them."""
+    # The bound is a broken line on the value's wider one, so that both are seen where they are
+    # equal.
     from placegap.experiments.show.drawing import COLOURS, dress, new_figure
 
     figure = new_figure(7.2, 4.0)
@@ -179,11 +178,10 @@ def progress_text(progress: Progress) -> str:
 
 @contextmanager
 def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
-    """A function that takes `Progress` and shows it on stderr; with `quiet`, only on a terminal.
-
-    Nothing is shown, and no thread begun, before the first report: a worker process that is started
-    until then may be a copy of this one. `what` is shown while no report says what is being done.
-    """
+    """A function that takes `Progress` and shows it on stderr; with `quiet`, only on a terminal."""
+    # Nothing is shown, and no thread begun, before the first report: a worker process that is
+    # started until then may be a copy of this one. `what` is shown while no report says what is
+    # being done.
     if shows_live():
         with ExitStack() as stack:
             yield _changing(what, stack)

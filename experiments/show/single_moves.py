@@ -77,12 +77,10 @@ Changed = Callable[[tuple[int, ...], int], Iterable[Plan]]
 
 
 def moves_of_ops(case: Judged[Semantics], changed: Changed | None = None, more: int = 0) -> Moves:
-    """Moves of what lies on one device to each other one; by default orders are given up.
-
-    A unit is a colocation group, an op without one, or a layer that is on one device. Where there
-    are more moves than `MOST`, or the graph is large, those come first that touch a border, or the
-    device with the most to do. `more` is what a plan costs the referee beyond ops and edges.
-    """
+    """Moves of what lies on one device to each other one; by default orders are given up."""
+    # A unit is a colocation group, an op without one, or a layer that is on one device. Where there
+    # are more moves than `MOST`, or the graph is large, those come first that touch a border, or
+    # the device with the most to do. `more` is what a plan costs the referee beyond ops and edges.
     plan, budget = case.plan, MOST_WORK // (case.instance.num_parts + more)
 
     def placed(ops: tuple[int, ...], target: int) -> Iterator[Plan]:

@@ -85,11 +85,9 @@ def crossings(
     is_sent: bool,
     ignored: np.ndarray | None = None,
 ) -> list[Crossing]:
-    """All crossings of a plan, by tensor; those of replicated stages at their first devices.
-
-    One that `is_sent` is a transfer, from device to device. Otherwise it is one tensor, which the
-    borders of its devices are charged for, each once. `ignored` edges cost nothing.
-    """
+    """All crossings of a plan, by tensor; those of replicated stages at their first devices."""
+    # One that `is_sent` is a transfer, from device to device. Otherwise it is one tensor, which the
+    # borders of its devices are charged for, each once. `ignored` edges cost nothing.
     arrays, index, device = instance.arrays, instance.arrays.index, plan.devices
     cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
     found = []
@@ -252,13 +250,11 @@ class Block(NamedTuple):
 
 
 def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> list[Block]:
-    """Bars as blocks: neighbours of one label and text, and what is shorter than `least_ns`.
-
-    A gap that is longer than `least_ns` ends a block, and so do other bars in a row once they are
-    longer than a quarter of it. A block is called after its longest bar's label. So no row has more
-    than about five blocks for each `least_ns`, beside long bars. With `longest_ns` no block of
-    several bars is longer than that.
-    """
+    """Bars as blocks: neighbours of one label and text, and what is shorter than `least_ns`."""
+    # A gap that is longer than `least_ns` ends a block, and so do other bars in a row once they are
+    # longer than a quarter of it. A block is called after its longest bar's label. So no row has
+    # more than about five blocks for each `least_ns`, beside long bars. With `longest_ns` no block
+    # of several bars is longer than that.
     found: list[Block] = []
     longest: list[int] = []
     others: list[int] = []  # how long bars of another label have lasted since one of the block's
@@ -305,11 +301,9 @@ MOST_SCOPES = 200
 
 
 def scopes_of(names: Sequence[str]) -> tuple[str, ...] | None:
-    """A scope of each op, in all no more than `MOST_SCOPES`; None without scopes.
-
-    Frameworks write out modules in names: ``block1/unit_2/conv1/Conv2D``. The scope with the most
-    ops is divided first.
-    """
+    """A scope of each op, in all no more than `MOST_SCOPES`; None without scopes."""
+    # Frameworks write out modules in names: ``block1/unit_2/conv1/Conv2D``. The scope with the most
+    # ops is divided first.
     paths = [name.split("/")[:-1] for name in names]
     if not any(paths):
         return None

@@ -187,10 +187,8 @@ def moved_ops(first: Anatomy, second: Anatomy) -> list[Moved]:
 
 
 def renamed_devices(instance: Instance, first: Plan, second: Plan) -> tuple[int, list[str]]:
-    """How many ops stay apart if like devices of the second plan swap names, and which do.
-
-    Devices are like if they are of one kind, server and memory; their links are not looked at.
-    """
+    """How many ops stay apart if like devices of the second plan swap names, and which do."""
+    # Devices are like if they are of one kind, server and memory; their links are not looked at.
     devices, count = instance.cluster.devices, instance.num_devices
     common = np.zeros((count, count))
     np.add.at(common, (second.devices, first.devices), 1)

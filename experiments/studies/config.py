@@ -171,10 +171,8 @@ class Study(Entry):
 
 
 def smallest(study: Study) -> Study:
-    """The study in its smallest form, under a name of its own; as it is where it states none.
-
-    Tables without any of the `smoke` instances are left out.
-    """
+    """The study in its smallest form, under a name of its own; as it is where it states none."""
+    # Tables without any of the `smoke` instances are left out.
     if study.smoke is None:
         return study
     tables = []

@@ -305,11 +305,9 @@ def _rank(rules: Semantics, bound: Bound) -> tuple[int, bool, bool]:
 
 
 def disagreements(rows: Sequence[RunRow]) -> list[str]:
-    """Every contradiction between methods, as a sentence; there must be none.
-
-    A bound above a value of its class, a proof of infeasibility beside a plan, or what the referee
-    objected to in a single run.
-    """
+    """Every contradiction between methods, as a sentence; there must be none."""
+    # A bound above a value of its class, a proof of infeasibility beside a plan, or what the
+    # referee objected to in a single run.
     found = [f"{row.place}: {row.message}" for row in rows if row.status == "disagreement"]
     planned = [row for row in rows if row.value_ns is not None]
     found += [

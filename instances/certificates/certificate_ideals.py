@@ -156,11 +156,9 @@ def _borders(problem: Terms, u: int, stated: int | None) -> list[int]:
 
 
 def chain_within(blocks: IdealBlocks, limit: int, overlap: bool, tick: Callable[[], None]) -> bool:
-    """Whether some chain of ideals has no load above a limit.
-
-    States are worked through by how many devices they have used. One that has reached the same
-    ideal with no more devices of any kind can do all that another can.
-    """
+    """Whether some chain of ideals has no load above a limit."""
+    # States are worked through by how many devices they have used. One that has reached the same
+    # ideal with no more devices of any kind can do all that another can.
     if inf in blocks.least:
         return False
     full, total, tried = sum(blocks.own), sum(blocks.count), 0

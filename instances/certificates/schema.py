@@ -30,10 +30,8 @@ _FIELD = re.compile(r"((?: *#: .*\n)+) *(\w+)\b")
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a format, as the models state it.
-
-    What a schema cannot say (references, cycles, sums) is checked when a file is read.
-    """
+    """The JSON Schema of a format, as the models state it."""
+    # What a schema cannot say (references, cycles, sums) is checked when a file is read.
     schema = SCHEMAS[name].model_json_schema()
     parts = [schema, *schema.get("$defs", {}).values()]
     titles = {part.get("title") for part in parts}

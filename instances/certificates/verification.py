@@ -43,13 +43,11 @@ class Verification:
 
 
 def verify(instance: Instance, stated: StatedPlan, *, any_content: bool = False) -> Verification:
-    """Judge a plan twice, with the claims that come with it.
-
-    Besides the referee's rules, these may be broken: ``instance``, the plan was made for another
-    content (`any_content` lets it pass); ``claim``, the stated value is not the plan's;
-    ``precedence``, ``transfer``, ``duration``, ``device_overlap``, ``channel_overlap``, by the
-    stated times. Times that break no rule give the orders of a plan that states none.
-    """
+    """Judge a plan twice, with the claims that come with it."""
+    # Besides the referee's rules, these may be broken: ``instance``, the plan was made for another
+    # content (`any_content` lets it pass); ``claim``, the stated value is not the plan's;
+    # ``precedence``, ``transfer``, ``duration``, ``device_overlap``, ``channel_overlap``, by the
+    # stated times. Times that break no rule give the orders of a plan that states none.
     plan, semantics, times = stated.plan, stated.semantics, stated.times
     first, second = evaluate(instance, plan, semantics), recheck(instance, plan, semantics)
     judged = not any(v.rule in NO_SHAPE for v in first.violations)

@@ -275,11 +275,9 @@ class Shape:
 
 
 def layered(rng: random.Random, num_ops: int, width: int, density: float) -> Shape:
-    """Layers of 1 to 2 width - 1 ops; each op is fed by about density of the layer before.
-
-    The number of an op's producers is density times the size of the layer before it, rounded up
-    or down at random so that the mean is right, and at least one. O(ops + edges).
-    """
+    """Layers of 1 to 2 width - 1 ops; each op is fed by about density of the layer before."""
+    # The number of an op's producers is density times the size of the layer before it, rounded up
+    # or down at random so that the mean is right, and at least one. O(ops + edges).
     pairs: list[tuple[int, int]] = []
     before = range(0)
     first = 0
@@ -295,11 +293,9 @@ def layered(rng: random.Random, num_ops: int, width: int, density: float) -> Sha
 
 
 def series_parallel(rng: random.Random, num_ops: int, parallel: float) -> Shape:
-    """A two-terminal series-parallel graph, grown op by op from a single edge.
-
-    Each new op is put on a random edge (u, v): with probability `parallel` beside it, which keeps
-    (u, v), else in it. Ops 0 and 1 are source and sink. O(ops).
-    """
+    """A two-terminal series-parallel graph, grown op by op from a single edge."""
+    # Each new op is put on a random edge (u, v): with probability `parallel` beside it, which keeps
+    # (u, v), else in it. Ops 0 and 1 are source and sink. O(ops).
     pairs = [(0, 1)]
     for op in range(2, num_ops):
         at = below(rng, len(pairs))
@@ -313,10 +309,8 @@ def series_parallel(rng: random.Random, num_ops: int, parallel: float) -> Shape:
 
 
 def blocks(num_blocks: int, branches: int, length: int) -> Shape:
-    """A chain of blocks, each of `branches` parallel chains of `length` ops, as in Inception.
-
-    The op that joins a block splits the next one: 1 + num_blocks * (branches * length + 1) ops.
-    """
+    """A chain of blocks, each of `branches` parallel chains of `length` ops, as in Inception."""
+    # The op that joins a block splits the next one: 1 + num_blocks * (branches * length + 1) ops.
     pairs: list[tuple[int, int]] = []
     split = 0
     for _ in range(num_blocks):
@@ -368,16 +362,14 @@ CHANGE = "mirrored to a training graph: backward ops take twice the time, update
 
 
 def mirror_training(graph: Graph) -> Graph:
-    """The training graph of an inference graph: a backward op per op, an update per parameters.
-
-    Backward op ``x/backward`` takes twice the time of x; it gets x's output from x, and for each
-    edge x -> y a gradient of the edge's size from ``y/backward``. An op with parameters gets
-    ``x/update``, which takes a tenth of the time of x, rounded up, and holds twice the parameters
-    (Adam's moments). The three are one colocation group, for they share the parameters; ops that
-    were colocated stay so. They can be split along the same axes, but for an update's batch. The
-    layout is that of dnn-partitioning's training graphs. Forward ops come first, then backward ops,
-    then updates.
-    """
+    """The training graph of an inference graph: a backward op per op, an update per parameters."""
+    # Backward op ``x/backward`` takes twice the time of x; it gets x's output from x, and for each
+    # edge x -> y a gradient of the edge's size from ``y/backward``. An op with parameters gets
+    # ``x/update``, which takes a tenth of the time of x, rounded up, and holds twice the parameters
+    # (Adam's moments). The three are one colocation group, for they share the parameters; ops that
+    # were colocated stay so. They can be split along the same axes, but for an update's batch. The
+    # layout is that of dnn-partitioning's training graphs. Forward ops come first, then backward
+    # ops, then updates.
     if any(op.backward for op in graph.ops):
         raise InputError("has backward ops already", graph.name)
     group = {op.name: op.colocation or op.name for op in graph.ops}

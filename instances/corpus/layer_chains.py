@@ -145,11 +145,9 @@ def layers_with_modes(name: str, shape: ModelShape, batch: int, on: ModelledOn) 
 
 
 def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
-    """What the layers of a shape compute and hold: embedding, layers, loss.
-
-    Per token and hidden unit a layer without fused attention keeps 34 bytes and its scores
-    (Korthikanti et al. 2022, section 4.1): 10 of the residual stream, and 24 inside of blocks.
-    """
+    """What the layers of a shape compute and hold: embedding, layers, loss."""
+    # Per token and hidden unit a layer without fused attention keeps 34 bytes and its scores
+    # (Korthikanti et al. 2022, section 4.1): 10 of the residual stream, and 24 inside of blocks.
     tokens, hidden = batch * shape.tokens, shape.hidden
     unit, mask = tokens * hidden, 0 if shape.fused else tokens * hidden
     stream = 2 * VALUE_BYTES * unit + mask  # inputs of the norm and of the products
@@ -244,11 +242,9 @@ def _moving(*sizes: int, divided: Divided = "whole") -> tuple[MovedBytes, ...]:
 
 
 def _attention_work(shape: ModelShape, batch: int, narrow: int) -> _Passes:
-    """Products of queries, keys and values, of the core, and of the output, with their kernels.
-
-    Kernels are those of Megatron-LM: norm, dropout with bias and sum, permutation; and of the core
-    softmax and dropout. A fused core has no kernels of its own, and half of the products.
-    """
+    """Products of queries, keys and values, of the core, and of the output, with their kernels."""
+    # Kernels are those of Megatron-LM: norm, dropout with bias and sum, permutation; and of the
+    # core softmax and dropout. A fused core has no kernels of its own, and half of the products.
     tokens, hidden = batch * shape.tokens, shape.hidden
     unit, scores = tokens * hidden, 0 if shape.fused else shape.heads * tokens * shape.tokens
     products = Product(tokens, hidden + 2 * narrow, hidden, 1), Product(tokens, hidden, hidden, 2)

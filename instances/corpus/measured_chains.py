@@ -175,10 +175,8 @@ def measured_document(name: str, sizes: Mapping[str, int]) -> Document:
 def measured_with_modes(
     name: str, kinds: Collection[str], tensors: Sequence[int], sizes: Mapping[str, int]
 ) -> Graph:
-    """Layers with a mode for each tensor degree, of those given, that all kinds have rows for.
-
-    All devices of a layer hold its input and its output, and send them on whole.
-    """
+    """Layers with a mode for each tensor degree, of those given, that all kinds have rows for."""
+    # All devices of a layer hold its input and its output, and send them on whole.
     model, degrees = _chosen(name, sizes)
     sent, modes = _sent_bytes(model, degrees), tuple[list[Mode], ...](([], [], []))
     for t in [degrees.tensor] if "tensor" in sizes else tensors:

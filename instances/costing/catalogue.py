@@ -62,10 +62,8 @@ def catalogue() -> dict[str, DeviceSpec]:
 
 
 def load_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
-    """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`.
-
-    ``is_host`` may stand for ``is_cpu``.
-    """
+    """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`."""
+    # ``is_host`` may stand for ``is_cpu``.
     raw = read_yaml(path)
     with as_input_error(raw, path):
         return TypeAdapter(dict[Name, StatedSpec]).validate_python(raw)

@@ -194,10 +194,8 @@ def _time_ns(tables: KernelTables, kernel: OpKernel) -> float | None:
 
 
 def _product_ns(tables: KernelTables, kernel: MatrixProduct, dtype: str) -> float | None:
-    """A batch has the ratio of as many rows. What is smaller than the table's takes as long.
-
-    A batch of such small ones (a depthwise convolution) is no product of the table.
-    """
+    """A batch has the ratio of as many rows. What is smaller than the table's takes as long."""
+    # A batch of such small ones (a depthwise convolution) is no product of the table.
     grid = _product_grid(tables, dtype)
     if grid is None:
         return None
@@ -279,10 +277,8 @@ def _attention_grid(
 
 
 def _experts_ns(tables: KernelTables, kernel: ExpertsKernel, dtype: str) -> float | None:
-    """Those of the next sizes, each at most twice or half; of tokens that choose evenly.
-
-    A100 and B60 were measured with uneven choices alone: the least uneven stand for even ones.
-    """
+    """Those of the next sizes, each at most twice or half; of tokens that choose evenly."""
+    # A100 and B60 were measured with uneven choices alone: the least uneven stand for even ones.
     rows = _where(tables.table("moe_perf"), moe_dtype=dtype, moe_tp_size=1, moe_ep_size=1)
     if rows is None:
         return None
@@ -342,10 +338,8 @@ def _where(table: Columns | None, **equal: object) -> Columns | None:
 
 @cache
 def kernel_tables(kind: str, framework: str | None = None) -> KernelTables | None:
-    """The tables of a device kind of the catalogue, None where it has none.
-
-    Of each table the newest version is taken, of vLLM unless a framework is named.
-    """
+    """The tables of a device kind of the catalogue, None where it has none."""
+    # Of each table the newest version is taken, of vLLM unless a framework is named.
     framework = framework or "vllm"
     if kind not in SYSTEMS:
         return None

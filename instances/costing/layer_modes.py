@@ -296,11 +296,9 @@ def layer_graph(
     on: ModelledOn,
     provenance: Provenance,
 ) -> Graph:
-    """Layers with their modes as a graph for hybrid_pipeline; an edge is two layers and bytes.
-
-    Between stages each of t devices sends its part of the residual stream. So an edge carries what
-    one of the most devices sends, and a mode of fewer adds the rest, at its own end.
-    """
+    """Layers with their modes as a graph for hybrid_pipeline; an edge is two layers and bytes."""
+    # Between stages each of t devices sends its part of the residual stream. So an edge carries
+    # what one of the most devices sends, and a mode of fewer adds the rest, at its own end.
     ops, most = [], max(on.tensors)
     into: list[dict[int, int]] = [{} for _ in layers]
     out: list[dict[int, int]] = [{} for _ in layers]

@@ -131,10 +131,8 @@ def roof_ns(m: int, n: int, k: int, flops_per_s: int, bytes_per_s: int) -> float
 
 
 def interpolated(axes: Sequence[Floats], value: Floats, at: Sequence[float]) -> float:
-    """Multilinear between the points of a grid; at its edge beyond.
-
-    Eight terms of a product in place of scipy's interpolator, which takes 0.4 s to load.
-    """
+    """Multilinear between the points of a grid; at its edge beyond."""
+    # Eight terms of a product in place of scipy's interpolator, which takes 0.4 s to load.
     where = []
     for axis, x in zip(axes, at, strict=True):
         if len(axis) == 1:

@@ -149,10 +149,8 @@ def count_flops(node: Node) -> int:
 
 
 def product_sizes(node: Node) -> tuple[int, int, int, int]:
-    """Batch, m, n and k of the product (m, k) by (k, n) that a node of `FACTORS` is computed as.
-
-    A convolution has a product for each group, of all pixels of the batch.
-    """
+    """Batch, m, n and k of the product (m, k) by (k, n) that a node of `FACTORS` is computed as."""
+    # A convolution has a product for each group, of all pixels of the batch.
     left, right = (_shape(node, at) for at in FACTORS[node.op_type])
     out = _shape_of_output(node)
     if node.op_type in WEIGHT_AT:
@@ -171,10 +169,8 @@ def product_sizes(node: Node) -> tuple[int, int, int, int]:
 
 
 def _attention_flops(node: Node) -> int:
-    """Both products over all keys, past ones included, and the softmax between them.
-
-    A causal mask saves nothing: rules of other libraries do not count it either.
-    """
+    """Both products over all keys, past ones included, and the softmax between them."""
+    # A causal mask saves nothing: rules of other libraries do not count it either.
     query, key, value = (_shape(node, at) for at in (0, 1, 2))
     num_keys = key[-2]
     past = node.inputs[4] if len(node.inputs) > 4 else None

@@ -23,11 +23,9 @@ RESERVED = "reserved"
 
 
 def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:
-    """The cluster without what a runtime takes of the cards that do not state it.
-
-    Only for graphs whose costs are ours and no rooflines, and for layers whose modes are modelled:
-    papers and files with times count no such memory.
-    """
+    """The cluster without what a runtime takes of the cards that do not state it."""
+    # Only for graphs whose costs are ours and no rooflines, and for layers whose modes are
+    # modelled: papers and files with times count no such memory.
     parameters = graph.provenance.parameters
     if MODELLED not in parameters and parameters.get(COSTS) in (None, "roofline"):
         return cluster
@@ -54,11 +52,9 @@ def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:
 
 
 def buffer_bytes(graph: Graph) -> int:
-    """Buffers of an engine that decodes: the widest product of a piece of a prompt, in float32.
-
-    A log of llama.cpp shows 398 MiB for 201,088 words of width 2,880; this gives 393. The memory of
-    a plan counts the activations of all other passes.
-    """
+    """Buffers of an engine that decodes: the widest product of a piece of a prompt, in float32."""
+    # A log of llama.cpp shows 398 MiB for 201,088 words of width 2,880; this gives 393. The memory
+    # of a plan counts the activations of all other passes.
     parameters = graph.provenance.parameters
     if not parameters.get("decode"):
         return 0

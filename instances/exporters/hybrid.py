@@ -54,10 +54,8 @@ class NumberedLayers(NamedTuple):
 
 
 def read_layers(instance: Instance) -> NumberedLayers:
-    """The layers of a model by their modules; without modules, by the names of its ops.
-
-    Numbered layers are those whose names differ in their last number alone, most of all names.
-    """
+    """The layers of a model by their modules; without modules, by the names of its ops."""
+    # Numbered layers are those whose names differ in their last number alone, most of all names.
     ops, modules = instance.graph.ops, layer_of(instance.graph)
     label = [layer or op.colocation or op.name for layer, op in zip(modules, ops, strict=True)]
     order = instance.arrays.index.topological_order.tolist()
@@ -206,10 +204,8 @@ def _num_alike(one: Plan, other: Plan) -> int:
 def _with_setting(
     instance: Instance, plan: Plan, found: _Read, does: Callable[[int], str]
 ) -> Plan | None:
-    """The plan with layers in the modes of a setting, and ends in the first and last stage.
-
-    None where some layer has no such mode.
-    """
+    """The plan with layers in the modes of a setting, and ends in the first and last stage."""
+    # None where some layer has no such mode.
     assert plan.stage is not None
     stage, mode = list(plan.stage), list[str | None](plan.mode or ())
     last = len(found.stages) - 1

@@ -84,10 +84,9 @@ class LayerSlots(NamedTuple):
 
 
 def slots_of(instance: Instance, num_layers: int | None = None) -> LayerSlots:
-    """Where the ops of a model belong, by default of one with one list of layers.
-
-    Colocated ops are where the first of them is. Experts are those whose whole group is of experts.
-    """
+    """Where the ops of a model belong, by default of one with one list of layers."""
+    # Colocated ops are where the first of them is. Experts are those whose whole group is of
+    # experts.
     count = len(layer_list(instance)) if num_layers is None else num_layers
     slot = np.array(homes_by_layer(instance, range(count + 2)), np.int64)
     arrays = instance.arrays

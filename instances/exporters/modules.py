@@ -161,11 +161,9 @@ def run_order(instance: Instance) -> list[int]:
 
 
 def device_map(instance: Instance, plan: Plan) -> dict[str, int | str]:
-    """The device of each layer: the number of an accelerator, or "cpu".
-
-    Modules that hold weights and that no op names (their ops were folded, or never run) are with
-    the first layer that shares most of their path.
-    """
+    """The device of each layer: the number of an accelerator, or "cpu"."""
+    # Modules that hold weights and that no op names (their ops were folded, or never run) are with
+    # the first layer that shares most of their path.
     cluster, number, cpus = instance.cluster, dict[int, int | str](), list[int]()
     for k, spec in enumerate(cluster.devices):
         if is_cpu(spec, cluster):
@@ -298,11 +296,9 @@ COLUMNS = (
 
 
 def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The table of a plan; an op of a replicated stage has a row for each of its devices.
-
-    ``stage`` is empty but under pipeline_iteration, ``start_ns`` and ``end_ns`` are where the
-    value has no schedule of ops. Control characters of names are written as escapes.
-    """
+    """The table of a plan; an op of a replicated stage has a row for each of its devices."""
+    # ``stage`` is empty but under pipeline_iteration, ``start_ns`` and ``end_ns`` are where the
+    # value has no schedule of ops. Control characters of names are written as escapes.
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)

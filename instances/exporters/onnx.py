@@ -30,11 +30,9 @@ FIRST_IR = 11
 
 
 def annotate(model: Any, instance: Instance, plan: Plan, semantics: Semantics) -> None:
-    """Write a plan into a model, in place; a configuration of the same name is replaced.
-
-    The model has no functions of its own. A node that is no op, as its inputs are constants, is on
-    the devices of the nodes that read it; a node that nothing depends on is nowhere.
-    """
+    """Write a plan into a model, in place; a configuration of the same name is replaced."""
+    # The model has no functions of its own. A node that is no op, as its inputs are constants, is
+    # on the devices of the nodes that read it; a node that nothing depends on is nowhere.
     for op, devices in zip(instance.graph.ops, plan.placement, strict=True):
         if len(devices) > 1:
             raise InputError(f"op {op.name!r} is on {len(devices)} devices; leave out --replicas")

@@ -109,10 +109,8 @@ def is_cluster_text(text: str, added: Mapping[str, DeviceSpec] | None = None) ->
 
 
 def cluster_content(text: str, added: Mapping[str, DeviceSpec] | None = None) -> dict[str, Any]:
-    """What a cluster file would hold, had the text been written as one.
-
-    `added` are kinds beside the catalogue's.
-    """
+    """What a cluster file would hold, had the text been written as one."""
+    # `added` are kinds beside the catalogue's.
     source = f"cluster {text!r}"
     known = {**catalogue(), **(added or {})}
     first, *words = text.split(",")
@@ -253,10 +251,8 @@ def _memory_bytes(text: str) -> int:
 
 
 def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
-    """The device kind of a name, in full or as `_short_names` has it; case and dashes go.
-
-    Of several boards the one counts with which all others begin: H100-80GB before H100-80GB-PCIe.
-    """
+    """The device kind of a name, in full or as `_short_names` has it; case and dashes go."""
+    # Of several boards the one counts with which all others begin: H100-80GB before H100-80GB-PCIe.
     boards = _kinds_named(name, known)
     for kind in boards:
         if all(plain_name(other).startswith(plain_name(kind)) for other in boards):
@@ -396,10 +392,8 @@ def _in_server(
 def _slots(
     ends: Mapping[str, LinkKind | None], fast: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, int | None]]]:
-    """What each device sends to the others, but among `fast`: the slower end counts.
-
-    A host whose link is not stated is the other end of all of them.
-    """
+    """What each device sends to the others, but among `fast`: the slower end counts."""
+    # A host whose link is not stated is the other end of all of them.
     for one, own in ends.items():
         others = [other for other in ends if other != one and not {one, other} <= {*fast}]
         yield (

@@ -227,10 +227,8 @@ def read_json(path: str | Path) -> Any:
 def parse_json(
     data: bytes | str, source: str | Path, parse_float: Callable[[str], Any] = float
 ) -> Any:
-    """Parse JSON text of a file; `parse_float` makes the numbers that are no integers.
-
-    NaN and Infinity come through, for the models to refuse them by the name of their place.
-    """
+    """Parse JSON text of a file; `parse_float` makes the numbers that are no integers."""
+    # NaN and Infinity come through, for the models to refuse them by the name of their place.
     _count_values(data, source)
     try:
         with paused_collector():
@@ -264,10 +262,8 @@ def _refuse_half_letters(data: bytes | str, found: Any, source: str | Path) -> N
 
 
 def _count_values(data: bytes | str, source: str | Path) -> None:
-    """Refuse, before anything is built, what may hold more values than the limit.
-
-    Every value but the first follows one of three characters; in texts they count as well.
-    """
+    """Refuse, before anything is built, what may hold more values than the limit."""
+    # Every value but the first follows one of three characters; in texts they count as well.
     if isinstance(data, bytes):
         most = data.count(b",") + data.count(b"[") + data.count(b"{")
     else:

@@ -108,10 +108,8 @@ _failures: list[InputError] = []
 
 
 def reserve_outputs(*paths: Path | None, inputs: Iterable[str | Path] = ()) -> None:
-    """Refuse outputs that cannot be written, and make the temporary files of all others.
-
-    Outputs must not be `inputs`, the files that the command may read.
-    """
+    """Refuse outputs that cannot be written, and make the temporary files of all others."""
+    # Outputs must not be `inputs`, the files that the command may read.
     read = [(name, found) for name in inputs if (found := _regular(name)) is not None]
     seen: set[str] = set()
     for path in filter(None, paths):

@@ -85,11 +85,9 @@ def load_times(path: str | Path) -> MeasuredTimes:
 
 
 def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGraph:
-    """The graph with measured times in place of what its ops state; costing leaves them alone.
-
-    The cluster's device kinds decide which times count; a trace counts for the only kind it has.
-    Medians are rounded half to even to whole ns. O(ops + samples).
-    """
+    """The graph with measured times in place of what its ops state; costing leaves them alone."""
+    # The cluster's device kinds decide which times count; a trace counts for the only kind it has.
+    # Medians are rounded half to even to whole ns. O(ops + samples).
     kinds = sorted({device.kind for device in cluster.devices})
     medians = {
         (name, _kind(kind, kinds, times.source)): round(median(found))

@@ -172,11 +172,9 @@ class Lines:
         return self.mean_y - self.slope * self.mean_x
 
     def estimate(self, x: float, min_r2: float = MIN_R2) -> tuple[Floats, list[tuple[int, Doubt]]]:
-        """Value of each group at x, and the doubts about it as (group, doubt).
-
-        A line with three sizes or more is an estimate as it is, also a poor one. Neither a falling
-        line nor a single size is extrapolated (`DOUBTS`).
-        """
+        """Value of each group at x, and the doubts about it as (group, doubt)."""
+        # A line with three sizes or more is an estimate as it is, also a poor one. Neither a
+        # falling line nor a single size is extrapolated (`DOUBTS`).
         value = self.mean_y + self.slope * (x - self.mean_x)
         falling = self.slope < 0
         value[falling] = self.largest_y[falling]
@@ -198,12 +196,10 @@ class Lines:
 
 
 def fit_lines(group: Ints, x: Ints, y: Floats, num_groups: int) -> Lines:
-    """Fit a line to the points of each group, by least squares.
-
-    Ordinary linear regression with one variable; sums about the means, so that exact lines through
-    whole numbers give whole numbers back. O(p log p) for p points. Groups are numbered from 0, and
-    every group has a point.
-    """
+    """Fit a line to the points of each group, by least squares."""
+    # Ordinary linear regression with one variable; sums about the means, so that exact lines
+    # through whole numbers give whole numbers back. O(p log p) for p points. Groups are numbered
+    # from 0, and every group has a point.
     points = np.bincount(group, minlength=num_groups)
     order = np.lexsort((x, group))
     new = np.ones(len(x), np.bool_)

@@ -39,17 +39,14 @@ Matrix = tuple[tuple[int, ...], ...]
 
 
 def load_moirai_workbook(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
-    """Read a workbook of Moirai, with its own devices, transfer times and semantics.
-
-    Task ids become op names; every device is a kind of its own (gpu0, gpu1, ..). Edges carry their
-    transfer times as a matrix, row = sender; a successor without a flow costs nothing to reach.
-    Flows are paired with successors by their order in `dir_succ_add`. Blank rows, notes below the
-    data, and sheets without the columns are passed over. The files do not state the unit of times;
-    milliseconds fit the authors' figures.
-
-    Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices, 2023;
-    sample data of github.com/moirai-placement/moirai.
-    """
+    """Read a workbook of Moirai, with its own devices, transfer times and semantics."""
+    # Task ids become op names; every device is a kind of its own (gpu0, gpu1, ..). Edges carry
+    # their transfer times as a matrix, row = sender; a successor without a flow costs nothing to
+    # reach. Flows are paired with successors by their order in `dir_succ_add`. Blank rows, notes
+    # below the data, and sheets without the columns are passed over. The files do not state the
+    # unit of times; milliseconds fit the authors' figures. Moirai: Towards Optimal Placement for
+    # Distributed Inference on Heterogeneous Devices, 2023; sample data of
+    # github.com/moirai-placement/moirai.
     times = TimeReader(time_unit)
     try:
         table = _table(path)

@@ -80,13 +80,11 @@ NUMBERS = (1, 10, 11, 16)
 def load_onnx(
     path: str | Path, dims: Mapping[str, int] | None = None, weights: Weights | None = None
 ) -> Document:
-    """An ONNX model as a document without a cluster.
-
-    `dims` has sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A first
-    dimension that is not known is the batch, and is set to 1 unless given here; "batch" means all
-    of them where none is called so. Another unknown dimension is an error. `weights` says how
-    initializers of numbers are stored; None: in their type.
-    """
+    """An ONNX model as a document without a cluster."""
+    # `dims` has sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A
+    # first dimension that is not known is the batch, and is set to 1 unless given here; "batch"
+    # means all of them where none is called so. Another unknown dimension is an error. `weights`
+    # says how initializers of numbers are stored; None: in their type.
     path = Path(path)
     model = inlined_model(path)
     constants = {tensor.name for tensor in model.graph.initializer}
@@ -143,10 +141,8 @@ def inlined_model(path: Path) -> Any:
 def _fix_inputs(
     model: Any, constants: set[str], dims: Mapping[str, int]
 ) -> tuple[list[str], list[str], dict[str, int]]:
-    """Give every input a static shape.
-
-    What this changed, the sizes that are not stated, and the sizes of all symbols.
-    """
+    """Give every input a static shape."""
+    # What this changed, the sizes that are not stated, and the sizes of all symbols.
     data = [value for value in model.graph.input if value.name not in constants]
     for value in data:
         if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
@@ -182,10 +178,8 @@ def _fix_inputs(
 def _stated_sizes(
     names: Mapping[tuple[str, int], str], batch: Mapping[str, int], dims: Mapping[str, int]
 ) -> dict[str, int]:
-    """The sizes that are stated, by the names of the dimensions.
-
-    A dimension goes by its name, or by its input and axis; "batch" gives way to both.
-    """
+    """The sizes that are stated, by the names of the dimensions."""
+    # A dimension goes by its name, or by its input and axis; "batch" gives way to both.
     keys = {f"{name}.{axis}": key for (name, axis), key in names.items()}
     keys |= {key: key for key in names.values()}
     sizes: dict[str, int] = {}
@@ -449,11 +443,9 @@ PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger"})
 
 
 def count_axes(node: Node, has_weights: bool) -> dict[str, int]:
-    """Sizes of the batch and of the channels of a convolution or a matrix product.
-
-    Axes of one element, and nodes of other types, are left out; so are the channels of grouped
-    convolutions. A batch is what all inputs that are no weights share.
-    """
+    """Sizes of the batch and of the channels of a convolution or a matrix product."""
+    # Axes of one element, and nodes of other types, are left out; so are the channels of grouped
+    # convolutions. A batch is what all inputs that are no weights share.
     if len(node.inputs) < 2 or not node.inputs[0] or not node.inputs[1] or not node.outputs[0]:
         return {}
     left, right, out = node.inputs[0], node.inputs[1], node.outputs[0]
@@ -482,10 +474,8 @@ LONGEST = 10_000
 
 
 def module_of(node: Any) -> str | None:
-    """Path of the innermost module ("encoder.layer.0.attention"), None where none is noted.
-
-    The text is parsed as a literal and never run; another text counts as none.
-    """
+    """Path of the innermost module ("encoder.layer.0.attention"), None where none is noted."""
+    # The text is parsed as a literal and never run; another text counts as none.
     text = next((entry.value for entry in node.metadata_props if entry.key == NAME_SCOPES), "")
     if not text or len(text) > LONGEST:
         return None

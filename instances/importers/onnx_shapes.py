@@ -420,10 +420,8 @@ def evaluate_node(
     num_elements: Sequence[int | None],
     opsets: Mapping[str, int],
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """What a node of shape arithmetic writes, by name; empty where that is not to be computed.
-
-    `num_elements` are those of its outputs, None where unknown; `opsets` has versions by domain.
-    """
+    """What a node of shape arithmetic writes, by name; empty where that is not to be computed."""
+    # `num_elements` are those of its outputs, None where unknown; `opsets` has versions by domain.
     if node.domain not in ("", "ai.onnx"):
         return {}
     known = all(count is not None and count <= SMALL for count in num_elements)

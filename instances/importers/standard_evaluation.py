@@ -61,14 +61,12 @@ def standard_evaluation(
     use_measured: bool = False,
     min_r2: float = MIN_R2,
 ) -> Estimate:
-    """The model at a batch, from measurements at others.
-
-    What is not measured stays as the document has it, with a warning. An op's resident bytes are
-    the largest estimate over the device kinds. Rows of this batch are left out of the fits and
-    compared with the estimates; with `use_measured` they replace them: the second step. Fits below
-    `min_r2` are warned about. Estimates are rounded to whole ns and bytes, half to even. O(r log r)
-    for r rows.
-    """
+    """The model at a batch, from measurements at others."""
+    # What is not measured stays as the document has it, with a warning. An op's resident bytes are
+    # the largest estimate over the device kinds. Rows of this batch are left out of the fits and
+    # compared with the estimates; with `use_measured` they replace them: the second step. Fits
+    # below `min_r2` are warned about. Estimates are rounded to whole ns and bytes, half to even.
+    # O(r log r) for r rows.
     if not 1 <= batch <= LARGEST:
         raise InputError(f"the batch must be from 1 to 2**53, not {batch}")
     check_ops(document.graph, cluster, ops)

@@ -139,10 +139,8 @@ _spending: list[_Spent] = []
 
 @contextmanager
 def _spent() -> Iterator[_Spent]:
-    """The CPU time of this kernel alone; garbage is looked for a hundred times less often.
-
-    A twelfth of it went into looking for garbage among the millions of objects of a compiler.
-    """
+    """The CPU time of this kernel alone; garbage is looked for a hundred times less often."""
+    # A twelfth of it went into looking for garbage among the millions of objects of a compiler.
     usual = gc.get_threshold()
     if not _spending:
         gc.set_threshold(100 * usual[0], *usual[1:])
@@ -181,11 +179,9 @@ def _watched(entry: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _alone(entry: Path | None) -> Iterator[None]:
-    """Be the only process that compiles this entry.
-
-    The lock ends with the process that holds it. Kernels are locked from callers to called, which
-    is the same order everywhere: no two processes wait for each other.
-    """
+    """Be the only process that compiles this entry."""
+    # The lock ends with the process that holds it. Kernels are locked from callers to called, which
+    # is the same order everywhere: no two processes wait for each other.
     if entry is None or fcntl is None:
         yield
         return

@@ -158,15 +158,13 @@ def kernel(
 def kernel(
     function: Any = None, *, allocates: bool = True, bounded: Bounded = False, **options: bool | str
 ) -> Any:
-    """Compile a function of numbers and arrays where it is first called, and keep the result.
-
-    Where it neither makes nor returns arrays (`allocates` is false), references to those that it
-    gets are not counted. Counting was up to three quarters of the time of small functions. With
-    `bounded`, a low power of its arrays' lengths bounds its work, and plain Python computes the
-    same (no bits of unsigned numbers, no sums beyond 64 bits): on small arrays it then runs
-    uncompiled, with all that it calls. Where lengths say too little, `bounded` counts the steps.
-    More options of njit: ``nogil``, ``inline``, ``boundscheck``, ``fastmath``.
-    """
+    """Compile a function of numbers and arrays where it is first called, and keep the result."""
+    # Where it neither makes nor returns arrays (`allocates` is false), references to those that it
+    # gets are not counted. Counting was up to three quarters of the time of small functions. With
+    # `bounded`, a low power of its arrays' lengths bounds its work, and plain Python computes the
+    # same (no bits of unsigned numbers, no sums beyond 64 bits): on small arrays it then runs
+    # uncompiled, with all that it calls. Where lengths say too little, `bounded` counts the steps.
+    # More options of njit: ``nogil``, ``inline``, ``boundscheck``, ``fastmath``.
     # there is no C code that holds a kernel's address, and without the entry for it kernels compile
     # in a tenth less time; _nrt left out would be what the caller of the kernel has
     chosen = {"nopython": True, "boundscheck": None, "no_cfunc_wrapper": True, "_nrt": allocates}
@@ -179,10 +177,8 @@ def kernel(
 
 @kernel(nogil=True, allocates=False, bounded=True)
 def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
-    """Write the first entries of an array over all of another one; both have one axis.
-
-    The source must be as long as the target; this is not checked.
-    """
+    """Write the first entries of an array over all of another one; both have one axis."""
+    # The source must be as long as the target; this is not checked.
     for at in range(len(target)):
         target[at] = source[at]
 
@@ -211,10 +207,8 @@ def draw(rng: np.random.Generator, count: int) -> int:
 
 @kernel(nogil=True, allocates=False, bounded=True)
 def push(heap: Ints, size: int, key: Ints, x: int) -> int:
-    """Put an item into a heap by its key, ties by number; the heap's new size.
-
-    `heapq` needs lists of tuples, whose code takes numba seconds.
-    """
+    """Put an item into a heap by its key, ties by number; the heap's new size."""
+    # `heapq` needs lists of tuples, whose code takes numba seconds.
     at = size
     while at > 0:
         parent = heap[(at - 1) // 2]

@@ -56,10 +56,8 @@ MOST_STARTS = 16
 
 
 def relax_memory(instance: Instance, semantics: S) -> tuple[Instance, S]:
-    """The instance and semantics themselves under `sum`; the floor, under `sum`, for `peak`.
-
-    The last floor is kept as long as its instance lives: many placers use the same.
-    """
+    """The instance and semantics themselves under `sum`; the floor, under `sum`, for `peak`."""
+    # The last floor is kept as long as its instance lives: many placers use the same.
     if semantics.memory_rule == "sum":
         return instance, semantics
     plain = semantics.model_copy(update={"memory": "sum"})
@@ -86,10 +84,8 @@ def with_resident(instance: Instance, resident_bytes: Ints) -> Instance:
 
 
 def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
-    """Bytes (n,) of ops whose sum over a device is never more than it holds at its peak.
-
-    O((n + m) log(n + m)), and O(n + m) for each of `MOST_STARTS` ops.
-    """
+    """Bytes (n,) of ops whose sum over a device is never more than it holds at its peak."""
+    # O((n + m) log(n + m)), and O(n + m) for each of `MOST_STARTS` ops.
     sizes = instance.memory_arrays
     floor = sizes.state_bytes.copy()
     _, first = np.unique(sizes.shared_name, return_index=True)
@@ -176,10 +172,8 @@ def _largest_op(instance: Instance, uses: _Uses) -> tuple[int, Flags]:
 
 
 def _fullest_start(instance: Instance, uses: _Uses) -> tuple[int, Flags] | None:
-    """The op at whose start the most is live in every schedule, and what is: rows of `uses`.
-
-    Looked at are ops of longest paths, which most other ops come before or after.
-    """
+    """The op at whose start the most is live in every schedule, and what is: rows of `uses`."""
+    # Looked at are ops of longest paths, which most other ops come before or after.
     on_path = np.flatnonzero(_on_longest_path(instance.arrays.index))
     starts = _starts(instance, uses, on_path, _guess(instance, uses))
     return max(starts, key=lambda start: _held_bytes(instance, uses, *start), default=None)

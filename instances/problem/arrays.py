@@ -68,10 +68,9 @@ class Arrays:
 
     @property
     def transfer_ns(self) -> Ints:
-        """(t, L) int64: Time of each tensor over each link class.
-
-        Moving tensor u from device a to b takes ``transfer_ns[u, link_class[a, b]]``; 0 if a == b.
-        """
+        """(t, L) int64: Time of each tensor over each link class."""
+        # Moving tensor u from device a to b takes ``transfer_ns[u, link_class[a, b]]``; 0 if a ==
+        # b.
         return self._tables[1]
 
     @property
@@ -130,14 +129,12 @@ class Arrays:
 
     @cached_property
     def exchanged(self) -> Flags:
-        """Which edges of a training step are exchanges of gradients, (m,).
-
-        Two stages that hold a copy of one weight add up its gradients after the last microbatch,
-        beside the pipeline: such an edge leads from any stage to any other. It is one from layer to
-        layer (colocation group) between two `weight_gradient` ops; or, where those are not told
-        apart, one whose producer is the sum of a shared weight's gradients: a backward op whose
-        readers are backward ops that feed nothing (updates), one of them in its own layer.
-        """
+        """Which edges of a training step are exchanges of gradients, (m,)."""
+        # Two stages that hold a copy of one weight add up its gradients after the last microbatch,
+        # beside the pipeline: such an edge leads from any stage to any other. It is one from layer
+        # to layer (colocation group) between two `weight_gradient` ops; or, where those are not
+        # told apart, one whose producer is the sum of a shared weight's gradients: a backward op
+        # whose readers are backward ops that feed nothing (updates), one of them in its own layer.
         a, b = self.index.producer, self.index.consumer
         apart = self.group[a] != self.group[b]
         feeds = np.zeros(len(self.group), np.bool_)
@@ -157,10 +154,8 @@ def _frozen(flags: Flags) -> Flags:
 
 
 def derive_arrays(graph: Graph, cluster: Cluster) -> Arrays:
-    """Build the arrays of a graph on a cluster; O(n K + m).
-
-    Tables of device pairs are made at once, for their errors, where links or sizes leave a doubt.
-    """
+    """Build the arrays of a graph on a cluster; O(n K + m)."""
+    # Tables of device pairs are made at once, for their errors, where links or sizes leave a doubt.
     ops, devices = graph.ops, cluster.devices
     kinds = list(dict.fromkeys(device.kind for device in devices))
     by_kind = np.array(
@@ -189,10 +184,8 @@ def derive_arrays(graph: Graph, cluster: Cluster) -> Arrays:
 
 
 def _plainly_sound(graph: Graph, cluster: Cluster, busy_ns: int) -> bool:
-    """Whether links alone say that all devices are joined and no sum of times reaches 2**62.
-
-    A transfer takes at most the latencies of all devices on a path, and the least bandwidth.
-    """
+    """Whether links alone say that all devices are joined and no sum of times reaches 2**62."""
+    # A transfer takes at most the latencies of all devices on a path, and the least bandwidth.
     if len(cluster.devices) < 2:
         return False
     if any(e.transfer_ns is not None or e.host_time_ns is not None for e in graph.edges):
@@ -248,12 +241,10 @@ class MemoryArrays:
 
 
 def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:
-    """Build the arrays; O(n + m) but for sorting.
-
-    The order of the steps is topological and puts forward ops before backward ops as far as the
-    edges allow: ops are sorted by how often the pass changes at most on a path to them (a path that
-    begins with a backward op has changed once), then by topological position.
-    """
+    """Build the arrays; O(n + m) but for sorting."""
+    # The order of the steps is topological and puts forward ops before backward ops as far as the
+    # edges allow: ops are sorted by how often the pass changes at most on a path to them (a path
+    # that begins with a backward op has changed once), then by topological position.
     index, ops = graph.index, graph.ops
     name_of: dict[str, int] = {}
     size: list[int] = []
@@ -310,12 +301,10 @@ def link_time_ns(size_bytes: int, bandwidth_bytes_per_s: int, latency_ns: int) -
 
 
 def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
-    """Link classes (K, K) and times (tensors, classes) of all tensors.
-
-    Device pairs whose transfers always take the same time share a class, so that a large cluster
-    with few kinds of links needs few columns; class 0 is a device with itself and costs nothing.
-    Unreachable pairs, matrices of the wrong shape and sums above 2**62 are ValueErrors.
-    """
+    """Link classes (K, K) and times (tensors, classes) of all tensors."""
+    # Device pairs whose transfers always take the same time share a class, so that a large cluster
+    # with few kinds of links needs few columns; class 0 is a device with itself and costs nothing.
+    # Unreachable pairs, matrices of the wrong shape and sums above 2**62 are ValueErrors.
     tensors = [graph.edges[e] for e in graph.index.tensor_first_edge.tolist()]
     _check_matrices(graph, len(cluster.devices))
     explicit = any(edge.transfer_ns is not None for edge in tensors)
@@ -352,11 +341,9 @@ def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
 
 
 def host_times(graph: Graph, link_class: Ints, transfer_ns: Ints) -> Ints:
-    """host_time(tensor, device) of max_load, (tensors, K).
-
-    The explicit value where the source gives one, else the least transfer time between the device
-    and any other, over both directions (a convention of the cost model).
-    """
+    """host_time(tensor, device) of max_load, (tensors, K)."""
+    # The explicit value where the source gives one, else the least transfer time between the device
+    # and any other, over both directions (a convention of the cost model).
     num_devices = len(link_class)
     host_ns = np.zeros((len(transfer_ns), num_devices), np.int64)
     for k in range(num_devices):

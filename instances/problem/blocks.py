@@ -75,18 +75,16 @@ def contract(
     one_pass: bool = False,
     rule: IdleRule | None = None,
 ) -> Blocks:
-    """Contract an instance to the blocks of its chain plans.
-
-    1. A colour class (colocation group) is one block. Arcs are the edges between forward ops; a
-       class without a forward op has instead the reversed edges between backward ops at it.
-    2. Blocks that reach each other in both directions become one.
-    3. With `merge_idle`, blocks that take no time join their only neighbour (`join_idle`): the
-       optimum of max_load stays the same, the number of ideals falls. Without it the blocks
-       describe *all* chain plans, not only enough for an optimal one.
-
-    With `one_pass`, backward ops count as forward ones, as in latency_subgraphs. The default `rule`
-    lets blocks join where that is exact without replicas. O(n K + m) but for sorting.
-    """
+    """Contract an instance to the blocks of its chain plans."""
+    # 1. A colour class (colocation group) is one block. Arcs are the edges between forward ops; a
+    #    class without a forward op has instead the reversed edges between backward ops at it.
+    # 2. Blocks that reach each other in both directions become one.
+    # 3. With `merge_idle`, blocks that take no time join their only neighbour (`join_idle`): the
+    #    optimum of max_load stays the same, the number of ideals falls. Without it the blocks
+    #    describe *all* chain plans, not only enough for an optimal one.
+    #
+    # With `one_pass`, backward ops count as forward ones, as in latency_subgraphs. The default
+    # `rule` lets blocks join where that is exact without replicas. O(n K + m) but for sorting.
     arrays = instance.arrays
     tail, head = _class_arcs(instance, one_pass)
     block = components(tail, head, arrays.num_groups)[arrays.group]
@@ -150,10 +148,8 @@ def components(tail: Ints, head: Ints, num_nodes: int) -> Ints:
 
 
 def _depth_first_order(tail: Ints, head: Ints, num_nodes: int) -> Ints:
-    """A topological order that follows one branch as long as it can (last ready, first out).
-
-    Nodes on a cycle or behind one are left out.
-    """
+    """A topological order that follows one branch as long as it can (last ready, first out)."""
+    # Nodes on a cycle or behind one are left out.
     pointer, arc = group_by(tail, num_nodes)
     starts, target = pointer.tolist(), head[arc].tolist()
     waiting = np.bincount(head, minlength=num_nodes).tolist()
@@ -203,11 +199,9 @@ def roomy_devices(instance: Instance, time_ns: Ints, resident_bytes: Ints) -> Fl
 def join_idle(
     instance: Instance, block: Ints, sums: tuple[Ints, Ints], rule: IdleRule
 ) -> tuple[Ints, Flags, bool]:
-    """Let blocks without time join their only neighbour, as often as possible.
-
-    `sums` are the blocks' times and bytes. It returns the block of each op, numbered anew; ops
-    whose bytes are kept; and whether no bytes were dropped or moved where that may matter.
-    """
+    """Let blocks without time join their only neighbour, as often as possible."""
+    # `sums` are the blocks' times and bytes. It returns the block of each op, numbered anew; ops
+    # whose bytes are kept; and whether no bytes were dropped or moved where that may matter.
     time_ns, size = sums
     state = _State(instance, block, time_ns, size.copy(), rule)
     state.join_neighbours()

@@ -229,10 +229,8 @@ class Cluster(InstancePart):
 
 
 def slowed(cluster: Cluster, factor: float) -> Cluster:
-    """The cluster whose transfers all take `factor` times as long: latencies and bandwidths.
-
-    Its name stays. Bandwidths round down to a byte per second and latencies to a nanosecond.
-    """
+    """The cluster whose transfers all take `factor` times as long: latencies and bandwidths."""
+    # Its name stays. Bandwidths round down to a byte per second and latencies to a nanosecond.
     exact = Fraction(str(factor))  # what was written, not its binary neighbour
 
     def slower(link: Link) -> Link:

@@ -90,10 +90,8 @@ class NoRoom(NamedTuple):
 
 
 def why_no_room(instance: Instance, semantics: Semantics) -> NoRoom:
-    """Of a placement that ends without a plan: what memory is missing, and last what would help.
-
-    No sentences where memory is no cause: one device could hold all ops.
-    """
+    """Of a placement that ends without a plan: what memory is missing, and last what would help."""
+    # No sentences where memory is no cause: one device could hold all ops.
     floor, _ = relax_memory(instance, semantics)
     reasons = _reasons(floor)
     limits = [spec.memory_bytes for spec in instance.cluster.devices]

@@ -40,10 +40,8 @@ def times_written(factor: float, whole: int) -> int:
 
 
 def to_whole(numbers: Floats) -> Ints:
-    """Numbers cut to integers; those beyond `LARGEST_SUM` become it, and what is no number 0.
-
-    A plain cast makes of a number beyond 64 bits a negative one.
-    """
+    """Numbers cut to integers; those beyond `LARGEST_SUM` become it, and what is no number 0."""
+    # A plain cast makes of a number beyond 64 bits a negative one.
     known = np.where(np.isnan(numbers), 0.0, numbers)
     return np.clip(known, -float(LARGEST_SUM), float(LARGEST_SUM)).astype(np.int64)
 

@@ -109,10 +109,8 @@ def _mean(values: Ints, weights: Ints) -> Ints:
 
 
 def crossing(ptr: Ints, succ: Ints, tensor: Ints, segment: Ints) -> tuple[Ints, Ints]:
-    """Edges between segments, by source, then target segment, and the op that each comes from.
-
-    Of those that carry a tensor to a segment it is one: it goes there once, as in `merge_groups`.
-    """
+    """Edges between segments, by source, then target segment, and the op that each comes from."""
+    # Of those that carry a tensor to a segment it is one: it goes there once, as in `merge_groups`.
     op = np.repeat(np.arange(len(segment)), np.diff(ptr))
     source, target = segment[op], segment[succ]
     edges = np.lexsort((tensor, target, source))
@@ -123,11 +121,9 @@ def crossing(ptr: Ints, succ: Ints, tensor: Ints, segment: Ints) -> tuple[Ints, 
 
 
 def contracted(flow: Flow, tensor: Ints, segment: Ints) -> Flow:
-    """The flow between segments, which are numbered in a topological order.
-
-    An edge takes as long as all tensors together that one segment sends another. `tensor` is
-    aligned with ``flow.succ``.
-    """
+    """The flow between segments, which are numbered in a topological order."""
+    # An edge takes as long as all tensors together that one segment sends another. `tensor` is
+    # aligned with ``flow.succ``.
     num_segments = int(segment.max()) + 1
     node_ns = sum_by(segment, flow.node_ns, num_segments)
     edges, source = crossing(flow.ptr, flow.succ, tensor, segment)

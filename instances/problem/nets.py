@@ -58,12 +58,10 @@ class Nets:
 
 
 def build_nets(instance: Instance, block: Ints, paid: Ints | None = None) -> Nets:
-    """Nets of an instance whose op i belongs to block ``block[i]``.
-
-    Blocks are 0..b-1, each with an op. `paid` (t, payers) is what each tensor costs each payer; by
-    default its host time on each device that is no host. Nets that cost no payer anything are left
-    out. O(p log p + e K) for p pins.
-    """
+    """Nets of an instance whose op i belongs to block ``block[i]``."""
+    # Blocks are 0..b-1, each with an op. `paid` (t, payers) is what each tensor costs each payer;
+    # by default its host time on each device that is no host. Nets that cost no payer anything are
+    # left out. O(p log p + e K) for p pins.
     arrays = instance.arrays
     index, num_blocks = arrays.index, int(block.max()) + 1
     paid = np.where(arrays.is_host, 0, arrays.host_ns) if paid is None else paid
@@ -77,10 +75,8 @@ def build_nets(instance: Instance, block: Ints, paid: Ints | None = None) -> Net
 
 
 def join_nets(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """The nets of two pins or more, those with the same pins as one whose weight is the sum.
-
-    `owner` and `pin` ascend; ``weight_ns[owner]`` are the weights.
-    """
+    """The nets of two pins or more, those with the same pins as one whose weight is the sum."""
+    # `owner` and `pin` ascend; ``weight_ns[owner]`` are the weights.
     several = (np.bincount(owner) > 1)[owner]
     pin = pin[several]
     own, start, sizes = np.unique(owner[several], return_index=True, return_counts=True)
@@ -102,14 +98,12 @@ def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets
 
 
 def stage_blocks(instance: Instance) -> Ints | None:
-    """Block of each op, (n,), or None if a backward op feeds a forward one.
-
-    Stages never get smaller along an edge between forward ops, nor larger along one between
-    backward ops. So colocation groups are nodes, edges between forward ops are arcs, those between
-    backward ops reversed arcs, and strongly connected components are blocks. They are numbered
-    topologically, by their first ops as far as that leaves a choice. Exchanges of a shared weight's
-    gradients (`Arrays.exchanged`) are no arcs.
-    """
+    """Block of each op, (n,), or None if a backward op feeds a forward one."""
+    # Stages never get smaller along an edge between forward ops, nor larger along one between
+    # backward ops. So colocation groups are nodes, edges between forward ops are arcs, those
+    # between backward ops reversed arcs, and strongly connected components are blocks. They are
+    # numbered topologically, by their first ops as far as that leaves a choice. Exchanges of a
+    # shared weight's gradients (`Arrays.exchanged`) are no arcs.
     arrays, index = instance.arrays, instance.arrays.index
     if (arrays.backward[index.producer] & ~arrays.backward[index.consumer]).any():
         return None

@@ -75,11 +75,9 @@ class Section:
 
 
 def sections_between(instance: Instance, bottlenecks: Sequence[int]) -> tuple[Section, ...]:
-    """The sections that bottlenecks, in topological order, cut a graph into; O(n + m).
-
-    The first begins with the graph and the last ends with it; edges that skip a bottleneck belong
-    to no section.
-    """
+    """The sections that bottlenecks, in topological order, cut a graph into; O(n + m)."""
+    # The first begins with the graph and the last ends with it; edges that skip a bottleneck belong
+    # to no section.
     index = instance.arrays.index
     order, position = index.topological_order.tolist(), index.topological_position
     places = [-1, *position[list(bottlenecks)].tolist(), instance.num_ops]
@@ -181,12 +179,10 @@ class SectionMaker:
 
 
 def bottlenecks(instance: Instance) -> tuple[int, ...]:
-    """Ops that are comparable with every other op, in topological order; O(n + m).
-
-    All ops before position p of a topological order are ancestors of the op at p if and only if
-    each of them has a successor at p or before: following such successors ends at p. Likewise for
-    descendants and predecessors.
-    """
+    """Ops that are comparable with every other op, in topological order; O(n + m)."""
+    # All ops before position p of a topological order are ancestors of the op at p if and only if
+    # each of them has a successor at p or before: following such successors ends at p. Likewise for
+    # descendants and predecessors.
     index, n = instance.arrays.index, instance.num_ops
     tail, head = (
         index.topological_position[index.producer],
@@ -203,10 +199,8 @@ def bottlenecks(instance: Instance) -> tuple[int, ...]:
 
 
 def cuts(instance: Instance) -> tuple[int, ...]:
-    """The bottlenecks that no edge skips and no colocation group spans, in topological order.
-
-    O(n + m). With slack memory every schedule splits there (the theorem above).
-    """
+    """The bottlenecks that no edge skips and no colocation group spans, in topological order."""
+    # O(n + m). With slack memory every schedule splits there (the theorem above).
     position = instance.arrays.index.topological_position
     spanned = _inside(instance, *_edge_spans(instance)) | _across_groups(instance)
     return tuple(u for u in bottlenecks(instance) if not spanned[position[u]])
@@ -229,10 +223,8 @@ def _inside(instance: Instance, first: Ints, last: Ints) -> Flags:
 
 
 def _across_groups(instance: Instance) -> Flags:
-    """Positions with ops of one group before and after that is not the position's own group.
-
-    A group spans the positions between its neighbouring members, its members' own aside.
-    """
+    """Positions with ops of one group before and after that is not the position's own group."""
+    # A group spans the positions between its neighbouring members, its members' own aside.
     arrays = instance.arrays
     pointer, members = group_by(arrays.group, arrays.num_groups)
     position = arrays.index.topological_position
@@ -268,14 +260,12 @@ class Interval(NamedTuple):
 
 
 def intervals(instance: Instance, most_ops: int = MOST_OPS) -> list[Interval]:
-    """The candidates: a fork u, and a join v whose immediate dominator below u is u.
-
-    No single op between the two closes the paths from u to v earlier. Dominators of an acyclic
-    graph take one pass in topological order (Cooper, Harvey, Kennedy 2001): O(forks x m) for all
-    forks. In graphs where that is more than `MOST_WORK`, each fork looks only so far ahead that it
-    is not, and where the candidates hold more than `MOST_MEMBERS` ops together, only smaller ones
-    count: candidates are missed, which does no harm to a bound's validity.
-    """
+    """The candidates: a fork u, and a join v whose immediate dominator below u is u."""
+    # No single op between the two closes the paths from u to v earlier. Dominators of an acyclic
+    # graph take one pass in topological order (Cooper, Harvey, Kennedy 2001): O(forks x m) for all
+    # forks. In graphs where that is more than `MOST_WORK`, each fork looks only so far ahead that
+    # it is not, and where the candidates hold more than `MOST_MEMBERS` ops together, only smaller
+    # ones count: candidates are missed, which does no harm to a bound's validity.
     index, n = instance.arrays.index, instance.num_ops
     position, order = index.topological_position, index.topological_order
     # ops are numbered by topological position from here on
@@ -377,12 +367,10 @@ def _doubled(values: Ints) -> Ints:
 
 
 def choose_chain(instance: Instance, candidates: Sequence[Interval]) -> tuple[Section, ...]:
-    """A chain of intervals and edges through the graph that promises a long bound.
-
-    A longest path in which an edge counts the least time of its consumer, and an interval the time
-    of its ops one after the other on their best device: it is guessed that a section stays
-    together. The guess only guides; every chain gives a valid bound. O(n + m + intervals).
-    """
+    """A chain of intervals and edges through the graph that promises a long bound."""
+    # A longest path in which an edge counts the least time of its consumer, and an interval the
+    # time of its ops one after the other on their best device: it is guessed that a section stays
+    # together. The guess only guides; every chain gives a valid bound. O(n + m + intervals).
     arrays, index = instance.arrays, instance.arrays.index
     supported = arrays.time_ns != UNSUPPORTED
     least = np.where(supported, arrays.time_ns, np.iinfo(np.int64).max).min(axis=1)

@@ -85,10 +85,8 @@ def from_validation_error(
     source: str | Path | None = None,
     model: type[BaseModel] | None = None,
 ) -> InputError:
-    """Turn pydantic's report into one line: all findings, or some and the places of the others.
-
-    The parsed document `raw` gives the names of ops, edges and devices, `model` those of fields.
-    """
+    """Turn pydantic's report into one line: all findings, or some and the places of the others."""
+    # The parsed document `raw` gives the names of ops, edges and devices, `model` those of fields.
     found = dict[str, str]()  # the first of each place: each type that may stand there has its own
     for each in map(_as_literal, error.errors(include_url=False)[:MOST_FINDINGS]):
         place = _place(each["loc"], raw, each["type"] == "missing")
@@ -256,10 +254,8 @@ LONGEST_LIST = 160
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """The known names that are like a name, the nearest first; case and signs do not count.
-
-    Of names that are equally like it, those of more like length come first.
-    """
+    """The known names that are like a name, the nearest first; case and signs do not count."""
+    # Of names that are equally like it, those of more like length come first.
     name = str(name)  # of a call in Python it may be anything
     wanted, compared = plain_name(name), islice(known, MOST_COMPARED)
     ranked = sorted(
@@ -301,10 +297,8 @@ def question(name: str, known: Sequence[str]) -> str:
 
 
 def instead_of(name: str, known: Iterable[str], listed_by: str = "") -> str:
-    """The end of a sentence such as "there is no method 'heff'": what to choose instead.
-
-    `listed_by` is a command that lists what there is, for lists too long for a line.
-    """
+    """The end of a sentence such as "there is no method 'heff'": what to choose instead."""
+    # `listed_by` is a command that lists what there is, for lists too long for a line.
     names = list(known)
     near = near_names(name, names)
     if near:

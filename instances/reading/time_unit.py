@@ -20,10 +20,8 @@ LARGEST_NUMBER = Decimal(10) ** 25
 
 
 def exact_number(value: Any) -> Decimal:
-    """A non-negative number exactly as the file writes it; ValueError if it is none.
-
-    Floats stand for the shortest decimal text that reads back as them, which is what was written.
-    """
+    """A non-negative number exactly as the file writes it; ValueError if it is none."""
+    # Floats stand for the shortest decimal text that reads back as them, which is what was written.
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise ValueError("is not a number")
     try:

@@ -57,10 +57,8 @@ class Spans(NamedTuple):
 def held_bytes(
     instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None
 ) -> Holdings:
-    """What each device holds at most; without a schedule, ops are steps.
-
-    O((n + m) log(n + m)) for `peak`, O(n) for `sum`.
-    """
+    """What each device holds at most; without a schedule, ops are steps."""
+    # O((n + m) log(n + m)) for `peak`, O(n) for `sum`.
     on, op = _pairs(plan)
     if semantics.memory_rule == "sum":
         used = np.zeros(instance.num_devices, np.int64)

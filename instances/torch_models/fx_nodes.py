@@ -238,10 +238,8 @@ def kernel_of_node(node: Any, is_weight: Callable[[Any], bool]) -> MatrixProduct
 
 
 def attention_flops(query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...]) -> int:
-    """FLOPs of attention without a causal mask's saving, as torch's registry counts it.
-
-    Shapes are (..., heads, tokens, size of a head); fewer heads of key and value are shared.
-    """
+    """FLOPs of attention without a causal mask's saving, as torch's registry counts it."""
+    # Shapes are (..., heads, tokens, size of a head); fewer heads of key and value are shared.
     return 2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 

@@ -131,16 +131,14 @@ def read_fx_graph(
     join: Callable[[Any], Any] = lambda node: None,
     tied: Tied = "copy",
 ) -> FxProgram:
-    """Read an FX graph; O(nodes + edges).
-
-    Every node has ``meta["val"]``; sizes are numbers. `held` has the ``placeholder`` and
-    ``get_attr`` nodes that are weights, buffers or constants; the others are inputs. With
-    `fold_parameters`, nodes that read only weights are folded (inference); without it, those that
-    read nothing but buffers and constants (training, where weights change). `backward` says whether
-    a node belongs to the backward pass. Ops that share one of `labels` form a colocation group.
-    `join` gives the later node whose op this one becomes a part of. `tied` says whether ops that
-    read one parameter may each hold a copy, or form a colocation group.
-    """
+    """Read an FX graph; O(nodes + edges)."""
+    # Every node has ``meta["val"]``; sizes are numbers. `held` has the ``placeholder`` and
+    # ``get_attr`` nodes that are weights, buffers or constants; the others are inputs. With
+    # `fold_parameters`, nodes that read only weights are folded (inference); without it, those that
+    # read nothing but buffers and constants (training, where weights change). `backward` says
+    # whether a node belongs to the backward pass. Ops that share one of `labels` form a colocation
+    # group. `join` gives the later node whose op this one becomes a part of. `tied` says whether
+    # ops that read one parameter may each hold a copy, or form a colocation group.
     live = live_nodes(graph)
     reading = _Reading(held, fold_parameters, FxProgram())
     joined = {node: target for node in live if (target := join(node)) is not None}

@@ -31,10 +31,8 @@ def packs_images(model_class: Any) -> bool:
 
 
 def image_inputs(module: Any, batch: int) -> dict[str, Any]:
-    """One image for each example, of the size that the configuration states.
-
-    Of a tower that packs them a hook is registered, which calls it.
-    """
+    """One image for each example, of the size that the configuration states."""
+    # Of a tower that packs them a hook is registered, which calls it.
     import torch
 
     vision = module.config.vision_config

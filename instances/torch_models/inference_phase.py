@@ -46,11 +46,9 @@ PACKED = "placegap_flash"
 
 
 def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOptions) -> int:
-    """Add the cache of `options.cached_tokens` to every attention op; how many have one.
-
-    It is a part of the op's state, and a step that decodes reads it. Attention of encoders and
-    towers has none, and cross-attention has the keys and values of the encoder's tokens.
-    """
+    """Add the cache of `options.cached_tokens` to every attention op; how many have one."""
+    # It is a part of the op's state, and a step that decodes reads it. Attention of encoders and
+    # towers has none, and cross-attention has the keys and values of the encoder's tokens.
     ops = {op["name"]: op for op in program.ops}
     found = 0
     for node in graph.nodes:
@@ -236,12 +234,10 @@ def _least_bytes(node: Any) -> int:
 
 
 def read_routed_experts(program: FxProgram, graph: Any) -> None:
-    """Let products of experts read the experts that tokens are routed to, and no others.
-
-    These are the expected number of distinct ones, where each token picks its k of E with equal
-    chances: E (1 - (1 - k/E)^tokens), which is k for one token. Routers that prefer some experts
-    reach fewer. Where no top-k comes before the product, every row may have an expert of its own.
-    """
+    """Let products of experts read the experts that tokens are routed to, and no others."""
+    # These are the expected number of distinct ones, where each token picks its k of E with equal
+    # chances: E (1 - (1 - k/E)^tokens), which is k for one token. Routers that prefer some experts
+    # reach fewer. Where no top-k comes before the product, every row may have an expert of its own.
     ops = {op["name"]: op for op in program.ops}
     top = 1
     for node in graph.nodes:
@@ -291,11 +287,9 @@ def fused_attention(
     cu_seq_lens_q: Any = None,
     **kwargs: Any,
 ) -> tuple[Any, None]:
-    """One op for attention, as an implementation of transformers; on the meta device alone.
-
-    Learned sinks stand in the place of a mask: they are read, and the result has no other shape.
-    What is packed has parts of one length, as many as their ends say.
-    """
+    """One op for attention, as an implementation of transformers; on the meta device alone."""
+    # Learned sinks stand in the place of a mask: they are read, and the result has no other shape.
+    # What is packed has parts of one length, as many as their ends say.
     from torch.nn.functional import scaled_dot_product_attention
 
     if cu_seq_lens_q is not None:

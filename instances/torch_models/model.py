@@ -216,11 +216,9 @@ def as_document(
     without_ops: Sequence[str] = (),
     said: Mapping[str, str] | None = None,
 ) -> Document:
-    """The document of a program that was read, with what was changed on the way.
-
-    `without_ops` are the modules that hold parameters and that no op names, and `said` more that is
-    known of the model, by the names of `options`.
-    """
+    """The document of a program that was read, with what was changed on the way."""
+    # `without_ops` are the modules that hold parameters and that no op names, and `said` more that
+    # is known of the model, by the names of `options`.
     own = name if is_gguf(name) else name.partition(":")[2].replace(":", ".")
     short = Path(own).name.removesuffix(".json").removesuffix(GGUF)
     raw = {
@@ -267,10 +265,8 @@ SHAPES = "(module, args), (module, kwargs) or (module, args, kwargs)"
 
 
 def function_model(name: str) -> Traceable:
-    """What the function ``module:function`` returns: a module and the inputs of one call.
-
-    Modules of the working folder are found, too.
-    """
+    """What the function ``module:function`` returns: a module and the inputs of one call."""
+    # Modules of the working folder are found, too.
     source = f"py:{name}"
     module_name, _, function_name = name.partition(":")
     if not module_name or not function_name:
@@ -503,10 +499,8 @@ def _in_words(inputs: Mapping[str, Any]) -> str:
 
 
 def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -> dict[str, Any]:
-    """Inputs of the shapes that the configuration states, for the main input of the model.
-
-    An example has `seq` tokens, where the options do not say.
-    """
+    """Inputs of the shapes that the configuration states, for the main input of the model."""
+    # An example has `seq` tokens, where the options do not say.
     import torch
 
     config = module.config

@@ -60,11 +60,9 @@ def measure_ops(
     *,
     gradients: Collection[str] = (),
 ) -> OpTimes:
-    """Measure the ops of a program that was read from a traced graph.
-
-    `runs` passes count, after `WARM_UPS` others. `gradients` are calls that return gradients of
-    weights: autograd adds each to the sum of the microbatches before, as soon as it is made.
-    """
+    """Measure the ops of a program that was read from a traced graph."""
+    # `runs` passes count, after `WARM_UPS` others. `gradients` are calls that return gradients of
+    # weights: autograd adds each to the sum of the microbatches before, as soon as it is made.
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch finds no GPU here; measure on cpu")
     try:
@@ -189,10 +187,8 @@ def timed(
     args: Any,
     kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Callable[[], float]]:
-    """What a call returns, and a function that says how long it took, in ns.
-
-    On a GPU the queue is emptied first, so that the two events enclose this call alone.
-    """
+    """What a call returns, and a function that says how long it took, in ns."""
+    # On a GPU the queue is emptied first, so that the two events enclose this call alone.
     kwargs = kwargs or {}
     if device == "cpu":
         # the time of one thread leaves out what other programs take of its core
@@ -221,10 +217,8 @@ COPIED_BYTES = {"cpu": 1 << 27, "cuda": 1 << 30}
 
 
 def calibrate(device: DeviceType, dtype: Dtype = "float32") -> DeviceSpec:
-    """Rates of a device for one number type, as an entry of the catalogue would state them.
-
-    It takes 0.2 s on a CPU core: the median of 7 runs after 2 others.
-    """
+    """Rates of a device for one number type, as an entry of the catalogue would state them."""
+    # It takes 0.2 s on a CPU core: the median of 7 runs after 2 others.
     side, copied = SIDE[device], COPIED_BYTES[device]
     square = torch.rand(side, side, device=device).to(getattr(torch, dtype))
     source = torch.rand(copied // 4, device=device)

@@ -30,11 +30,9 @@ def optimizer_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -
 
 
 def update_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -> int:
-    """Bytes that one update reads and writes.
-
-    It reads gradients and state, and writes state and weights; without a master copy it reads the
-    weights, too.
-    """
+    """Bytes that one update reads and writes."""
+    # It reads gradients and state, and writes state and weights; without a master copy it reads the
+    # weights, too.
     has_master = weight_bytes < MASTER_BYTES and optimizer != "adam8bit"
     weights = num_weights * weight_bytes
     held = optimizer_bytes(optimizer, num_weights, weight_bytes)

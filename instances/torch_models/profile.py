@@ -59,13 +59,11 @@ def profile_model(
     runs: int | None = None,
     threads: int | None = None,
 ) -> Profile:
-    """Trace a forward pass, or forward and backward, and measure it op by op.
-
-    Weights and inputs are random. The gradient of a weight is added to the sum of the microbatches
-    before; the op that makes it has this time. Times are filed under `device_kind`, whose entry of
-    the catalogue makes the roofline; without an entry the rates of the device are measured.
-    `threads` of an op on a CPU holds for all that torch does from now on.
-    """
+    """Trace a forward pass, or forward and backward, and measure it op by op."""
+    # Weights and inputs are random. The gradient of a weight is added to the sum of the
+    # microbatches before; the op that makes it has this time. Times are filed under `device_kind`,
+    # whose entry of the catalogue makes the roofline; without an entry the rates of the device are
+    # measured. `threads` of an op on a CPU holds for all that torch does from now on.
     if options.train and options.optimizer != "none":
         raise InputError("updates of weights are not measured; add --optimizer none", name)
     gradients: frozenset[str] = frozenset()

@@ -66,10 +66,8 @@ class Stack:
 
 @contextmanager
 def shortened(module: Any, bits: Mapping[str, Fraction] | None = None) -> Iterator[list[Stack]]:
-    """Within it, a module's stacks lack the layers that need no trace of their own.
-
-    `bits` are those that weights are stored in, by name.
-    """
+    """Within it, a module's stacks lack the layers that need no trace of their own."""
+    # `bits` are those that weights are stored in, by name.
     from torch.nn import ModuleList
 
     known = bits or {}
@@ -156,10 +154,9 @@ def _reads_a_layer(module: Any, owner: Any) -> bool:
 
 
 def _signatures(layers: Iterable[Any]) -> list[dict[tuple[str, str], Any]]:
-    """What the ops of each layer follow from: classes, settings and shapes of its modules.
-
-    A fraction of which every layer has one of its own (a schedule over the depth) is no part of it.
-    """
+    """What the ops of each layer follow from: classes, settings and shapes of its modules."""
+    # A fraction of which every layer has one of its own (a schedule over the depth) is no part of
+    # it.
     found = [_settings(layer) for layer in layers]
     for at, value in list(found[0].items()) if found else ():
         if isinstance(value, float) and len({each.get(at) for each in found}) == len(found):
@@ -339,11 +336,9 @@ class _Names:
 def _homes(
     nodes: Sequence[tuple[str, str | None]], stacks: Sequence[Stack]
 ) -> dict[str, LayerPass | None]:
-    """The layer of every node.
-
-    A pass enters the next layer with the first node of that layer, a sum of gradients; nodes of the
-    layer before may follow. Nodes that follow the whole pass count as outside of the stack.
-    """
+    """The layer of every node."""
+    # A pass enters the next layer with the first node of that layer, a sum of gradients; nodes of
+    # the layer before may follow. Nodes that follow the whole pass count as outside of the stack.
 
     def passed(node: tuple[str, str | None]) -> Stack | None:
         return next((each for each in stacks if each.layer_of(node[1]) is not None), None)

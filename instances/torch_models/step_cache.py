@@ -26,11 +26,9 @@ CACHES = ("past_key_values", "cache_params", "state")
 
 
 def cache_inputs(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """What a step finds in its cache, as one more input; none where attention alone has one.
-
-    A hook on the module hands it over in the model's own cache. Self-attention finds that empty,
-    for `add_kv_cache` adds what it reads.
-    """
+    """What a step finds in its cache, as one more input; none where attention alone has one."""
+    # A hook on the module hands it over in the model's own cache. Self-attention finds that empty,
+    # for `add_kv_cache` adds what it reads.
     import torch
 
     name = next((each for each in CACHES if each in signature(module.forward).parameters), None)

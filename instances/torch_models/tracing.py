@@ -80,10 +80,8 @@ def built(source: str, build: Callable[[], Traceable]) -> Traceable:
 
 
 def _tensors_for_objects(module: Any, args: Any, output: Any) -> Any:
-    """A hook: in place of an output that holds objects (a cache of keys), the tensors in it.
-
-    Export knows containers and tensors alone. None, which leaves the output as it is, elsewhere.
-    """
+    """A hook: in place of an output that holds objects (a cache of keys), the tensors in it."""
+    # Export knows containers and tensors alone. None, which leaves the output as it is, elsewhere.
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -253,10 +251,8 @@ def unfit_in_words(module: Any, options: TraceOptions) -> str:
 
 
 def unread_bytes(model: Traceable, read: Iterable[str]) -> dict[str, int]:
-    """Modules none of whose parameters is among those that are read, and their bytes.
-
-    Of such modules the outermost are named, and single parameters of others.
-    """
+    """Modules none of whose parameters is among those that are read, and their bytes."""
+    # Of such modules the outermost are named, and single parameters of others.
     module, bits, wanted = model.module, stored_bits(model), set(read)
     names: dict[int, list[str]] = {}
     parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -300,11 +296,9 @@ def modules_without_ops(module: Any, op_modules: Iterable[str | None]) -> list[s
 
 
 def no_split_label(module: Any) -> Callable[[Any], tuple[str, ...]]:
-    """The label of the block that a node belongs to, for `read_fx_graph`.
-
-    Blocks are the modules of the classes in ``_no_split_modules``, and outside of them the modules
-    that hold parameters themselves.
-    """
+    """The label of the block that a node belongs to, for `read_fx_graph`."""
+    # Blocks are the modules of the classes in ``_no_split_modules``, and outside of them the
+    # modules that hold parameters themselves.
     whole = set(getattr(module, "_no_split_modules", None) or ())
     holding = {
         name for name, part in module.named_modules() if any(True for _ in part.parameters(False))

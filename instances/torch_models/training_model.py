@@ -50,11 +50,10 @@ OF_EXAMPLES = ("ImageClassification", "SequenceClassification", "AudioClassifica
 
 
 def read_training_model(name: str, options: TraceOptions) -> Document:
-    """One training step of a model by its name, as a document without a cluster.
-
-    Labels are an input of models of transformers with a head, which return a loss. Of another model
-    the gradients of the outputs come in from outside, unless it returns a scalar: that is the loss.
-    """
+    """One training step of a model by its name, as a document without a cluster."""
+    # Labels are an input of models of transformers with a head, which return a loss. Of another
+    # model the gradients of the outputs come in from outside, unless it returns a scalar: that is
+    # the loss.
     try:
         step = trace_step(name, options, repeat=name.startswith("hf:"))
     except (InputError, NotAlike):
@@ -114,10 +113,8 @@ class TracedStep:
 
 
 def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> TracedStep:
-    """Trace one training step of a model by its name.
-
-    With `repeat` one layer of each kind is traced, and the program lacks what `ops` has.
-    """
+    """Trace one training step of a model by its name."""
+    # With `repeat` one layer of each kind is traced, and the program lacks what `ops` has.
     model = build_model(name, options)
     if model.weights is not None:
         raise InputError("quantized weights are not trained; leave out quantization_config", name)

@@ -40,11 +40,9 @@ FORWARD = 3
 def one_pipeline(
     instance: Instance, semantics: HybridPipeline, degrees: tuple[int, int], mode: str
 ) -> tuple[Instance, PipelineIteration]:
-    """One pipeline of d replicas of t devices, for `degrees` (d, t), and its rules.
-
-    The ops are layers, as hybrid_pipeline takes them. `mode` is that of all layers with several
-    modes for t.
-    """
+    """One pipeline of d replicas of t devices, for `degrees` (d, t), and its rules."""
+    # The ops are layers, as hybrid_pipeline takes them. `mode` is that of all layers with several
+    # modes for t.
     check_hybrid(instance, semantics)
     (d, t), n, kind = degrees, semantics.microbatches, instance.cluster.devices[0].kind
     count = instance.num_devices // (d * t) if d > 0 and t > 0 else 0

@@ -94,10 +94,8 @@ class Contraction:
             heapq.heappush(self.queue, (key, u, v))
 
     def _reorder(self, u: int, v: int) -> bool:
-        """Give u and v one rank in a topological order of the graph with both merged.
-
-        False if a second path leads from u to v, for there is no such order then.
-        """
+        """Give u and v one rank in a topological order of the graph with both merged."""
+        # False if a second path leads from u to v, for there is no such order then.
         after = self._between(u, v, self.succs, 1)
         if after is None:
             return False
@@ -115,10 +113,8 @@ class Contraction:
         return True
 
     def _between(self, u: int, v: int, onward: list[Neighbours], sign: int) -> list[int] | None:
-        """Nodes that paths from u lead to, up to the rank of v; None if one leads to v.
-
-        The edge from u to v itself does not count. Forwards, or backwards with sign -1.
-        """
+        """Nodes that paths from u lead to, up to the rank of v; None if one leads to v."""
+        # The edge from u to v itself does not count. Forwards, or backwards with sign -1.
         rank, limit = self.rank, sign * self.rank[v]
         found = [w for w in onward[u] if sign * rank[w] < limit]
         seen = set(found)

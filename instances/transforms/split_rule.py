@@ -62,20 +62,16 @@ class SplitRule:
 
 
 def split_heavy_ops(instance: Instance, rule: SplitRule | None = None) -> OpSplit:
-    """Split every op that the rule names; FD-DPS, Algorithm 3, lines 2 to 6.
-
-    O(V + E).
-    """
+    """Split every op that the rule names; FD-DPS, Algorithm 3, lines 2 to 6."""
+    # O(V + E).
     return split_ops(instance, choose_cuts(instance, rule or SplitRule()))
 
 
 def choose_cuts(instance: Instance, rule: SplitRule) -> dict[int, Cut]:
-    """Which ops the rule splits, and how.
-
-    A colocation group, such as forward, backward and update op, is split as a whole or not at all:
-    if one of its ops takes long enough, all of them together hold few enough parameters, and all
-    can be split along one axis.
-    """
+    """Which ops the rule splits, and how."""
+    # A colocation group, such as forward, backward and update op, is split as a whole or not at
+    # all: if one of its ops takes long enough, all of them together hold few enough parameters, and
+    # all can be split along one axis.
     arrays, ops = instance.arrays, instance.graph.ops
     mean_ns = mean_time_ns(arrays)
     is_long = mean_ns >= max(rule.min_time_ns, rule.min_share * mean_ns.sum())
@@ -90,10 +86,8 @@ def choose_cuts(instance: Instance, rule: SplitRule) -> dict[int, Cut]:
 
 
 def cut_unit(ops: Sequence[Op], unit: Sequence[int], rule: SplitRule) -> dict[int, Cut]:
-    """How to split ops that are split together: the first axis they all have, or not at all.
-
-    Along the batch the ops that update parameters are copied, and need not have it.
-    """
+    """How to split ops that are split together: the first axis they all have, or not at all."""
+    # Along the batch the ops that update parameters are copied, and need not have it.
     for axis in rule.axes:
         divided = [i for i in unit if axis != "batch" or not is_update(ops[i])]
         if divided and all(axis in axes_of(ops[i], rule.kinds) for i in divided):

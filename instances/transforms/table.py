@@ -193,11 +193,9 @@ def find_transform(
 
 
 def _claim(merge: Merge, semantics: Semantics, transform: Transform, params: Any) -> Claim:
-    """What the plans of the merged instance are to the instance.
-
-    A chain or a load per pass is made of classes and passes, which must not have been mixed, and
-    devices may look equal (`replicas`) only after merging.
-    """
+    """What the plans of the merged instance are to the instance."""
+    # A chain or a load per pass is made of classes and passes, which must not have been mixed, and
+    # devices may look equal (`replicas`) only after merging.
     backward = merge.fine.arrays.backward
     if loses_groups(merge):
         return "neither"

@@ -40,10 +40,8 @@ BYTES_OF = {"float64": 8, "float32": 4}
 
 
 def traced_layers(graph: Graph, cluster: Cluster) -> Graph:
-    """The layers of a traced training step, with the modes that they have on a cluster.
-
-    O(ops + edges), but for what lies inside of one layer.
-    """
+    """The layers of a traced training step, with the modes that they have on a cluster."""
+    # O(ops + edges), but for what lies inside of one layer.
     step = _Step(graph)
     layers = [step.layer(k) for k in range(len(step.names))]
     pairs: dict[tuple[int, int], int] = defaultdict(int)
@@ -97,10 +95,8 @@ class _Step:
         self.heads = tuple(int(number) for number in numbers)
 
     def _homes(self) -> dict[str, int]:
-        """Number of the layer of each forward op.
-
-        What no module numbers is of the last layer that feeds it, or comes before or behind all.
-        """
+        """Number of the layer of each forward op."""
+        # What no module numbers is of the last layer that feeds it, or comes before or behind all.
         own = {}
         for op in self.ops.values():
             found = NUMBERED.match(op.module or "")

@@ -42,10 +42,8 @@ devices together."""
 
 
 def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
-    """The best of the critical path, the work and the longest op; integers throughout.
-
-    O(m K^2) for m edges and K devices, beside the work (`spread_bound`).
-    """
+    """The best of the critical path, the work and the longest op; integers throughout."""
+    # O(m K^2) for m edges and K devices, beside the work (`spread_bound`).
     # Of equal bounds the first one counts, as it has the simpler reason. Memory is only what every
     # plan must hold (its floor), so that bounds hold at the peak, too.
     instance, semantics = relax_memory(instance, semantics)
@@ -56,11 +54,9 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
 
 
 def path_ns(instance: Instance, *, transfers: bool) -> int:
-    """The longest path, every op on the device that is best for the path as a whole.
-
-    With `transfers`, those between the devices of a path are counted, and colocated ops are on the
-    same device. A bound on every makespan; without transfers also on every latency.
-    """
+    """The longest path, every op on the device that is best for the path as a whole."""
+    # With `transfers`, those between the devices of a path are counted, and colocated ops are on
+    # the same device. A bound on every makespan; without transfers also on every latency.
     arrays, possible = instance.arrays, instance.arrays.possible
     time = np.where(possible, arrays.time_ns, NO_WAY)
     if not transfers:
@@ -94,10 +90,8 @@ class Direction(NamedTuple):
 
 
 def directions(instance: Instance, *, transfers: bool = True) -> list[Direction]:
-    """The graph forward, where least starts are heads, and back, where they are tails.
-
-    Without transfers there is one device, and nothing takes time between ops.
-    """
+    """The graph forward, where least starts are heads, and back, where they are tails."""
+    # Without transfers there is one device, and nothing takes time between ops.
     arrays, index = instance.arrays, instance.arrays.index
     # copies, which may be written to, as the arrays of the second: one kernel for both
     order, link = index.topological_order.copy(), arrays.link_class.copy()
@@ -174,10 +168,8 @@ MOST_BITS = 40
 
 
 def spread_bound(time_ns: Ints, possible: Flags) -> int:
-    """Least time in which devices can do all blocks, if blocks can be split; rounded up.
-
-    A block that no device can hold counts for nothing.
-    """
+    """Least time in which devices can do all blocks, if blocks can be split; rounded up."""
+    # A block that no device can hold counts for nothing.
     return spread_weights(time_ns, possible)[0]
 
 
@@ -218,11 +210,9 @@ def _proven(time: Ints, count: Ints, weights: Floats) -> tuple[int, list[int]]:
 
 
 def _two_weights(time: Ints, count: Ints) -> Floats:
-    """The best weights of two kinds of devices.
-
-    The bound as a function of the ratio of the weights has its maximum where some block costs the
-    same on either kind, or at an end.
-    """
+    """The best weights of two kinds of devices."""
+    # The bound as a function of the ratio of the weights has its maximum where some block costs the
+    # same on either kind, or at an end.
     both = (time >= 0).all(axis=1)
     first, second = time[both, 0].astype(float), time[both, 1].astype(float)
     only: list[float] = [float(time[~both, k].clip(0).sum(dtype=float)) for k in (0, 1)]

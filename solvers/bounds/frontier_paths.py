@@ -163,11 +163,10 @@ def extended(
     ops: Ints,
     most_ns: int,
 ) -> tuple[FrontierLabels, Ints, Ints]:
-    """All labels with one more place on each device that has room; their signatures and costs.
-
-    `ops` are those of the place, in topological order. The cost of a label is the longest path that
-    its ways and the least time to come make; labels that cost `most_ns` or more are left out.
-    """
+    """All labels with one more place on each device that has room; their signatures and costs."""
+    # `ops` are those of the place, in topological order. The cost of a label is the longest path
+    # that its ways and the least time to come make; labels that cost `most_ns` or more are left
+    # out.
     k, pools = len(graph.peers), len(graph.pool_room_bytes)
     width, num_open = len(new.places), len(new.ops)
     was, now = old.columns, new.columns
@@ -322,10 +321,8 @@ def _ways(graph: PlacedGraph, label: OneLabel, here: int, a: int, ops: Ints, don
 def _since(
     graph: PlacedGraph, label: OneLabel, i: int, a: int, edges: Ints, way: int, side: int
 ) -> int:
-    """Add an op and its transfers within its section to the work of devices; the way to the op.
-
-    A narrow op waits for all work of its section.
-    """
+    """Add an op and its transfers within its section to the work of devices; the way to the op."""
+    # A narrow op waits for all work of its section.
     # Ops of a section start after the narrow op before it ends, and end before the next one starts.
     # So all that one device (or port) does for them fits in between, one by one.
     first, since = 3 * side, label.since_ns
@@ -487,12 +484,10 @@ def frontier_bound(
     stop: Callable[[], bool] = never,
     rows: int = MOST_ROWS,
 ) -> int:
-    """A lower bound on every makespan by memory along the order of the groups, in ns.
-
-    Resident bytes add up (`additive_memory`). The result is at least `known_ns`, which is proven
-    already; `stop` ends the search with the bound so far. O(P L K (w + L)) for each aim, with P
-    groups, at most `rows` labels L and w numbers in each.
-    """
+    """A lower bound on every makespan by memory along the order of the groups, in ns."""
+    # Resident bytes add up (`additive_memory`). The result is at least `known_ns`, which is proven
+    # already; `stop` ends the search with the bound so far. O(P L K (w + L)) for each aim, with P
+    # groups, at most `rows` labels L and w numbers in each.
     if instance.num_ops > MOST_OPS or instance.arrays.memory_is_slack:
         return known_ns
     best, stride, steps = known_ns, STRIDE, steps_of(instance, semantics)
@@ -609,11 +604,9 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
 
 def plan_by(steps: PlacingSteps, traces: Sequence[FrontierLabels]) -> Plan:
-    """Each op on the device of its group's place, by the first label of the last step.
-
-    A label has its own names for the devices of its frontier; any other device is the one of its
-    class with the most room left. It may be too full.
-    """
+    """Each op on the device of its group's place, by the first label of the last step."""
+    # A label has its own names for the devices of its frontier; any other device is the one of its
+    # class with the most room left. It may be too full.
     graph, frontiers = steps.graph, steps.frontiers
     # at the end the frontier is empty: there is one signature, and its first label is the cheapest
     row, path = 0, list[int]()

@@ -125,12 +125,10 @@ def channel_table(semantics: Makespan, num_devices: int) -> ChannelTable:
 def paths_through(
     enter: Ints, own: Ints, leave: Ints, producer: Ints, consumer: Ints, move_ns: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """By paths: from the end of the entry to the start of the exit, (K, K); heads and tails.
-
-    `enter`, `own` and `leave` have the times of the entry, the inner ops and the exit, `NO_WAY`
-    where one cannot be; edges are as in `SectionEdges`. Heads and tails are (s, K, K): entry
-    [x, a, c] is for x on c and that end on a.
-    """
+    """By paths: from the end of the entry to the start of the exit, (K, K); heads and tails."""
+    # `enter`, `own` and `leave` have the times of the entry, the inner ops and the exit, `NO_WAY`
+    # where one cannot be; edges are as in `SectionEdges`. Heads and tails are (s, K, K): entry [x,
+    # a, c] is for x on c and that end on a.
     size, num_devices = own.shape
     # One pass over the edges, by consumers in topological order, for each device of the entry: then
     # the heads of an edge's producer are final. The least over its devices is what must be waited
@@ -256,12 +254,10 @@ def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
 def port_gap(
     gap: Ints, own: Ints, head: Ints, tail: Ints, edges: SectionEdges, channels: ChannelTable
 ) -> Ints:
-    """The least times between entry and exit, (K, K), with waiting for channels and devices.
-
-    `gap` has those by paths; `own` the times of the s inner ops by device, `NO_WAY` where one is
-    not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of that
-    end and the op's.
-    """
+    """The least times between entry and exit, (K, K), with waiting for channels and devices."""
+    # `gap` has those by paths; `own` the times of the s inner ops by device, `NO_WAY` where one is
+    # not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of
+    # that end and the op's.
     # Items are transfers that must happen, and ops whose device is given; each has a least begin, a
     # length, and a least time after it. For each pair of end devices, list the items, then look at
     # each channel as a machine (`_one_by_one`).
@@ -378,11 +374,9 @@ class IntervalArcs(NamedTuple):
 def interval_arcs(
     instance: Instance, parts: Sequence[Interval], time: Ints, mass: Ints, weights: Ints
 ) -> IntervalArcs:
-    """Arcs of some intervals, in their order, at most as `MOST_STEPS` allow.
-
-    Times are `NO_WAY` where an op cannot be. `mass` and `weights` are as in `work_windows`;
-    products with all times together must fit into 2**61.
-    """
+    """Arcs of some intervals, in their order, at most as `MOST_STEPS` allow."""
+    # Times are `NO_WAY` where an op cannot be. `mass` and `weights` are as in `work_windows`;
+    # products with all times together must fit into 2**61.
     arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
     link, classes, multiple = arrays.link_class, num_devices, np.ones(num_devices, np.int64)
     alike = (  # no device can be told from another, nor any link
@@ -518,10 +512,8 @@ class WorkWindows(NamedTuple):
 
 
 def work_windows(instance: Instance) -> WorkWindows | None:
-    """Heads and tails by paths, intervals and work; None if integers would overflow.
-
-    Every op can be on some device.
-    """
+    """Heads and tails by paths, intervals and work; None if integers would overflow."""
+    # Every op can be on some device.
     # weights have as many bits as keep all products of sums of times and weights below 2**61
     arrays, index = instance.arrays, instance.arrays.index
     possible, num_ops = instance.arrays.possible, instance.num_ops
@@ -568,11 +560,9 @@ def window_bound(windows: WorkWindows) -> int:
 def chain_arcs(
     instance: Instance, chain: Sequence[Section], windows: WorkWindows
 ) -> tuple[list[Interval], IntervalArcs, Ints]:
-    """The arcs of a chain's intervals, and their tables (r, K, K).
-
-    Tables have the least time from the end of an arc's first op to the end of its second one, by
-    their devices; `NO_WAY` where colocated ops would be apart.
-    """
+    """The arcs of a chain's intervals, and their tables (r, K, K)."""
+    # Tables have the least time from the end of an arc's first op to the end of its second one, by
+    # their devices; `NO_WAY` where colocated ops would be apart.
     parts = [
         Interval(part.entry, part.exit, tuple(part.ops[1:-1]))
         for part in chain
@@ -649,11 +639,9 @@ def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto,
 
 @kernel(bounded=True)
 def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
-    """Largest a width + b width + mass of the ops with heads >= a and tails >= b.
-
-    A segment tree over the tails b: of each node the mass below it, and the largest b width + mass
-    of the tails from b on, among the b of ops that are in.
-    """
+    """Largest a width + b width + mass of the ops with heads >= a and tails >= b."""
+    # A segment tree over the tails b: of each node the mass below it, and the largest b width +
+    # mass of the tails from b on, among the b of ops that are in.
     # Ops come in by falling heads, so that a is the head of the last one. Times `width` all is in
     # integers. A node's best is over the tails b below it: either b is on the right, or it is on
     # the left, and the mass of the right counts as well.

@@ -410,10 +410,8 @@ def _by_clock(search: _Search) -> _Costs | None:
     enter = np.full((num, len(first), len(first), 2), NO_WAY)
 
     def clock(turns: list[tuple[int, int]], away: bool) -> Ints:
-        """The time of each slot in a plan that alternates between two devices (class, device).
-
-        A slot that cannot be there is put elsewhere; its time is then not used.
-        """
+        """The time of each slot in a plan that alternates between two devices (class, device)."""
+        # A slot that cannot be there is put elsewhere; its time is then not used.
         home, apart = list[int](), list[int]()
         for s in range(num):
             c, k = turns[s % 2]

@@ -427,10 +427,8 @@ class Bracket(Known):
         return self.problem.largest_load if self.value is None else self.value - 1
 
     def cut(self, max_ideals: int) -> None:
-        """Find a good plan fast: the DP over the ideals of one topological order after another.
-
-        If there are few ideals in all, one run over them replaces the orders.
-        """
+        """Find a good plan fast: the DP over the ideals of one topological order after another."""
+        # If there are few ideals in all, one run over them replaces the orders.
         # A low limit keeps few states; it is raised until a plan is found.
         limit, few = min(self.limit, 2 * self.bound.value + 1), self._few(max_ideals)
         for ideals in self._of_orders() if few is None else (few,):

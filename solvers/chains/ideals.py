@@ -202,10 +202,9 @@ ideals is met or no room is left."""
 def enumerate_ideals(
     problem: ChainBlocks, amounts: Amounts, walk: Walk, clock: Clock, max_ideals: int, max_kept: int
 ) -> tuple[Ideals, int]:
-    """All ideals that a walk keeps, and how many ideals there are in all.
-
-    The empty ideal comes first, and each one after those on its path: neighbours share most blocks.
-    """
+    """All ideals that a walk keeps, and how many ideals there are in all."""
+    # The empty ideal comes first, and each one after those on its path: neighbours share most
+    # blocks.
     ideals = room_for(problem, amounts, min(max_kept, 4096))
     now, path, chunk = empty_set(problem, amounts), start_path(problem), FIRST_CHUNK
     while True:
@@ -286,11 +285,9 @@ def next_ideal(amounts: Amounts, now: CurrentSet, path: IdealPath) -> bool:
 
 
 def ideals_as_bits(before: list[int], most: int) -> list[int] | None:
-    """All ideals, the smaller first; None if there are more than `most`.
-
-    O(N B) for N ideals of B blocks. `before` has, as bits, the blocks that each block needs in an
-    ideal beside itself.
-    """
+    """All ideals, the smaller first; None if there are more than `most`."""
+    # O(N B) for N ideals of B blocks. `before` has, as bits, the blocks that each block needs in an
+    # ideal beside itself.
     found, layer = [0], [0]
     while layer:
         grown: dict[int, None] = {}

@@ -85,10 +85,8 @@ class PeakBracket(Bracket):
 
 
 def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | None:
-    """The best chain that fits at its peak, if that of `relax_memory` does not fit.
-
-    `plan` is the best plan so far that fits. None where this search does not apply.
-    """
+    """The best chain that fits at its peak, if that of `relax_memory` does not fit."""
+    # `plan` is the best plan so far that fits. None where this search does not apply.
     semantics = task.semantics
     floor, plain = relax_memory(task.instance, semantics)
     if semantics.plans != "chain" or semantics.replicas or semantics.levels == 2:
@@ -137,11 +135,10 @@ EXACT_SHARE = 0.6
 
 
 def roomy_within(instance: Instance, limit_ns: int, replicas: int = 1) -> Flags:
-    """Devices that hold every set of ops which they can run within a load, (K,).
-
-    A device computes at most for its load, in a stage of r replicas at most r times that. The most
-    bytes of ops within that time is a knapsack, whose upper bound is compared with the memory.
-    """
+    """Devices that hold every set of ops which they can run within a load, (K,)."""
+    # A device computes at most for its load, in a stage of r replicas at most r times that. The
+    # most bytes of ops within that time is a knapsack, whose upper bound is compared with the
+    # memory.
     arrays = instance.arrays
     size, most = arrays.resident_bytes, replicas * limit_ns
     known: dict[bytes, int] = {}
@@ -285,10 +282,8 @@ class Steps(Known):
         return None if (known | ~roomy).all() else roomy
 
     def _without_bytes(self, rule: IdleRule) -> Flags:
-        """Step 2: a bound, and the optimum if the best plan without the bytes fits with them.
-
-        Returns the ops that must stay alone in the next round.
-        """
+        """Step 2: a bound, and the optimum if the best plan without the bytes fits with them."""
+        # Returns the ops that must stay alone in the next round.
         dropped = self._start(replace(rule, bytes="drop"))
         self.last, value_ns = dropped, dropped.value
         none = np.zeros(self.task.instance.num_ops, np.bool_)

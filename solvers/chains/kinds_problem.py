@@ -236,11 +236,9 @@ def build_kinds(
     rule: IdleRule | None = None,
     labels: Sequence[object] | None = None,
 ) -> KindsProblem:
-    """Contract an instance with any devices.
-
-    `rule` says which idle blocks join others and which devices hold everything (roomy); devices
-    with different `labels` are of different kinds.
-    """
+    """Contract an instance with any devices."""
+    # `rule` says which idle blocks join others and which devices hold everything (roomy); devices
+    # with different `labels` are of different kinds.
     arrays, two = instance.arrays, semantics.levels == 2
     rule = rule or IdleRule(parameters=semantics.replicas)
     blocks = contract(instance, rule=rule)
@@ -293,11 +291,9 @@ def _kinds(
     weight: Ints,
     labels: Sequence[object] | None,
 ) -> tuple[list[int], list[int]]:
-    """Kind of each device, by the costs of blocks and nets there; the first device of each kind.
-
-    With replicas, devices that may not share a stage are of different kinds
-    (`loads.equal_devices`, without servers).
-    """
+    """Kind of each device, by the costs of blocks and nets there; the first device of each kind."""
+    # With replicas, devices that may not share a stage are of different kinds
+    # (`loads.equal_devices`, without servers).
     arrays, devices = instance.arrays, instance.num_devices
     time, need, room = (np.array([part[at] for part in costs], np.int64).T for at in range(3))
     own = [time, need, room, weight[:, :devices], numbered(labels or [None] * devices)]

@@ -79,11 +79,9 @@ class LayerSearch:
         self.empty, self.full = ideals.find(np.zeros_like(full)), ideals.find(full)
 
     def best(self, limit: int, enough: int) -> Pipeline | None:
-        """A pipeline of least load, or None if none has at most `limit`.
-
-        The search ends at a load of at most `enough`. With a lower bound as `enough` the pipeline
-        is optimal; with ``enough == limit`` the search only decides whether there is one.
-        """
+        """A pipeline of least load, or None if none has at most `limit`."""
+        # The search ends at a load of at most `enough`. With a lower bound as `enough` the pipeline
+        # is optimal; with ``enough == limit`` the search only decides whether there is one.
         if self.empty < 0 or self.full < 0:
             return None
         counts = self.pool.counts

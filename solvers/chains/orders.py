@@ -40,10 +40,8 @@ def orders(problem: ChainBlocks, seed: int = 0) -> Iterator[Ints]:
 
 @kernel
 def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int, tie: Ints) -> Ints:
-    """Take ready blocks one by one: the last ready, the first ready, or the least added cut.
-
-    Ties: by `tie`, then the last ready. Of many ready blocks only `LOOK` are compared.
-    """
+    """Take ready blocks one by one: the last ready, the first ready, or the least added cut."""
+    # Ties: by `tie`, then the last ready. Of many ready blocks only `LOOK` are compared.
     # Depth first keeps branches together, so that few tensors are open at a time; breadth first
     # keeps levels together; the least cut looks at the nets themselves. Which one gives the best
     # segments depends on the graph, so `orders` yields all of them.
@@ -121,10 +119,8 @@ MOST_CUTS = 2000
 
 
 def places_to_cut(order: Ints, work: Ints, nets: CutNets, most: int = MOST_CUTS) -> Ints:
-    """Positions of an order where segments may begin and end, the ends included.
-
-    All of them in a short order; else the place of least cut in each interval of equal work.
-    """
+    """Positions of an order where segments may begin and end, the ends included."""
+    # All of them in a short order; else the place of least cut in each interval of equal work.
     if len(order) <= most:
         return np.arange(len(order) + 1)
     cut = prefix_cuts(order, nets)

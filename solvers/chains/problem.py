@@ -174,10 +174,8 @@ def why_not_two_kinds(instance: Instance) -> str | None:
 def build_problem(
     instance: Instance, *, overlap: bool = False, rule: IdleRule | None = None
 ) -> ChainProblem:
-    """Contract an instance whose devices are of two kinds (`why_not_two_kinds`).
-
-    `rule` says which idle blocks join others and which devices hold everything (roomy).
-    """
+    """Contract an instance whose devices are of two kinds (`why_not_two_kinds`)."""
+    # `rule` says which idle blocks join others and which devices hold everything (roomy).
     arrays = instance.arrays
     blocks = contract(instance, rule=rule)
     nets = build_nets(instance, blocks.block)

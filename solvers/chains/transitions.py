@@ -333,11 +333,9 @@ def _steps(x: Extension, targets: Indices, *_: object) -> float:
 def relax(
     x: Extension, targets: Indices, states: States, enough: int, begin: int, budget: int
 ) -> int:
-    """Improve the states of the ideals ``targets[t]``, t >= begin, by one more stage.
-
-    Targets of at most `enough` are left alone. Returns the target to go on with once `budget` nodes
-    of the tree were visited, or the number of targets.
-    """
+    """Improve the states of the ideals ``targets[t]``, t >= begin, by one more stage."""
+    # Targets of at most `enough` are left alone. Returns the target to go on with once `budget`
+    # nodes of the tree were visited, or the number of targets.
     # For each target the sources are run through in list order. `position` is the next leaf not yet
     # excluded; as a target's value falls, nodes are excluded sooner.
     d, s, sharing, value = x.device, x.sources, x.sharing, states.value

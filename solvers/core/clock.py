@@ -257,13 +257,11 @@ def _take_ctrl_c_back() -> None:
 
 
 def run_stoppable(work: Callable[[], T], stop: Callable[[], None]) -> tuple[T, bool]:
-    """Run a solver in a thread, so that Ctrl-C arrives; what it returns, and whether it did.
-
-    A solver written in C keeps Python's main thread from seeing an interrupt, and a handler of its
-    own would stay behind. So it runs beside the main thread, which waits. `stop` requests the end.
-    It is called again and again until `work` returns, because many solvers forget a request that
-    comes before they have begun.
-    """
+    """Run a solver in a thread, so that Ctrl-C arrives; what it returns, and whether it did."""
+    # A solver written in C keeps Python's main thread from seeing an interrupt, and a handler of
+    # its own would stay behind. So it runs beside the main thread, which waits. `stop` requests the
+    # end. It is called again and again until `work` returns, because many solvers forget a request
+    # that comes before they have begun.
     done = threading.Event()
     answers: list[T] = []
     failures: list[BaseException] = []

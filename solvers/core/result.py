@@ -256,10 +256,9 @@ def is_better(value_ns: int, than: int | None, rules: Semantics | None = None) -
 
 
 def relative_gap(value: int | None, bound: int | None) -> float | None:
-    """(value - bound) / value; 0 when both are 0; None where one is missing.
-
-    Of what is maximized, where the bound is the larger one, it is the share of it that is missing.
-    """
+    """(value - bound) / value; 0 when both are 0; None where one is missing."""
+    # Of what is maximized, where the bound is the larger one, it is the share of it that is
+    # missing.
     if value is None or bound is None:
         return None
     whole = max(value, bound)
@@ -269,10 +268,8 @@ def relative_gap(value: int | None, bound: int | None) -> float | None:
 def refutation(
     bound: Bound | None, value_ns: int | None, rules: Semantics | None, by: str = "there is"
 ) -> str:
-    """What a bound claims and a plan refutes, in words; empty where it refutes nothing.
-
-    `by` says who has that plan.
-    """
+    """What a bound claims and a plan refutes, in words; empty where it refutes nothing."""
+    # `by` says who has that plan.
     if bound is None or value_ns is None:
         return ""
     text = "{} ns".format if rules is None else rules.text
@@ -292,10 +289,8 @@ def gap_to(value_ns: int | None, bound: Bound | None) -> float | None:
 
 
 def carry_bound(result: Result, other: Result) -> Result:
-    """The result with the bound of another one for the same problem, where that is higher.
-
-    A bound above the result's value is no bound: it becomes a fault.
-    """
+    """The result with the bound of another one for the same problem, where that is higher."""
+    # A bound above the result's value is no bound: it becomes a fault.
     if (result.instance_hash, result.semantics) != (other.instance_hash, other.semantics):
         return result
     faults = (*result.faults, *(fault for fault in other.faults if fault not in result.faults))
@@ -322,10 +317,8 @@ def carry_bound(result: Result, other: Result) -> Result:
 
 
 def with_reason(result: Result, instance: Instance) -> Result:
-    """The result; one without a plan says what memory is missing and what would help, if it is.
-
-    Where no plan can exist for it, the message is only that.
-    """
+    """The result; one without a plan says what memory is missing and what would help, if it is."""
+    # Where no plan can exist for it, the message is only that.
     if result.plan is not None or result.status not in ("infeasible", "no_plan"):
         return result
     from placegap.instances.problem.explain import why_no_room  # brings numba

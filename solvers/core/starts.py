@@ -79,13 +79,11 @@ def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
 
 
 def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) -> Iterator[Start]:
-    """The feasible plans of the task's incumbent and of the named methods, each as it is found.
-
-    A method that does not do the task's class of plans runs for a narrower class: a chain is
-    convex, and is a plan of any kind; a plan without replicas is one of those with them. Methods
-    that do not apply at all are passed over. No method runs when the share of the task's time
-    is over. One that fails costs its plan: a warning, and a sentence among the `faults`.
-    """
+    """The feasible plans of the task's incumbent and of the named methods, each as it is found."""
+    # A method that does not do the task's class of plans runs for a narrower class: a chain is
+    # convex, and is a plan of any kind; a plan without replicas is one of those with them. Methods
+    # that do not apply at all are passed over. No method runs when the share of the task's time is
+    # over. One that fails costs its plan: a warning, and a sentence among the `faults`.
     limit_s = task.limits.time_limit_s
     share_s = LONGEST_S if limit_s is None else min(LONGEST_S, limit_s * SHARE)
     clock = Clock(None if limit_s is None else max(share_s, SECOND_S))

@@ -228,11 +228,9 @@ def tiling(table: ArcTable, sections: Sequence[Section]) -> Chain:
 
 
 def interval_chain(table: ArcTable, sections: Sequence[Section], limit_ns: int) -> Chain:
-    """A chain that begins and ends somewhere within the graph.
-
-    The heads of its first op and the tails of its last one are those of plans of at most the limit
-    (`windows`); a bound from the chain is one on these.
-    """
+    """A chain that begins and ends somewhere within the graph."""
+    # The heads of its first op and the tails of its last one are those of plans of at most the
+    # limit (`windows`); a bound from the chain is one on these.
     first, last = sections[0].entry, sections[-1].exit
     assert first is not None
     assert last is not None

@@ -323,10 +323,8 @@ def _are_alike(search: SectionSearch) -> bool:
 
 
 def _anneal(search: SectionSearch, share: float | None = None) -> bool:
-    """Anneal the best plan and others nearly as good; whether any move was tried.
-
-    It takes a share of the time that is left.
-    """
+    """Anneal the best plan and others nearly as good; whether any move was tried."""
+    # It takes a share of the time that is left.
     if search.over or search.plan is None or search.value is None:
         return False
     task, limit_s = search.task, None
@@ -397,12 +395,9 @@ def whole_parts(instance: Instance) -> int:
 
 
 def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) -> None:
-    """CP-SAT on the whole graph, for plans better than the incumbent, until a limit is reached.
-
-    Every bound on a section is a row of it: x[u, a] and x[v, b] imply
-    start[v] >= end[u] + bound - p_vb. Bounds that hold only for better plans may be used: the model
-    has no other plans.
-    """
+    """CP-SAT on the whole graph, for plans better than the incumbent, until a limit is reached."""
+    # Every bound on a section is a row of it: x[u, a] and x[v, b] imply start[v] >= end[u] + bound
+    # - p_vb. Bounds that hold only for better plans may be used: the model has no other plans.
     from placegap.formulations.makespan_cp import build, read_plan, warm_start
     from placegap.solvers.core.back_ends.cp_sat import SOLVER, Settings, run_cp_sat
 

@@ -153,13 +153,11 @@ class SectionSearch(Known):
         route: Route | None = None,
         shortest: Route | None = None,
     ) -> None:
-        """Refine the arcs on shortest paths until none is left or a limit is reached.
-
-        `step` is the next step on an arc, None if there is none. `make_plans` is called whenever
-        the bound is computed. `guide` has the lengths by which arcs are chosen, on the path
-        `route`; the path `shortest` proves the bound. By default both are the chain's shortest
-        path.
-        """
+        """Refine the arcs on shortest paths until none is left or a limit is reached."""
+        # `step` is the next step on an arc, None if there is none. `make_plans` is called whenever
+        # the bound is computed. `guide` has the lengths by which arcs are chosen, on the path
+        # `route`; the path `shortest` proves the bound. By default both are the chain's shortest
+        # path.
         # Each round: the bound of the shortest path, plans of its arcs joined, new jobs, and then
         # the next answers. It ends when no job is running: no arc of the path has a next step.
         shortest = shortest or chain.shortest
@@ -316,11 +314,9 @@ class SectionSearch(Known):
         arc.final |= answer.final
 
     def promises(self, chain: Chain, step: Steps) -> bool:
-        """Whether refining a chain may raise the bound, by a guess.
-
-        A section that can be refined is assumed to take its ops one after the other, each where it
-        is fastest: often no more than that can be proven.
-        """
+        """Whether refining a chain may raise the bound, by a guess."""
+        # A section that can be refined is assumed to take its ops one after the other, each where
+        # it is fastest: often no more than that can be proven.
         arrays = self.task.instance.arrays
         least = np.where(arrays.time_ns == UNSUPPORTED, NO_WAY, arrays.time_ns).min(axis=1)
 
@@ -344,11 +340,9 @@ class SectionSearch(Known):
 
 
 def expected_table(uses: list[list[Use]]) -> Ints:
-    """The times that the arcs of a section are likely to take, at least their bounds.
-
-    A placer's plan is assumed to be longer than the optimum by as much as on the section's arcs
-    that are solved.
-    """
+    """The times that the arcs of a section are likely to take, at least their bounds."""
+    # A placer's plan is assumed to be longer than the optimum by as much as on the section's arcs
+    # that are solved.
     # Bounds alone would lead the dive over arcs without jobs, whose bounds are low; here
     # arcs without a plan count at their bound, are planned by placers, and then count fairly.
     arcs = [use.arc for row in uses for use in row]
@@ -410,12 +404,10 @@ class Label(NamedTuple):
 
 
 def fitting_path(instance: Instance, tiles: Chain, limit_ns: int) -> tuple[int, list[Use]]:
-    """A short path of arcs with plans that fit into memory together; `NO_WAY` if none is found.
-
-    Labels are extended section by section. A label is dropped if another one at its cut and device
-    is no longer and needs no more anywhere, if it cannot end within the limit, or beyond the
-    shortest `MOST_LABELS`: so this is a heuristic.
-    """
+    """A short path of arcs with plans that fit into memory together; `NO_WAY` if none is found."""
+    # Labels are extended section by section. A label is dropped if another one at its cut and
+    # device is no longer and needs no more anywhere, if it cannot end within the limit, or beyond
+    # the shortest `MOST_LABELS`: so this is a heuristic.
     # The plan of each arc is its fastest one, and its bytes stay: under the rule `sum` a device
     # holds the bytes of all its ops at once.
     capacity = instance.arrays.memory_bytes.tolist()
@@ -474,10 +466,8 @@ def _undominated(labels: list[Label]) -> list[Label]:
 
 
 def join(instance: Instance, semantics: Makespan, maker: SectionMaker, path: Sequence[Use]) -> Plan:
-    """The plan that runs the plans of the sections one after the other.
-
-    The path has arcs with plans, or of sections without inner ops, that make up the graph.
-    """
+    """The plan that runs the plans of the sections one after the other."""
+    # The path has arcs with plans, or of sections without inner ops, that make up the graph.
     # An arc's plan is in the names of the devices for which it was solved: `original` is the
     # inverse of the swap. Times are shifted to the end of the section before; the referee then
     # takes the order of ops and transfers from them.

@@ -31,10 +31,8 @@ MARGIN = 1e-9
 
 @kernel
 def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int:
-    """Whether one row of each item fits both limits: `NO`, `YES`, or `UNKNOWN`.
-
-    Rows of item i are ``ptr[i]`` to ``ptr[i + 1] - 1``, at least one.
-    """
+    """Whether one row of each item fits both limits: `NO`, `YES`, or `UNKNOWN`."""
+    # Rows of item i are ``ptr[i]`` to ``ptr[i + 1] - 1``, at least one.
     n = len(ptr) - 1
     fast, small = np.empty(n, np.int64), np.empty(n, np.int64)
     fast_cost = fast_size = small_cost = small_size = np.int64(0)

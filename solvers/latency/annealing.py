@@ -47,12 +47,10 @@ class _Group(NamedTuple):
 def anneal_calls(
     problem: CallProblem, start: Ints, *, seed: int, moves: int, hot: float = 0.01
 ) -> Ints:
-    """The best plan found, never slower than the start.
-
-    The start must be feasible, and all accepted plans are. The temperature falls from `hot`,
-    relative to the start's latency, to `COLD`. O(n + m) per move that fits: 30 to 200 thousand a
-    second on graphs of 800 to 180 ops.
-    """
+    """The best plan found, never slower than the start."""
+    # The start must be feasible, and all accepted plans are. The temperature falls from `hot`,
+    # relative to the start's latency, to `COLD`. O(n + m) per move that fits: 30 to 200 thousand a
+    # second on graphs of 800 to 180 ops.
     if len(problem.device) < 2 or moves == 0:
         return start.copy()
     held = sum_by(problem.device[start], problem.size_bytes, len(problem.memory_bytes))

@@ -90,13 +90,11 @@ class Row:
 def best_row(
     spine: Spine, room: int, most_calls: int, limit_ns: int = NEVER, clock: Clock | None = None
 ) -> Row:
-    """The least latency of a spine's rows of at most `limit_ns`; `NEVER` if there is none.
-
-    `room` is the memory of the largest accelerator, `most_calls` the number of calls of all
-    accelerators together. The clock raises `LimitReached` between two sections. `options` takes at
-    most the square of the ideals for a section; a bottleneck takes (labels + options) log(labels)
-    per number of calls.
-    """
+    """The least latency of a spine's rows of at most `limit_ns`; `NEVER` if there is none."""
+    # `room` is the memory of the largest accelerator, `most_calls` the number of calls of all
+    # accelerators together. The clock raises `LimitReached` between two sections. `options` takes
+    # at most the square of the ideals for a section; a bottleneck takes (labels + options)
+    # log(labels) per number of calls.
     search = _Search(spine, room, most_calls, limit_ns)
     for t in range(len(spine.sections)):
         if clock is not None:
@@ -396,13 +394,11 @@ class GroupMemory(NamedTuple):
 
 
 def group_memory(spine: Spine) -> GroupMemory:
-    """The tables of a spine; O(T^2) for each group of several nodes.
-
-    With one call per accelerator, a call that holds one op of a group holds all of it. With
-    several, ops of a group may be in several calls; each of them has the memory of the whole group,
-    because its accelerator has it. Nodes of a call count by themselves, so only what its groups
-    have outside is added, without the sections at its ends, of which it may hold a part.
-    """
+    """The tables of a spine; O(T^2) for each group of several nodes."""
+    # With one call per accelerator, a call that holds one op of a group holds all of it. With
+    # several, ops of a group may be in several calls; each of them has the memory of the whole
+    # group, because its accelerator has it. Nodes of a call count by themselves, so only what its
+    # groups have outside is added, without the sections at its ends, of which it may hold a part.
     nodes, place = spine.nodes, places(spine)
     held: dict[int, list[int]] = {}
     for v in np.flatnonzero(place >= 0).tolist():
@@ -440,12 +436,11 @@ def places(spine: Spine) -> Ints:
 
 
 def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
-    """Place of each op, (n,), or None where the row gives no plan.
-
-    Nodes outside of all calls run on hosts. Ops that the spine leaves out go to the call of their
-    first consumer, or to the first call of their colocation group if it has one. Calls that share a
-    group are packed into accelerators together, the largest first, each where least room is left.
-    """
+    """Place of each op, (n,), or None where the row gives no plan."""
+    # Nodes outside of all calls run on hosts. Ops that the spine leaves out go to the call of their
+    # first consumer, or to the first call of their colocation group if it has one. Calls that share
+    # a group are packed into accelerators together, the largest first, each where least room is
+    # left.
     call = row.call[spine.nodes.node].copy()
     for v in reversed(spine.left_out):
         for i in np.flatnonzero(spine.nodes.node == v).tolist():

@@ -123,12 +123,10 @@ def _formulation(
 def solve_cp(
     task: Task[LatencySubgraphs], workers: int, bound_ns: int, clock: Clock | None = None
 ) -> Outcome:
-    """Solve the CP-SAT model from the best of the incumbent and `STARTS`.
-
-    Returns the better of the solver's plan and the start, or the start if an interrupt or a lack of
-    memory comes before the solver's plan. The bound holds for all plans. `bound_ns` is a row of the
-    model.
-    """
+    """Solve the CP-SAT model from the best of the incumbent and `STARTS`."""
+    # Returns the better of the solver's plan and the start, or the start if an interrupt or a lack
+    # of memory comes before the solver's plan. The bound holds for all plans. `bound_ns` is a row
+    # of the model.
     clock = clock or task.limits.clock()
     settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)
 

@@ -169,11 +169,9 @@ class _Side(NamedTuple):
 def options(
     section: RowSection, room: int, first: bool, second: bool, limit_ns: int, linked: bool = False
 ) -> Options:
-    """Ways of at most `limit_ns`, with or without a call before the section and one after it.
-
-    Without the first call, D is empty; without the second, J is everything. The ways are either
-    those of linked calls or those of calls that are not.
-    """
+    """Ways of at most `limit_ns`, with or without a call before the section and one after it."""
+    # Without the first call, D is empty; without the second, J is everything. The ways are either
+    # those of linked calls or those of calls that are not.
     k, words = len(section.own_ns), section.ideal.shape[1]
     everything = masks(np.ones((1, k), np.bool_), k + 1)
     found, count = ideals(section.ideal, most_ideals(k))
@@ -210,11 +208,9 @@ def options(
 def _options(
     section: RowSection, args: _Args, starts: Ints, ends: Ints, begun: Ints, hosted: Ints
 ) -> tuple[Ints, Ints]:
-    """Memory and cost of `Options`, D and J, sorted by memory of the first call; undominated.
-
-    Pairs that tear a group apart are left out: between accelerator and host, and between calls if
-    it must be in one. `begun` are the nodes of the second calls.
-    """
+    """Memory and cost of `Options`, D and J, sorted by memory of the first call; undominated."""
+    # Pairs that tear a group apart are left out: between accelerator and host, and between calls if
+    # it must be in one. `begun` are the nodes of the second calls.
     # D is tried by memory, J by cost, so that a row of J ends at the limit. `best` answers "the
     # least cost so far with at most this much memory in the second call" by a Fenwick tree over the
     # sizes of second calls: a pair that does not beat it is dominated by a way with no more of all
@@ -285,10 +281,8 @@ def _options(
 
 @kernel
 def _calls(section: RowSection, inside: Ints, call: bool, end: int) -> _Side:
-    """Calls that end with sets of nodes of a section (`end` 0), or begin with them (1).
-
-    A call pays for tensors that leave it, or enter it; without a `call` nothing is paid.
-    """
+    """Calls that end with sets of nodes of a section (`end` 0), or begin with them (1)."""
+    # A call pays for tensors that leave it, or enter it; without a `call` nothing is paid.
     # Only what is certain counts here: tensors made in the section or by the bottleneck before it.
     # A first call pays for its own if a consumer is outside; a second call for those of producers
     # outside that it reads, where the bottleneck after the section counts as a reader.

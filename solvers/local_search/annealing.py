@@ -92,11 +92,9 @@ class Annealing:
         moves: int | None = None,
         limit_s: float | None = None,
     ) -> Iterator[Plan]:
-        """The best plan of each of several runs with different random numbers.
-
-        Runs take the starts in turn, which must fit into memory. Each has `moves` moves (default:
-        `usual_moves`); `limit_s` is the time of all runs together.
-        """
+        """The best plan of each of several runs with different random numbers."""
+        # Runs take the starts in turn, which must fit into memory. Each has `moves` moves (default:
+        # `usual_moves`); `limit_s` is the time of all runs together.
         began = now_s()
         most = usual_moves(self.walks.instance) if moves is None else moves
         for run in range(count):
@@ -112,11 +110,9 @@ class Annealing:
                 return
 
     def run(self, start: Ints, *, seed: int, moves: int, deadline: float | None = None) -> Plan:
-        """The best plan from a placement that fits into memory, also after Ctrl-C.
-
-        The cooling is fitted to the time until `deadline`, by `clock.now_s`; the result then
-        depends on the machine. O(n + m) log m per move.
-        """
+        """The best plan from a placement that fits into memory, also after Ctrl-C."""
+        # The cooling is fitted to the time until `deadline`, by `clock.now_s`; the result then
+        # depends on the machine. O(n + m) log m per move.
         walks, rng, pace = self.walks, np.random.default_rng(seed), Pace(deadline)
         walks.state = state = new_state(walks.line, start)
         state.value[:] = walks.time_of(state.at, state.shift)

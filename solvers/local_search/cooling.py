@@ -71,10 +71,8 @@ class Pace:
         *,
         fits: bool,
     ) -> Iterator[int]:
-        """Walk for `most` moves; yields the number of moves of each chunk.
-
-        If it `fits`, the cooling ends with the time: with fewer moves it cools faster.
-        """
+        """Walk for `most` moves; yields the number of moves of each chunk."""
+        # If it `fits`, the cooling ends with the time: with fewer moves it cools faster.
         done, chunk, total = 0, FIRST_CHUNK, most
         while done < total and not self.is_over:
             left = self.moves_left if fits else None

@@ -167,10 +167,8 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
 
 @kernel(nogil=True, allocates=False)
 def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> None:
-    """Put all items into a topological order, and compute their starts and tails.
-
-    `sequence` has the ops and the remote transfers; machines work in this order.
-    """
+    """Put all items into a topological order, and compute their starts and tails."""
+    # `sequence` has the ops and the remote transfers; machines work in this order.
     # Labels are spaced so that moves find free ones between neighbours. The two last rows of `item`
     # are the ends of the list: they belong to no machine.
     n, k = machines.time_ns.shape

@@ -135,12 +135,10 @@ def improve_start(
     usual: int,
     workers: int,
 ) -> tuple[Plan, int, str]:
-    """The best plan that `improve` finds from a start until the time is over.
-
-    If a plan in `found` also fits at its peak, the best of these is the start, and all later plans
-    fit at their peak. Walks have `steps` moves, or `usual` moves if neither `steps` nor the clock
-    sets a limit. Returns the plan, the number of improvements, and a message after Ctrl-C.
-    """
+    """The best plan that `improve` finds from a start until the time is over."""
+    # If a plan in `found` also fits at its peak, the best of these is the start, and all later
+    # plans fit at their peak. Walks have `steps` moves, or `usual` moves if neither `steps` nor the
+    # clock sets a limit. Returns the plan, the number of improvements, and a message after Ctrl-C.
     left_s = clock.left_s
     deadline = None if left_s is None else now_s() + left_s
     start = best_at_peak(task, found)
@@ -189,13 +187,11 @@ def improve(
     workers: int = 1,
     at_peak: Instance | None = None,
 ) -> Iterator[Plan]:
-    """Plans with orders, each better than all before it and than all starts.
-
-    Memory counts by the rule `sum`. Starts that do not fit are left out. There must be a
-    `deadline`, by `clock.now_s`, or a number of `steps` of each walk; with `steps` alone the plans
-    depend only on the seed. `workers` is the number of walks, in threads. Plans also fit into the
-    memory of `at_peak` at their peak, as in `Task`; so must the best start.
-    """
+    """Plans with orders, each better than all before it and than all starts."""
+    # Memory counts by the rule `sum`. Starts that do not fit are left out. There must be a
+    # `deadline`, by `clock.now_s`, or a number of `steps` of each walk; with `steps` alone the
+    # plans depend only on the seed. `workers` is the number of walks, in threads. Plans also fit
+    # into the memory of `at_peak` at their peak, as in `Task`; so must the best start.
     if deadline is None and steps is None:
         raise ValueError("improve needs a deadline or a number of steps")
     best = Known()

@@ -24,12 +24,10 @@ LIST_WEIGHTS = (0.3, 1.0, 3.0, 10.0)
 
 
 def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
-    """Placements by list scheduling with booked channels, one for each weight of transfers.
-
-    Ops are taken by their longest path to the end, with mean times and half of the mean transfers.
-    A colocation group goes where its first op goes, and must fit there; if no device fits, there is
-    no plan. O((n + m) K) for each.
-    """
+    """Placements by list scheduling with booked channels, one for each weight of transfers."""
+    # Ops are taken by their longest path to the end, with mean times and half of the mean
+    # transfers. A colocation group goes where its first op goes, and must fit there; if no device
+    # fits, there is no plan. O((n + m) K) for each.
     arrays, machines = instance.arrays, machines_of(instance, semantics)
     order = by_levels(instance)
     num_machines = max(instance.num_devices, int(machines.channel.max(initial=NONE)) + 1)

@@ -31,10 +31,8 @@ before it is computed again."""
 
 
 def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list[list[int]]:
-    """Sets of two or more equal parts, by number: equal ops in groups in the same order.
-
-    The layers of a network are equal, and so are their parts.
-    """
+    """Sets of two or more equal parts, by number: equal ops in groups in the same order."""
+    # The layers of a network are equal, and so are their parts.
     arrays = instance.arrays
     _, kind = np.unique(arrays.time_ns, axis=0, return_inverse=True)
     members: list[list[int]] = [[] for _ in order]
@@ -49,10 +47,8 @@ def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list
 
 
 def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
-    """Parts as places in an order of the colocation groups, each part sorted; no part twice.
-
-    Single groups are among them. O(m log^2 m) operations for m edges, for at most 200,000 groups.
-    """
+    """Parts as places in an order of the colocation groups, each part sorted; no part twice."""
+    # Single groups are among them. O(m log^2 m) operations for m edges, for at most 200,000 groups.
     place = instance.arrays.place_of_ops(order)
     merging = _Merging(instance, place)
     if len(order) <= MOST_GROUPS:

@@ -79,11 +79,9 @@ def peak_of(instance: Instance, semantics: Makespan, *, at_peak: bool = True) ->
 
 @kernel(nogil=True)
 def peak_excess(machines: Machines, peak: Peak, device: Ints, start: Ints, end: Ints) -> float:
-    """The sum over devices of the excess, as a share of their memory; 0.0 if the schedule fits.
-
-    Items are the ops, each on its device, then the edges, or each tensor to each device
-    (per_tensor); `start` and `end` are their times. O((n + m) log(n + m)).
-    """
+    """The sum over devices of the excess, as a share of their memory; 0.0 if the schedule fits."""
+    # Items are the ops, each on its device, then the edges, or each tensor to each device
+    # (per_tensor); `start` and `end` are their times. O((n + m) log(n + m)).
     # State is there all the time. A tensor is on a device from its first to its last use there: by
     # its producer, by transfers in or out, and by consumers. The levels are summed over the
     # changes, sorted by time.

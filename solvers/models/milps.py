@@ -56,11 +56,9 @@ def moirai_applies(task: Task[Makespan], params: MoiraiParams) -> str | None:
 
 
 def moirai_formulation(task: Task[Makespan], params: MoiraiParams) -> Formulation:
-    """What the runner needs.
-
-    The strengthened form takes that plan's value as its horizon; the published form has the end of
-    a serial schedule as its big-M.
-    """
+    """What the runner needs."""
+    # The strengthened form takes that plan's value as its horizon; the published form has the end
+    # of a serial schedule as its big-M.
     instance, semantics, form = task.instance, task.semantics, params.form
     return Formulation(
         name="moirai",
@@ -195,11 +193,9 @@ def _merge(task: Task[Makespan], params: PestoParams) -> Merge | None:
 
 
 def _pesto(task: Task[Makespan], form: pesto.Form, starts: tuple[str, ...] = ()) -> Formulation:
-    """What the runner needs.
-
-    The strengthened form takes the start's value as its horizon; the published form has the end of
-    a serial schedule as its big-M.
-    """
+    """What the runner needs."""
+    # The strengthened form takes the start's value as its horizon; the published form has the end
+    # of a serial schedule as its big-M.
     instance = task.instance
     return Formulation(
         name="pesto",
@@ -274,10 +270,8 @@ def run_throughput(task: Task[Loads], params: ThroughputParams) -> Outcome:
 
 
 def _with_plain_start(task: Task[Loads]) -> Task[Loads]:
-    """The task with a good plan of the plain max_load as incumbent, where that is feasible.
-
-    A plan without replicas is one of those with them, and the placers know no other rules.
-    """
+    """The task with a good plan of the plain max_load as incumbent, where that is feasible."""
+    # A plan without replicas is one of those with them, and the placers know no other rules.
     semantics, known = task.semantics, Known()
     plain = MaxLoad(plans=semantics.plans, load=semantics.load)
     if plain != semantics:

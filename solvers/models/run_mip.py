@@ -41,18 +41,15 @@ class MipParams(Params):
 def run_mip(
     task: Task, formulation: Formulation, solver: SolverName = "highs", clock: Clock | None = None
 ) -> Outcome:
-    """Solve a formulation within the task's limits.
-
-    The plan is the better of the solver's and the start, which is kept outside the solver. The
-    bound is the solver's, rounded up to the granularity. There is no claim about the plan's value:
-    the model's times are scaled, and the referee's value is exact. A plan that exceeds a device's
-    memory by what `shared.families.memory_capacity` lets through is excluded, and the search goes
-    on.
-
-    If the solver contradicts a known plan (no plan exists, a bound above its value) or the rules,
-    the outcome names a fault, and the solve proves nothing. ``details["ending"]`` is how the solve
-    ended, and the message says it in words. `clock` is that of the task's limits.
-    """
+    """Solve a formulation within the task's limits."""
+    # The plan is the better of the solver's and the start, which is kept outside the solver. The
+    # bound is the solver's, rounded up to the granularity. There is no claim about the plan's
+    # value: the model's times are scaled, and the referee's value is exact. A plan that exceeds a
+    # device's memory by what `shared.families.memory_capacity` lets through is excluded, and the
+    # search goes on. If the solver contradicts a known plan (no plan exists, a bound above its
+    # value) or the rules, the outcome names a fault, and the solve proves nothing.
+    # ``details["ending"]`` is how the solve ended, and the message says it in words. `clock` is
+    # that of the task's limits.
     require(solver)
     clock = clock or task.limits.clock()
     best = start = best_start(task, formulation.starts)

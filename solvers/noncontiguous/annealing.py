@@ -88,13 +88,11 @@ def anneal(
     clock: Clock | None = None,
     doublings: int = 6,
 ) -> Ints:
-    """The best plan found, never heavier than the start.
-
-    The start must be feasible, and all plans stay so. The temperature falls from `hot`, relative to
-    the energy, to `COLD`; `power` is p at the beginning. Groups that move have at most 2^doublings
-    blocks. At the end of its time the best plan so far is returned; with little time it cools
-    faster. O(d) per block that moves, for d nets each: about 2 million moves a second.
-    """
+    """The best plan found, never heavier than the start."""
+    # The start must be feasible, and all plans stay so. The temperature falls from `hot`, relative
+    # to the energy, to `COLD`; `power` is p at the beginning. Groups that move have at most
+    # 2^doublings blocks. At the end of its time the best plan so far is returned; with little time
+    # it cools faster. O(d) per block that moves, for d nets each: about 2 million moves a second.
     if problem.num_devices < 2 or moves == 0:
         return start.copy()
     nets, device, b = problem.nets, start.copy(), problem.num_blocks
@@ -294,13 +292,11 @@ def search_levels(
     heat: float = 1.0,
     afresh: bool = False,
 ) -> Ints:
-    """The best plan found, (b,), never heavier than the start, except with `afresh`.
-
-    The start must be feasible, and all plans stay so. `heat` is a factor of the temperatures. With
-    `afresh`, blocks of different devices are paired as well, so that the plan's cuts may change: a
-    coarse block is then put where the start has most of its work, if all fit there. O(p log p) for
-    p pins to make the levels, and `MOVES` moves for each block.
-    """
+    """The best plan found, (b,), never heavier than the start, except with `afresh`."""
+    # The start must be feasible, and all plans stay so. `heat` is a factor of the temperatures.
+    # With `afresh`, blocks of different devices are paired as well, so that the plan's cuts may
+    # change: a coarse block is then put where the start has most of its work, if all fit there. O(p
+    # log p) for p pins to make the levels, and `MOVES` moves for each block.
     rng = np.random.default_rng(seed)
     levels: list[tuple[SplitProblem, Ints]] = []  # problems, and where their blocks go
     coarse, device = problem, start
@@ -344,10 +340,8 @@ def _carry(problem: SplitProblem, home: Ints, device: Ints) -> Ints:
 
 
 def match(problem: SplitProblem, device: Ints, rng: np.random.Generator) -> Ints:
-    """Number of the pair of each block, or of the block alone, (b,).
-
-    Partners are on the same device and run on the same devices.
-    """
+    """Number of the pair of each block, or of the block alone, (b,)."""
+    # Partners are on the same device and run on the same devices.
     nets = problem.nets
     supported = problem.time_ns != UNSUPPORTED
     work = np.where(supported, problem.time_ns, 0).astype(np.float64)

@@ -168,10 +168,8 @@ class ColumnGeneration:
                 self.upper, self.likely = target, None
 
     def reach(self, clock: Clock, target: int, most: int) -> bool:
-        """Search prices that refute a target cell: False if some do.
-
-        Otherwise it is fractionally covered, unless `most` pricings were too few.
-        """
+        """Search prices that refute a target cell: False if some do."""
+        # Otherwise it is fractionally covered, unless `most` pricings were too few.
         # theta is the price that all devices hold within the target, as a share of all: below 1 the
         # target is refuted. The LP over the sets so far bounds the least theta from below, and the
         # prices tried from above.
@@ -345,14 +343,12 @@ CLOSE = 1e-7
 
 
 def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
-    """Prices near the best ones at which no cut is worth more than the level.
-
-    The level method (Lemarechal, Nemirovskii and Nesterov 1995): the prices nearest to the best
-    ones so far at which the sets of every earlier pricing are worth at most the level. Distances
-    are relative to each block's first price (`reach`), so that large prices move further than small
-    ones. `best` and the result sum to 1. A cut states how often each block is held by all devices
-    together. O(m b) a round; near the level if the rounds do not suffice.
-    """
+    """Prices near the best ones at which no cut is worth more than the level."""
+    # The level method (Lemarechal, Nemirovskii and Nesterov 1995): the prices nearest to the best
+    # ones so far at which the sets of every earlier pricing are worth at most the level. Distances
+    # are relative to each block's first price (`reach`), so that large prices move further than
+    # small ones. `best` and the result sum to 1. A cut states how often each block is held by all
+    # devices together. O(m b) a round; near the level if the rounds do not suffice.
     prices = np.maximum(_project(best, cuts, level, reach), 0.0)
     total = prices.sum()
     return prices / total if total > 0 else best

@@ -41,13 +41,11 @@ STARTS, MOST_STEPS = 24, 40_000
 def elimination_orders(
     nets: Nets, num_blocks: int, clock: Clock | None = None
 ) -> list[tuple[int, ...]]:
-    """Greedy orders, those with fewest states first; each a permutation of the blocks.
-
-    From a start, the next block is the one that opens fewest nets beyond those that it closes; ties
-    go to the one whose nets have been open longest. The measure is the sum over the steps of
-    2^(number of decided blocks in open nets, or of open nets if they are fewer). O(p log p) per
-    start, for p pins. Once the time is over, no further start is tried.
-    """
+    """Greedy orders, those with fewest states first; each a permutation of the blocks."""
+    # From a start, the next block is the one that opens fewest nets beyond those that it closes;
+    # ties go to the one whose nets have been open longest. The measure is the sum over the steps of
+    # 2^(number of decided blocks in open nets, or of open nets if they are fewer). O(p log p) per
+    # start, for p pins. Once the time is over, no further start is tried.
     pins = nets.lists
     found: dict[tuple[int, ...], float] = {}
     starts = max(1, min(STARTS, MOST_STEPS // num_blocks))
@@ -271,11 +269,9 @@ def build_grid(
     num_cells: int,
     spare: int = 0,
 ) -> Grid:
-    """Round a device's loads to cells; O(a d) for a moves, d of them to a state.
-
-    `time_ns` is the load of each block, `weight_ns` that of each net if the set cuts it. Loads of
-    ``unit_ns * num_cells`` and more are left out; `spare` cells lie below 0.
-    """
+    """Round a device's loads to cells; O(a d) for a moves, d of them to a state."""
+    # `time_ns` is the load of each block, `weight_ns` that of each net if the set cuts it. Loads of
+    # ``unit_ns * num_cells`` and more are left out; `spare` cells lie below 0.
     steps = frontier.step
     block = frontier.order[steps]
     # The running sum may wrap around 64 bits; its differences are right nevertheless.
@@ -354,10 +350,8 @@ class PricedSet(NamedTuple):
 
 
 def best_sets(grid: Grid, price: Prices, cells: list[int]) -> tuple[Prices, list[PricedSet]]:
-    """`most_price`, and for each of some cells a set of that price.
-
-    O(moves * cells) time; a byte per state and cell.
-    """
+    """`most_price`, and for each of some cells a set of that price."""
+    # O(moves * cells) time; a byte per state and cell.
     frontier, num_cells = grid.frontier, grid.spare + grid.num_cells
     choice = np.empty((int(frontier.num_states[1:].sum()), num_cells), grid.rank_type)
     value = _run(frontier, grid.shift, _gains(frontier, price), num_cells, choice)[grid.spare :]

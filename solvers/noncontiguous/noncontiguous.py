@@ -118,10 +118,8 @@ class PartitionSearch:
             self.kicks += 1
 
     def search_levels(self, device: Ints, clock: Clock) -> None:
-        """Anneal from a plan on coarser problems, then on finer and finer ones.
-
-        In turn, coarse blocks keep the plan's cuts or are made without regard to them.
-        """
+        """Anneal from a plan on coarser problems, then on finer and finer ones."""
+        # In turn, coarse blocks keep the plan's cuts or are made without regard to them.
         seed = self.next_seed()
         again, afresh = divmod(self.level_searches, 2)
         self.level_searches += 1

@@ -96,10 +96,8 @@ class SplitProblem:
 
 
 def build_split_problem(instance: Instance, *, overlap: bool = False) -> SplitProblem:
-    """The problem of an instance; O(n K + p log p) for p pins.
-
-    Memory is cut at the size of all blocks: more of it makes no two devices different.
-    """
+    """The problem of an instance; O(n K + p log p) for p pins."""
+    # Memory is cut at the size of all blocks: more of it makes no two devices different.
     arrays = instance.arrays
     block = arrays.group
     time_ns = times_by(block, arrays.time_ns, arrays.num_groups)

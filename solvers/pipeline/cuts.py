@@ -121,10 +121,8 @@ def build_cuts(
     sends: bool = True,
     device: int | None = None,
 ) -> CutProblem:
-    """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks.
-
-    Without `sends` all stages are on one device; with a `device` every stage is on one like it.
-    """
+    """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks."""
+    # Without `sends` all stages are on one device; with a `device` every stage is on one like it.
     arrays, count = instance.arrays, int(block.max()) + 1
     before = _before(instance, block, count)
     # `_before` reverses edges between backward ops, so that one ideal cuts both passes: a stage has
@@ -328,10 +326,8 @@ def _between(
     forward: Ints,
     backward: Ints,
 ) -> tuple[Ints, Ints]:
-    """Stash and kept bytes of each pair; host times of its tensors are added to its pass times.
-
-    With `certain` (several stages on a device) only neighbours surely on another device count.
-    """
+    """Stash and kept bytes of each pair; host times of its tensors are added to its pass times."""
+    # With `certain` (several stages on a device) only neighbours surely on another device count.
     # Each tensor is looked at from the stage between cuts i and j: what is read inside, whether it
     # leaves, whether it comes in. The same tensor counts once per stage and pass.
     members, reader, owner = cuts.members, tensors.reader, tensors.producer
@@ -415,11 +411,9 @@ def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, bac
 def with_kinds(
     instance: Instance, semantics: PipelineIteration, base: CutProblem
 ) -> CutProblem | None:
-    """The problem with a cut for each number of devices of each kind before it, or None.
-
-    None where devices are of one kind, where stages share devices, or where there are too many
-    pairs.
-    """
+    """The problem with a cut for each number of devices of each kind before it, or None."""
+    # None where devices are of one kind, where stages share devices, or where there are too many
+    # pairs.
     kinds = classes_of(device_kinds(instance))
     if len(kinds) == 1 or semantics.stages_per_device > 1:
         return None

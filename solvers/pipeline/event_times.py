@@ -121,10 +121,8 @@ def iteration_time(table: EventTable, times: Ints) -> int:
 
 @kernel(bounded=True)
 def longest_path(table: EventTable, times: Times) -> Ints:
-    """Number of times that a longest path goes through each step and each message.
-
-    The sum of its counts times any times is a bound on the iteration with those times.
-    """
+    """Number of times that a longest path goes through each step and each message."""
+    # The sum of its counts times any times is a bound on the iteration with those times.
     end, arrival = _clock(table, times)
     count = np.zeros(len(times), np.int64)
     e, in_message = int(np.argmax(end)), False

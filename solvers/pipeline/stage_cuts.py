@@ -162,10 +162,8 @@ def _search(
     *,
     proves: bool,
 ) -> None:
-    """Bound and split the search of the lowest bound until none is open or a limit is met.
-
-    With `proves` the parts together have all chains, and the least of their bounds is reported.
-    """
+    """Bound and split the search of the lowest bound until none is open or a limit is met."""
+    # With `proves` the parts together have all chains, and the least of their bounds is reported.
     report = reporter(task.instance, task.semantics, "stage-cuts")
     while clock.left_s != 0.0:
         lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
@@ -232,12 +230,10 @@ def _beside(semantics: PipelineIteration, count: int, trains: bool) -> list[list
 
 
 def balanced(judge: Judge, part: PartSearch) -> bool:
-    """Replace the best plan by the best balanced chain of its value on as many devices.
-
-    Balance is the work of the second-heaviest device on a microbatch, then the most memory that a
-    device holds. True if no chain of this value is better balanced; under ``interleaved``, and
-    where devices must be tried in all orders, it is only the best that moves reach.
-    """
+    """Replace the best plan by the best balanced chain of its value on as many devices."""
+    # Balance is the work of the second-heaviest device on a microbatch, then the most memory that a
+    # device holds. True if no chain of this value is better balanced; under ``interleaved``, and
+    # where devices must be tried in all orders, it is only the best that moves reach.
     # Both numbers are of single stages: the second-heaviest load is at most L if some stage s may
     # be heavier and all others keep to L. So a search for chains of this value among the pairs that
     # keep to L, once for each s, decides whether a better balance exists.

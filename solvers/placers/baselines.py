@@ -293,10 +293,8 @@ def clones_of(instance: Instance) -> tuple[int, ...]:
 
 
 def _clones_apart(instance: Instance, clone: Sequence[int], devices: tuple[int, ...]) -> list[int]:
-    """Each clone on a device; variables in turn, and what follows a gradient with its variable.
-
-    Where these devices cannot run what clones share, it goes in turn to those that can.
-    """
+    """Each clone on a device; variables in turn, and what follows a gradient with its variable."""
+    # Where these devices cannot run what clones share, it goes in turn to those that can.
     index, ops = instance.graph.index, instance.graph.ops
     shares = (instance.arrays.time_ns[np.array(clone) < 0] != UNSUPPORTED).all(axis=0)
     homes = [k for k in devices if shares[k]] or np.flatnonzero(shares).tolist() or devices

@@ -265,12 +265,10 @@ def adjust(
     sends: bool,
     best_effort: bool,
 ) -> Any:
-    """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
-
-    `admission` and `booked` are of empty devices, and are changed. `sends` says whether transfers
-    take the time of both devices, or nothing; with `best_effort`, clusters without room go to the
-    device with the most bytes left.
-    """
+    """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1."""
+    # `admission` and `booked` are of empty devices, and are changed. `sends` says whether transfers
+    # take the time of both devices, or nothing; with `best_effort`, clusters without room go to the
+    # device with the most bytes left.
     num_devices, inputs = problem.time_ns.shape[1], problem.inputs
     received, sent = traffic
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
@@ -381,12 +379,10 @@ def receive(
     k: int,
     book: bool,
 ) -> Any:
-    """When the inputs of cluster c are on device k.
-
-    Inputs are those of its ops that are on k or nowhere yet. They are sent one after the other, by
-    the end of their producers, each in the first interval that both devices have idle. As all of
-    them involve k, a trial (`book` false) finds the same times as the booking.
-    """
+    """When the inputs of cluster c are on device k."""
+    # Inputs are those of its ops that are on k or nowhere yet. They are sent one after the other,
+    # by the end of their producers, each in the first interval that both devices have idle. As all
+    # of them involve k, a trial (`book` false) finds the same times as the booking.
     inputs, gaps, there_ns, mark = problem.inputs, booked.gaps, booked.there_ns, booked.mark
     mark[-1] += 1
     call = mark[-1]

@@ -317,10 +317,8 @@ def _slot(
     latest: int,
     length: int,
 ) -> int:
-    """The op behind which the first slot by (11) is, -1 for none: the next op may begin later.
-
-    Where the op would begin after `latest` it puts nothing off, and it takes the first idle gap.
-    """
+    """The op behind which the first slot by (11) is, -1 for none: the next op may begin later."""
+    # Where the op would begin after `latest` it puts nothing off, and it takes the first idle gap.
     before, after, start, end = path.before, path.after, path.start, path.end
     behind: Any = np.int64(NOWHERE)
     ahead: Any = path.first[k]
@@ -351,10 +349,8 @@ def _slot(
 
 @kernel(allocates=False)
 def _way(problem: Problem, path: Path, ways: LongestWays, op: int, most: int) -> int:
-    """The longest way from a placed op to the end; those of all ops behind it are found before.
-
-    `NEVER` if there would be more than `most` in ``ways.found`` then.
-    """
+    """The longest way from a placed op to the end; those of all ops behind it are found before."""
+    # `NEVER` if there would be more than `most` in ``ways.found`` then.
     stack, now, inputs = ways.stack, ways.now[1], problem.inputs
     stack[0], size = op, 1
     while size > 0:
@@ -392,10 +388,8 @@ def _way(problem: Problem, path: Path, ways: LongestWays, op: int, most: int) ->
 
 @kernel(allocates=False)
 def _insert(problem: Problem, path: Path, ways: LongestWays, op: int, behind: int) -> int:
-    """Put the op behind another, and put off what has to wait; how many have moved.
-
-    They are in ``ways.stack``, the op first.
-    """
+    """Put the op behind another, and put off what has to wait; how many have moved."""
+    # They are in ``ways.stack``, the op first.
     device, start, end, moved, count = path.device, path.start, path.end, ways.stack, 1
     at, inputs, moved[0] = device[op], problem.inputs, op
     if behind == NOWHERE:

@@ -244,11 +244,9 @@ class Draw(NamedTuple):
 
 
 def random_assignment(draw: Draw, generator: np.random.Generator) -> Ints | None:
-    """Each unit on an accelerator chosen uniformly among those that run it and have room.
-
-    Where no accelerator takes it, a host. Units go in random order; if one is left over, large
-    units go first in the draws that follow. None if no draw takes all.
-    """
+    """Each unit on an accelerator chosen uniformly among those that run it and have room."""
+    # Where no accelerator takes it, a host. Units go in random order; if one is left over, large
+    # units go first in the draws that follow. None if no draw takes all.
     u = len(draw.size)
     for attempt in range(TRIES):
         order = generator.permutation(u)
@@ -278,11 +276,9 @@ def _assign(order: Ints, share: Floats, draw: Draw) -> Ints:
 
 
 def random_chain(draw: Draw, arcs: ArcLists, generator: np.random.Generator) -> Ints | None:
-    """A random topological order, cut at random places, on accelerators in random order.
-
-    A device that a block does not fit is left before its cut; from the second draw on hosts are
-    among the devices. None if no draw takes all.
-    """
+    """A random topological order, cut at random places, on accelerators in random order."""
+    # A device that a block does not fit is left before its cut; from the second draw on hosts are
+    # among the devices. None if no draw takes all.
     u = len(draw.size)
     for attempt in range(TRIES):
         keys = generator.permutation(u)

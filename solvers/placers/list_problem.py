@@ -96,11 +96,9 @@ def admission_of(arrays: Arrays) -> Admission:
 
 @kernel(allocates=False)
 def admits(admission: Admission, op: int, device: int) -> bool:
-    """Whether the op may go to the device.
-
-    The first op of a colocation group fixes the group's device, so that device must run all ops of
-    the group and have room for all their resident bytes.
-    """
+    """Whether the op may go to the device."""
+    # The first op of a colocation group fixes the group's device, so that device must run all ops
+    # of the group and have room for all their resident bytes.
     group = admission.group[op]
     if admission.home[group] != NOWHERE:
         return bool(admission.home[group] == device)
@@ -120,10 +118,8 @@ def settle(admission: Admission, op: int, device: int) -> None:
 
 
 def levels(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
-    """Longest path from each op to the end, costs of ops and of tensors on the way included.
-
-    With mean costs this is HEFT's upward rank, with free tensors ETF's static level. O(V + E).
-    """
+    """Longest path from each op to the end, costs of ops and of tensors on the way included."""
+    # With mean costs this is HEFT's upward rank, with free tensors ETF's static level. O(V + E).
     edge_cost = tensor_cost[problem.succ_tensor]
     order = problem.topological_order[::-1]
     return longest_ways(order, problem.succ_ptr, problem.succ_op, edge_cost, op_cost)

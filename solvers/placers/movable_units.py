@@ -24,10 +24,8 @@ from placegap.solvers.core.result import Outcome
 
 
 def free_units(instance: Instance) -> Blocks:
-    """Colocation groups as blocks without arcs: what plans of any kind may move by itself.
-
-    The numbers are those of `Arrays.group`, and no order is meant by them. O(n K).
-    """
+    """Colocation groups as blocks without arcs: what plans of any kind may move by itself."""
+    # The numbers are those of `Arrays.group`, and no order is meant by them. O(n K).
     group, none = instance.arrays.group, np.zeros(0, np.int64)
     every = np.ones(instance.num_ops, np.bool_)
     time_ns, resident_bytes = block_sums(instance, group, every)

@@ -79,11 +79,9 @@ def sent_across(tail: Ints, head: Ints, num: int, move_ns: Ints) -> Floats:
 
 @kernel(bounded=True)
 def _slice(size: Floats, time_ns: Floats, blocked: Flags, room: Floats, sent_ns: Floats) -> Ints:
-    """Position in the sequence of the device of each group, (num,); -1 if there are no slices.
-
-    best[k + 1, e]: the least cost of the first e groups on the first k + 1 devices. The slice of
-    device k that ends before e begins at the best place of a window that only moves on.
-    """
+    """Position in the sequence of the device of each group, (num,); -1 if there are no slices."""
+    # best[k + 1, e]: the least cost of the first e groups on the first k + 1 devices. The slice of
+    # device k that ends before e begins at the best place of a window that only moves on.
     num, most = time_ns.shape
     best, since = np.full((most + 1, num + 1), np.inf), np.full((most + 1, num + 1), -1)
     best[0, 0] = 0.0
@@ -198,10 +196,8 @@ def _dealt(instance: Instance) -> Iterator[Ints]:
 
 
 def _turns(instance: Instance) -> Iterator[tuple[Ints, Floats]]:
-    """Which devices take turns, in their sequence, and how fast they are; all of them first.
-
-    Fewer are the fastest ones, or the largest ones of all.
-    """
+    """Which devices take turns, in their sequence, and how fast they are; all of them first."""
+    # Fewer are the fastest ones, or the largest ones of all.
     arrays, k = instance.arrays, instance.num_devices
     runs = arrays.time_ns != UNSUPPORTED
     mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=0) / np.maximum(1, runs.sum(axis=0))

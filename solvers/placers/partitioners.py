@@ -69,11 +69,9 @@ class Parting:
         return len(self.devices)
 
     def graph(self, *, counts: bool = False) -> tuple[Ints, Ints, Ints]:
-        """Pointers, neighbours and scaled weights of an undirected graph, each edge both ways.
-
-        An edge weighs the mean host times of the tensors between two vertices, each tensor once;
-        with `counts` it is the number of these tensors. O(m log m).
-        """
+        """Pointers, neighbours and scaled weights of an undirected graph, each edge both ways."""
+        # An edge weighs the mean host times of the tensors between two vertices, each tensor once;
+        # with `counts` it is the number of these tensors. O(m log m).
         arrays = self.instance.arrays
         index, v = arrays.index, len(self.weight)
         a, b = arrays.group[index.producer], arrays.group[index.consumer]
@@ -110,10 +108,8 @@ def why_not_parts(task: Task, params: Params) -> str | None:
 
 
 def place_parts(task: Task, partition: Callable[[Parting], Ints], *, mends: bool = True) -> Outcome:
-    """The plan of a partition; `mends` says whether memory and support are repaired.
-
-    `partition` is called only if there are two parts, and more vertices than parts.
-    """
+    """The plan of a partition; `mends` says whether memory and support are repaired."""
+    # `partition` is called only if there are two parts, and more vertices than parts.
     instance, units = task.instance, free_units(task.instance)
     nets = build_nets(instance, units.block)
     parting = _parting(task, units, nets)
@@ -150,10 +146,8 @@ def _parting(task: Task, units: Blocks, nets: Nets) -> Parting:
 
 
 def _devices_of(part: Ints, units: Blocks, parting: Parting, memory: Ints) -> Ints:
-    """Heaviest part first: of the free devices, the one that is done first.
-
-    Before time counts how many groups the device cannot run, then the bytes that it cannot hold.
-    """
+    """Heaviest part first: of the free devices, the one that is done first."""
+    # Before time counts how many groups the device cannot run, then the bytes that it cannot hold.
     p = parting.num_parts
     weight, size = sum_by(part, parting.weight, p), sum_by(part, units.resident_bytes, p)
     own = units.time_ns[:, parting.devices]
@@ -170,15 +164,13 @@ def _devices_of(part: Ints, units: Blocks, parting: Parting, memory: Ints) -> In
 def mend(
     instance: Instance, units: Blocks, nets: Nets, device: Ints, *, overlap: bool
 ) -> tuple[State, int, int | None]:
-    """Move units off devices that cannot run or hold them.
-
-    First go units that their device cannot run, the largest first; then, from each device that is
-    too full, the smallest unit that makes up for all that is too much or, while there is none, the
-    largest. Each goes to the device with room for it whose load is least with it (ties: index). A
-    simple repair, which may fail where a plan exists. O(u K log u), apart from the moves' own.
-    `device` is changed in place. It returns the state, how many units moved, and one that fits
-    nowhere, or None.
-    """
+    """Move units off devices that cannot run or hold them."""
+    # First go units that their device cannot run, the largest first; then, from each device that is
+    # too full, the smallest unit that makes up for all that is too much or, while there is none,
+    # the largest. Each goes to the device with room for it whose load is least with it (ties:
+    # index). A simple repair, which may fail where a plan exists. O(u K log u), apart from the
+    # moves' own. `device` is changed in place. It returns the state, how many units moved, and one
+    # that fits nowhere, or None.
     runs, size = units.time_ns != UNSUPPORTED, units.resident_bytes
     memory, time = instance.arrays.memory_bytes, np.maximum(units.time_ns, 0)
     time.setflags(write=False)  # as the units' own: one kernel for both
@@ -404,10 +396,8 @@ def _program() -> str | None:
 
 
 def graph_file(parting: Parting) -> str:
-    """The graph in Scotch's format: version, sizes, base and flags, then a line per vertex.
-
-    A vertex has its weight, its degree, and the weight and number of each neighbour.
-    """
+    """The graph in Scotch's format: version, sizes, base and flags, then a line per vertex."""
+    # A vertex has its weight, its degree, and the weight and number of each neighbour.
     pointer, neighbour, weight = parting.graph()
     lines = ["0", f"{len(parting.weight)} {len(neighbour)}", "0 011"]
     ends = np.stack([weight, neighbour], axis=1)

@@ -172,10 +172,8 @@ class _Rules(NamedTuple):
 
 @kernel(bounded=True)
 def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
-    """Shortest chain of stages: the value, devices in use, and where from on how many replicas.
-
-    In float64: the plan counts, and the referee computes its value in integers.
-    """
+    """Shortest chain of stages: the value, devices in use, and where from on how many replicas."""
+    # In float64: the plan counts, and the referee computes its value in integers.
     stops, boundary, time, need, room, parameters, nets = row
     accelerators, hosts, most_replicas, bandwidth, overlap, formula = rules
     last = len(stops) - 1
@@ -256,12 +254,10 @@ class Layers:
 
 
 def chain_of(instance: Instance, problem: ChainProblem, *, merge: bool) -> Layers:
-    """Make the blocks of an instance layers, in a topological order.
-
-    With `merge`, blocks from which branches lead apart and together again become one layer: of each
-    biconnected component of the undirected graph, all tails of its arcs (as in the reference
-    program of Tarnawski et al., ``-pipeDream``).
-    """
+    """Make the blocks of an instance layers, in a topological order."""
+    # With `merge`, blocks from which branches lead apart and together again become one layer: of
+    # each biconnected component of the undirected graph, all tails of its arcs (as in the reference
+    # program of Tarnawski et al., ``-pipeDream``).
     blocks = problem.blocks
     label = _merged(problem) if merge else np.arange(blocks.num_blocks)
     position = _positions(label, blocks.arc_tail, blocks.arc_head)

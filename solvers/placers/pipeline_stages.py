@@ -112,10 +112,8 @@ def simulated_moves(task: Task[PipelineIteration], params: Params | None = None)
 
 @kernel(bounded=True)
 def lightest_cuts(load: Ints, count: int) -> Ints:
-    """Where to cut a row of loads into `count` runs, none empty, whose heaviest is lightest.
-
-    Of the cuts that do it each is as far to the left as the DP meets it first.
-    """
+    """Where to cut a row of loads into `count` runs, none empty, whose heaviest is lightest."""
+    # Of the cuts that do it each is as far to the left as the DP meets it first.
     n = len(load)
     total = np.zeros(n + 1, np.int64)
     for i in range(n):
@@ -278,12 +276,10 @@ def heaviest_stage(task: Task[PipelineIteration], params: Params | None = None) 
 
 
 def in_stage_order(instance: Instance, block: Ints) -> Instance:
-    """The instance whose chains of max_load are those that a pipeline can run, without updates.
-
-    Blocks of stages become colocation groups; where a gradient leads from block to block, an edge
-    between forward ops that moves nothing leads the other way. Modes are dropped: those of a group
-    have to be alike, and max_load does not look at them. O(n + m).
-    """
+    """The instance whose chains of max_load are those that a pipeline can run, without updates."""
+    # Blocks of stages become colocation groups; where a gradient leads from block to block, an edge
+    # between forward ops that moves nothing leads the other way. Modes are dropped: those of a
+    # group have to be alike, and max_load does not look at them. O(n + m).
     graph, backward = instance.graph, instance.arrays.backward
     forward_op: dict[int, str] = {}
     for op, b in zip(graph.ops, block.tolist(), strict=True):

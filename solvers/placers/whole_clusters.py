@@ -70,10 +70,8 @@ def emptiest(admission: Admission, clusters: Clusters, c: int) -> int:
 def settle_ops(
     admission: Admission, clusters: Clusters, c: int, preferred: int, overfills: bool
 ) -> Any:
-    """Commit the cluster op by op: to the preferred device, else to the emptiest that admits it.
-
-    It returns the first op that no device admits, or -1.
-    """
+    """Commit the cluster op by op: to the preferred device, else to the emptiest that admits it."""
+    # It returns the first op that no device admits, or -1.
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
         if admission.home[admission.group[op]] != NOWHERE:
             continue

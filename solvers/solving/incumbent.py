@@ -77,10 +77,8 @@ class JudgedKnown(Known):
         return True
 
     def prove(self, bound: Bound, *, is_preliminary: bool = False) -> bool:
-        """Take over a bound if it is better, or as good and proved by placegap.
-
-        That of a step that still runs is preliminary: what it rests on is known at the end.
-        """
+        """Take over a bound if it is better, or as good and proved by placegap."""
+        # That of a step that still runs is preliminary: what it rests on is known at the end.
         with self._lock:
             before = self.bound
             is_higher = super().prove(bound)
@@ -119,10 +117,8 @@ class JudgedKnown(Known):
         return each_plan_once(keep)
 
     def run(self, step: Step, limit_s: float, listener: Listener = lambda progress: None) -> Answer:
-        """The result of a step, judged; a sentence where it failed, none after bounds alone.
-
-        What it finds on the way is kept, and passed to the listener.
-        """
+        """The result of a step, judged; a sentence where it failed, none after bounds alone."""
+        # What it finds on the way is kept, and passed to the listener.
         task = self.task
         try:
             if step.method == BOUNDS:

@@ -105,11 +105,9 @@ def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result | Non
 
 
 def with_tokens(instance: Instance, tokens: int) -> Instance:
-    """The instance whose ops hold the caches of a number of tokens.
-
-    An op that no limited memory holds has a byte more than the largest: its own bytes may be beyond
-    64 bits.
-    """
+    """The instance whose ops hold the caches of a number of tokens."""
+    # An op that no limited memory holds has a byte more than the largest: its own bytes may be
+    # beyond 64 bits.
     limits = [device.memory_bytes for device in instance.cluster.devices]
     beyond = min(LARGEST_SUM, 1 + max((limit for limit in limits if limit is not None), default=0))
     ops = tuple(

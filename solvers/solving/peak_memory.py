@@ -84,14 +84,12 @@ def run_at_peak(
     most_runs: int | None = None,
     settle: Callable[[Task, Outcome, Plan | None], Outcome | None] | None = None,
 ) -> Outcome:
-    """Run a method by the rule above.
-
-    `run` is the method, for tasks of the same graph whose semantics has memory ``sum``; `by` is its
-    name. If it is exact, the task's incumbent, and placers, stand in where the method's own plans
-    do not fit. It ends after `most_runs`, whether a plan fits or not; `settle` is as in `Method`.
-    The outcome is that of the run on the floor, with the best plan of all runs. The detail
-    `memory_run` names the run that the plan is from; `memory_runs` counts them.
-    """
+    """Run a method by the rule above."""
+    # `run` is the method, for tasks of the same graph whose semantics has memory ``sum``; `by` is
+    # its name. If it is exact, the task's incumbent, and placers, stand in where the method's own
+    # plans do not fit. It ends after `most_runs`, whether a plan fits or not; `settle` is as in
+    # `Method`. The outcome is that of the run on the floor, with the best plan of all runs. The
+    # detail `memory_run` names the run that the plan is from; `memory_runs` counts them.
     clock, tries, runs = task.limits.clock(), list[_Try](), 0
     if is_exact and task.incumbent is not None:
         tries.append(_judged(GIVEN, task, task.instance, task.incumbent))

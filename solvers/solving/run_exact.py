@@ -44,10 +44,8 @@ SMALL = 60
 
 
 def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:
-    """Run a method by the rule.
-
-    With the parameter `start` false no placer runs; the incumbent still counts.
-    """
+    """Run a method by the rule."""
+    # With the parameter `start` false no placer runs; the incumbent still counts.
     clock, instance = task.limits.clock(), task.instance
     before = method.name not in AFTERWARDS
     bounds_before = before and instance.num_parts > SMALL
@@ -114,10 +112,8 @@ def _is_close(task: Task, best: Start | None, bound_ns: int | None) -> bool:
 def _not_worse(
     task: Task, outcome: Outcome, start: Start | None, note: Callable[[str], None]
 ) -> tuple[Outcome, Start | None]:
-    """The outcome with the better of its plan and the start, and that plan with its value.
-
-    What contradicts that plan is left out: that there were none, or that all plans took longer.
-    """
+    """The outcome with the better of its plan and the start, and that plan with its value."""
+    # What contradicts that plan is left out: that there were none, or that all plans took longer.
     best, own = start, None
     if outcome.plan is not None and (start is None or outcome.plan is not start.plan):
         verdict = evaluate(task.instance, outcome.plan, task.semantics)
@@ -149,10 +145,8 @@ def _not_worse(
 
 
 def _not_below(outcome: Outcome, floor: Bound) -> Outcome:
-    """The outcome with the better of its bound and the cheap one, and what that rests on.
-
-    Of equal bounds the one counts that placegap proved.
-    """
+    """The outcome with the better of its bound and the cheap one, and what that rests on."""
+    # Of equal bounds the one counts that placegap proved.
     if outcome.proven_infeasible or floor.value == 0:
         return outcome
     own = outcome.bound

@@ -68,12 +68,10 @@ class Compiled(NamedTuple):
 
 
 def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) -> Iterator[Step]:
-    """The steps that look for plans, without end where a seed makes a difference.
-
-    First the placers that are still `waiting`, then what the objective begins with. Then its
-    searches take turns, each time with another seed: a turn has its part of the time that is left.
-    The one search of a large graph has `workers`.
-    """
+    """The steps that look for plans, without end where a seed makes a difference."""
+    # First the placers that are still `waiting`, then what the objective begins with. Then its
+    # searches take turns, each time with another seed: a turn has its part of the time that is
+    # left. The one search of a large graph has `workers`.
     for name in waiting:
         narrower = task_for(task, name)
         if narrower is not None:
@@ -150,10 +148,8 @@ class SearchProcess:
                 self._process.pipe.send(plan)
 
     def wait(self) -> None:
-        """Wait until the search has ended, the time is over, or nothing is left to find.
-
-        The search gets the time back that it spent on kernels, and the clock stands meanwhile.
-        """
+        """Wait until the search has ended, the time is over, or nothing is left to find."""
+        # The search gets the time back that it spent on kernels, and the clock stands meanwhile.
         waited_s = 0.0
         while not (self._ended.is_set() or self.known.is_over or stop_requested()):
             late_s = waited_s - self._left_s()

@@ -69,10 +69,8 @@ class TensorPlan:
 def best_tensor_plan(
     instance: Instance, semantics: Semantics, granularity: Granularity, limit_s: float
 ) -> TensorPlan | None:
-    """The best plan of an instance of single ops with at least one group; None if there is none.
-
-    Bounds are those of makespans.
-    """
+    """The best plan of an instance of single ops with at least one group; None if there is none."""
+    # Bounds are those of makespans.
     parts, clock = SplitParts(instance), Clock(limit_s)
     cards = _cards(instance)
     ways = list(_ways(instance, parts, cards))

@@ -80,10 +80,8 @@ class ExactCase:
 
 
 def growth_cases(*, large: bool = False) -> Iterator[ExactCase]:
-    """The ideal DP over chains side by side and blocks of branches, on 2 to 32 devices.
-
-    `large` adds ten million ideals.
-    """
+    """The ideal DP over chains side by side and blocks of branches, on 2 to 32 devices."""
+    # `large` adds ten million ideals.
     chains = [{"chains": c, "length": n} for c, n in ((5, 9), (2, 999), (3, 99), (6, 9))]
     blocks = [{"blocks": 10, "branches": 4, "length": n} for n in (9, 17)]
     rows = [("parallel-chains", params, 8) for params in chains]
@@ -101,11 +99,9 @@ def growth_cases(*, large: bool = False) -> Iterator[ExactCase]:
 
 
 def like_cases() -> Iterator[ExactCase]:
-    """Graphs like dnn-partitioning's, whose zero-time ops hold bytes, by three methods.
-
-    On six accelerators and a host without limits, and on five and eight hosts with memory that
-    binds.
-    """
+    """Graphs like dnn-partitioning's, whose zero-time ops hold bytes, by three methods."""
+    # On six accelerators and a host without limits, and on five and eight hosts with memory that
+    # binds.
     rules = (
         (CHAIN, "ideal-dp"),
         (ANY, "noncontiguous"),

@@ -53,11 +53,9 @@ def least_cpu_s(run: Callable[[], object]) -> float:
 
 
 def peak_bytes() -> int:
-    """Most memory that this process had so far.
-
-    Where the kernel tells that of the program alone, for what `resource` says also counts the
-    process that started it.
-    """
+    """Most memory that this process had so far."""
+    # Where the kernel tells that of the program alone, for what `resource` says also counts the
+    # process that started it.
     status = Path("/proc/self/status")
     if status.is_file():
         for line in status.read_text().splitlines():

@@ -111,10 +111,8 @@ MODELS = (
 
 
 def decode_step(model: Decoder, cluster: Cluster, granularity: str = "op") -> Instance:
-    """One token through a model on a cluster whose kinds are named ``read-GB/s``.
-
-    With granularity "layer", the ops of a layer stay together.
-    """
+    """One token through a model on a cluster whose kinds are named ``read-GB/s``."""
+    # With granularity "layer", the ops of a layer stay together.
     speeds = {kind: int(kind.removeprefix("read-")) * GB for kind in _kinds(cluster)}
     ops, edges = list[Op](), list[Edge]()
     width = 2 * model.hidden

@@ -132,10 +132,8 @@ def cost(trial: Trial, scale_ns: float) -> float:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Torch's random numbers from a seed, on one thread; what was before comes back afterwards.
-
-    Several threads would add in another order from run to run.
-    """
+    """Torch's random numbers from a seed, on one thread; what was before comes back afterwards."""
+    # Several threads would add in another order from run to run.
     import torch
 
     threads = torch.get_num_threads()

@@ -20,14 +20,12 @@ SLACK = 1.02
 
 
 def merge_heavy_edges(instance: Instance, parts: int, num_ops: int | None = None) -> Merge:
-    """Merge ops along the most expensive edges while no part gets too much work or memory.
-
-    A part has at most the work of all ops on one device (in mean times), divided by the number of
-    devices and by `parts`; and an eighth of the smallest memory. A part of one op that is more may
-    take in a fiftieth more. What `pesto_merge` passes over is passed over here, too. `num_ops` are
-    enough; the limits are doubled until no more are left. Merged ops are in the order of their
-    first ops.
-    """
+    """Merge ops along the most expensive edges while no part gets too much work or memory."""
+    # A part has at most the work of all ops on one device (in mean times), divided by the number of
+    # devices and by `parts`; and an eighth of the smallest memory. A part of one op that is more
+    # may take in a fiftieth more. What `pesto_merge` passes over is passed over here, too.
+    # `num_ops` are enough; the limits are doubled until no more are left. Merged ops are in the
+    # order of their first ops.
     if parts < 1:
         raise ValueError(f"cannot make {parts} parts of a device's work")
     contraction = _Limited(instance, parts)

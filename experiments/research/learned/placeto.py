@@ -266,11 +266,9 @@ class Placeto:
         self.scale_ns = float(max(1, self.start_trial.time_ns))
 
     def advantage(self, episodes: Episodes) -> Floats:
-        """What each step is good for, (V, W), minus its mean over the last updates.
-
-        That is the cost before it minus the least cost after it: Placeto's variant for searches,
-        whose best placement counts, not the last one.
-        """
+        """What each step is good for, (V, W), minus its mean over the last updates."""
+        # That is the cost before it minus the least cost after it: Placeto's variant for searches,
+        # whose best placement counts, not the last one.
         least_later = np.minimum.accumulate(episodes.costs[:0:-1])[::-1]
         found: Floats = episodes.costs[:-1] - least_later
         self.returns.append(found)
@@ -344,10 +342,8 @@ def policy_loss(
     advantage: Floats,
     entropy: float,
 ) -> Tensor:
-    """REINFORCE: minus the mean of advantage x log probability, and of the entropy.
-
-    The advantage of a step is its return minus the baseline, (V, W); `entropy` is a coefficient.
-    """
+    """REINFORCE: minus the mean of advantage x log probability, and of the entropy."""
+    # The advantage of a step is its return minus the baseline, (V, W); `entropy` is a coefficient.
     steps, workers = advantage.shape
     current = torch.from_numpy(np.repeat(episodes.current, workers))
     logits = policy(graph, episodes.states.flatten(0, 1), current)
@@ -366,11 +362,9 @@ def run(task: Task[Makespan], params: PlacetoParams) -> Outcome:
 
 
 def learn(task: Task[Makespan], params: PlacetoParams, tried: Evaluations) -> str:
-    """Train within the budget of `tried`; why it ended early, or an empty text.
-
-    A policy that was given first places each node once; the last episode takes the likeliest
-    device of each node.
-    """
+    """Train within the budget of `tried`; why it ended early, or an empty text."""
+    # A policy that was given first places each node once; the last episode takes the likeliest
+    # device of each node.
     clock = task.limits.clock()
     nodes = nodes_of(task.instance, params.nodes)
     if len(nodes.first_op) > MOST_NODES:

@@ -256,10 +256,8 @@ def unseen_graphs() -> Iterator[tuple[str, Instance]]:
 
 
 def run_unseen(name: str, instance: Instance) -> Unseen:
-    """Place a graph by the trained policy, once, and by others.
-
-    Random placements are as many as the policy tries: one per node. Annealing tries as many, too.
-    """
+    """Place a graph by the trained policy, once, and by others."""
+    # Random placements are as many as the policy tries: one per node. Annealing tries as many, too.
 
     def value(method: str, params: dict[str, object] | None = None, seed: int = 0) -> int:
         found = run_method(instance, Makespan(), method, params, seed=seed)
@@ -314,10 +312,8 @@ def write_csv(runs: Sequence[LearnedRun], path: Path) -> None:
 
 
 def write_plot(runs: Sequence[LearnedRun], path: Path) -> None:
-    """Draw the best placement (line) and the mean of updates (dots) over placements, seed 0.
-
-    A search without updates is a dashed line at what it found in the end.
-    """
+    """Draw the best placement (line) and the mean of updates (dots) over placements, seed 0."""
+    # A search without updates is a dashed line at what it found in the end.
     drawn = [run for run in runs if run.seed == 0 and (run.curve or run.value_ns is not None)]
     graphs = list(dict.fromkeys(run.graph for run in drawn))
     style = styles(dict.fromkeys(run.search for run in drawn))

@@ -91,11 +91,9 @@ def _trained_on(servers: str, shape: str, batch: int) -> Instance:
 
 
 def even_plan(instance: Instance, degrees: Degrees, mode: str) -> Plan | None:
-    """A chain cut evenly, its ends with the first and the last stage; None where t is too large.
-
-    Where only that makes it even, the ends count as layers (as in Llama 3). A layer that has no
-    such mode keeps the one that it has.
-    """
+    """A chain cut evenly, its ends with the first and the last stage; None where t is too large."""
+    # Where only that makes it even, the ends count as layers (as in Llama 3). A layer that has no
+    # such mode keeps the one that it has.
     ops, (t, p, d) = instance.graph.ops, degrees
     inner = len(ops) - 2
     stage = [0, *(k * p // inner for k in range(inner)), p - 1]
@@ -115,10 +113,9 @@ def even_plan(instance: Instance, degrees: Degrees, mode: str) -> Plan | None:
 
 
 def published_rows(runs: Sequence[Published] = PUBLISHED) -> Iterator[tuple[str, ...]]:
-    """One row per run, at measured costs: what its plan takes beside what it took, and optima.
-
-    Filling and draining count in the first: p - 1 microbatches more, or a part of that with chunks.
-    """
+    """One row per run, at measured costs: what its plan takes beside what it took, and optima."""
+    # Filling and draining count in the first: p - 1 microbatches more, or a part of that with
+    # chunks.
     for run in runs:
         t, p, d = run.degrees
         cluster = f"{t * p * d // 8}x8xA100-80GB:{MEMORY}, nvlink, infiniband-180g"
@@ -250,10 +247,8 @@ MEASURED_HEADS = (
 
 
 def measured_rows(given: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """One row per file and one per group of it, for a network of servers, a sharding and files.
-
-    What the choices of a file's groups lose is stated as their mean.
-    """
+    """One row per file and one per group of it, for a network of servers, a sharding and files."""
+    # What the choices of a file's groups lose is stated as their mean.
     if len(given) < 3:
         raise InputError("measured NETWORK SHARDING FILE ...: infiniband-100g none runs.csv")
     network, sharding, *files = given

@@ -80,11 +80,9 @@ def network_recipes() -> dict[str, NetworkRecipe]:
 
 
 def build_network(name: str) -> Document:
-    """A network of the corpus, made anew; those that are traced need the extra ``torch``.
-
-    Names of ops are those of the installed torch (``constraints.txt`` pins it), and so are the
-    decompressed bytes of its file.
-    """
+    """A network of the corpus, made anew; those that are traced need the extra ``torch``."""
+    # Names of ops are those of the installed torch (``constraints.txt`` pins it), and so are the
+    # decompressed bytes of its file.
     recipe = network_recipes()[name]
     made = _made(recipe)
     provenance = made.graph.provenance
@@ -159,11 +157,9 @@ def partitioning_name(path: Path) -> str:
 
 
 def build_partitioning(path: Path) -> Document:
-    """A file of dnn-partitioning as a document of the corpus, with the devices that it states.
-
-    Inputs for latency are stated for one call per accelerator, as the authors' program does by
-    default; the others for chains of least maximum load.
-    """
+    """A file of dnn-partitioning as a document of the corpus, with the devices that it states."""
+    # Inputs for latency are stated for one call per accelerator, as the authors' program does by
+    # default; the others for chains of least maximum load.
     document, name = load_dnn_partitioning(path), partitioning_name(path)
     graph, where = document.graph, "/".join(path.parts[-3:])
     provenance = graph.provenance.model_copy(
@@ -181,10 +177,8 @@ def build_partitioning(path: Path) -> Document:
 
 
 def build_corpus(folder: Path, published: Path | None = None) -> list[Path]:
-    """Build the graphs of the corpus under a folder; the files that were written.
-
-    `published` is a folder of dnn-partitioning's files; without it that family is left alone.
-    """
+    """Build the graphs of the corpus under a folder; the files that were written."""
+    # `published` is a folder of dnn-partitioning's files; without it that family is left alone.
     families = {ONNX_FAMILY: [build_onnx_light(name) for name in ONNX_LIGHT]}
     if published is not None:
         inputs = sorted(published.glob("*-inputs/*Graphs/*.json"))

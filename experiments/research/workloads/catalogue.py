@@ -109,10 +109,8 @@ def find_workload(name: str) -> Workload:
 
 
 def build_workload(name: str, params: Mapping[str, Any] | None = None) -> Document:
-    """The graph of a workload ``paper:network``, without a cluster and not costed yet.
-
-    `params` are sizes other than the paper's: ``batch``, and ``steps`` where there are sentences.
-    """
+    """The graph of a workload ``paper:network``, without a cluster and not costed yet."""
+    # `params` are sizes other than the paper's: ``batch``, and ``steps`` where there are sentences.
     workload = find_workload(name)
     sizes = {**workload.sizes, **_read_sizes(name, workload, params or {})}
     with paused_collector():

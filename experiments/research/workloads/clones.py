@@ -78,11 +78,10 @@ def _neighbours(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def with_clones(instance: Instance, clones: int) -> Instance:
-    """The instance of several clones of a training graph, which share its variables.
-
-    Op ``x`` of clone j is called ``clone_j/x``, as in TF-slim; what is shared keeps its name. Sums
-    of gradients take the time of their rooflines. The instance's name stays. O(clones (V + E)).
-    """
+    """The instance of several clones of a training graph, which share its variables."""
+    # Op ``x`` of clone j is called ``clone_j/x``, as in TF-slim; what is shared keeps its name.
+    # Sums of gradients take the time of their rooflines. The instance's name stays. O(clones (V +
+    # E)).
     graph, specs = instance.graph, specs_of(instance.cluster)
     role = roles(graph)
     with paused_collector():

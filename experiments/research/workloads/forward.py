@@ -184,11 +184,9 @@ RANDOM_VALUE = ("shape", "min", "max", "RandomUniform", "sub", "mul")
 
 
 def add_variable(draft: Draft, weight: Weight, dialect: Dialect) -> tuple[int, int]:
-    """A TensorFlow variable: its state, its first value, its read; the variable and the read.
-
-    All are one colocation group, as TensorFlow has it. First values are assigned before the first
-    step, so that they take no time in one.
-    """
+    """A TensorFlow variable: its state, its first value, its read; the variable and the read."""
+    # All are one colocation group, as TensorFlow has it. First values are assigned before the first
+    # step, so that they take no time in one.
     size = weight.size * FLOAT_BYTES
     variable = draft.add(
         weight.name, "VariableV2", [], size, view=True, parameter_bytes=size, group=weight.name
@@ -252,11 +250,9 @@ def add_update(
     dialect: Dialect,
     group: str | None,
 ) -> None:
-    """The optimizer's op for one weight, which holds the optimizer's state.
-
-    In TensorFlow each slot is a variable; elsewhere the update holds them. `steered` are the
-    numbers that it reads.
-    """
+    """The optimizer's op for one weight, which holds the optimizer's state."""
+    # In TensorFlow each slot is a variable; elsewhere the update holds them. `steered` are the
+    # numbers that it reads.
     size = weight.size * FLOAT_BYTES
     slots: list[int] = []
     if dialect.framework == "tensorflow":

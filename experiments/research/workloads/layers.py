@@ -31,11 +31,9 @@ def conv(
     bias: bool = False,
     name: str = "conv",
 ) -> Tensor:
-    """Convolution; `channels` None: it is depthwise, with one filter per channel.
-
-    Axes along which it can be split are stated where it computes more than it holds: where its
-    output is an image, not where it stands for a fully connected layer (FD-DPS, table 6).
-    """
+    """Convolution; `channels` None: it is depthwise, with one filter per channel."""
+    # Axes along which it can be split are stated where it computes more than it holds: where its
+    # output is an image, not where it stands for a fully connected layer (FD-DPS, table 6).
     batch, inside, height, width = x.shape
     high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
     depthwise, outside = channels is None, inside if channels is None else channels

@@ -46,10 +46,8 @@ STEERED_BY = {
 
 
 def lower(tape: Tape, name: str, provenance: Provenance) -> Graph:
-    """The graph of a network: inference, or a training step if the dialect is one of training.
-
-    The last op of the tape is the loss, or the output. O(ops).
-    """
+    """The graph of a network: inference, or a training step if the dialect is one of training."""
+    # The last op of the tape is the loss, or the output. O(ops).
     with paused_collector():
         lowered = lower_forward(tape)
         if tape.dialect.training:
@@ -95,11 +93,9 @@ def add_backward(lowered: Lowered) -> None:
 
 
 def _mirror(lowered: Lowered) -> None:
-    """One backward op per module, of its inputs too, on the module's device.
-
-    It computes twice as much where there are weights, holds their gradients, and reads what
-    the module kept.
-    """
+    """One backward op per module, of its inputs too, on the module's device."""
+    # It computes twice as much where there are weights, holds their gradients, and reads what the
+    # module kept.
     arrived: dict[int, list[int]] = {}
     for at in range(len(lowered.tape.ops) - 1, -1, -1):
         op = lowered.tape.ops[at]
@@ -330,10 +326,8 @@ class _Backward:
     def _tuple(
         self, name: str, made: Sequence[int], targets: Sequence[Tensor | Weight]
     ) -> list[int]:
-        """TensorFlow hands the gradients of one op on together.
-
-        Those of weights are small outputs where one op makes all.
-        """
+        """TensorFlow hands the gradients of one op on together."""
+        # Those of weights are small outputs where one op makes all.
         sources: list[Input | int] = [
             Input(number, SIDE, size_of(target))
             if isinstance(target, Weight) and made.count(number) > 1

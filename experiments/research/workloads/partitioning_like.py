@@ -196,12 +196,10 @@ def partitioning_graph(
     training: bool = False,
     transfers: str | None = None,
 ) -> Graph:
-    """A graph of one of `KINDS`; the same arguments always give the same graph.
-
-    Times and sizes are 0.6 to 1.4 times what is usual, by the seed. With `apart`, weights are ops
-    of their own, of zero time. A training graph has a mirrored backward pass; an op and its mirror
-    are a colour class.
-    """
+    """A graph of one of `KINDS`; the same arguments always give the same graph."""
+    # Times and sizes are 0.6 to 1.4 times what is usual, by the seed. With `apart`, weights are ops
+    # of their own, of zero time. A training graph has a mirrored backward pass; an op and its
+    # mirror are a colour class.
     draw, usual, light_or_heavy = KINDS[family]
     sketch = _Sketch(random.Random(f"{family} {seed}"), NS_PER_BYTE[transfers or light_or_heavy])
     draw(sketch, layers or usual, apart)
@@ -212,10 +210,8 @@ def partitioning_graph(
 def on_devices(
     graph: Graph, accelerators: int, hosts: int, memory_share: float | None = None
 ) -> Instance:
-    """A graph on equal accelerators and hosts; hosts hold everything.
-
-    `memory_share`: of all bytes, what the accelerators hold together; None: no limit.
-    """
+    """A graph on equal accelerators and hosts; hosts hold everything."""
+    # `memory_share`: of all bytes, what the accelerators hold together; None: no limit.
     total = sum(op.resident_bytes for op in graph.ops)
     room = None if memory_share is None else int(total * memory_share / accelerators)
     devices = [Device(name=f"gpu{k}", kind="gpu", memory_bytes=room) for k in range(accelerators)]

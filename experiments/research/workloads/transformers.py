@@ -35,11 +35,9 @@ WORDS = 32_000
 def transformer(
     tape: Tape, batch: int, steps: int = 32, layers: int = 12, hidden: int = 2048, heads: int = 16
 ) -> None:
-    """Write an encoder and a decoder as Tensor2Tensor does, norms written out, head by head.
-
-    Celeritas states layers, heads, hidden units and batch; the sentences' length is ours, and the
-    feed-forward layers are four times as wide, as in Vaswani et al.
-    """
+    """Write an encoder and a decoder as Tensor2Tensor does, norms written out, head by head."""
+    # Celeritas states layers, heads, hidden units and batch; the sentences' length is ours, and the
+    # feed-forward layers are four times as wide, as in Vaswani et al.
     memory = _embedded(tape, batch, steps, hidden, "encoder")
     for number in range(layers):
         with tape.scope(f"encoder/layer{number}"):
@@ -138,11 +136,9 @@ BERT_WORDS, BERT_STEPS = 30_528, 128
 
 
 def bert(tape: Tape, batch: int, layers: int, hidden: int, inner: int) -> None:
-    """Write BERT with both heads, as ONNX Runtime trains it.
-
-    Attention has as many heads as 64 goes into `hidden`; the weights of the word table serve again
-    before the last softmax.
-    """
+    """Write BERT with both heads, as ONNX Runtime trains it."""
+    # Attention has as many heads as 64 goes into `hidden`; the weights of the word table serve
+    # again before the last softmax.
     ids, kinds = (placeholder(tape, (batch, BERT_STEPS), name) for name in ("ids", "segments"))
     mask = _bert_mask(tape, batch)
     table = tape.weight("word_embeddings", (BERT_WORDS, hidden))
@@ -340,12 +336,10 @@ def swin(
     pixels: int = 1100,
     classes: int = 1000,
 ) -> None:
-    """Write Swin V2 with one chain of ops per head of the first stage.
-
-    Later stages have more heads; each of their chains computes several. The image is padded to
-    whole windows in all stages. Moirai states layers, width, heads and pixels; how the layers are
-    spread over the stages follows the published models: few in all stages but the third.
-    """
+    """Write Swin V2 with one chain of ops per head of the first stage."""
+    # Later stages have more heads; each of their chains computes several. The image is padded to
+    # whole windows in all stages. Moirai states layers, width, heads and pixels; how the layers are
+    # spread over the stages follows the published models: few in all stages but the third.
     unit = PATCH * WINDOW * 2 ** (len(depths) - 1)
     side = -(-pixels // unit) * unit // PATCH
     image = placeholder(tape, (batch, 3, pixels, pixels))
@@ -471,11 +465,9 @@ def evoformer(
     pair_width: int = 128,
     residues: int = 256,
 ) -> None:
-    """Write the stack on `batch` aligned sequences; one chain of ops per head of attention.
-
-    Modules other than attention are one or two ops each, as kernels that are written for the
-    Evoformer fuse them. Pairs are attended to by half as many heads.
-    """
+    """Write the stack on `batch` aligned sequences; one chain of ops per head of attention."""
+    # Modules other than attention are one or two ops each, as kernels that are written for the
+    # Evoformer fuse them. Pairs are attended to by half as many heads.
     rows = placeholder(tape, (batch, residues, width), "msa")
     pairs = placeholder(tape, (residues, residues, pair_width), "pairs")
     for number in range(blocks):

@@ -157,10 +157,8 @@ def _mode_counts(instance: Instance, each: StageApart) -> str:
 
 
 def _bubble_words(verdict: Evaluation) -> str:
-    """The longest stage's part of a batch, and what fills and drains the pipeline.
-
-    Both together, as the modes of a stage hold forward and backward pass in one time.
-    """
+    """The longest stage's part of a batch, and what fills and drains the pipeline."""
+    # Both together, as the modes of a stage hold forward and backward pass in one time.
     steady = max(use.load_ns for use in verdict.uses)
     more = (verdict.value or steady) - steady
     share = more / max(1, verdict.value or 0)
@@ -211,10 +209,8 @@ def _bars(
     stages: Sequence[StageApart],
     found: list[Crossing],
 ) -> Iterator[Bar]:
-    """What each stage does in a batch: what comes in, its ops, what goes out, and the gradients.
-
-    Borders are a little shorter than charged one by one, as the referee rounds their sum once.
-    """
+    """What each stage does in a batch: what comes in, its ops, what goes out, and the gradients."""
+    # Borders are a little shorter than charged one by one, as the referee rounds their sum once.
     labels, kind = labels_of(instance.graph), instance.cluster.devices[0].kind
     position, ops = instance.arrays.index.topological_position, instance.graph.ops
     for s, each in enumerate(stages):

@@ -118,11 +118,9 @@ def _critical_path(run: Iteration, moves: list[Move]) -> tuple[PathPart, ...]:
 
 
 def levels_in_flight(case: Judged[PipelineIteration], run: Iteration) -> list[Levels]:
-    """The levels of one iteration: stages keep their stash from forward to backward events.
-
-    Where weight events are apart, what those read is kept until they end. Under `interleaved` the
-    highest may be below what the referee counts, which adds the fullest moments of stages.
-    """
+    """The levels of one iteration: stages keep their stash from forward to backward events."""
+    # Where weight events are apart, what those read is kept until they end. Under `interleaved` the
+    # highest may be below what the referee counts, which adds the fullest moments of stages.
     instance = case.instance
     home = run.stages.device.tolist()
     stash = stash_bytes(instance, run.stages).tolist() if run.stages.trains else []

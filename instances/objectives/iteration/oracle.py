@@ -334,11 +334,9 @@ def _in_flight(pipe: StageChain) -> list[int]:
 
 
 def _most_of_two(pipe: StageChain, s: int) -> int:
-    """Most bytes that a stage of zero_bubble holds of microbatches that it is not at work on.
-
-    The stash of those that it has begun, and what weight events read of those that it has ended
-    backward; counted by the numbers of its events, one kind of event after another.
-    """
+    """Most bytes that a stage of zero_bubble holds of microbatches that it is not at work on."""
+    # The stash of those that it has begun, and what weight events read of those that it has ended
+    # backward; counted by the numbers of its events, one kind of event after another.
     m, w, open_and_waiting = pipe.rules.microbatches, pipe.ahead(s), list[tuple[int, int]]()
     for n in range(m):
         ended = max(0, n - w)  # backward events before forward event n

@@ -235,10 +235,8 @@ def stash_bytes(instance: Instance, stages: PlanStages) -> Ints:
 
 
 def kept_bytes(instance: Instance, stages: PlanStages) -> Ints:
-    """What each stage keeps from its backward to its weight event on a microbatch, (S,).
-
-    The tensors that its weight gradients read and do not make.
-    """
+    """What each stage keeps from its backward to its weight event on a microbatch, (S,)."""
+    # The tensors that its weight gradients read and do not make.
     arrays, index, count = instance.arrays, instance.arrays.index, stages.num_stages
     kept, stays = np.zeros(count, np.int64), ~instance.arrays.exchanged
     for u, producer in enumerate(index.tensor_producer.tolist()):
@@ -271,11 +269,9 @@ def iteration_holdings(
 def alone_bytes(
     instance: Instance, plan: Plan, stages: PlanStages, semantics: PipelineIteration
 ) -> Ints:
-    """What each device holds while one microbatch alone passes, (K,).
-
-    The resident bytes of its ops; or state, and what the stage at work needs beside what the others
-    keep.
-    """
+    """What each device holds while one microbatch alone passes, (K,)."""
+    # The resident bytes of its ops; or state, and what the stage at work needs beside what the
+    # others keep.
     held = np.zeros(instance.num_devices, np.int64)
     if semantics.memory == "sum":
         np.add.at(held, plan.devices, instance.arrays.resident_bytes)

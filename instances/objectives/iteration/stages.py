@@ -50,17 +50,14 @@ class PlanStages:
 
 
 def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) -> PlanStages:
-    """The stages of a plan whose every op is on one device.
-
-    Stages are numbered from 0 without a gap; stage s is on the same device as stage t if and only
-    if s and t differ by a multiple of p, where p devices have v stages each. No edge leads to an
-    earlier step: forward ops feed forward ops of their own and of later stages, backward ops feed
-    backward ops of their own and of earlier stages, and no forward op. Exchanges of a shared
-    weight's gradients (`Arrays.exchanged`) bind no stage.
-
-    The ops of a colocation group that share a device are in one stage of it. (That all of them
-    share one is a rule of its own, `check`.)
-    """
+    """The stages of a plan whose every op is on one device."""
+    # Stages are numbered from 0 without a gap; stage s is on the same device as stage t if and only
+    # if s and t differ by a multiple of p, where p devices have v stages each. No edge leads to an
+    # earlier step: forward ops feed forward ops of their own and of later stages, backward ops feed
+    # backward ops of their own and of earlier stages, and no forward op. Exchanges of a shared
+    # weight's gradients (`Arrays.exchanged`) bind no stage. The ops of a colocation group that
+    # share a device are in one stage of it. (That all of them share one is a rule of its own,
+    # `check`.)
     device, ops = plan.devices, instance.graph.ops
     stage = _stated(instance, plan) if plan.stage is not None else _derived(instance, device)
     num_stages = int(stage.max()) + 1

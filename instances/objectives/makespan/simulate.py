@@ -276,11 +276,9 @@ class _Queues(NamedTuple):
 
 @kernel(bounded=True)
 def _run_events(duration: Ints, rank: Ints, waits: _Waits, queues: _Queues) -> Ints:
-    """Start of every item, -1 for items that never become ready.
-
-    A queue is a heap of items by rank, `tops` one of queues' first items. Only queues whose top or
-    whose resources changed at this instant can start something: the candidates.
-    """
+    """Start of every item, -1 for items that never become ready."""
+    # A queue is a heap of items by rank, `tops` one of queues' first items. Only queues whose top
+    # or whose resources changed at this instant can start something: the candidates.
     # Why queues: items that hold the same resources can only start in the order of their ranks, so
     # the first of each queue stands for all. An instant then costs as much as the queues it
     # touches, not as all ready items.

@@ -239,10 +239,8 @@ class SectionLp:
     def solve(
         self, able: Able, time_limit_s: float = float("inf")
     ) -> tuple[Leaf, dict[int, dict[int, float]]] | None:
-        """The multipliers for some cases, and the x of the LP; None where it found none.
-
-        Of an infeasible LP the multipliers are a ray, which proves that, and there is no x.
-        """
+        """The multipliers for some cases, and the x of the LP; None where it found none."""
+        # Of an infeasible LP the multipliers are a ray, which proves that, and there is no x.
         # HiGHS counts the time of all its runs; the basis of the last case is a good start for this
         # one
         solver = self.solver
@@ -328,11 +326,9 @@ def grow_tree(
     target_ns: float = math.inf,
     clock: Clock | None = None,
 ) -> tuple[Branch | Leaf, Any]:
-    """Branch over devices, the lowest leaf first; the tree and the bound that it proves, in ns.
-
-    `able` are the devices of each op at the root. The tree so far is returned when it proves
-    `target_ns` or the clock is over.
-    """
+    """Branch over devices, the lowest leaf first; the tree and the bound that it proves, in ns."""
+    # `able` are the devices of each op at the root. The tree so far is returned when it proves
+    # `target_ns` or the clock is over.
     root = _solved(lp, able, None, clock)
     number, heap = count(), list[tuple[Any, int, _Node]]()
     heap.append((root.bound, next(number), root))

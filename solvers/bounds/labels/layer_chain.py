@@ -91,10 +91,8 @@ class LeastChain(NamedTuple):
 
 
 def stops_of(instance: Instance, at_peak: Instance | None = None) -> Stops | None:
-    """The row of groups; None where groups run beside each other.
-
-    Bytes are those of `at_peak`, if that is given; `instance` is then its floor.
-    """
+    """The row of groups; None where groups run beside each other."""
+    # Bytes are those of `at_peak`, if that is given; `instance` is then its floor.
     arrays, index, group = instance.arrays, instance.arrays.index, instance.arrays.group
     chain = choose_chain(instance, intervals(instance, MOST_INNER))
     if not chain or chain[0].entry is None:
@@ -145,11 +143,9 @@ def stops_of(instance: Instance, at_peak: Instance | None = None) -> Stops | Non
 def least_chain(
     instance: Instance, stops: Stops, stop: Callable[[], bool] = never
 ) -> LeastChain | None:
-    """The least sum over all placements of the stops that fit; None beyond the limits.
-
-    Groups that come more than once are tried on every device. After `MOST_PARTS` divisions, or once
-    stopped, the sum is a bound, but its placement need not fit.
-    """
+    """The least sum over all placements of the stops that fit; None beyond the limits."""
+    # Groups that come more than once are tried on every device. After `MOST_PARTS` divisions, or
+    # once stopped, the sum is a bound, but its placement need not fit.
     groups, times = np.unique(stops.group, return_counts=True)
     tied, num_devices = groups[times > 1].tolist(), instance.num_devices
     if num_devices ** len(tied) > MOST_TIES:

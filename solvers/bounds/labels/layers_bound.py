@@ -202,10 +202,8 @@ def least_within(
     stop: Callable[[], bool],
     num_paths: int = 0,
 ) -> Least | None:
-    """The least bound of all labels, up to `most_ns`; None if it is stopped, or too large.
-
-    `rest` is from `rest_of`; trials are subtracted from `effort`.
-    """
+    """The least bound of all labels, up to `most_ns`; None if it is stopped, or too large."""
+    # `rest` is from `rest_of`; trials are subtracted from `effort`.
     num_devices = len(table.step_ns)
     head, tail = table.outer_ns
     # one label per pair of devices of the outermost gates, with heads and tails of work windows
@@ -474,10 +472,8 @@ def _thinned(labels: Ints, room: Ints) -> Ints:
 
 @kernel
 def _first_of(key: Ints, left: Ints, held: Ints) -> Ints:
-    """Rows, by key and rising start, whose rest is less than that of all before them.
-
-    They get the least bytes of any row of their key.
-    """
+    """Rows, by key and rising start, whose rest is less than that of all before them."""
+    # They get the least bytes of any row of their key.
     # The Pareto front of start and rest. Bytes of one key differ by less than a share of the room,
     # so the least of them loses little, and a third criterion would keep far more labels.
     kept, count, least, begin = np.empty(len(key), np.int64), 0, 0, 0
@@ -526,11 +522,10 @@ def search_layers(
     stop: Callable[[], bool] = never,
     num_paths: int = 0,
 ) -> NestedSearch | None:
-    """The bound of nested layers on every makespan, at least `known_ns`; None if there is none.
-
-    The search ends at `stop`, when trials run out, or at the first threshold that a label is below:
-    no higher one could be proven. Then the result has the paths of the `num_paths` least labels.
-    """
+    """The bound of nested layers on every makespan, at least `known_ns`; None if there is none."""
+    # The search ends at `stop`, when trials run out, or at the first threshold that a label is
+    # below: no higher one could be proven. Then the result has the paths of the `num_paths` least
+    # labels.
     if instance.num_ops > MOST_OPS or instance.num_devices < 2:
         return None
     # the first chain that comes back: short sections prove more than long ones (`layer_chains`)

@@ -60,13 +60,11 @@ from placegap.solvers.core.clock import never
 
 @kernel
 def fewer_labels(value: Ints, order: Ints, most: int, rows: Ints, least: Ints) -> tuple[int, bool]:
-    """Write which labels of one kind stay, at most `most`; how many do, and if any are joined.
-
-    `order` has the labels (rows of `value`) of the kind, the best first; it is overwritten. A label
-    stays unless one before it is nowhere above it. Where more are left, neighbours become one: the
-    first, with the least of each number. `rows` gets the labels that stay, and `least` their
-    numbers.
-    """
+    """Write which labels of one kind stay, at most `most`; how many do, and if any are joined."""
+    # `order` has the labels (rows of `value`) of the kind, the best first; it is overwritten. A
+    # label stays unless one before it is nowhere above it. Where more are left, neighbours become
+    # one: the first, with the least of each number. `rows` gets the labels that stay, and `least`
+    # their numbers.
     # Joining keeps a bound: what a label may become, the joined one may become as well, at no
     # higher cost. Neighbours in the order of costs are joined, so that costs, which decide, lose
     # least.
@@ -122,10 +120,8 @@ class RunTerms(NamedTuple):
 
 @kernel
 def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
-    """Least cost of runs that fit, the device of each stop, and the mode after it, -1 for a cut.
-
-    At most `most` labels are kept at a stop and device, the cheapest first.
-    """
+    """Least cost of runs that fit, the device of each stop, and the mode after it, -1 for a cut."""
+    # At most `most` labels are kept at a stop and device, the cheapest first.
     stop, cut, stay, held = terms.stop_ns, terms.cut_ns, terms.stay_ns, terms.held_bytes
     size, room, pool = terms.size_bytes, terms.room_bytes, terms.pool
     num, num_devices = stop.shape
@@ -511,11 +507,9 @@ def memory_runs(
     *,
     fold: bool = True,
 ) -> MemoryRuns | None:
-    """The runs of a chain under memory; None if memory is slack, or if the chain is too long.
-
-    Without `fold` each op of the chain is a stop of its own, wherever others of its group are. Then
-    two passes do not add up, but no section is between stops that are no neighbours.
-    """
+    """The runs of a chain under memory; None if memory is slack, or if the chain is too long."""
+    # Without `fold` each op of the chain is a stop of its own, wherever others of its group are.
+    # Then two passes do not add up, but no section is between stops that are no neighbours.
     # Folding is strong where the way back meets the layers in reverse, and each link has a section
     # of either direction. A chain that meets its groups in another order has most sections in
     # `other`, which count at their least over all devices: there stops without `fold` prove more.
@@ -657,10 +651,9 @@ def passage_of(
     *,
     is_wide: bool,
 ) -> Passage:
-    """One section between two stops: times of the groups of its link, and of its two stops.
-
-    `at` is the section and whether it leads backward, `groups` those of the link and of the stops.
-    """
+    """One section between two stops: times of the groups of its link, and of its two stops."""
+    # `at` is the section and whether it leads backward, `groups` those of the link and of the
+    # stops.
     # A group on c is passed by a path from one stop to c and on to the other: the longest over its
     # ops. Its work adds up where it stays on the device of the run. The entry is in the section
     # before.

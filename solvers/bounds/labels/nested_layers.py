@@ -85,11 +85,9 @@ class NestedLayers(NamedTuple):
 def nested_layers(
     instance: Instance, chain: Sequence[Section], time: Ints, *, with_core: bool = False
 ) -> NestedLayers | None:
-    """The layers of a chain; None if no layer comes back. O(n + m).
-
-    Each section begins with the op that ends the one before it. `with_core` makes what is inside
-    the last frame a layer: it adds options, and the bytes that they hold.
-    """
+    """The layers of a chain; None if no layer comes back. O(n + m)."""
+    # Each section begins with the op that ends the one before it. `with_core` makes what is inside
+    # the last frame a layer: it adds options, and the bytes that they hold.
     ends = [(part.entry, part.exit) for part in chain]
     if len(chain) <= FEWEST_LAYERS or any(u is None or v is None for u, v in ends):
         return None
@@ -220,10 +218,8 @@ def layer_chains(
 
 
 def joined_where_cheap(instance: Instance, chain: Sequence[Section]) -> tuple[Section, ...]:
-    """The chain, with sections joined that an edge skips if a cheaper edge leaves one of them.
-
-    O(m log m + edges that skip * sections that they skip).
-    """
+    """The chain, with sections joined that an edge skips if a cheaper edge leaves one of them."""
+    # O(m log m + edges that skip * sections that they skip).
     if instance.num_devices < 2 or len(chain) < 2:
         return tuple(chain)
     arrays, index = instance.arrays, instance.arrays.index
@@ -476,11 +472,10 @@ class SectionTimes:
         return (*inner, sections.stop > len(self.parts))
 
     def through(self, sections: range, groups: Sequence[int], devices: Ints) -> Ints:
-        """Time from the start of the first section's entry to that of the last exit, (p, K, K).
-
-        It is by the devices of both ends, `NO_WAY` where they cannot be, for the p rows of
-        `devices`: ways to place the groups. The section one behind the last is the chain's last op.
-        """
+        """Time from the start of the first section's entry to that of the last exit, (p, K, K)."""
+        # It is by the devices of both ends, `NO_WAY` where they cannot be, for the p rows of
+        # `devices`: ways to place the groups. The section one behind the last is the chain's last
+        # op.
         # a shortest path over the devices of the gates: sections follow each other, so least times
         # of each add up for every choice of devices in between
         num_devices = self.time.shape[1]
@@ -563,10 +558,8 @@ def _joined(least: Ints, table: Ints, at: Ints) -> Ints:
 def _tables(
     devices: Ints, column: Ints, part: PlacedSection, weights: Ints, channels: ChannelTable
 ) -> Ints:
-    """Time from the start of the entry to that of the exit, (p, K, K), with the groups placed.
-
-    `column` has the position of the group of the entry, each inner op and the exit; -1: anywhere.
-    """
+    """Time from the start of the entry to that of the exit, (p, K, K), with the groups placed."""
+    # `column` has the position of the group of the entry, each inner op and the exit; -1: anywhere.
     # An op of a placed group cannot be on any other device: with its times there at `NO_WAY`, the
     # kernels of `work_windows` serve sections with placed groups as they are.
     size, num_devices = part.own_ns.shape

@@ -54,11 +54,9 @@ def climb_prices(
     stop: Callable[[], bool] = never,
     most_shift: int = MOST_BITS,
 ) -> RoomPrices:
-    """The prices with the largest bound of those that are tried, until `stop`.
-
-    There are at most `all_bytes` on all devices together; `value_ns` is the value of a plan. Times
-    may be shifted by at most `most_shift` bits.
-    """
+    """The prices with the largest bound of those that are tried, until `stop`."""
+    # There are at most `all_bytes` on all devices together; `value_ns` is the value of a plan.
+    # Times may be shifted by at most `most_shift` bits.
     best = trial(FREE)[0]
     if best >= NO_WAY:
         return FREE

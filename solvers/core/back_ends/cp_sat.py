@@ -123,10 +123,8 @@ def run_cp_sat(
     settings: Settings,
     known_ns: int | None = None,
 ) -> Answer:
-    """Run CP-SAT on a model, and discard what a known plan contradicts.
-
-    If the value `known_ns` of a feasible plan is within the horizon, the model has that plan.
-    """
+    """Run CP-SAT on a model, and discard what a known plan contradicts."""
+    # If the value `known_ns` of a feasible plan is within the horizon, the model has that plan.
     try:
         refuse_large_rows(model.cp)
     except RowTooLarge as error:
@@ -162,14 +160,13 @@ def search(
     settings: Settings,
     clock: Clock,
 ) -> Outcome:
-    """Solve a method's model from a start within the task's limits; the better plan comes back.
-
-    The bound holds for all plans: the horizon excludes only those that are worse than the start.
-    Where times had to be rounded and a far better plan was found, the model is built again for that
-    horizon, with a finer unit. `prepare` builds the model of all plans that are no worse than a
-    start, with that start as its hint. `own_proof` is a bound of at least 0 that needs no solver,
-    and its origin. `clock` is that of the task's limits; the limit in `settings` is ignored.
-    """
+    """Solve a method's model from a start within the task's limits; the better plan comes back."""
+    # The bound holds for all plans: the horizon excludes only those that are worse than the start.
+    # Where times had to be rounded and a far better plan was found, the model is built again for
+    # that horizon, with a finer unit. `prepare` builds the model of all plans that are no worse
+    # than a start, with that start as its hint. `own_proof` is a bound of at least 0 that needs no
+    # solver, and its origin. `clock` is that of the task's limits; the limit in `settings` is
+    # ignored.
     best, build_s, faults = start, 0.0, tuple[str, ...]()
     bound, solver_ns = Bound(0), 0
     claim: int | None = None

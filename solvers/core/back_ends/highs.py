@@ -104,10 +104,8 @@ class ProvenLp(NamedTuple):
 def solve_form(
     form: StandardForm, time_limit_s: float | None, *, interior: bool = False
 ) -> ProvenLp:
-    """Solve a compiled LP whose columns are all bounded; its bound is what its duals prove.
-
-    A vertex is found either way; `interior` goes through the interior point method first.
-    """
+    """Solve a compiled LP whose columns are all bounded; its bound is what its duals prove."""
+    # A vertex is found either way; `interior` goes through the interior point method first.
     solver = _new_solver(Limits(time_limit_s))
     if time_limit_s is not None:
         solver.setOptionValue("time_limit", max(0.0, time_limit_s))

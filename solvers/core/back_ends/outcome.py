@@ -49,11 +49,9 @@ class MipOutcome:
 
 
 def bound_ns(dual_bound: float | None, unit_ns: float, granularity: int) -> int | None:
-    """The dual bound of a minimization in ns, rounded up to a multiple of the granularity.
-
-    The optimum is a multiple of the granularity, so what lies above the bound less the margin is at
-    least the next multiple. `unit_ns` are nanoseconds per model unit.
-    """
+    """The dual bound of a minimization in ns, rounded up to a multiple of the granularity."""
+    # The optimum is a multiple of the granularity, so what lies above the bound less the margin is
+    # at least the next multiple. `unit_ns` are nanoseconds per model unit.
     if dual_bound is None:
         return None
     safe = dual_bound - BOUND_MARGIN * max(1.0, abs(dual_bound))
@@ -80,11 +78,9 @@ def say_ending(
     start: bool,
     better: bool,
 ) -> str:
-    """Which limit was hit, or why the search stopped, and what that means for the plan.
-
-    ``fault``: the solver contradicts a known plan. `start` says whether there was a plan to start
-    from, and `better` whether the search found a better one, or any at all.
-    """
+    """Which limit was hit, or why the search stopped, and what that means for the plan."""
+    # ``fault``: the solver contradicts a known plan. `start` says whether there was a plan to start
+    # from, and `better` whether the search found a better one, or any at all.
     if ending == "fault":
         why = f"{solver} contradicts a known plan; its result is discarded"
     elif ending == "time_limit":

@@ -98,11 +98,9 @@ EPSILON = 2.0**-52
 
 
 def proven_bound(form: StandardForm, dual: Floats, most: float) -> float:
-    """A lower bound on the LP's value over the solutions with no variable beyond `most`.
-
-    The duals of the rows may be of any quality. `most` stands in where a variable has no bound of
-    its own.
-    """
+    """A lower bound on the LP's value over the solutions with no variable beyond `most`."""
+    # The duals of the rows may be of any quality. `most` stands in where a variable has no bound of
+    # its own.
     return _prove(form, form.cost, dual, most) + form.offset
 
 
