@@ -94,9 +94,8 @@ def joins_ends(kinds: Sequence[str]) -> bool:
 def able_exports(
     exports: dict[str, Path], placed: Instance, semantics: Semantics, model: str
 ) -> dict[str, Path]:
-    """The exports without those that can say none of the plans, of which each is reported at the
-    end; refused, before a plan is looked for, if none is left.
-    """
+    """The exports without those that can say none of the plans."""
+    # Each of these is reported at the end; refused, before a plan is looked for, if none is left.
     able, failed = dict[str, Path](), list[tuple[Path, InputError]]()
     for kind, path in exports.items():
         try:
@@ -155,9 +154,8 @@ class Said:
 def best_lines(
     instance: Instance, placed: Instance, result: Result, kinds: Sequence[str]
 ) -> tuple[dict[LineClass, BestLine], Result]:
-    """The best line of each class of formats that cannot say an optimal plan; and the result, with
-    the best line in place of a worse plan, if it is one of what was placed.
-    """
+    """The best line of each class of formats that cannot say an optimal plan; and the result."""
+    # The result has the best line in place of a worse plan, if it is one of what was placed.
     semantics, found = result.semantics, dict[LineClass, BestLine]()
     for kind in kinds:
         of = line_class(kind, semantics)
@@ -201,11 +199,9 @@ def write_exports(
     model: str,
     lines: Mapping[LineClass, BestLine],
 ) -> tuple[tuple[str, ...], tuple[Said, ...]]:
-    """Write the best plan that each format can express, where a file can be written; warnings, and
-    what the tools run.
-
-    `model` is the name that the user gave: the file of which a copy is written.
-    """
+    """Write the best plan that each format can express; warnings, and what the tools run."""
+    # Only where a file can be written. `model` is the name that the user gave: the file of which a
+    # copy is written.
     if result.plan is None:
         return (), ()
     notes, texts, said = list[str](), dict[str, str](), list[Said]()
@@ -315,9 +311,8 @@ def _nearest(kind: str, instance: Instance, result: Result, rules: Semantics) ->
 
 
 def _device_map(instance: Instance, result: Result) -> tuple[str, Plan | None, Said] | None:
-    """The best map where accelerate copies the weights of what is on a CPU to its main card, the
-    first card of the map; None where the plan has nothing on a CPU.
-    """
+    """The best map where accelerate copies the weights of what is on a CPU to its main card."""
+    # That is the first card of the map; None where the plan has nothing on a CPU.
     gpus, host = gpus_and_host(instance.cluster)
     assert result.plan is not None
     used = {k for on in result.plan.placement for k in on}

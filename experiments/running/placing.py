@@ -273,10 +273,9 @@ def place(
 
 
 def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> tuple[Attempt, str]:
-    """The attempt with a limit of loads, `at_most` times the optimal `max_load`; and that in words.
-
-    The least load is that of the model as it is stated, with its caches, and has half of the time.
-    """
+    """The attempt with a limit of loads, `at_most` x the optimal `max_load`; that in words."""
+    # The least load is that of the model as it is stated, with its caches, and has half of the
+    # time.
     semantics = attempt.semantics
     if not isinstance(semantics, MaxContext):
         raise InputError("--at-most limits loads under --objective max_context; add that")

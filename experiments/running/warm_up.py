@@ -42,12 +42,10 @@ EXAMPLE_S = 1.0
 
 
 def warm_up(method: str, semantics: Semantics, params: Mapping[str, Any]) -> None:
-    """Load a method's modules and kernels by runs on small examples, so that no run's time includes
-    that; kernels that are not kept yet are compiled.
-
-    The example of four ops is solved at once. In the one of 48 ops, searches branch, and exact
-    methods ask for all bounds. A search that would go on for as long as it may gets a few steps.
-    """
+    """Load a method's modules and kernels by runs on small examples."""
+    # So no run's time includes that; kernels that are not kept yet are compiled. The example of
+    # four ops is solved at once. In the one of 48 ops, searches branch, and exact methods ask for
+    # all bounds. A search that would go on for as long as it may gets a few steps.
     # a warm-up with parameters that say how long to search could take as long as the run
     schema = find_method(method).params
     effort = schema.efforts()

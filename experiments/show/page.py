@@ -351,9 +351,9 @@ def _graph(found: Anatomy, text: Callable[[str], int]) -> dict[str, Any]:
 
 
 def _dots(found: Anatomy) -> tuple[list[int], list[str]]:
-    """The dot of each op, and what each stands for: an op; of more than `MOST_DOTS` ops a layer, a
-    scope of names or a run of ops on one device.
-    """
+    """The dot of each op, and what each dot stands for."""
+    # It is an op; of more than `MOST_DOTS` ops a layer, a scope of names or a run of ops on one
+    # device.
     graph = found.instance.graph
     names = [op.name for op in graph.ops]
     if len(names) <= MOST_DOTS:

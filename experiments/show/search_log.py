@@ -64,12 +64,10 @@ def check_plot(path: Path | None) -> None:
 
 @contextmanager
 def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[Listener]:
-    """A listener that writes each line to `log` at once, and `plot` at the end, also after errors.
-
-    A line is an object: ``seconds``, ``value_ns``, ``bound_ns``, ``source``. A log replaces an
-    older one with its first line, or at the end. If it cannot be written, the search goes on
-    without.
-    """
+    """A listener that writes each line to `log` at once, and `plot` at the end or on errors."""
+    # A line is an object: ``seconds``, ``value_ns``, ``bound_ns``, ``source``. A log replaces an
+    # older one with its first line, or at the end. If it cannot be written, the search goes on
+    # without.
     began, moments, newest = time.monotonic(), list[Moment](), [NO_PROGRESS]
     with ExitStack() as stack:
         file = None if log is None else stack.enter_context(OutputFile(log))

@@ -22,12 +22,10 @@ _sources: dict[Path, bytes] = {}
 
 
 def code_of(method: AnyMethod, objective: Objective) -> str:
-    """SHA-256 of the source of a method from outside of the package, with what its modules import
-    from their own folder; empty for placegap's own methods.
-
-    If the method starts from plans of placers, those from outside of the package count as well.
-    Imports are read from the source, also those inside functions. Data files do not count.
-    """
+    """SHA-256 of the source of a method from outside of the package, else empty."""
+    # With what its modules import from their own folder. If the method starts from plans of
+    # placers, those from outside of the package count as well. Imports are read from the source,
+    # also those inside functions. Data files do not count.
     files = _files_of(method, objective)
     if not files:
         return ""

@@ -62,12 +62,10 @@ class PlannedRow:
 def study_rows(
     study: Study, path: str | Path, shard: tuple[int, int] | None = None
 ) -> list[PlannedRow]:
-    """All rows of a study, or of a shard of it; paths in it are relative to the folder of `path`.
-
-    No instance is read, and most of what may be wrong is found nevertheless: unknown methods,
-    parameters, families and clusters, files that are not there. A warning names each of the latter
-    that is optional.
-    """
+    """All rows of a study, or of a shard; paths in it are relative to the folder of `path`."""
+    # No instance is read, and most of what may be wrong is found nevertheless: unknown methods,
+    # parameters, families and clusters, files that are not there. A warning names each of the
+    # latter that is optional.
     rows, absent = [], dict[str, None]()
     for table in study.tables:
         with _of_table(table, path):

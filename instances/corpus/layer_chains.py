@@ -93,9 +93,8 @@ TRAIN = "-train"
 
 
 def is_chain(name: str) -> bool:
-    """Whether a name is that of a training step of a shape, and of no traced one in the corpus; or
-    of a measured one.
-    """
+    """Whether a name is that of a training step of a shape, or of a measured one."""
+    # A name of a traced step in the corpus is none.
     return name.startswith(PREFIX) or name in chain_names()
 
 
@@ -267,10 +266,8 @@ def _attention_work(shape: ModelShape, batch: int, narrow: int) -> _Passes:
 
 
 def _feed_forward_work(shape: ModelShape, tokens: int, width: int) -> _Passes:
-    """Products of the feed-forward part, and kernels: norm, dropout with bias and sum, activation.
-
-    The activation reads and writes 4 bytes per number, SwiGLU 6, and twice that going back.
-    """
+    """Products of the feed-forward part; kernels: norm, dropout with bias and sum, activation."""
+    # The activation reads and writes 4 bytes per number, SwiGLU 6, and twice that going back.
     hidden, unit, inner = shape.hidden, tokens * shape.hidden, tokens * width
     into = Product(tokens, (shape.products - 1) * width, hidden, 1)
     out = Product(tokens, hidden, width, 2)

@@ -172,9 +172,8 @@ def is_measured(graph: Graph) -> bool:
 
 
 def costed(graph: Graph, cluster: Cluster) -> Graph:
-    """The graph with a time for every device kind of the cluster whose rates are known, by the
-    costs that its provenance names.
-    """
+    """The graph with a time for every device kind of the cluster whose rates are known."""
+    # It has them by the costs that its provenance names.
     costs = str(graph.provenance.parameters.get(COSTS, "calibrated"))
     if costs == "roofline":
         return cost_graph(graph, cluster)

@@ -247,13 +247,11 @@ def _attention_grid(
     window: int,
     shape: tuple[int, int, int],
 ) -> tuple[RatioGrid, float, float] | None:
-    """The ratios of the next shape, its number of heads of keys, and its least time in ns; None
-    where no size of heads is as small or none as large.
-
-    The next head size comes first, then the next number of heads that share keys. Keys of other
-    heads are as those of other sequences: on the tables themselves, twice the heads take what twice
-    the batch takes (median error on H100 3 %).
-    """
+    """The ratios of the next shape, its number of heads of keys, and its least time in ns."""
+    # None where no size of heads is as small or none as large. The next head size comes first, then
+    # the next number of heads that share keys. Keys of other heads are as those of other sequences:
+    # on the tables themselves, twice the heads take what twice the batch takes (median error on
+    # H100 3 %).
     name = f"{phase}_attention_perf"
     own_cache = {} if phase == "encoder" else {"kv_cache_dtype": dtypes[1]}
     rows = _where(tables.table(name), attn_dtype=dtypes[0], window_size=window, **own_cache)

@@ -161,9 +161,8 @@ def cache_bits(text: str) -> Fraction:
 
 
 def weight_format(text: str) -> Weights:
-    """A format by its name, or by its bits per weight, scales included, of linear layers; or those
-    of parts, as ``experts=q4_k_m,rest=q8_0``.
-    """
+    """A format by its name, its bits per weight, or those of its parts."""
+    # Bits are those of linear layers, scales included; parts are ``experts=q4_k_m,rest=q8_0``.
     name = text.lower()
     name = FORMATS_OF_PARTS.get(name, name)
     if "=" in name:
@@ -244,9 +243,9 @@ def _gptq(raw: Mapping[str, Any]) -> tuple[Fraction, Part]:
 
 
 def _bitsandbytes(raw: Mapping[str, Any]) -> tuple[Fraction, Part]:
-    """8 bits with a scale per row, or 4 bits with a scale of 64; double quantization stores that
-    in 8 bits, and 256 of them share a float32 (Dettmers et al. 2023, section 3).
-    """
+    """8 bits with a scale per row, or 4 bits with a scale of 64."""
+    # Double quantization stores that in 8 bits, and 256 of them share a float32 (Dettmers et al.
+    # 2023, section 3).
     if not (raw.get("load_in_4bit") or raw.get("_load_in_4bit")):
         return Fraction(8), "linear"
     if raw.get("bnb_4bit_use_double_quant"):

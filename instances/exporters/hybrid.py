@@ -161,9 +161,8 @@ def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: Semantics
 def nearest_hybrid(
     kind: str, instance: Instance, plan: Plan, semantics: Semantics
 ) -> tuple[str, int]:
-    """The setting of a tool that is most like a plan of those that take no longer, else the
-    fastest one; and what it takes.
-    """
+    """The setting of a tool that is most like a plan, and what it takes."""
+    # Of the settings that take no longer than the plan; without one, the fastest.
     assert isinstance(semantics, HybridPipeline)
     verdict = evaluate(instance, plan, semantics)
     if not verdict.feasible or verdict.value_ns is None:

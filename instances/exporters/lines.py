@@ -104,9 +104,8 @@ def gpus_and_host(cluster: Cluster) -> tuple[list[int], int | None]:
 
 
 def even_counts(layers: int, ranks: int, tool: str) -> list[int]:
-    """Layers of each rank by default: vLLM gives what remains to ranks from the last but one
-    backwards, SGLang to the last ones.
-    """
+    """Layers of each rank by default."""
+    # vLLM gives what remains to ranks from the last but one backwards, SGLang to the last ones.
     each, rest = divmod(layers, ranks)
     begin = ranks - rest - (tool == "vllm" and rest > 0)
     return [each + (begin <= rank < begin + rest) for rank in range(ranks)]
@@ -157,9 +156,9 @@ def why_not(instance: Instance, line: LayerLine, kind: LineClass) -> str | None:
 
 
 def filling_bytes(instance: Instance) -> Ints:
-    """Bytes of each slot by which exllama fills GPUs: weights and cache, not the activations that
-    resident bytes of a prompt have; resident bytes where a file states nothing else.
-    """
+    """Bytes of each slot by which exllama fills GPUs."""
+    # These are weights and cache, not the activations that resident bytes of a prompt have;
+    # resident bytes where a file states nothing else.
     slot, found = slots_of(instance).slot, np.zeros(len(layer_list(instance)) + 2, np.int64)
     for op, at in zip(instance.graph.ops, slot.tolist(), strict=True):
         own = op.parameter_bytes if op.state_bytes is None else op.state_bytes
@@ -204,9 +203,7 @@ def alike_devices(instance: Instance) -> Classes:
 def _said(
     instance: Instance, plan: Plan, kind: LineClass
 ) -> tuple[LayerLine, list[int], list[int], str]:
-    """The line of a plan, all GPUs, those of the line by their numbers, and what sets another order
-    of them than the usual one.
-    """
+    """The line of a plan, all GPUs, those of the line, and what sets another order of them."""
     line = line_of(instance, plan)
     gpus, host = gpus_and_host(instance.cluster)
     if kind.has_host and host is not None and (slots_of(instance).slot > 0).all():
@@ -257,9 +254,8 @@ def write_ollama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 
 def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The GPU split of a plan: GiB of each device, with as many places as the next slot needs not
-    to fit there as well.
-    """
+    """The GPU split of a plan: GiB of each device."""
+    # With as many places as the next slot needs not to fit there as well.
     line, _, _, order = _said(instance, plan, EXLLAMA)
     bytes_, shares, end = filling_bytes(instance).tolist(), list[str](), 0
     for _, own in groupby(line.home):

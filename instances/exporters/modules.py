@@ -190,10 +190,10 @@ def write_device_map(instance: Instance, plan: Plan, semantics: Semantics) -> st
 
 
 def priced_map(instance: Instance, main: int) -> Instance:
-    """The instance as accelerate runs a map: what is on a CPU runs on the main card, to which its
-    weights are copied in every pass (``dispatch_model``: ``execution_device=main_device``). Links
-    stay: what such a module reads and writes is small beside its weights.
-    """
+    """The instance as accelerate runs a map."""
+    # What is on a CPU runs on the main card, to which its weights are copied in every pass
+    # (``dispatch_model``: ``execution_device=main_device``). Links stay: what such a module reads
+    # and writes is small beside its weights.
     arrays, cluster, ops = instance.arrays, instance.cluster, list(instance.graph.ops)
     devices, kinds = list(cluster.devices), dict[str, str]()
     of_cards = {device.kind for device in devices if not is_cpu(device, cluster)}
@@ -229,10 +229,9 @@ def priced_map(instance: Instance, main: int) -> Instance:
 
 
 def parted_experts(instance: Instance, on_card: int) -> Instance:
-    """The instance with the experts of each layer in two parts, side by side: `on_card`, and, by
-    names with `APART`, the others. Of a token's experts each part runs as large a share as it
-    holds, in the mean; ops that hold no weights both parts run.
-    """
+    """The instance with the experts of each layer in two parts, side by side."""
+    # They are `on_card`, and, by names with `APART`, the others. Of a token's experts each part
+    # runs as large a share as it holds, in the mean; ops that hold no weights both parts run.
     graph, count = instance.graph, num_experts(instance)
     if not 0 <= on_card <= count:
         raise InputError(f"there are {count} experts in a layer, and {on_card} cannot be on a card")

@@ -85,9 +85,8 @@ def _branches(node: Any) -> Iterator[Any]:
 
 
 def _op_of(nodes: list[Any], instance: Instance) -> list[int | None]:
-    """The op that each node is: by the tensors that it writes, and where nothing reads those, by
-    its name, as the importer gives them.
-    """
+    """The op that each node is: by the tensors that it writes, else by its name."""
+    # The name, as the importer gives them, is for nodes whose tensors nothing reads.
     ops, index = instance.graph.ops, instance.arrays.index
     writer = {
         edge.tensor: int(i)

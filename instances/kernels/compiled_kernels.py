@@ -283,9 +283,8 @@ class Kept(NamedTuple):
 
 
 def kept_kernels() -> list[Kept]:
-    """What the cache holds, slowest to compile first; one kernel may have been compiled for several
-    types, or by several versions of placegap.
-    """
+    """What the cache holds, slowest to compile first."""
+    # One kernel may have been compiled for several types, or by several versions of placegap.
     folder = cache_folder()
     found = []
     for entry in () if folder is None else sorted(folder.glob(f"*{SUFFIX}")):

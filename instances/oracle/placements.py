@@ -60,10 +60,8 @@ def few_ops(instance: Instance, order: Ints) -> FewOps:
 
 
 def best_schedule(instance: Instance, semantics: Makespan) -> tuple[int, Plan] | None:
-    """Optimal makespan in ns and a plan with all its orders, or None if no placement is feasible.
-
-    Exponential: meant for the sizes that `brute_force.applies` admits.
-    """
+    """Optimal makespan in ns, and a plan with all its orders; None if no placement is feasible."""
+    # Exponential: meant for the sizes that `brute_force.applies` admits.
     arrays, index = instance.arrays, instance.arrays.index
     order, position = index.topological_order, index.topological_position
     per_tensor = semantics.transfers == "per_tensor"
@@ -566,11 +564,9 @@ def _least_load(
 
 @kernel
 def too_full_by_steps(device: Ints, edges: Ints, sizes: PeakSizes, memory_bytes: Ints) -> bool:
-    """Whether some step of a device does not fit; row e of `edges` is (producer, consumer, tensor).
-
-    Ops take their steps one after another, and a tensor is there from the first step of the device
-    that writes or reads it to the last.
-    """
+    """Whether some step of a device is too full; rows of `edges`: (producer, consumer, tensor)."""
+    # Ops take their steps one after another, and a tensor is there from the first step of the
+    # device that writes or reads it to the last.
     left = memory_bytes - state_of(device, sizes, len(memory_bytes))
     first, last = np.zeros(len(sizes.tensor), np.int64), np.zeros(len(sizes.tensor), np.int64)
     for k in range(len(memory_bytes)):

@@ -204,10 +204,8 @@ def _plainly_sound(graph: Graph, cluster: Cluster, busy_ns: int) -> bool:
 
 
 def _check_total(arrays: Arrays, busy_ns: int) -> None:
-    """No makespan, load or latency may reach 2**62: kernels add in int64, and use it as infinity.
-
-    Each tensor leaves its producer's device once, and enters at most once for each edge.
-    """
+    """No makespan, load or latency may reach 2**62: kernels add in int64; it is their infinity."""
+    # Each tensor leaves its producer's device once, and enters at most once for each edge.
     tensor, host_ns = arrays.index.tensor, arrays.host_ns.max(axis=1, initial=0)
     total = busy_ns + sum(arrays.transfer_ns.max(axis=1, initial=0)[tensor].tolist())
     total += sum(host_ns.tolist()) + sum(host_ns[tensor].tolist())

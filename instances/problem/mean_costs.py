@@ -38,12 +38,10 @@ class MeanCosts(NamedTuple):
 
 
 def mean_costs(arrays: Arrays, *, rounded: bool = False) -> MeanCosts:
-    """Means as integers: of an op over the devices that run it, of a tensor over all device pairs.
-
-    They are exact, `scale` being a common denominator, or `rounded` down to whole ns. HEFT's kin
-    need the exact ones: rounding makes ties between ranks. Where the scale would overflow (paths
-    beyond 2**62 / scale ns), it is 1 and the terms of each mean are rounded down.
-    """
+    """Means as integers: of ops over the devices that run them, of tensors over device pairs."""
+    # They are exact, `scale` being a common denominator, or `rounded` down to whole ns. HEFT's kin
+    # need the exact ones: rounding makes ties between ranks. Where the scale would overflow (paths
+    # beyond 2**62 / scale ns), it is 1 and the terms of each mean are rounded down.
     runs, in_class = arrays.time_ns != UNSUPPORTED, pairs_in_class(arrays)
     times, transfers = np.where(runs, arrays.time_ns, 0), arrays.transfer_ns
     if rounded:
@@ -86,10 +84,8 @@ def longest_path(arrays: Arrays) -> int:
 
 
 def flow_of(arrays: Arrays) -> Flow:
-    """The ops of an instance with their mean times, and its edges with their mean transfer times.
-
-    Means are over the devices that run an op, and over all ordered pairs of different devices.
-    """
+    """The ops of an instance with their mean times, its edges with their mean transfer times."""
+    # Means are over the devices that run an op, and over all ordered pairs of different devices.
     index, costs = arrays.index, mean_costs(arrays, rounded=True)
     return Flow(  # copies may be written to, as in `contracted`: kernels are compiled once
         costs.op,

@@ -101,11 +101,9 @@ def with_granularity(
 
 
 def feeders(instance: Instance, wholes: Sequence[str | None]) -> dict[int, int]:
-    """For each op outside of all modules, the op that it is with: of those that feed it, the one
-    whose module begins last.
-
-    An op that reads both ends of a model is so with the later one, and the other tensor is sent.
-    """
+    """For each op outside of all modules, the op that it is with."""
+    # Of those that feed it, that is the one whose module begins last. An op that reads both ends of
+    # a model is so with the later one, and the other tensor is sent.
     index = instance.arrays.index
     begin: dict[str, int] = {}
     rank, found = [0] * len(wholes), dict[int, int]()

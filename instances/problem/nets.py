@@ -128,10 +128,8 @@ def stage_blocks(instance: Instance) -> Ints | None:
 
 
 def stage_arcs(instance: Instance) -> Ints:
-    """Pairs of ops of one pass whose stages never get smaller from the first to the second, (2, e).
-
-    Edges between forward ops, then reversed edges between backward ops, exchanges left out.
-    """
+    """Pairs of ops of one pass whose stages never get smaller from first to second, (2, e)."""
+    # Edges between forward ops, then reversed edges between backward ops, exchanges left out.
     backward, index = instance.arrays.backward, instance.arrays.index
     bind = ~instance.arrays.exchanged
     a, b = index.producer[bind], index.consumer[bind]
@@ -143,11 +141,9 @@ def stage_arcs(instance: Instance) -> Ints:
 
 
 def gradient_tie(instance: Instance) -> str | None:
-    """Why there are fewer blocks than devices, in a sentence, where gradients run with the layers.
-
-    It names an edge from backward op to backward op that leads the way of a forward edge between
-    the same layers. None where there are blocks enough, or no such edge.
-    """
+    """Why there are fewer blocks than devices where gradients run with the layers, as a text."""
+    # It names an edge from backward op to backward op that leads the way of a forward edge between
+    # the same layers. None where there are blocks enough, or no such edge.
     block = stage_blocks(instance)
     number = 0 if block is None else int(block.max()) + 1
     if block is None or number >= instance.num_devices:

@@ -24,10 +24,8 @@ LARGEST_EXACT_FLOAT = 2**53
 
 
 def exact_integer(value: object) -> object:
-    """An integer that is written with a point or an exponent, as text or as a number; else itself.
-
-    YAML reads 25e9 as text, 2.5e+10 as a float, and so does JSON with both.
-    """
+    """An integer that is written with a point or an exponent, as text or number; else itself."""
+    # YAML reads 25e9 as text, 2.5e+10 as a float, and so does JSON with both.
     if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT_FLOAT:
         return int(value)
     if isinstance(value, str) and len(value) <= LONGEST_NUMBER and NUMBER.fullmatch(value):

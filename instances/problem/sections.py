@@ -130,10 +130,8 @@ class SectionMaker:
         return Cluster(name="section", devices=devices, links=links)
 
     def make(self, section: Section, entry: int | None, leave: int | None) -> Instance:
-        """The section as an instance; entry and exit are pinned to devices where these are given.
-
-        The entry takes no time where it is given a device.
-        """
+        """The section as an instance; entry and exit are pinned to devices that are given."""
+        # The entry takes no time where it is given a device.
         graph = Graph(
             name="section",
             ops=tuple(self._ops(section, entry, leave)),

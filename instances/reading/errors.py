@@ -199,10 +199,8 @@ def _short(value: object) -> str:
 
 
 def _place(loc: Sequence[int | str], raw: Any, is_missing: bool) -> str:
-    """``graph.ops[3] 'conv1'.time_ns.gpu`` from a location path, whose tags of unions are left out.
-
-    A tag is a value where other steps are keys.
-    """
+    """``graph.ops[3] 'conv1'.time_ns.gpu`` from a location path, without the tags of unions."""
+    # A tag is a value where other steps are keys.
     text, node = "", raw
     for number, step in enumerate(loc, start=1):
         is_key = isinstance(step, int) or not isinstance(node, Mapping) or step in node

@@ -65,10 +65,8 @@ def is_check(node: Any) -> bool:
 
 
 def is_view(node: Any) -> bool:
-    """Whether the result shares the memory of the first input, or is a copy that changes nothing.
-
-    The schema says which results alias an input and are not written to.
-    """
+    """Whether the result shares the memory of the first input, or is an unchanged copy."""
+    # The schema says which results alias an input and are not written to.
     name = schema_name(node)
     if name in UNSTATED_VIEWS:
         return True

@@ -299,9 +299,8 @@ def _held_bytes(held: Held | None, tensor: Any) -> int:
 
 
 def _is_quantized(held: Held, tensor: Any) -> bool:
-    """Whether a tensor of the model holds weights as integers or in 8 bits: it is a matrix of a
-    type that positions and masks do not have.
-    """
+    """Whether a tensor of the model holds weights as integers or in 8 bits."""
+    # It is a matrix of a type that positions and masks do not have.
     stored = tensor.dtype.itemsize == 1 or str(tensor.dtype) in ("torch.int16", "torch.int32")
     number = str(tensor.dtype) != "torch.bool"
     return held.kind != "constant" and len(tensor.shape) > 1 and stored and number

@@ -131,10 +131,8 @@ def _hold(program: FxProgram, size: int) -> None:
 def _repeated(
     name: str, model: Traceable, options: TraceOptions
 ) -> tuple[FxProgram, list[str]] | None:
-    """What `_whole` reads, from a trace of one layer of each kind, or None where that is no less.
-
-    Functions of users may tell layers apart by their number; models of transformers say so.
-    """
+    """What `_whole` reads, from a trace of one layer of each kind; None where that is no less."""
+    # Functions of users may tell layers apart by their number; models of transformers say so.
     if name.startswith("py:"):
         return None
     with shortened(model.module, stored_bits(model)) as stacks:

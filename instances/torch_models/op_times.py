@@ -153,9 +153,8 @@ def _one_pass(
     sums: Mapping[str, torch.Tensor],
     device: DeviceType,
 ) -> dict[str, float]:
-    """Time of every call in ns, by the name of its node; with `ADDED` before it, of adding what it
-    returns to its sum.
-    """
+    """Time of every call in ns, by the name of its node."""
+    # With `ADDED` before the name, of adding what it returns to its sum.
     values = dict(inputs)
     last_user = {source: node for node in graph.nodes for source in node.all_input_nodes}
     ends: dict[str, Callable[[], float]] = {}

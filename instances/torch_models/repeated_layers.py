@@ -361,10 +361,8 @@ def _homes(
 def _unrolled(
     names: Sequence[str], homes: Mapping[str, LayerPass | None]
 ) -> Iterator[tuple[str, int | None]]:
-    """Names of a traced program in the order of the whole one, each with the layer it stands for.
-
-    A pass runs from the first layer to the last, or from the last to the first.
-    """
+    """Names of a traced program in the order of the whole one, each with its layer there."""
+    # A pass runs from the first layer to the last, or from the last to the first.
 
     def pass_of(name: str) -> tuple[Stack, bool] | None:
         home = homes[name]
@@ -389,10 +387,8 @@ def _compare(
     homes: Mapping[str, LayerPass | None],
     edges: Mapping[str, list[dict[str, Any]]],
 ) -> None:
-    """Compare the traced layers of a kind: their ops, and their edges where neighbours are alike.
-
-    The layer that a pass begins with may differ.
-    """
+    """Compare the traced layers of a kind: their ops, and edges where neighbours are alike."""
+    # The layer that a pass begins with may differ.
     parts: dict[LayerPass, list[str]] = {}
     for name, home in homes.items():
         if home is not None:

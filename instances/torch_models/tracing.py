@@ -284,9 +284,8 @@ def _owners(name: str) -> list[str]:
 
 
 def modules_without_ops(module: Any, op_modules: Iterable[str | None]) -> list[str]:
-    """Modules that hold parameters themselves and that no op names: their ops were folded into
-    constants, or never run.
-    """
+    """Modules that hold parameters themselves and that no op names."""
+    # Their ops were folded into constants, or never run.
     named = set(op_modules)
     return [
         name

@@ -218,9 +218,8 @@ def _part_caches(op: Op, bounds: tuple[int, ...], j: int) -> tuple[Cache, ...]:
 
 
 def _part_state(op: Op, cut: Cut, bounds: tuple[int, ...], j: int) -> dict[str, object]:
-    """State goes with the parameters: whole parts of a batch hold all of it, by the same names;
-    but not all of the caches.
-    """
+    """State goes with the parameters."""
+    # Whole parts of a batch hold all of it, by the same names; but not all of the caches.
     state = op.state_bytes
     if state is not None:
         state = max(0, state - _cached_bytes(op.caches))

@@ -207,10 +207,8 @@ class _Step:
         )
 
     def _segments(self, members: Sequence[Op]) -> list[list[Op]]:
-        """The ops of a layer, cut behind each op that all paths pass; parts without weights join.
-
-        In topological order an op is passed by all paths if no edge leads over it.
-        """
+        """The ops of a layer, cut behind each op on all paths; parts without weights join."""
+        # In topological order an op is passed by all paths if no edge leads over it.
         place = {op.name: at for at, op in enumerate(members)}
         parts, now = list[list[Op]](), list[Op]()
         outer = [(n, op.name) for op in members for n in self.into[op.name] if n not in place]

@@ -351,9 +351,8 @@ def _since(
 
 @kernel
 def _through_port(graph: PlacedGraph, label: OneLabel, a: int, edges: Ints, side: int) -> int:
-    """The least time until all that an op on device a reads is there; or, from the end, since it
-    began to send.
-    """
+    """The least time until all that an op on device a reads is there."""
+    # Or, from the end, since it began to send.
     # A port is a machine, transfers are jobs with release times (the ends of the producers): in
     # order of release they end as early as in any order. Other transfers of the port are left out.
     # From the end backwards the same holds of what the op sends.
@@ -714,9 +713,8 @@ def _modes(index: GraphIndex, place: Ints) -> Ints:
 
 
 def _sections(index: GraphIndex, mode: Ints, place: Ints) -> tuple[Flags, Ints]:
-    """Whether all other ops of an op's mode come before or after it, in the order of places, (n,);
-    and how many such ops are placed up to each.
-    """
+    """Whether all other ops of an op's mode come before or after it, (n,)."""
+    # By the order of places; and how many such ops are placed up to each.
     narrow, section = np.zeros(len(mode), np.bool_), np.zeros(len(mode), np.int64)
     position, order = index.topological_position, index.topological_order
     forward = (order, index.succ_ptr, index.consumer[index.succ_edge])

@@ -196,9 +196,7 @@ class _Search:
         return sum_by(self.slots.slot[chosen], of_op[chosen], self.num)
 
     def least(self, room: Ints) -> tuple[int, LayerLine] | None:
-        """A bound on all lines by these costs, and a line of least value (of the bound's, if
-        exact).
-        """
+        """A bound on all lines by these costs, and a line of least value (the bound, if exact)."""
         # For a sum one pass is enough. A maximum is searched by limits on it: then the loads of
         # finished devices, all within the limit, need not be compared, which leaves few labels.
         # Limits halve what is open first, and then are one below the best line.
@@ -483,11 +481,9 @@ def _by_loads(search: _Search) -> _Costs:
 
 
 def best_expert_count(instance: Instance, semantics: Semantics) -> tuple[str, int]:
-    """KTransformers' option for the best number of experts of each layer on a card, and its value.
-
-    All numbers are tried, as the value need not fall and then rise: with all experts on the card,
-    nothing is sent to the host.
-    """
+    """KTransformers' option for the best number of experts of a layer on a card; its value."""
+    # All numbers are tried, as the value need not fall and then rise: with all experts on the card,
+    # nothing is sent to the host.
     best, why = list[tuple[int, str]](), ""
     for number in range(num_experts(instance) + 1):
         text = f"--kt-num-gpu-experts {number}"

@@ -23,10 +23,8 @@ NUM_ORDERS = 2 * (3 + 2 * NUM_RANDOM)
 
 
 def orders(problem: ChainBlocks, seed: int = 0) -> Iterator[Ints]:
-    """Depth first, breadth first and greedily by least cut, from both ends; then random variants.
-
-    Deterministic for a seed. O(b x width x degree) each.
-    """
+    """Depth first, breadth first, greedily by least cut, from both ends; then random variants."""
+    # Deterministic for a seed. O(b x width x degree) each.
     generator = np.random.default_rng(seed)
     forwards, backwards = problem.arcs[:3], problem.arcs[3:]
     for repeat in range(1 + NUM_RANDOM):

@@ -142,10 +142,8 @@ def words(bits: int) -> int:
 
 
 def why_not_two_kinds(instance: Instance) -> str | None:
-    """Why the devices of an instance are not accelerators and hosts, each alike; None if they are.
-
-    Labels do not matter: devices are alike if times, memory and host times are.
-    """
+    """Why the devices of an instance are not like accelerators and like hosts; else None."""
+    # Labels do not matter: devices are alike if times, memory and host times are.
     arrays = instance.arrays
     total = int(arrays.resident_bytes.sum())
     memory = np.minimum(arrays.memory_bytes, total)

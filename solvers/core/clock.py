@@ -88,9 +88,8 @@ class Clock:
 
 
 def now_s() -> float:
-    """Seconds by a clock that stands while modules and kernels are loaded or compiled; only
-    differences mean anything.
-    """
+    """Seconds by a clock that stands while modules and kernels are loaded or compiled."""
+    # Only differences mean anything.
     return time.perf_counter() - loading_s()
 
 

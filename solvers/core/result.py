@@ -329,10 +329,8 @@ def with_reason(result: Result, instance: Instance) -> Result:
 
 
 def contradiction(one: Result, other: Result) -> str:
-    """What one result proves and a plan of the other refutes; empty where there is no such thing.
-
-    Both are of one instance and one semantics.
-    """
+    """What one result proves and a plan of the other refutes; empty where there is nothing."""
+    # Both are of one instance and one semantics.
     words = refutation(one.bound, other.value, one.semantics, f"{other.method} has")
     return f"{describe_basis(one.method, one.rests_on)}: {words}" if words else ""
 

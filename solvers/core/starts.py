@@ -36,11 +36,9 @@ ALWAYS = tuple(
 
 
 def start_costs(task: Task) -> dict[str, Cost]:
-    """The placers of a task's objective, the usual ones first, and what each costs: its `starts`.
-
-    Left out is what splits ops (its plans are of another instance), what needs a file or a MIP, and
-    annealing, which takes whatever time it is given.
-    """
+    """The placers of a task's objective, the usual ones first, and their costs: its `starts`."""
+    # Left out is what splits ops (its plans are of another instance), what needs a file or a MIP,
+    # and annealing, which takes whatever time it is given.
     known = strategy(task).placers_of or task.semantics.objective
     return {name: costs[known] for name, costs in METHODS.start_costs() if known in costs}
 
@@ -54,9 +52,8 @@ def likely_s(cost: Cost, parts: int) -> float:
 
 
 def placers(task: Task) -> tuple[str, ...]:
-    """The placers that are fast on a task: by its size, not by the clock, so that they are the
-    same every time.
-    """
+    """The placers that are fast on a task of its size."""
+    # The clock does not count, so that they are the same every time.
     parts = task.instance.num_parts
     left_s = min(LONGEST_S, 1e-3 * (AT_LEAST_MS + MS_PER_PART * parts))
     if task.limits.time_limit_s is not None:

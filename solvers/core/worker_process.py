@@ -129,9 +129,7 @@ class _Copy(ForkProcess):
 
 
 def has_one_thread() -> bool:
-    """Whether this process can be copied: on Linux, and without threads, those of libraries
-    included.
-    """
+    """Whether this process can be copied: on Linux, without threads, also those of libraries."""
     return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
 
 

@@ -371,9 +371,8 @@ def _too_large(section: Section) -> bool:
 
 
 def _step(arc: Arc) -> Step | None:
-    """CP-SAT for ever longer, and the LP once: first in larger sections, in others after the first
-    step of CP-SAT.
-    """
+    """CP-SAT for ever longer, and the LP once."""
+    # The LP comes first in larger sections, in others after the first step of CP-SAT.
     if _too_large(arc.section):
         return None
     return "lp" if arc.steps == (0 if arc.section.num_inner >= LP_FROM else 1) else "cp"

@@ -179,11 +179,9 @@ class SectionSearch(Known):
                 self._learn(self.running.pop(ticket), answer)
 
     def dive(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> None:
-        """Solve, once each, the arcs that a good plan is likely to use: those on short paths by
-        `expected_table`.
-
-        It proves little, but an incumbent close to the optimum makes the proofs of `refine` short.
-        """
+        """Solve, once each, the arcs that a good plan is likely to use."""
+        # These are those on short paths by `expected_table`. It proves little, but an incumbent
+        # close to the optimum makes the proofs of `refine` short.
 
         def make_more_plans() -> None:
             self._place(chain)
@@ -265,12 +263,10 @@ class SectionSearch(Known):
                 self._start(arc, kind, None if targets is None else targets[arc])
 
     def _targets(self, chain: Chain, limit_ns: int) -> dict[Arc, int]:
-        """Horizons for the jobs on arcs: longer section schedules are in no plan within the limit.
-
-        That is proven with all other arcs at their bounds. A shorter horizon, with the others at
-        their expected times, is refuted far sooner, and mostly raises the path above the limit,
-        too.
-        """
+        """Horizons for the jobs on arcs: no plan within the limit has longer section schedules."""
+        # That is proven with all other arcs at their bounds. A shorter horizon, with the others at
+        # their expected times, is refuted far sooner, and mostly raises the path above the limit,
+        # too.
         room, likely = chain.room(limit_ns, lower_table), chain.room(limit_ns, expected_table)
         targets = {}
         for arc, most in room.items():

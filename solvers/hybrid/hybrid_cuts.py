@@ -107,12 +107,10 @@ def least_sums(
     after: Ints,
     rows: tuple[int, int],
 ) -> None:
-    """Fill rows of the table of least sums, from the first down to the second, and the ideals
-    after the first stage of each entry.
-
-    ``known[I, J, y]`` is the time of a stage, or -2 - x where it is known to be above x. Modes that
-    cannot be decided count as fitting, so that no sum is too large.
-    """
+    """Fill rows of the table of least sums, and the ideals after each entry's first stage."""
+    # From the first row down to the second. ``known[I, J, y]`` is the time of a stage, or -2 - x
+    # where it is known to be above x. Modes that cannot be decided count as fitting, so that no sum
+    # is too large.
     # A stage is left out by the cheapest test that applies: sums over ideals first, then whether
     # the two ideals are nested, then times kept from earlier limits, and a knapsack last.
     n, q, d, rate = len(tables.members), uniform.tensor, uniform.replicas, uniform.rate
@@ -388,9 +386,8 @@ class _Search(Known):
     def _adopt(
         self, names: Ints, stages: tuple[RowStage, ...], limit_ns: int, claim_ns: int
     ) -> int | None:
-        """The value of the plan of a row of stages with modes of least time; None if some stage has
-        no known modes within the limit.
-        """
+        """The value of the plan of a row of stages with modes of least time."""
+        # None if some stage has no known modes within the limit.
         problem = self.problem
         rows, total = list[Ints](), 0
         # From the last stage to the first, as microbatches in flight follow from the replicas

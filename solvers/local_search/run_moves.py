@@ -332,10 +332,8 @@ def new_state(line: Line, device: Ints) -> RunState:
 def time_of(
     data: Machines, line: Line, state: RunState, at: Ints, shift: Ints, work: Work, limit: float
 ) -> int:
-    """The makespan of devices and shifts; `work` has the times, and ``state.device`` the devices.
-
-    If the longest path is above the limit, it is returned, and nothing is scheduled.
-    """
+    """The makespan of devices (``state.device``) and shifts; `work` has the times."""
+    # If the longest path is above the limit, it is returned, and nothing is scheduled.
     # No schedule is shorter than the longest path, so the move is rejected without one.
     device, level = state.device, state.level
     for i in range(len(device)):

@@ -234,9 +234,8 @@ def _next_behind(orders: Orders, r: int, x: int) -> int:
 def move_along(
     machines: Machines, orders: Orders, x: int, slot: int, steps: int, later: bool
 ) -> bool:
-    """Move an item by up to `steps` places in its machine's order, later or sooner; False if it
-    cannot move.
-    """
+    """Move an item by up to `steps` places in its machine's order; False if it cannot move."""
+    # It moves later or sooner.
     item = orders.item
     r, side, sign = item[x, MACHINE + slot], NEXT if later else PREV, 1 if later else -1
     y = item[x, side + slot]
@@ -564,10 +563,8 @@ def _steps_on_way(machines: Machines, orders: Orders, x: int, first: int, left: 
 
 @kernel(nogil=True, allocates=False)
 def _longest_onward(machines: Machines, orders: Orders, x: int) -> tuple[int, int]:
-    """The successor of an item with the longest tail from before the move, and this tail; or NONE.
-
-    Transfers that the move has put in have no tail yet; that of their consumer is used instead.
-    """
+    """The successor of an item with the longest tail before the move, and the tail; or NONE."""
+    # Transfers that the move has put in have no tail yet; that of their consumer is used instead.
     item, device, touched = orders.item, orders.device, orders.touched
     n, k = machines.time_ns.shape
     onward, most = NONE, np.int64(-1)

@@ -252,9 +252,9 @@ def admitted(
     end: int,
     to: int,
 ) -> int:
-    """Complete the ops chosen from `begin` to `end` by those colocated with them; the end of those
-    that move to a device, `begin` if one cannot run there or is outside the window.
-    """
+    """Complete the ops chosen from `begin` to `end` by those colocated with them."""
+    # It returns the end of those that move to a device, `begin` if one cannot run there or is
+    # outside the window.
     # Ops that are there already drop out. The others are sorted by label, so that `move_op` places
     # producers before their consumers. Moves of too many edges are refused: the arrays for `undo`
     # have a fixed size.
@@ -304,9 +304,7 @@ def exchanged(
     count: int,
     to: int,
 ) -> int:
-    """The number of ops that move: those chosen, and others after them that make room; 0 without
-    room.
-    """
+    """How many ops move: those chosen, and others after them that make room; 0 without room."""
     if count == 0:
         return 0
     # With full memory ops can only be exchanged. The others are found near the place that the

@@ -26,12 +26,10 @@ LONGEST = 1.001 * LARGEST_TIME
 
 
 def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) -> Outcome:
-    """Solve an LP within the task's limits; its value, if it is reached, is a bound on makespans.
-
-    The model is a relaxation with ``unit_ns``; the bound's origin is `name`. An infeasible LP
-    proves that there is no plan. The critical path is a bound in any case, and the better one where
-    the LP is worth no more: no tolerance is taken off it.
-    """
+    """Solve an LP within the task's limits; its value, once reached, bounds all makespans."""
+    # The model is a relaxation with ``unit_ns``; the bound's origin is `name`. An infeasible LP
+    # proves that there is no plan. The critical path is a bound in any case, and the better one
+    # where the LP is worth no more: no tolerance is taken off it.
     clock = task.limits.clock()
     least = critical_path_ns(task.instance)
     try:

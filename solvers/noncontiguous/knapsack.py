@@ -331,11 +331,9 @@ def _round_down(frontier: Frontier, load: Ints, unit: int) -> Ints:
 
 
 def most_price(grid: Grid, price: Prices) -> Prices:
-    """For each cell an upper bound on the price of the sets whose load is in it or below, (cells,).
-
-    Because loads are rounded down, sets of a slightly larger load may count as well.
-    O(moves * cells).
-    """
+    """For each cell a bound from above on the price of sets whose load is up to it, (cells,)."""
+    # Because loads are rounded down, sets of a slightly larger load may count as well. O(moves *
+    # cells).
     gain, cells = _gains(grid.frontier, price), grid.spare + grid.num_cells
     none = np.zeros((0, 0), grid.rank_type)
     held: Prices = _run(grid.frontier, grid.shift, gain, cells, none)[grid.spare :]

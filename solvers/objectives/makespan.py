@@ -65,9 +65,9 @@ def _proofs(task: Task[Makespan]) -> Iterator[Step]:
 
 
 def _is_knapsack(task: Task[Makespan]) -> bool:
-    """Whether a makespan is most of all a matter of what goes where for want of memory: hosts hold
-    what no other device has room for, whole layers run one after another, or nearly all ops do.
-    """
+    """Whether a makespan is most of all a matter of what goes where for want of memory."""
+    # Hosts hold what no other device has room for, whole layers run one after another, or nearly
+    # all ops do.
     from placegap.solvers.bounds.labels.layer_chain import stops_of
 
     if task.instance.num_parts > MOST_KNAPSACK_PARTS:

@@ -462,9 +462,8 @@ class PartSearch:
         self._consider(better if inside else walk)
 
     def restricted(self, allowed: Flags, judge: Judge) -> PartSearch:
-        """A separate search over the chains whose stage s is a pair of ``allowed[s]``; it shares
-        the paths found so far.
-        """
+        """A separate search over the chains whose stage s is a pair of ``allowed[s]``."""
+        # It shares the paths found so far.
         other = copy(self)
         every = np.arange(len(self.problem.tail))
         layers = layers_of([every[self._may(s) & allowed[s]] for s in range(self.stages)])
@@ -707,9 +706,8 @@ class PartSearch:
         return row
 
     def _device_limit(self, part: Part, share: Floats) -> tuple[Ints, int] | None:
-        """A device with several stages whose mean number of layers is fractional: the row of its
-        layers and that number, rounded down; None if there is none.
-        """
+        """A device with several stages whose mean number of layers is fractional; or None."""
+        # The row of its layers, and that number, rounded down.
         if not self.stages > self.num_devices > 1:
             return None
         of_device = (len(share), -1, self.num_devices)

@@ -225,16 +225,12 @@ def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutW
 
 
 def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: int) -> PairLayers:
-    """The pairs with a walk over them that costs at most a limit, under each row of weights in
-    turn.
-    """
+    """The pairs with a walk over them of at most a limit, under each row of weights in turn."""
     return PairLayers(*_cheap(_pairs(problem), layers, np.atleast_2d(weights), most))
 
 
 def times_of(problem: CutProblem, pairs: Ints) -> Ints:
-    """Times of the steps of a walk, of the messages into them, and sizes of its stages,
-    (2 E + S,).
-    """
+    """Times of a walk's steps, of the messages into them, and its stages' sizes, (2 E + S,)."""
     return np.asarray(_times(_pairs(problem), pairs))
 
 
@@ -348,11 +344,9 @@ def _cheap(p: CutPairs, layers: PairLayers, weights: Ints, most: int) -> tuple[I
 
 
 def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -> tuple[int, Ints]:
-    """A walk improved by moves of one cut and of two neighbouring cuts until none helps; its time.
-
-    `allowed` is the pair of each tail and head that a layer may take, -1 where it may not, (S, N,
-    N) or (1, N, N).
-    """
+    """A walk improved by moves of one cut and of neighbouring ones until none helps; its time."""
+    # `allowed` is the pair of each tail and head that a layer may take, -1 where it may not, (S, N,
+    # N) or (1, N, N).
     cuts = np.append(problem.tail[walk], problem.num_cuts - 1)
     value, cuts = _improve(_pairs(problem), table, allowed, cuts, REACH * problem.stride)
     pairs = [int(allowed[min(s, len(allowed) - 1), cuts[s], cuts[s + 1]]) for s in range(len(walk))]

@@ -184,10 +184,8 @@ def _make_even(
     parts: list[PartSearch],
     clock: Clock,
 ) -> tuple[str, str]:
-    """Replace the plan by one of the same value on more devices, if there is one; then balance it.
-
-    Returns the message, and whether the balance is proven or only reached by moves.
-    """
+    """Replace the plan by one as good on more devices, if there is one; then balance it."""
+    # Returns the message, and whether the balance is proven or only reached by moves.
     settled = problem.complete
     try:
         # With a slack of 1 ns, searches keep the chains whose bound equals the best value.

@@ -193,13 +193,11 @@ def linear_clusters(flow: Flow, into: tuple[Ints, Ints, Ints], level: Ints) -> t
 def dominant_sequence_clusters(
     flow: Flow, into: tuple[Ints, Ints, Ints], level: Ints
 ) -> tuple[Ints, Ints]:
-    """Take ready nodes by longest path through them; join a parent's cluster if it starts earlier.
-
-    After Yang, Gerasoulis 1994. A node's priority is the start that its parents allow plus its
-    longest path to the end. It goes behind the last node of the parents' cluster where it starts
-    first, if that is before it could start alone; else it begins a cluster. Ties: the flow's order,
-    then the first parent. O((V + E) log V). It returns the same as `linear_clusters`.
-    """
+    """Take ready nodes by longest path through them; join a parent's cluster to start earlier."""
+    # After Yang, Gerasoulis 1994. A node's priority is the start that its parents allow plus its
+    # longest path to the end. It goes behind the last node of the parents' cluster where it starts
+    # first, if that is before it could start alone; else it begins a cluster. Ties: the flow's
+    # order, then the first parent. O((V + E) log V). It returns the same as `linear_clusters`.
     n = len(flow.node_ns)
     ptr, node_in, edge_ns = into
     position = np.empty(n, np.int64)

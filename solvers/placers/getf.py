@@ -145,11 +145,9 @@ def _placed(task: Task[Makespan], allowed: Flags) -> Outcome:
 
 
 def _moved(arrays: Arrays, admission: Admission, devices: Flags) -> Flags:
-    """The allowed devices, other ones for the colocation groups that were left over without room.
-
-    What is left over is put, in topological order, on the emptiest of its devices, or else on the
-    emptiest of all others; the latter are then allowed in their place.
-    """
+    """The allowed devices; others for the colocation groups that were left without room."""
+    # What is left over is put, in topological order, on the emptiest of its devices, or else on the
+    # emptiest of all others; the latter are then allowed in their place.
     moved, runs = devices.copy(), admission_of(arrays).group_runs
     free, size = admission.free_bytes.copy(), admission.group_bytes
     done = admission.home != NOWHERE

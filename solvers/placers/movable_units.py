@@ -186,12 +186,10 @@ def best_move(
     overlap: bool,
     chain: bool,
 ) -> tuple[int, int, int]:
-    """The move that leaves the least max_load: that, the unit and its new device; -1 if none helps.
-
-    Only moves from or to the heaviest device can help. Of equal moves the first unit's, to the
-    first device. O(nets of all units + K x nets of those there), and a check of the chain for every
-    new best.
-    """
+    """The best move for max_load: the load, the unit and its new device; -1 if none helps."""
+    # Only moves from or to the heaviest device can help. Of equal moves the first unit's, to the
+    # first device. O(nets of all units + K x nets of those there), and a check of the chain for
+    # every new best.
     load_of = np.empty(len(state.compute), np.int64)
     for k in range(len(load_of)):
         work, paid = state.compute[k], state.paid[k]

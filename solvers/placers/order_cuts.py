@@ -161,9 +161,8 @@ def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outc
 
 
 def _counted(task: Task[Makespan]) -> Iterator[Instance]:
-    """The instance with the bytes by which slices are packed: at peak memory the least that plans
-    hold, then the most.
-    """
+    """The instance with the bytes by which slices are packed."""
+    # At peak memory that is the least that plans hold, then the most.
     yield relax_memory(task.instance, task.semantics)[0]
     if task.semantics.memory_rule == "peak":
         most_bytes = ceiling_bytes(task.instance)

@@ -176,11 +176,9 @@ def layer_loads(instance: Instance, block: Ints) -> Ints:
 
 
 def stage_times(instance: Instance, semantics: PipelineIteration, block: Ints) -> Ints:
-    """What a stage of the blocks i to j - 1 takes, (l + 1, l + 1): its ops, each on the device that
-    is fastest for it, and every tensor that crosses its border, once.
-
-    A tensor costs a device the least that it costs any. O(t l^2).
-    """
+    """What a stage of the blocks i to j - 1 takes, (l + 1, l + 1)."""
+    # That is its ops, each on the device that is fastest for it, and every tensor that crosses its
+    # border, once. A tensor costs a device the least that it costs any. O(t l^2).
     index, load = instance.arrays.index, layer_loads(instance, block)
     total = np.concatenate([[0], np.cumsum(load)]).astype(np.int64)
     times = total[None, :] - total[:, None]
@@ -197,9 +195,9 @@ def stage_times(instance: Instance, semantics: PipelineIteration, block: Ints) -
 
 @kernel(bounded=True)
 def alpa_cuts(times: Ints, most: int, rounds: int) -> Ints:
-    """Where to cut l blocks into a limited number of runs, for the least sum of all runs and
-    rounds - 1 times the heaviest; ``times[i, j]`` is that of blocks i to j - 1.
-    """
+    """Where to cut l blocks into a limited number of runs."""
+    # For the least sum of all runs and rounds - 1 times the heaviest; ``times[i, j]`` is that of
+    # blocks i to j - 1.
     n = len(times) - 1
     never = np.int64(2**62)
     limits = np.empty(n * (n + 1) // 2, np.int64)

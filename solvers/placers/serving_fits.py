@@ -246,16 +246,13 @@ def parallax(instance: Instance, num_layers: int) -> list[int] | None:
 
 
 def _pipeline(caps: list[int], num_layers: int) -> tuple[int, ...]:
-    """The nodes of the first pipeline: there are k, of most k^2 / stages, the fewest stages each k.
-
-    `caps` are the layers that each node holds.
-    """
+    """The k nodes of the first pipeline: of most k^2 / stages, each k with the fewest stages."""
+    # `caps` are the layers that each node holds.
 
     @cache
     def fewest(at: int, missing: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
-        """Stages that nodes from one on add to pipelines, by the layers that these miss, the first
-        one's before the others'; and the nodes of the first one.
-        """
+        """Stages that nodes from one on add to pipelines; and the nodes of the first one."""
+        # By the layers that these miss, the first one's before the others'.
         if at == len(caps) or not any(missing):
             return (np.inf if any(missing) else 0), ()
         best = fewest(at + 1, missing)

@@ -138,9 +138,9 @@ def run(task: Task, params: AutoParams) -> Outcome:
 
 
 def _run_placers(known: JudgedKnown) -> tuple[str, ...]:
-    """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
-    placers that have not run yet. A likely proof begins after the fastest of all.
-    """
+    """Offer the plans of the fast placers; returns the placers that have not run yet."""
+    # What is cheap is proved after the first of them; a likely proof begins after the fastest of
+    # all.
     task, tried, without_plan = known.task, list[str](), list[str]()
     limit_s = task.limits.time_limit_s or 0.0
     most_s = max(FIRST_PLANS_S, min(LONGEST_S, SHARE * limit_s))
@@ -215,11 +215,9 @@ def _first_proofs(task: Task, workers: int) -> Iterator[Step]:
 
 
 def _proving(task: Task, workers: int, options: Mapping[str, object]) -> Iterator[Step]:
-    """Bounds for a while, if a proof is not likely or memory binds, then proofs, and bounds again.
-
-    An unlikely proof gets the `options`: less effort, as placers ran before. If memory
-    binds, the knapsack comes first: its bound and its plan are the best ones.
-    """
+    """Bounds for a while, if no proof is likely or memory binds, then proofs, then bounds."""
+    # An unlikely proof gets the `options`: less effort, as placers ran before. If memory binds, the
+    # knapsack comes first: its bound and its plan are the best ones.
     is_likely = is_likely_proven(task)
     binds = strategy(task).bounds is not None and _memory_binds(task)
     waits = not is_likely or binds

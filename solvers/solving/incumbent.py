@@ -102,9 +102,9 @@ class JudgedKnown(Known):
             self.prove(least)
 
     def listener(self, method: str, semantics: Semantics) -> Callable[[Progress], None]:
-        """The listener of a method while it runs: its plans are judged, and its bounds, if it does
-        the task's own rules, rest on its solvers until the result comes.
-        """
+        """The listener of a method while it runs."""
+        # Its plans are judged, and its bounds, if it does the task's own rules, rest on its solvers
+        # until the result comes.
         basis = METHODS[method].basis
 
         def keep(progress: Progress) -> None:

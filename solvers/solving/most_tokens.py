@@ -89,9 +89,8 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
 
 
 def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result | None:
-    """The result of the method that proves most loads, for ops that hold caches of `tokens`;
-    None if there is none for numbers so large.
-    """
+    """The result of the method that proves most loads, for ops that hold caches of `tokens`."""
+    # None if there is none for numbers so large.
     loads, full = task.semantics.loads, with_tokens(task.instance, tokens)
     # column generation does not prove that there is no plan, and the IP, the last of all, does
     steps = [*proofs(Task(full, loads))]

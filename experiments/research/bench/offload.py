@@ -206,9 +206,8 @@ LIMIT_S = 20.0
 
 
 def print_offload(only: str = "", method: str = "auto") -> None:
-    """Print value, bound, gap and seconds of the cases whose names contain `only`, and by how much
-    the splits of serving tools are slower.
-    """
+    """Print value, bound, gap and seconds of the cases whose names contain `only`."""
+    # Also by how much the splits of serving tools are slower.
     models, semantics = {model.name: model for model in MODELS}, Makespan()
     chosen = find_method(method)
     heads = ("decode step", "value, ms", "bound, ms", "gap", "seconds", *BASELINES)

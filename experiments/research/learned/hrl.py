@@ -261,10 +261,8 @@ class Hrl:
 
 
 def hierarchical_loss(draws: Draws, advantage: Tensor) -> Tensor:
-    """REINFORCE for both policies: minus the mean of advantage x log probability of both choices.
-
-    The advantage of a placement is its reward minus the baseline.
-    """
+    """REINFORCE for both policies: minus the mean of advantage x log probability of choices."""
+    # The advantage of a placement is its reward minus the baseline.
     both = draws.grouping.log_probability + draws.placements.log_probability
     return -(advantage * both).mean()
 

@@ -46,12 +46,10 @@ class PlacetoNodes:
 
 
 def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
-    """Merge an instance to nodes of about equal work, and look at their graph. O(N^3 / 64 + n m).
-
-    Placeto merges co-location groups and small neighbours. Without limits one node may take in most
-    of the network, and is then more than a device holds. More than `most_nodes` are left where no
-    pair can be merged.
-    """
+    """Merge an instance to nodes of about equal work; their graph. O(N^3 / 64 + n m)."""
+    # Placeto merges co-location groups and small neighbours. Without limits one node may take in
+    # most of the network, and is then more than a device holds. More than `most_nodes` are left
+    # where no pair can be merged.
     parts = -(-most_nodes // instance.num_devices)
     merge = merge_heavy_edges(instance, parts, num_ops=most_nodes)
     arrays = merge.coarse.arrays
@@ -95,11 +93,10 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
 def features(
     nodes: PlacetoNodes, device: Ints, start_ns: Ints, current: int, visited: Flags
 ) -> Numbers:
-    """Features of all nodes, (N, STATIC_FEATURES + K), each normalized by the largest in the graph.
-
-    They are time, output, memory, start in the last schedule relative to that of the current node,
-    whether the node is the current one, whether it was visited, and its device as a one-hot.
-    """
+    """Features of all nodes, (N, STATIC_FEATURES + K), each relative to the largest."""
+    # They are time, output, memory, start in the last schedule relative to that of the current
+    # node, whether the node is the current one, whether it was visited, and its device as a
+    # one-hot.
     count, num_devices = nodes.time_ns.shape
     each = np.arange(count)
     row = np.zeros((count, STATIC_FEATURES + num_devices), np.float32)

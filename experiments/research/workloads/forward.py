@@ -287,10 +287,8 @@ def _add_slot(draft: Draft, weight: Weight, name: str, size: int, dialect: Diale
 
 
 def add_penalty(draft: Draft, weight: Weight, read: int, backward: bool) -> Sequence[int]:
-    """The penalty on a weight's size, and its share of the gradient; what the loss adds up first.
-
-    Returns the penalty, and the gradient's op if requested.
-    """
+    """The penalty on a weight's size; its share of the gradient; what the loss adds up first."""
+    # Returns the penalty, and the gradient's op if requested.
     size = weight.size * FLOAT_BYTES
     scale = draft.add(f"{weight.name}/Regularizer/scale", "Const", [], INDEX_BYTES, view=True)
     squares = draft.add(

@@ -265,11 +265,9 @@ def gpt3(
     steps: int = 2048,
     words: int = 50_257,
 ) -> None:
-    """Write GPT-3 with one chain of ops per head, which reaches the op counts of Moirai, table IV.
-
-    All eleven entries of that table are layers x (11 + 12 heads) exactly; so are ours, but for
-    the ops outside the layers. The word table serves again before the last softmax.
-    """
+    """Write GPT-3 with one chain of ops per head: it has the op counts of Moirai, table IV."""
+    # All eleven entries of that table are layers x (11 + 12 heads) exactly; so are ours, but for
+    # the ops outside the layers. The word table serves again before the last softmax.
     ids = placeholder(tape, (batch, steps))
     table = tape.weight("wte", (words, hidden))
     shape = (batch, steps, hidden)

@@ -147,9 +147,9 @@ class StageChain:
 
 
 def is_exchange(facts: Facts, a: int, b: int) -> bool:
-    """Whether an edge leads gradients of weights to what waits like them in another layer, or the
-    sum of a shared weight's gradients to the update of a copy.
-    """
+    """Whether an edge leads gradients of weights to another layer or to a copy's update."""
+    # What it leads to in another layer waits like them; a copy gets the sum of a shared weight's
+    # gradients.
     ops = facts.ops
     alone = ops[a].colocation is None
     if not ops[a].backward or (ops[a].colocation == ops[b].colocation and not alone):
@@ -260,9 +260,9 @@ def recheck(facts: Facts, plan: Plan, rules: PipelineIteration) -> Evaluation:
 
 
 def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> Iterator[Violation]:
-    """Devices that hold more than they can: resident bytes, and the stash of microbatches beyond
-    the first that are in flight; at the peak, state and what one passage needs for the former.
-    """
+    """Devices that hold more than they can."""
+    # They hold resident bytes, and the stash of microbatches beyond the first that are in flight;
+    # at the peak, state and what one passage needs for the former.
     pipe = StageChain(facts, plan, semantics)
     held = [0] * len(facts.devices)
     if semantics.memory == "peak":
@@ -288,9 +288,9 @@ def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> It
 
 
 def _one_passage(pipe: StageChain, k: int) -> int:
-    """State of a device, and the most that one microbatch needs there: one of its stages is at the
-    fullest step of its ops, pass by pass, and each other one keeps a stash.
-    """
+    """State of a device, and the most that one microbatch needs there."""
+    # One of its stages is at the fullest step of its ops, pass by pass, and each other one keeps a
+    # stash.
     facts, ops = pipe.facts, pipe.facts.ops
     # Places of ops in a passage: forward before backward before weight gradients, else by their
     # steps.
@@ -317,9 +317,8 @@ def _one_passage(pipe: StageChain, k: int) -> int:
 
 
 def _in_flight(pipe: StageChain) -> list[int]:
-    """Most microbatches of each stage that are begun and not ended, counted before each backward
-    event: then as many forward events have run as it waits for.
-    """
+    """Most microbatches of each stage that are begun and not ended."""
+    # Counted before each backward event: then as many forward events have run as it waits for.
     most = [1] * pipe.count
     for q in range(pipe.p):
         forward, w = pipe.numbered(q, backward=False), pipe.ahead(q)

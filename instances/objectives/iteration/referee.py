@@ -179,9 +179,7 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
 def _costs(
     instance: Instance, device: Ints, stages: PlanStages, semantics: PipelineIteration
 ) -> tuple[Ints, Ints, Ints, dict[tuple[int, int], int]]:
-    """Time of each step on a microbatch, of weight events, of updates, and of messages from step to
-    step.
-    """
+    """Time of each step on a microbatch, of weight events, of updates, and of messages."""
     arrays, index, step = instance.arrays, instance.arrays.index, stages.step
     duration = np.zeros(stages.num_steps, np.int64)
     weight, update = np.zeros((2, stages.num_stages), np.int64)

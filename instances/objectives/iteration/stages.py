@@ -138,9 +138,8 @@ def _stated(instance: Instance, plan: Plan) -> Ints:
 
 
 def _derived(instance: Instance, device: Ints) -> Ints:
-    """Stage of each op where the devices are the stages: a topological order of the devices, the
-    lowest number first.
-    """
+    """Stage of each op where the devices are the stages."""
+    # They are in a topological order of the devices, the lowest number first.
     arrays, index = instance.arrays, instance.arrays.index
     bind = ~instance.arrays.exchanged
     a, b = index.producer[bind], index.consumer[bind]

@@ -264,10 +264,8 @@ def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Cloc
 def prove_chain(
     instance: Instance, problem: TimedTerms, clock: Clock
 ) -> tuple[Any, ChainProof] | None:
-    """A chain through an instance, as far as it is proven when the time is over; None without one.
-
-    The bound is infinite where there is no plan.
-    """
+    """A chain through an instance, as far as it is proven in the time; None without one."""
+    # The bound is infinite where there is no plan.
     chain = choose_chain(instance, intervals(instance))
     if not chain:
         return None

@@ -336,9 +336,8 @@ def _grown_labels(
     most_rows: int,
     most_tried: int,
 ) -> tuple[Ints, int]:
-    """A row for each label one layer further in that is not above the threshold, up to a limit; and
-    the number of trials.
-    """
+    """Rows for labels one layer further in, not above the threshold; and the number of trials."""
+    # There are no more of them than a limit.
     # For each label: options by rising least time, then the device of the inner gate back, then
     # that of the inner gate forward. What depends on the former alone is computed outside the
     # latter.

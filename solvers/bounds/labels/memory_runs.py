@@ -207,11 +207,9 @@ class LinkWays(NamedTuple):
 def price_links(
     cut: Ints, stay: Ints, links: LinkWays, price: Ints, shift: int, at: Ints, mode: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Lengths (c, K, K) and (c, K, modes) with the price of bytes, rounded down; bytes by device.
-
-    The bytes are those of stops on the devices `at`, with the modes between; they are not counted
-    where `at` is negative.
-    """
+    """Lengths (c, K, K) and (c, K, modes) with the price of bytes, floored; bytes by device."""
+    # The bytes are those of stops on the devices `at`, with the modes between; they are not counted
+    # where `at` is negative.
     # The price of the stops is in `stop_ns`; here are the groups between. The first call makes the
     # lengths for `least_runs`, and the second counts the bytes on the path found.
     num_links, num_devices = len(cut), cut.shape[1]
@@ -254,9 +252,7 @@ def price_links(
 
 @kernel
 def _pay(start: int, size: Ints, ways: Ints, price: Ints, shift: int) -> tuple[int, Ints]:
-    """The least length, from `start` on, plus price of bytes at that length; and the device of each
-    group there.
-    """
+    """The least length plus price of bytes, from `start` on; and the device of each group."""
     # The longer the section, the more devices a group can be on. The price of all bytes is a
     # falling step function of the length: the least sum is at `start`, or where some group reaches
     # a cheaper device.
