@@ -49,11 +49,9 @@ def cases() -> tuple[Mapping[str, Any], ...]:
 
 
 class CaseRow(NamedTuple):
-    """Values of a case, in ns: the best plan with its gap, the best line, and what rules take.
+    """Values of a case, in ns: the best plan with its gap, the best line, and what rules take."""
 
-    Plans keep layers whole, but for their experts; None: a rule has no room for the layers.
-    """
-
+    # Plans keep layers whole, but for their experts; None: a rule has no room for the layers.
     best_ns: int
     gap: float | None
     line_ns: int | None

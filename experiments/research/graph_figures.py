@@ -122,8 +122,8 @@ DEVIATION = "deviation of "
 
 def figure_of(source: Source, name: str) -> float:
     """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform."""
-    # ``deviation of ...`` is one of `deviation_figure`, ``ms of conv1`` one of an op, and ``splits
-    # Conv2D, 0.003`` one of a kind of ops, with its least share.
+    # ``deviation of ...`` is one of `deviation_figure`, ``ms of conv1`` one of an op, and
+    # ``splits Conv2D, 0.003`` one of a kind of ops, with its least share.
     if name.startswith(DEVIATION):
         return deviation_figure(source, name.removeprefix(DEVIATION))
     if name.startswith(SPLITS):

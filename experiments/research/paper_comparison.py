@@ -37,11 +37,9 @@ QUARTER = 0.25
 
 @dataclass(frozen=True)
 class KeptResults:
-    """The kept runs of a paper's studies, by their files, and the figures of its graphs.
+    """The kept runs of a paper's studies, by their files, and the figures of its graphs."""
 
-    A bound that any of the studies has proved counts for every run of the same problem.
-    """
-
+    # A bound that any of the studies has proved counts for every run of the same problem.
     rows: Mapping[str, Sequence[RunRow]]
     figures: FiguresOf
 

@@ -129,11 +129,9 @@ Fate = Literal["done", "timeout", "crashed"]
 
 @dataclass(frozen=True)
 class Ending(Generic[T]):
-    """How a task ended: `answer` is what the function returned, if the fate is "done".
+    """How a task ended: `answer` is what the function returned, if the fate is "done"."""
 
-    `last_news` is its last report.
-    """
-
+    # `last_news` is its last report.
     task: T
     fate: Fate
     answer: Any

@@ -25,12 +25,11 @@ Reason = Literal["start", "data", "turn"]
 
 
 class PathPart(NamedTuple):
-    """A part of the chain: an op, a call, an event or a transfer, on a device.
+    """A part of the chain: an op, a call, an event or a transfer, on a device."""
 
-    `why` says what it waited for: nothing (it began at 0), its data, or its turn on the device or
-    channel. `target` is where a transfer goes, -1 for other parts; `bytes` are those of a transfer.
-    """
-
+    # `why` says what it waited for: nothing (it began at 0), its data, or its turn on the device or
+    # channel. `target` is where a transfer goes, -1 for other parts; `bytes` are those of a
+    # transfer.
     name: str
     device: int
     start_ns: int

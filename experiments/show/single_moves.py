@@ -20,12 +20,10 @@ FEWEST, MOST = 40, 2000
 
 
 class SingleMove(NamedTuple):
-    """Some ops to another device, and what the plan is worth then.
+    """Some ops to another device, and what the plan is worth then."""
 
-    `what` names the op, group or layer. `gain_ns` None: the plan at hand breaks a rule, and this
-    one breaks none.
-    """
-
+    # `what` names the op, group or layer. `gain_ns` None: the plan at hand breaks a rule, and this
+    # one breaks none.
     what: str
     num_ops: int
     source: int

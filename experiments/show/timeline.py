@@ -132,11 +132,9 @@ def bytes_moved(found: Sequence[Crossing], num_devices: int) -> tuple[list[int],
 
 @dataclass(frozen=True)
 class Timeline:
-    """Rows of bars, arrows between them, and what they mean.
+    """Rows of bars, arrows between them, and what they mean."""
 
-    `by_layer` says whether labels are layers; else they are kinds of ops, or stages.
-    """
-
+    # `by_layer` says whether labels are layers; else they are kinds of ops, or stages.
     rows: tuple[str, ...]
     bars: tuple[Bar, ...]
     moves: tuple[Move, ...]
@@ -228,11 +226,9 @@ def busy_times(drawn: Timeline, num_devices: int) -> list[int]:
 
 
 class Block(NamedTuple):
-    """Bars of one row that are drawn as one; other fields are `Bar`'s.
+    """Bars of one row that are drawn as one; other fields are `Bar`'s."""
 
-    `num_bars` says how many they are, and `filled_ns` how long they last in sum.
-    """
-
+    # `num_bars` says how many they are, and `filled_ns` how long they last in sum.
     row: int
     is_move: bool
     start_ns: int

@@ -35,14 +35,13 @@ STATE_BYTES, STASH_BYTES, VALUE_BYTES = 16, 34, 2
 
 
 class ModelShape(NamedTuple):
-    """A decoder of layers, between an embedding and a loss layer.
+    """A decoder of layers, between an embedding and a loss layer."""
 
-    `width` is that of a layer's feed-forward part as one token passes it, `products` how many
-    matrices it has, `all_width` what the device holds of it (all experts); the first `dense_layers`
-    have a width of their own. Keys and values have `kv_heads` heads (0: all). `fused` attention
-    keeps no scores and computes half of them (causal); without it there is dropout, too.
-    """
-
+    # `width` is that of a layer's feed-forward part as one token passes it, `products` how many
+    # matrices it has, `all_width` what the device holds of it (all experts); the first
+    # `dense_layers` have a width of their own. Keys and values have `kv_heads` heads (0: all).
+    # `fused` attention keeps no scores and computes half of them (causal); without it there is
+    # dropout, too.
     layers: int
     hidden: int
     width: int

@@ -115,11 +115,9 @@ class LayerPart(NamedTuple):
 
 
 class TrainedLayer(NamedTuple):
-    """A layer of a network: what is recomputed as one, and lies in one stage.
+    """A layer of a network: what is recomputed as one, and lies in one stage."""
 
-    `full` says whether all of it may be recomputed from its input; t divides each of `divides`.
-    """
-
+    # `full` says whether all of it may be recomputed from its input; t divides each of `divides`.
     name: str
     kind: str
     blocks: tuple[LayerPart, ...]
@@ -183,12 +181,10 @@ def cluster_rates(
 
 
 class ModelledOn(NamedTuple):
-    """What modes are made for: rates by device kind, tensor degrees, number types.
+    """What modes are made for: rates by device kind, tensor degrees, number types."""
 
-    With `sequence` parallelism the residual stream is divided among the t devices. Where servers
-    of `server_devices` share a network, all t devices send gradients over it.
-    """
-
+    # With `sequence` parallelism the residual stream is divided among the t devices. Where servers
+    # of `server_devices` share a network, all t devices send gradients over it.
     rates: Mapping[str, Rates]
     tensors: Sequence[int]
     precision: Precision = MIXED

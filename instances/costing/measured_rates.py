@@ -59,11 +59,9 @@ Divided = Literal["whole", "stream", "tensor"]
 
 
 class MovedBytes(NamedTuple):
-    """A kernel that only moves bytes: all of them on each of t devices, or a share.
+    """A kernel that only moves bytes: all of them on each of t devices, or a share."""
 
-    The ``stream`` is divided under sequence parallelism alone.
-    """
-
+    # The ``stream`` is divided under sequence parallelism alone.
     bytes: int
     divided: Divided = "whole"
 

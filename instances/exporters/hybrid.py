@@ -42,11 +42,9 @@ WORDS = {
 
 
 class NumberedLayers(NamedTuple):
-    """The numbered layers in the order in which they run, and what stands before and after them.
+    """The numbered layers in the order in which they run, and what stands before and after them."""
 
-    Each is the numbers of its ops.
-    """
-
+    # Each is the numbers of its ops.
     names: tuple[str, ...]
     numbered: tuple[tuple[int, ...], ...]
     before: tuple[int, ...]

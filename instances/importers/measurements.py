@@ -228,11 +228,9 @@ NEGATIVE_LATENCY = "the line begins below zero: latency 0 is taken"
 
 @dataclass(frozen=True)
 class LinkFit:
-    """A link, the line behind it, and doubts about it.
+    """A link, the line behind it, and doubts about it."""
 
-    `bandwidth_bytes_per_s` is 1 / k and `latency_ns` is b, both rounded half to even.
-    """
-
+    # `bandwidth_bytes_per_s` is 1 / k and `latency_ns` is b, both rounded half to even.
     source: str
     target: str
     bandwidth_bytes_per_s: int

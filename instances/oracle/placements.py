@@ -103,13 +103,12 @@ class FewLinks(NamedTuple):
 
 
 class Items(NamedTuple):
-    """Items of a placement: each op, followed by the transfers of its outputs.
+    """Items of a placement: each op, followed by the transfers of its outputs."""
 
-    Durations, resources (devices, then channels; two columns), lags, longest ways from the start of
-    each item to the end, and (carried, destination) of each transfer, -1 for ops. ``lag[j, i]``:
-    item i starts at least this long after the end of item j; -1: it does not wait for j.
-    """
-
+    # Durations, resources (devices, then channels; two columns), lags, longest ways from the start
+    # of each item to the end, and (carried, destination) of each transfer, -1 for ops.
+    # ``lag[j, i]``: item i starts at least this long after the end of item j; -1: it does not wait
+    # for j.
     duration: Ints
     resources: Ints
     lag: Ints
@@ -310,11 +309,9 @@ def _earliest(start: Ints, items: Items, num_resources: int, earliest: Ints) -> 
 
 
 class PeakSizes(NamedTuple):
-    """Sizes of the ops, which are numbered topologically, and of the tensors; in bytes.
+    """Sizes of the ops, which are numbered topologically, and of the tensors; in bytes."""
 
-    `counts` is false under the rule `sum`; `holds[i, z]`: op i holds shared state z.
-    """
-
+    # `counts` is false under the rule `sum`; `holds[i, z]`: op i holds shared state z.
     counts: bool
     state: Ints
     workspace: Ints

@@ -126,12 +126,10 @@ def ceiling_bytes(instance: Instance) -> Ints:
 
 
 class _Uses(NamedTuple):
-    """Which colocation group writes or reads which tensor, a row for each pair.
+    """Which colocation group writes or reads which tensor, a row for each pair."""
 
-    Rows are ordered by tensor, that of the producer's group first. `op` is the group's first op
-    that uses the tensor. ``member[start[r]:start[r + 1]]`` are all of them, producers included.
-    """
-
+    # Rows are ordered by tensor, that of the producer's group first. `op` is the group's first op
+    # that uses the tensor. ``member[start[r]:start[r + 1]]`` are all of them, producers included.
     tensor: Ints
     op: Ints
     start: Ints

@@ -37,11 +37,9 @@ SMALLER_WEIGHTS, BITS = "weights of fewer bits (--weights int4 of hf:, py: and O
 
 @dataclass(frozen=True)
 class _Reason:
-    """A condition that no plan meets, and how many more devices like one of them would meet it.
+    """A condition that no plan meets, and how many more devices like one of them would meet it."""
 
-    `more` is 0 where no number of them would.
-    """
-
+    # `more` is 0 where no number of them would.
     sentence: str
     more: int = 0
     like: int = 0

@@ -17,11 +17,9 @@ from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 
 
 class Flow(NamedTuple):
-    """A graph of n nodes with costs in ns: successors of i are ``succ[ptr[i]:ptr[i + 1]]``.
+    """A graph of n nodes with costs in ns: successors of i are ``succ[ptr[i]:ptr[i + 1]]``."""
 
-    `order` is some topological order; `edge_ns` is aligned with `succ`.
-    """
-
+    # `order` is some topological order; `edge_ns` is aligned with `succ`.
     node_ns: Ints
     ptr: Ints
     succ: Ints

@@ -34,11 +34,9 @@ from placegap.instances.problem import Instance, Plan, Schedule, Semantics, Viol
 
 
 class Holdings(NamedTuple):
-    """What the K devices hold at most, in bytes, and the moment of it: a time in ns, or a step.
+    """What the K devices hold at most, in bytes, and the moment of it: a time in ns, or a step."""
 
-    `state_bytes` is the part that is always there; under the rule `sum` it is all.
-    """
-
+    # `state_bytes` is the part that is always there; under the rule `sum` it is all.
     bytes: Ints
     state_bytes: Ints
     moment: Ints

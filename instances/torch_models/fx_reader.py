@@ -61,14 +61,12 @@ HeldKind = Literal["parameter", "buffer", "constant", "temporary"]
 
 @dataclass(frozen=True)
 class Held:
-    """What an input node of a program stands for, if it is no input of the model.
+    """What an input node of a program stands for, if it is no input of the model."""
 
-    Nodes of one `name` are one tensor (tied weights). `bits` is how many a weight is stored in,
-    where that is another number than its type has. `quantized` says whether it is stored as
-    integers or in 8 bits or fewer, or computed from what is, and `made_from` what a constant is
-    computed from, by name, and its bytes. A temporary is a constant that no stored data is in.
-    """
-
+    # Nodes of one `name` are one tensor (tied weights). `bits` is how many a weight is stored in,
+    # where that is another number than its type has. `quantized` says whether it is stored as
+    # integers or in 8 bits or fewer, or computed from what is, and `made_from` what a constant is
+    # computed from, by name, and its bytes. A temporary is a constant that no stored data is in.
     kind: HeldKind
     name: str
     bits: Fraction | None = None
@@ -78,11 +76,9 @@ class Held:
 
 @dataclass(frozen=True)
 class FxTensor:
-    """A tensor of the program.
+    """A tensor of the program."""
 
-    `op` is the node whose op writes it; an input of the model and a constant have none.
-    """
-
+    # `op` is the node whose op writes it; an input of the model and a constant have none.
     name: str
     bytes: int
     op: str | None = None

@@ -20,12 +20,10 @@ from placegap.instances.torch_models.tracing import traced
 
 @dataclass(frozen=True)
 class OpTime:
-    """Measured and modelled time of one op, in ns.
+    """Measured and modelled time of one op, in ns."""
 
-    `beside_ns` is the time of calls that are not ops (views, folded constants) and that it reads,
-    and of adding its gradient of a weight to those of other microbatches.
-    """
-
+    # `beside_ns` is the time of calls that are not ops (views, folded constants) and that it reads,
+    # and of adding its gradient of a weight to those of other microbatches.
     name: str
     kind: str
     measured_ns: int

@@ -38,12 +38,10 @@ class NotAlike(Exception):
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack of layers, of which some are traced.
+    """A stack of layers, of which some are traced."""
 
-    `kinds` are the kinds of all layers, and `sources` the traced layer that each is like: itself,
-    if it is traced.
-    """
-
+    # `kinds` are the kinds of all layers, and `sources` the traced layer that each is like: itself,
+    # if it is traced.
     path: str
     kinds: tuple[int, ...]
     sources: tuple[int, ...]

@@ -32,12 +32,10 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class Traceable:
-    """A module and the inputs that it is called with, and in words how large those are.
+    """A module and the inputs that it is called with, and in words how large those are."""
 
-    `weights` is how its weights are stored, where not in their number type: a format, or the bits
-    of every parameter by name. `left_out` is what of its configuration the module does not have.
-    """
-
+    # `weights` is how its weights are stored, where not in their number type: a format, or the bits
+    # of every parameter by name. `left_out` is what of its configuration the module does not have.
     module: Any
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)

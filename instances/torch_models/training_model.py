@@ -94,14 +94,12 @@ NUMBERS_OF_HEADS = ("num_attention_heads", "num_key_value_heads")
 
 @dataclass(frozen=True)
 class TracedStep:
-    """A training step: what was traced, and what was read from it.
+    """A training step: what was traced, and what was read from it."""
 
-    `parameters` counts weights, `modules` are those that hold weights themselves; `weights` and
-    `unread` say in words how large they are, and which the step does not read; `heads` how many
-    heads attention has, and of keys, where the configuration says so; `left_out` what of it the
-    model does not have.
-    """
-
+    # `parameters` counts weights, `modules` are those that hold weights themselves; `weights` and
+    # `unread` say in words how large they are, and which the step does not read; `heads` how many
+    # heads attention has, and of keys, where the configuration says so; `left_out` what of it the
+    # model does not have.
     program: JointProgram
     ops: FxProgram
     parameters: int

@@ -67,11 +67,9 @@ class ColourParams(TransformParams):
 
 @dataclass(frozen=True)
 class Transform:
-    """One row of the table.
+    """One row of the table."""
 
-    `is_exact` says under which semantics, and with which parameters, no optimum is lost.
-    """
-
+    # `is_exact` says under which semantics, and with which parameters, no optimum is lost.
     name: str
     paper: str
     summary: str

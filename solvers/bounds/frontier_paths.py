@@ -465,12 +465,10 @@ MORE_AIMS = 2
 
 
 class LeastPath(NamedTuple):
-    """The least path below an aim.
+    """The least path below an aim."""
 
-    `ns` is None if there is none. With `joined`, the true shortest path may be longer. `traces` are
-    the labels of all steps.
-    """
-
+    # `ns` is None if there is none. With `joined`, the true shortest path may be longer. `traces`
+    # are the labels of all steps.
     ns: int | None
     joined: bool
     traces: list[FrontierLabels]

@@ -355,15 +355,12 @@ def _one_by_one(holds: Flags, begin: Ints, takes: Ints, after: Ints) -> int:
 
 
 class IntervalArcs(NamedTuple):
-    """Pairs of ops, and least times from the end of the first to the start of the second.
+    """Pairs of ops, and least times from the end of the first to the start of the second."""
 
-    ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
-    ``head_ns[x, a, c]`` and ``tail_ns[x, b, c]``, a row for each op between, in the order
-    of the arcs: the least time from the end of the first op to its start on c, and from its end to
-    the start of the second. Where devices are alike there are fewer of them, and with many ops
-    none.
-    """
-
+    # ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
+    # ``head_ns[x, a, c]`` and ``tail_ns[x, b, c]``, a row for each op between, in the order of the
+    # arcs: the least time from the end of the first op to its start on c, and from its end to the
+    # start of the second. Where devices are alike there are fewer of them, and with many ops none.
     entry: Ints
     exit: Ints
     gap_ns: Ints

@@ -84,10 +84,9 @@ class BestLine(NamedTuple):
 
 
 class _Costs(NamedTuple):
-    """Times of S slots on devices of C classes, in ns; `NO_WAY` where a slot cannot be.
+    """Times of S slots on devices of C classes, in ns; `NO_WAY` where a slot cannot be."""
 
-    The last axis: experts with the rest of the slot, or on the host.
-    """
+    # The last axis: experts with the rest of the slot, or on the host.
 
     #: (S, C, 2): A slot on the same device as the one before it.
     stay: Ints

@@ -84,11 +84,10 @@ class View(NamedTuple):
 
 
 class Sharing(NamedTuple):
-    """How the replicas of a stage divide its load, and the time to sum up its parameters.
+    """How the replicas of a stage divide its load, and the time to sum up its parameters."""
 
-    With base the load of one device, r devices have ceil(base / r) + ceil(fraction *
-    parameter_bytes); all in integers.
-    """
+    # With base the load of one device, r devices have ceil(base / r) + ceil(fraction *
+    # parameter_bytes); all in integers.
 
     #: replicas, top, bottom: ``top / bottom`` ns per byte; ``bottom == 0``: no parameters allowed.
     replicas: int
@@ -136,12 +135,11 @@ def sync_ns(s: Sharing, parameter_bytes: int) -> int:
 
 
 class StagePeak(NamedTuple):
-    """Arrays for the kernel: what a stage holds at its peak; empty if that is not checked.
+    """Arrays for the kernel: what a stage holds at its peak; empty if that is not checked."""
 
-    The peak is not additive: a tensor counts on a stage from the first to the last step of its ops
-    there that use it (`instances.referee.memory`), so a sum over blocks is only a bound
-    (`additive_memory`).
-    """
+    # The peak is not additive: a tensor counts on a stage from the first to the last step of its
+    # ops there that use it (`instances.referee.memory`), so a sum over blocks is only a bound
+    # (`additive_memory`).
 
     #: (t + 1,) int64
     tensor_ptr: Ints
@@ -259,12 +257,11 @@ def _takes(members: Ints, target: int, source: int, v: int) -> bool:
 
 
 class Sources(NamedTuple):
-    """States (ideal, value) that one more device may extend, and the tree over them.
+    """States (ideal, value) that one more device may extend, and the tree over them."""
 
-    Level 0 are the states themselves; node i of level l + 1 has the children 8 i .. 8 i + 7 on
-    level l. Ideals are in the order of their enumeration: neighbours share most blocks, so the
-    common blocks of a node exclude many targets.
-    """
+    # Level 0 are the states themselves; node i of level l + 1 has the children 8 i .. 8 i + 7 on
+    # level l. Ideals are in the order of their enumeration: neighbours share most blocks, so the
+    # common blocks of a node exclude many targets.
 
     #: (s,) int32: Ideal of each state, ascending.
     ideal: Indices

@@ -168,12 +168,10 @@ class Cost(NamedTuple):
 
 
 class Home(NamedTuple):
-    """What is known of a method before it is loaded (`method_homes`).
+    """What is known of a method before it is loaded (`method_homes`)."""
 
-    `module` is its module, without `placegap.solvers.` where it is there, and `starts` are those of
-    its registration.
-    """
-
+    # `module` is its module, without `placegap.solvers.` where it is there, and `starts` are those
+    # of its registration.
     module: str
     starts: Mapping[Objective, Cost] = {}
 

@@ -37,12 +37,10 @@ from placegap.solvers.core.result import (
 
 @dataclass(frozen=True)
 class Progress:
-    """The best plan's value and the best bound so far, and who found that plan.
+    """The best plan's value and the best bound so far, and who found that plan."""
 
-    `plan` is that plan, where it is at hand; `doing` is what takes long now, if that is no search.
-    Progress that differs in nothing else is the same.
-    """
-
+    # `plan` is that plan, where it is at hand; `doing` is what takes long now, if that is no
+    # search. Progress that differs in nothing else is the same.
     value: int | None = None
     bound: Bound | None = None
     by: str = ""

@@ -65,12 +65,10 @@ class Arc:
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """An arc as one section and device pair uses it.
+    """An arc as one section and device pair uses it."""
 
-    `entry` and `leave` are its devices, None where it has no entry or exit; `names[k]` is the
-    device of the arc that stands for device k.
-    """
-
+    # `entry` and `leave` are its devices, None where it has no entry or exit; `names[k]` is the
+    # device of the arc that stands for device k.
     section: Section
     entry: int | None
     leave: int | None

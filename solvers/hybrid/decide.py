@@ -238,12 +238,10 @@ def fits(
 
 
 class Setting(NamedTuple):
-    """Numbers that a decision needs besides the tables.
+    """Numbers that a decision needs besides the tables."""
 
-    With `optimistic`, stages whose modes cannot be decided count as fitting: then a no is proven,
-    else a yes.
-    """
-
+    # With `optimistic`, stages whose modes cannot be decided count as fitting: then a no is proven,
+    # else a yes.
     devices: int
     replicas: int
     memory: int

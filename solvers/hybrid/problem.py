@@ -36,10 +36,9 @@ EVERY_MODE, GREEDY = -1, -2
 
 
 class Tables(NamedTuple):
-    """Arrays for the kernels: u layers, e edges, q tensor degrees, r modes and n ideals.
+    """Arrays for the kernels: u layers, e edges, q tensor degrees, r modes and n ideals."""
 
-    Layers are colocation groups, which have one mode each; ideals are made of blocks of layers.
-    """
+    # Layers are colocation groups, which have one mode each; ideals are made of blocks of layers.
 
     #: (q, u + 1) int64: Modes of layer i for the tensor degree number j are rows ``row_ptr[j, i]``
     #: to ``row_ptr[j, i + 1] - 1``.

@@ -156,11 +156,9 @@ class _Args(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """Calls at one end of a section: cost, bytes, and bits of all nodes of their groups.
+    """Calls at one end of a section: cost, bytes, and bits of all nodes of their groups."""
 
-    `cost_ns` is `NEVER` if no accelerator can run the call.
-    """
-
+    # `cost_ns` is `NEVER` if no accelerator can run the call.
     cost_ns: Ints
     bytes: Ints
     tied: Ints

@@ -50,13 +50,11 @@ HINTS = 1024
 
 
 class Machines(NamedTuple):
-    """An instance with n ops, m edges, t tensors and K devices, as the kernels take it.
+    """An instance with n ops, m edges, t tensors and K devices, as the kernels take it."""
 
-    Item n + e is the transfer of edge e (per_edge), n + t * K + k that of tensor t to device k.
-    `channel` (K * K, 2) numbers the channels between two devices from K on. With `free` channels
-    transfers are no items. `order` is a topological one.
-    """
-
+    # Item n + e is the transfer of edge e (per_edge), n + t * K + k that of tensor t to device k.
+    # `channel` (K * K, 2) numbers the channels between two devices from K on. With `free` channels
+    # transfers are no items. `order` is a topological one.
     time_ns: Ints
     transfer_ns: Ints
     link_class: Ints
@@ -77,14 +75,12 @@ class Machines(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """A schedule that can be changed; `item` has one row per item, and two that end the order.
+    """A schedule that can be changed; `item` has one row per item, and two that end the order."""
 
-    `ends` (machines, 2) are the first and the last item of each machine; `device` (n,) is that of
-    each op. `hint` (machines, h) has an item of the machine for each h-th part of the labels, which
-    may be stale. The rest is scratch: heap and keys, marks (`marked`: in the heap; `touched`: taken
-    out or put in by the move), and the records that undo a move.
-    """
-
+    # `ends` (machines, 2) are the first and the last item of each machine; `device` (n,) is that of
+    # each op. `hint` (machines, h) has an item of the machine for each h-th part of the labels,
+    # which may be stale. The rest is scratch: heap and keys, marks (`marked`: in the heap;
+    # `touched`: taken out or put in by the move), and the records that undo a move.
     item: Ints
     ends: Ints
     device: Ints

@@ -24,12 +24,10 @@ from placegap.solvers.local_search.disjunctive_graph import (
 
 
 class Peak(NamedTuple):
-    """Whether the best schedule must fit into memory `at_peak`, and arrays to decide it.
+    """Whether the best schedule must fit into memory `at_peak`, and arrays to decide it."""
 
-    First the bytes of an instance; the rest is scratch for t tensors, n ops and K devices, and
-    `start` and `end` for the times of all items.
-    """
-
+    # First the bytes of an instance; the rest is scratch for t tensors, n ops and K devices, and
+    # `start` and `end` for the times of all items.
     at_peak: bool
     state_bytes: Ints
     workspace_bytes: Ints

@@ -21,12 +21,10 @@ from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, mach
 
 
 class Work(NamedTuple):
-    """Arrays for a schedule, and its times (`NONE`: no such item); reused.
+    """Arrays for a schedule, and its times (`NONE`: no such item); reused."""
 
-    Machine r, a device or a channel, is busy for ``stretches[r]`` stretches of time, in the order
-    of time: from ``busy_from[first[r]]`` to ``busy_to[first[r]]`` and so on.
-    """
-
+    # Machine r, a device or a channel, is busy for ``stretches[r]`` stretches of time, in the order
+    # of time: from ``busy_from[first[r]]`` to ``busy_to[first[r]]`` and so on.
     start: Ints
     end: Ints
     rank: Ints

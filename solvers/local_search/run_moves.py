@@ -287,13 +287,11 @@ def _listed(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
 
 
 class RunState(NamedTuple):
-    """The current state, a trial, and the best state.
+    """The current state, a trial, and the best state."""
 
-    ``value[:]`` is (current makespan, least that fits), ``memory[:]`` the excess of memory now, as
-    a share of a device's memory, and its price. `at` and its like are (P,), the others (n,);
-    `device` is that of the trial.
-    """
-
+    # ``value[:]`` is (current makespan, least that fits), ``memory[:]`` the excess of memory now,
+    # as a share of a device's memory, and its price. `at` and its like are (P,), the others (n,);
+    # `device` is that of the trial.
     at: Ints
     trial: Ints
     best_at: Ints

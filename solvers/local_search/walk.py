@@ -71,13 +71,11 @@ class Rooms(NamedTuple):
 
 
 class ScheduleWindow(NamedTuple):
-    """A part of a schedule that is searched while the rest stays as it is.
+    """A part of a schedule that is searched while the rest stays as it is."""
 
-    Its `ops` lie between the items `begin` and `end`. `exits` are the items behind that wait for
-    an item before `end`, with their number first. For a part only the first state is saved
-    (`Search.enter`), no better ones.
-    """
-
+    # Its `ops` lie between the items `begin` and `end`. `exits` are the items behind that wait for
+    # an item before `end`, with their number first. For a part only the first state is saved
+    # (`Search.enter`), no better ones.
     ops: Ints
     begin: int
     end: int

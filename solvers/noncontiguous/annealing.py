@@ -51,12 +51,10 @@ class _Data(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Device of each block; load, time, paid nets and memory of each device; pins of each net.
+    """Device of each block; load, time, paid nets and memory of each device; pins of each net."""
 
-    `best` is the best plan so far. `group` has the blocks of a move, `mark` the last move that
-    considered each block.
-    """
-
+    # `best` is the best plan so far. `group` has the blocks of a move, `mark` the last move that
+    # considered each block.
     device: Ints
     load: Ints
     time: Ints

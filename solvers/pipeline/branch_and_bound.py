@@ -213,12 +213,10 @@ class Part(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """Integer weights of a walk: `scale` times a mixture of paths, plus prices of the limits.
+    """Integer weights of a walk: `scale` times a mixture of paths, plus prices of the limits."""
 
-    Within the limits the prices add at most `free`. So no iteration of a walk within the limits is
-    shorter than (weight @ times - free) / scale.
-    """
-
+    # Within the limits the prices add at most `free`. So no iteration of a walk within the limits
+    # is shorter than (weight @ times - free) / scale.
     weight: Ints
     scale: int
     free: int

@@ -238,13 +238,11 @@ def traffic_of(problem: Problem, clusters: Clusters) -> tuple[Traffic, Traffic]:
 
 
 class Committed(NamedTuple):
-    """What is placed so far: the end of each cluster, (C,), and what keeps the devices busy.
+    """What is placed so far: the end of each cluster, (C,), and what keeps the devices busy."""
 
-    `pieces` (1,) are in the gaps' trees by now. `there_ns` (t, K) is when a tensor is on a device,
-    -1 if it was not sent. The rest is scratch: `mark` (t + 1,) is the last call that met a tensor,
-    and the number of calls; `lacking` is a heap of edges, and `ready_ns` their keys.
-    """
-
+    # `pieces` (1,) are in the gaps' trees by now. `there_ns` (t, K) is when a tensor is on a
+    # device, -1 if it was not sent. The rest is scratch: `mark` (t + 1,) is the last call that met
+    # a tensor, and the number of calls; `lacking` is a heap of edges, and `ready_ns` their keys.
     end: Ints
     gaps: Gaps
     pieces: Ints

@@ -148,11 +148,9 @@ def d_dps(task: Task[Makespan], params: DDpsParams | None = None) -> Outcome:
 
 
 class Path(NamedTuple):
-    """Where ops are, when they run, and what is known of those that are not placed, (n,).
+    """Where ops are, when they run, and what is known of those that are not placed, (n,)."""
 
-    `before` and `after` are neighbours on the device or -1; `first` and `last` (K,) are its ends.
-    """
-
+    # `before` and `after` are neighbours on the device or -1; `first` and `last` (K,) are its ends.
     device: Ints
     start: Ints
     end: Ints
@@ -167,11 +165,9 @@ class Path(NamedTuple):
 
 
 class LongestWays(NamedTuple):
-    """`way` of the ops ``found[: now[0]]``, in the order in which they were found, (n,).
+    """`way` of the ops ``found[: now[0]]``, in the order in which they were found, (n,)."""
 
-    `turn` is when an op was found, `now[1]` the present one; `stack` (n + m + K) is scratch.
-    """
-
+    # `turn` is when an op was found, `now[1]` the present one; `stack` (n + m + K) is scratch.
     way: Ints
     turn: Ints
     found: Ints

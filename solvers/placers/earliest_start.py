@@ -55,12 +55,10 @@ def no_favourites(instance: Instance) -> Ints:
 
 
 class PlacedOps(NamedTuple):
-    """What is placed so far, (n,), and Baechi's clocks of K devices.
+    """What is placed so far, (n,), and Baechi's clocks of K devices."""
 
-    `sent` (t, K) is when a tensor is on a device, -1 if it was not sent; without rows transfers
-    are free. `trial` (K,) is scratch: the clocks as they would be.
-    """
-
+    # `sent` (t, K) is when a tensor is on a device, -1 if it was not sent; without rows transfers
+    # are free. `trial` (K,) is scratch: the clocks as they would be.
     device: Ints
     end: Ints
     sent: Ints

@@ -45,13 +45,11 @@ class Problem(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """Who may still go where: kept up to date by `settle`, asked by `admits`.
+    """Who may still go where: kept up to date by `settle`, asked by `admits`."""
 
-    `group` (n,) is the colocation group of each op; of each group, `group_bytes` (g,) are the
-    resident bytes, `group_runs` (g, K) the devices that can run all of its ops, `home` (g,) is its
-    device or -1; `free_bytes` (K,) are left on each device.
-    """
-
+    # `group` (n,) is the colocation group of each op; of each group, `group_bytes` (g,) are the
+    # resident bytes, `group_runs` (g, K) the devices that can run all of its ops, `home` (g,) is
+    # its device or -1; `free_bytes` (K,) are left on each device.
     group: Ints
     group_bytes: Ints
     group_runs: Flags

@@ -18,11 +18,9 @@ from placegap.solvers.placers.list_problem import NOWHERE, Admission, admits, se
 
 
 class Clusters(NamedTuple):
-    """C clusters of n ops: ops ``op[ptr[c]:ptr[c + 1]]``, cluster ``of[i]`` of op i.
+    """C clusters of n ops: ops ``op[ptr[c]:ptr[c + 1]]``, cluster ``of[i]`` of op i."""
 
-    `mark` (g + 1,) is scratch: per colocation group, the last call that met it, and their number.
-    """
-
+    # `mark` (g + 1,) is scratch: per colocation group, the last call that met it, and their number.
     ptr: Ints
     op: Ints
     of: Ints

@@ -48,11 +48,10 @@ Answer = Result | Contradiction | str
 
 @dataclass(eq=False, kw_only=True)
 class JudgedKnown(Known):
-    """What is known of a task; a plan counts once the referee has judged it under its rules.
+    """What is known of a task; a plan counts once the referee has judged it under its rules."""
 
-    Two threads may write to it: the one that runs a proof, and the one that listens to the search.
-    """
-
+    # Two threads may write to it: the one that runs a proof, and the one that listens to the
+    # search.
     task: Task
     #: Whether the step that has proven the bound has not ended yet.
     is_preliminary: bool = False

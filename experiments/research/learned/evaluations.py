@@ -35,22 +35,18 @@ MOST_EVALUATIONS, EVALUATIONS_PER_OP = 4_000, 100
 
 
 class Trial(NamedTuple):
-    """What a placement takes, and by how much the fullest device overflows.
+    """What a placement takes, and by how much the fullest device overflows."""
 
-    `excess` is a share of the memory of that device, 0.0 where the placement fits.
-    """
-
+    # `excess` is a share of the memory of that device, 0.0 where the placement fits.
     time_ns: int
     excess: float
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One update of a policy: evaluated placements so far, mean of the update, best that fits.
+    """One update of a policy: evaluated placements so far, mean of the update, best that fits."""
 
-    Without a placement that fits, `best_ns` is None.
-    """
-
+    # Without a placement that fits, `best_ns` is None.
     evaluated: int
     mean_ns: float
     best_ns: int | None

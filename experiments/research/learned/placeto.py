@@ -241,12 +241,10 @@ class Tuning(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """Several episodes of V steps that ran side by side.
+    """Several episodes of V steps that ran side by side."""
 
-    `states` (V, W, N, features), `current` (V,), `chosen` (V, W) devices; `costs` (V + 1, W) with
-    that of the start.
-    """
-
+    # `states` (V, W, N, features), `current` (V,), `chosen` (V, W) devices; `costs` (V + 1, W) with
+    # that of the start.
     states: Tensor
     current: Ints
     chosen: Tensor

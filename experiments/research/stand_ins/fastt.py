@@ -40,11 +40,9 @@ class FastTParams(SplitParams):
 
 
 class BestSplit(NamedTuple):
-    """A split, None for the instance as it is, with DPOS' plan, its value and critical path.
+    """A split, None for the instance as it is, with DPOS' plan, its value and critical path."""
 
-    The path is one of ops of the instance that were not split.
-    """
-
+    # The path is one of ops of the instance that were not split.
     split: OpSplit | None
     outcome: Outcome
     value_ns: int | None

@@ -47,11 +47,9 @@ class Degrees(NamedTuple):
 
 @dataclass(frozen=True)
 class Published:
-    """A published run: sequences per microbatch, microbatches per batch, seconds per batch.
+    """A published run: sequences per microbatch, microbatches per batch, seconds per batch."""
 
-    `chunks` are the stages of a device under the interleaved schedule.
-    """
-
+    # `chunks` are the stages of a device under the interleaved schedule.
     shape: str
     degrees: Degrees
     mode: str

@@ -102,12 +102,10 @@ class Weight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TapeOp:
-    """One op of the forward pass.
+    """One op of the forward pass."""
 
-    `rule` names how its gradient is taken (`rule_of`); `parts` is how many equal outputs it has;
-    `constants` are small constant inputs, `outputs` further outputs that matter to no one.
-    """
-
+    # `rule` names how its gradient is taken (`rule_of`); `parts` is how many equal outputs it has;
+    # `constants` are small constant inputs, `outputs` further outputs that matter to no one.
     name: str
     kind: str
     inputs: tuple[Tensor, ...]

@@ -39,11 +39,9 @@ class Judged(Generic[S_co]):
 
 
 class Option(NamedTuple):
-    """A change of a unit of ops: an op, a group or a layer.
+    """A change of a unit of ops: an op, a group or a layer."""
 
-    `note` says what changes but its home; of several `plans` the best counts.
-    """
-
+    # `note` says what changes but its home; of several `plans` the best counts.
     unit: str
     ops: tuple[int, ...]
     source: int
@@ -60,12 +58,11 @@ class Moves(NamedTuple):
 
 
 class DeviceShare(NamedTuple):
-    """What a device, or one of a stage of a hybrid plan, does in the time that a plan takes.
+    """What a device, or one of a stage of a hybrid plan, does in the time that a plan takes."""
 
-    `busy` is the share of the value in which it runs ops; under max_load and hybrid_pipeline its
-    load as a share of the value, transfers included, and under max_context as one of the heaviest.
-    """
-
+    # `busy` is the share of the value in which it runs ops; under max_load and hybrid_pipeline its
+    # load as a share of the value, transfers included, and under max_context as one of the
+    # heaviest.
     name: str
     kind: str
     num_ops: int

@@ -42,12 +42,10 @@ MOST_MOVES = 1000
 
 
 class StageApart(NamedTuple):
-    """A stage, the mode of each of its ops, and the parts of what each of its devices holds.
+    """A stage, the mode of each of its ops, and the parts of what each of its devices holds."""
 
-    `held_bytes` are those of all microbatches in flight, `state_bytes` without what is divided
-    among the replicas.
-    """
-
+    # `held_bytes` are those of all microbatches in flight, `state_bytes` without what is divided
+    # among the replicas.
     stage: HybridStage
     modes: tuple[Mode, ...]
     state_bytes: int

@@ -79,11 +79,9 @@ class MessageSpan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """One iteration: its stages, the events of each used device, and the messages.
+    """One iteration: its stages, the events of each used device, and the messages."""
 
-    `events` are in the order of the devices' first stages.
-    """
-
+    # `events` are in the order of the devices' first stages.
     stages: PlanStages
     events: tuple[tuple[EventSpan, ...], ...]
     messages: tuple[MessageSpan, ...]

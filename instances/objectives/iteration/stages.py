@@ -166,12 +166,10 @@ def _derived(instance: Instance, device: Ints) -> Ints:
 
 
 class Event(NamedTuple):
-    """The work of a stage on a microbatch, in one of the two passes.
+    """The work of a stage on a microbatch, in one of the two passes."""
 
-    `weight` : the part of a backward event that gradients of weights alone depend on; `update`:
-    updates of weights, once, after the last microbatch.
-    """
-
+    # `weight` : the part of a backward event that gradients of weights alone depend on; `update`:
+    # updates of weights, once, after the last microbatch.
     backward: bool
     stage: int
     microbatch: int

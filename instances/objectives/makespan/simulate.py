@@ -261,12 +261,10 @@ class _Waits(NamedTuple):
 
 
 class _Queues(NamedTuple):
-    """Items that hold the same resources share a queue.
+    """Items that hold the same resources share a queue."""
 
-    Queue q holds up to two `resources`, has room for as many items as begin at ``ptr[q]``, and is
-    in ``touched[touch_ptr[r]:touch_ptr[r + 1]]`` for each resource r of its two.
-    """
-
+    # Queue q holds up to two `resources`, has room for as many items as begin at ``ptr[q]``, and is
+    # in ``touched[touch_ptr[r]:touch_ptr[r + 1]]`` for each resource r of its two.
     of_item: Ints
     ptr: Ints
     resources: Ints

@@ -345,12 +345,10 @@ class Costs(NamedTuple):
 
 
 class Cheapest(NamedTuple):
-    """The least cost of runs that fit, `NO_WAY` if none do.
+    """The least cost of runs that fit, `NO_WAY` if none do."""
 
-    `ends` has the devices of each section's entry and exit (rows and columns of its table), and
-    `used_bytes` what the runs hold on each device.
-    """
-
+    # `ends` has the devices of each section's entry and exit (rows and columns of its table), and
+    # `used_bytes` what the runs hold on each device.
     ns: int
     ends: list[tuple[int, int]]
     used_bytes: Ints
@@ -358,12 +356,10 @@ class Cheapest(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MemoryRuns:
-    """Runs along a chain, without the lengths of its arcs.
+    """Runs along a chain, without the lengths of its arcs."""
 
-    These are tables, one per section: rows for the devices of its entry (one, without an entry) and
-    columns for those of its exit.
-    """
-
+    # These are tables, one per section: rows for the devices of its entry (one, without an entry)
+    # and columns for those of its exit.
     sections: tuple[Section, ...]
     #: before_ns, after_ns: The earliest end of the first section's entry, and the least time after
     #: the last one's exit, by device; of one entry where the section has no such end.
