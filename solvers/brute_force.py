@@ -42,11 +42,8 @@ from placegap.solvers.core.result import Bound, Outcome, no_plan
 
 MOST_OPS, MOST_LOADED_OPS = 8, 10
 MOST_PLACEMENTS = 2**20
-MOST_CONTEXTS = 2**14
-"""In Python, with a bisection for each."""
-
-MOST_ROWS = 2**22
-"""Most of them break an order or a limit, and are left out at once."""
+MOST_CONTEXTS = 2**14  # in Python, with a bisection for each
+MOST_ROWS = 2**22  # most of them break an order or a limit, and are left out at once
 
 MOST_TRANSFERS = 10
 """Edges of a makespan instance whose channels are not free: each may become a transfer."""

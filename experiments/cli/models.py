@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from placegap.instances.transforms.table import Claim, Coarsening
 
 
-SPLIT_RULE = "fd-dps"
-"""The method whose parameters say what is split."""
+SPLIT_RULE = "fd-dps"  # the method whose parameters say what is split
 
 SIZE = ("ops", "edges", "ccr")
 MEANING: dict[Claim, str] = {

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from placegap.instances.problem import Graph, Instance
 
 
-BROKEN_RULES = 1
-"""The exit status where a plan breaks a rule."""
+BROKEN_RULES = 1  # the exit status where a plan breaks a rule
 
 model_option = partial(typer.Option, rich_help_panel="Model")
 traced_option = partial(typer.Option, rich_help_panel="Model, if traced (hf: and py:)")

@@ -42,8 +42,7 @@ from placegap.solvers.core.result import PROOF
 
 FILE_NAME = "certified.csv"
 
-Key = tuple[str, str, int]
-"""The hash of an instance, the semantics' label, and the bound."""
+Key = tuple[str, str, int]  # the hash of an instance, the semantics' label, and the bound
 
 
 class Share(NamedTuple):

@@ -24,11 +24,8 @@ from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.transforms.split_rule import SplitRule, choose_cuts
 from placegap.instances.transforms.table import coarsen
 
-PARTS = (16, 8, 4)
-"""The batch is divided by these for the measurements."""
-
-NOISE = 0.05
-"""Standard deviation of the random factors."""
+PARTS = (16, 8, 4)  # the batch is divided by these for the measurements
+NOISE = 0.05  # standard deviation of the random factors
 
 WITHIN = {"exact": EXACT, "within 20 %": 0.2, "within 30 %": 0.3}
 """Shares of ops that figure 5 is read at."""
@@ -116,8 +113,7 @@ def is_split(source: Source, op: str, share: str) -> float:
 OP_FIGURES: Mapping[str, Callable[[Source, str, str], float]] = {"ms": ms, "split": is_split}
 """What a column may ask for of an op; the last argument is the least share, or empty."""
 
-DEVIATION = "deviation of "
-"""Begins the figures of estimates."""
+DEVIATION = "deviation of "  # begins the figures of estimates
 
 
 def figure_of(source: Source, name: str) -> float:

@@ -52,8 +52,7 @@ def blind_rows(runs: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-RIGHT = "off by 0 %"
-"""The table of `sensitivity` whose costs are true."""
+RIGHT = "off by 0 %"  # the table of `sensitivity` whose costs are true
 
 
 def losses_by_error(runs: pd.DataFrame) -> pd.DataFrame:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-SHOWN = 8
-"""The best methods alone have lines: 22 hide one another."""
+SHOWN = 8  # the best methods alone have lines: 22 hide one another
 
 
 def profile_png(runs: pd.DataFrame) -> bytes:

@@ -43,8 +43,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER, DOCS = ROOT / "experiments" / "papers", ROOT / "docs" / "papers"
 NO_STUDIES = ("published.yaml", "scoring.yaml")
 
-LONGEST_MESSAGE = 160
-"""Characters of a run's message that are kept in the repository."""
+LONGEST_MESSAGE = 160  # characters of a run's message that are kept in the repository
 
 SCOREBOARD = re.compile(r"(?<=<!-- scoreboard -->\n).*?(?=<!-- end of scoreboard -->)", re.DOTALL)
 

@@ -26,8 +26,7 @@ from placegap.instances.torch_models.options import TraceOptions
 
 REPORTED = Path(__file__).resolve().parents[3] / "shared" / "cases" / "speeds" / "reported.csv"
 
-CARD_OP_NS, HOST_OP_NS = 2000, 8000
-"""The rule of two constants."""
+CARD_OP_NS, HOST_OP_NS = 2000, 8000  # the rule of two constants
 
 OPTIONS = {
     "--weights": "weights",

@@ -37,8 +37,7 @@ DEVICE_MAP, KTRANSFORMERS = "device_map", "ktransformers"
 NEAREST_S = 20.0
 """Seconds for the best hybrid plan of one d, t and mode (optima take under 2), or device map."""
 
-LONGEST = 200
-"""Longer exports are named by their files in the answer."""
+LONGEST = 200  # longer exports are named by their files in the answer
 
 IN_ORDER = ("torchtitan", "megatron", "vllm", "sglang", "pipelining")
 """Formats that number stages and name no devices."""

@@ -57,8 +57,7 @@ if TYPE_CHECKING:
 
 COMPILING = "compiling kernels (once per machine)"
 
-MOST_TIMES = 1000.0
-"""Larger factors of the least load are no limit."""
+MOST_TIMES = 1000.0  # larger factors of the least load are no limit
 
 STOP_S = 5.0
 """What a method gets after Ctrl-C to return what it has; a second Ctrl-C ends it at once."""
@@ -382,11 +381,8 @@ def judged_plan(instance: Instance, semantics: Semantics, plan: Plan) -> Result:
     return found
 
 
-START = "start"
-"""Stands for the method in a result that is the plan that was given."""
-
-FIRST_SHARE = 2 / 3
-"""Of the time limit, for the first method, where a second opinion is requested."""
+START = "start"  # stands for the method in a result that is the plan that was given
+FIRST_SHARE = 2 / 3  # of the time limit, for the first method, where a second opinion is requested
 
 
 def ask_second(

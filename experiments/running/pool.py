@@ -177,8 +177,7 @@ def _hearing(listener: Callable[[_News], None]) -> Iterator[None]:
         _listeners.remove(listener)
 
 
-POLL_S = 0.1
-"""How long what makes tasks may take before the pool looks whether others have ended."""
+POLL_S = 0.1  # how long what makes tasks may take before the pool looks whether others have ended
 
 
 def in_thread(make: Callable[[], T]) -> Iterator[T | None]:

@@ -13,8 +13,7 @@ from placegap.instances.problem import DEFAULTS, FIELDS, OBJECTIVES, Semantics, 
 from placegap.instances.problem.semantics import belongs
 from placegap.instances.reading.errors import InputError, from_validation_error
 
-MOST_CHANGES = 2
-"""Rules that `nearest` changes at once: as many as a device of several stages has."""
+MOST_CHANGES = 2  # rules that `nearest` changes at once: as many as a device of several stages has
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,7 @@ from placegap.instances.torch_models.options import (
 )
 from placegap.instances.transforms.traced_layers import traced_layers
 
-MOST_NAMES = 4
-"""Devices that a line names; more are counted."""
+MOST_NAMES = 4  # devices that a line names; more are counted
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ def one_line(error: BaseException) -> str:
     return " ".join(said.split())
 
 
-EXAMPLE_S = 1.0
-"""Of a run on the larger example."""
+EXAMPLE_S = 1.0  # of a run on the larger example
 
 
 def warm_up(method: str, semantics: Semantics, params: Mapping[str, Any]) -> None:

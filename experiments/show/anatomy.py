@@ -14,8 +14,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import Bound, gap_to
 from placegap.solvers.solving.known_bounds import Claim
 
-MOST_CROSSINGS = 5
-"""Transfers that are named."""
+MOST_CROSSINGS = 5  # transfers that are named
 
 
 @dataclass(frozen=True, kw_only=True)

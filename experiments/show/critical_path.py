@@ -18,8 +18,7 @@ from placegap.instances.reading.errors import shorten
 MOST_STEPS = 14
 """Steps of the critical path that are printed; the middle of a longer one is left out."""
 
-LONGEST_NAME = 48
-"""Characters of a name in a sentence."""
+LONGEST_NAME = 48  # characters of a name in a sentence
 
 Reason = Literal["start", "data", "turn"]
 

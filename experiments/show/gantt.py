@@ -21,14 +21,9 @@ if TYPE_CHECKING:
 WIDTH, ROW, MOST_HEIGHT = 12.0, 0.52, 40.0
 """Inches: of the figure, of a row, and of the tallest figure."""
 
-LETTER = 0.064
-"""Inches that a letter in a bar takes."""
-
-FINEST = 700
-"""Blocks are no shorter than this part of the time."""
-
-MOST_KINDS = 8
-"""Kinds of ops with a colour of their own."""
+LETTER = 0.064  # inches that a letter in a bar takes
+FINEST = 700  # blocks are no shorter than this part of the time
+MOST_KINDS = 8  # kinds of ops with a colour of their own
 
 LONGEST_TICK = 24
 BAR, MOVE, MOVE_AT, PATH_AT = 0.58, 0.12, 0.39, -0.33

@@ -74,8 +74,7 @@ def layers_per_device(instance: Instance, plan: Plan) -> list[list[str]]:
     return [list(names) for names in held]
 
 
-LONGEST_LAYERS = 40
-"""Characters of a device's layers; longer ones are counted."""
+LONGEST_LAYERS = 40  # characters of a device's layers; longer ones are counted
 
 
 def layer_words(layers: Sequence[str]) -> str:
@@ -169,11 +168,8 @@ def _communication_ns(verdict: Evaluation, num_devices: int) -> list[int]:
     return moved
 
 
-SHOWN_S = 0.1
-"""Loading that takes less is not printed."""
-
-MOST_NAMES = 4
-"""More devices are counted, not named."""
+SHOWN_S = 0.1  # loading that takes less is not printed
+MOST_NAMES = 4  # more devices are counted, not named
 
 THROUGHPUT = "For throughput: --objective max_load"
 SAYS_FREE = "KIND:22GB in --cluster, or reserved_bytes in a file"
@@ -361,8 +357,7 @@ def _gap_words(result: Result) -> str:
     return f"{words} to {format_value(bound.value, result.semantics.unit)} ({by})"
 
 
-LONGEST_ORIGIN = 80
-"""Characters of what a file says has proven its claim."""
+LONGEST_ORIGIN = 80  # characters of what a file says has proven its claim
 
 
 def claim_words(claim: Claim, semantics: Semantics) -> str:

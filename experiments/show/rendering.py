@@ -24,11 +24,8 @@ SOON_S = 1.0
 """Where stderr is no terminal, a line reports what takes longer: within two seconds of the start,
 of which loading takes half."""
 
-PADDING = 3
-"""Between two columns."""
-
-PLAIN_WIDTH = 120
-"""Width of tables where there is no terminal."""
+PADDING = 3  # between two columns
+PLAIN_WIDTH = 120  # width of tables where there is no terminal
 
 
 class _Output(Console):

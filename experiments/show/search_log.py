@@ -102,8 +102,7 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
                     write_figure(draw(moments, time.monotonic() - began, title), plot)
 
 
-TITLE_LETTERS = 68
-"""Of a line of the plot's title."""
+TITLE_LETTERS = 68  # of a line of the plot's title
 
 
 def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
@@ -150,14 +149,12 @@ def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
     return figure
 
 
-ROOM = 0.12
-"""A gap that is larger is written between the lines, a smaller one above them."""
+ROOM = 0.12  # a gap that is larger is written between the lines, a smaller one above them
 
 EVERY_S, EVERY = 1.0, 0.05
 """Lines are at least this many seconds apart, and at least this share of the time until then."""
 
-DOING_S = 20.0
-"""Seconds between lines on what takes long, while nothing better is found."""
+DOING_S = 20.0  # seconds between lines on what takes long, while nothing better is found
 
 
 def progress_text(progress: Progress) -> str:

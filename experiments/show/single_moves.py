@@ -12,11 +12,8 @@ from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_value
 
-MOST_WORK = 600_000
-"""Ops and edges that the referee may look at, over all moves: a few seconds."""
-
-FEWEST, MOST = 40, 2000
-"""Moves that are tried at least and at most."""
+MOST_WORK = 600_000  # ops and edges that the referee may look at, over all moves: a few seconds
+FEWEST, MOST = 40, 2000  # moves that are tried at least and at most
 
 
 class SingleMove(NamedTuple):

@@ -292,8 +292,7 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
     return found
 
 
-MOST_SCOPES = 200
-"""With more, colours can no longer be told apart."""
+MOST_SCOPES = 200  # with more, colours can no longer be told apart
 
 
 def scopes_of(names: Sequence[str]) -> tuple[str, ...] | None:

@@ -157,8 +157,7 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
             console.print(plain_table(None, MOVE_HEAD, move_rows(found)))
 
 
-MOST_GROUPS = 10
-"""Lines of ops that moved."""
+MOST_GROUPS = 10  # lines of ops that moved
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ WITHIN = {"within_1": 0.01, "within_10": 0.1}
 FURTHER = ("study", "seed", "memory_share", "num_ops", "instance_hash")
 """Further columns of a gap table's rows, each only if some runs still have the same cell."""
 
-AVERAGED = ("value_ns", "gap", "lost", "solve_s")
-"""Columns of a run that depend on its seed."""
+AVERAGED = ("value_ns", "gap", "lost", "solve_s")  # columns of a run that depend on its seed
 
 CAUSES = {
     "bound_quality": "best bound / best plan",

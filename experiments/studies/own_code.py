@@ -17,8 +17,7 @@ from placegap.solvers.core.registry import METHODS, OURS
 LIBRARIES = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
 """Folders of what is installed: of such a folder, a method's own package alone counts."""
 
-_sources: dict[Path, bytes] = {}
-"""Of files, as they were when this process first looked."""
+_sources: dict[Path, bytes] = {}  # of files, as they were when this process first looked
 
 
 def code_of(method: AnyMethod, objective: Objective) -> str:

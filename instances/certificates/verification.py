@@ -13,8 +13,7 @@ from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Vio
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
 
-NO_SHAPE = ("shape", "fields")
-"""Rules without which a plan's times mean nothing."""
+NO_SHAPE = ("shape", "fields")  # rules without which a plan's times mean nothing
 
 
 @dataclass(frozen=True)

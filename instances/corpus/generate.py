@@ -16,8 +16,7 @@ from placegap.instances.problem import Edge, Graph, Name, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import InputError, as_input_error, look_up, paused_collector
 
-LARGEST_GRAPH = 10_000_000
-"""Ops or edges; a limit against slips, far above what any method takes."""
+LARGEST_GRAPH = 10_000_000  # ops or edges; a limit against slips, far above what any method takes
 
 FLOPS_PER_NS = 10_000
 

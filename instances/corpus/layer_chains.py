@@ -27,8 +27,7 @@ from placegap.instances.files.document import Document
 from placegap.instances.problem import Graph, Op, Provenance
 from placegap.instances.reading.errors import InputError, look_up
 
-LARGEST_SIZE = 1_048_576
-"""Of a microbatch or a sequence: a limit against slips."""
+LARGEST_SIZE = 1_048_576  # of a microbatch or a sequence: a limit against slips
 
 STATE_BYTES, STASH_BYTES, VALUE_BYTES = 16, 34, 2
 """Per parameter; per token and hidden unit of a layer; per number of an activation."""
@@ -87,8 +86,7 @@ SHAPES = {
 MODELS = ("llama-7b", "gpt-3-13b", "moe-16b")
 """Those that tables of pipelines have: other sizes need more than 16 devices."""
 
-TRAIN = "-train"
-"""Behind the name of a shape: one training step of it."""
+TRAIN = "-train"  # behind the name of a shape: one training step of it
 
 
 def is_chain(name: str) -> bool:

@@ -47,8 +47,7 @@ PART = {"encoder-embedding": 0, "final-layernorm": 2, "gpt-post-process": 2}
 FILLER_US = 10_000_000.0
 """In place of a time, where the run failed; none that was measured is as long."""
 
-TOKENS = 2048
-"""Of a sequence."""
+TOKENS = 2048  # of a sequence
 
 HALF = Precision("float16", 2, 2, 12)
 """With Adam: a copy of the weights and both moments in single precision."""
@@ -98,8 +97,7 @@ class RowDegrees(NamedTuple):
     tensor: int = 1
 
 
-DEGREES = (1, 2, 4, 8)
-"""Of both: eight devices on RTX 3090, RTX 2080 and Titan RTX alone."""
+DEGREES = (1, 2, 4, 8)  # of both: eight devices on RTX 3090, RTX 2080 and Titan RTX alone
 
 
 @cache

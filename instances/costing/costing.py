@@ -46,8 +46,7 @@ COSTS = "costs"
 
 KINDS_OF_COSTS = ("calibrated", "roofline", "measured")
 
-FRAMEWORKS = ("sglang", "trtllm", "vllm")
-"""Whose measured kernels there are tables of."""
+FRAMEWORKS = ("sglang", "trtllm", "vllm")  # whose measured kernels there are tables of
 
 MEASURED_SHARE = "costs.measured_share"
 """Parameter of the provenance: for how much of the time on each kind costs are measured."""
@@ -55,8 +54,7 @@ MEASURED_SHARE = "costs.measured_share"
 MOSTLY_MODELLED = "costs.mostly_modelled"
 """Parameter of the provenance: kinds on which less than `LEAST_SHARE` of the time is measured."""
 
-LEAST_SHARE = 0.5
-"""With a smaller share of measured time a warning is printed."""
+LEAST_SHARE = 0.5  # with a smaller share of measured time a warning is printed
 
 
 def roofline_ns(

@@ -55,8 +55,7 @@ EXTRA = "measured costs need an extra: pip install 'placegap[measured]'"
 
 REINSTALL = "install aiconfigurator-core anew"
 
-SUPPLEMENT = "1.3.0rc23"
-"""A version of TensorRT-LLM with the experts of one model alone."""
+SUPPLEMENT = "1.3.0rc23"  # a version of TensorRT-LLM with the experts of one model alone
 
 _ATTENTION = ("attn_dtype", "batch_size", "num_heads", "head_dim", "isl", "latency")
 
@@ -83,8 +82,7 @@ TABLE_TYPES = {"bfloat16": "bfloat16", "float16": "bfloat16", "float8": "fp8"}
 
 ITEM_BYTES = {"bfloat16": 2, "fp8": 1}
 
-Columns = Mapping[str, Any]
-"""A table: arrays of its rows by column."""
+Columns = Mapping[str, Any]  # a table: arrays of its rows by column
 
 
 @dataclass(frozen=True, eq=False)

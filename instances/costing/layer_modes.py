@@ -70,14 +70,12 @@ SUMMED_BYTES = 6
 """Of a weight, moved where a microbatch's gradient joins those before it: it is read, and the sum
 read and written, in half precision. In single precision it would be 12."""
 
-MOST_TENSOR = 64
-"""More devices for one layer than any server has."""
+MOST_TENSOR = 64  # more devices for one layer than any server has
 
 HEADS = "heads"
 """Parameter of a traced model's provenance: numbers that a tensor degree divides ("32 8")."""
 
-MODELLED = "modes"
-"""Parameter of the provenance: how the modes of a graph were made."""
+MODELLED = "modes"  # parameter of the provenance: how the modes of a graph were made
 
 BY_KERNELS = "priced by kernels"
 """How the note begins where costs are measured, or of the rule beside tables."""

@@ -26,8 +26,7 @@ from placegap.instances.reading.input_files import data_path
 TABLES = {"A100-40GB": "a100", "A100-80GB": "a100", "H100-80GB": "h100"}
 """Device kinds of the catalogue that have a table, and its file."""
 
-ITEM_BYTES = 2
-"""Of a number of a product, in half precision."""
+ITEM_BYTES = 2  # of a number of a product, in half precision
 
 RULE_LATENCY_NS, RULE_BUS_PERCENT = 45_000, 70
 """All-reduces without a table: what one takes whatever its size, and the share of the link that a

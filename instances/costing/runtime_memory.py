@@ -15,8 +15,7 @@ TRAINING_BYTES, TRAINING_CARD_BYTES = 12 * 2**30, 80 * 10**9
 """What training takes beside the modes of its layers (framework, communication, fragmentation), of
 cards from this size on: 23 runs of BigScience on A100-80GB held 9 to 19 GiB more than modelled."""
 
-PROMPT_TOKENS = 512
-"""An engine that decodes reads its prompts in pieces: llama.cpp's ubatch."""
+PROMPT_TOKENS = 512  # an engine that decodes reads its prompts in pieces: llama.cpp's ubatch
 
 RESERVED = "reserved"
 """Parameter of a cluster's provenance: a sentence on what was taken of cards that state nothing."""

@@ -26,8 +26,7 @@ Role = Literal["matrix", "embedding", "head", "router"]
 
 Part = Literal["linear", "all", "experts"]
 
-MOST_BITS = 64
-"""Of a weight: no number type of a model has more."""
+MOST_BITS = 64  # of a weight: no number type of a model has more
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,7 @@ from placegap.instances.reading.printable import printable
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.rules import PlanError
 
-APART = "~host"
-"""Ends the names of ops of experts that are apart from those on the card."""
+APART = "~host"  # ends the names of ops of experts that are apart from those on the card
 
 SIZES = ("flops", "bytes_moved", "parameter_bytes", "resident_bytes", "state_bytes")
 """Of which a part of the experts has its share."""

@@ -22,11 +22,8 @@ from placegap.instances.exporters.modules import op_stages
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 
-CONFIGURATION = "placegap"
-"""What the configuration is called."""
-
-FIRST_IR = 11
-"""The first version of ONNX' IR that has configurations."""
+CONFIGURATION = "placegap"  # what the configuration is called
+FIRST_IR = 11  # the first version of ONNX' IR that has configurations
 
 
 def annotate(model: Any, instance: Instance, plan: Plan, semantics: Semantics) -> None:

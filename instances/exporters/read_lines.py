@@ -63,8 +63,7 @@ OPTIONS = {
 }
 """Options that decide a placement, by the names that they have here."""
 
-MOST_PARTS = 10_000
-"""Of Megatron's layout; more are a slip."""
+MOST_PARTS = 10_000  # of Megatron's layout; more are a slip
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d\d?)?", re.ASCII | re.IGNORECASE)
 MOST_DIGITS = 30

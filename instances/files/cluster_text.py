@@ -30,8 +30,7 @@ from placegap.instances.problem import DeviceSpec
 from placegap.instances.reading.errors import InputError, instead_of, plain_name
 from placegap.instances.reading.input_files import MAX_DEVICES, MAX_LINKS
 
-HOST_KIND = "DDR5-2ch"
-"""What ``host`` stands for: a desktop's CPU and memory."""
+HOST_KIND = "DDR5-2ch"  # what ``host`` stands for: a desktop's CPU and memory
 
 PCIE3_BYTES_PER_S = 15_750_000_000
 """16 lanes of 8 GT/s, 128 bits of 130, one way; each generation doubles it."""

@@ -35,8 +35,7 @@ from placegap.instances.reading.input_files import (
 MEASURED = "measured_times"
 """Parameter of the provenance that says how many ops are measured, and which names match none."""
 
-FIRST_NAMES = 5
-"""How many of the names that match no op are printed."""
+FIRST_NAMES = 5  # how many of the names that match no op are printed
 
 
 @dataclass(frozen=True)

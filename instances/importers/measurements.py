@@ -147,8 +147,7 @@ DOUBTS: dict[Doubt, str] = {
 }
 """Doubts about an estimate, and what is done about them."""
 
-MIN_R2 = 0.9
-"""Below this a fit is called poor."""
+MIN_R2 = 0.9  # below this a fit is called poor
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,8 +325,7 @@ def _rate_of_largest(table: Table, rows: Flags) -> float:
     return mean / size
 
 
-EXACT = 0.005
-"""Up to this relative deviation an estimate counts as exact: it rounds to 0 %."""
+EXACT = 0.005  # up to this relative deviation an estimate counts as exact: it rounds to 0 %
 
 LEVELS = (0.05, 0.1, 0.2, 0.3, 0.5)
 

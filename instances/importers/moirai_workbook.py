@@ -32,8 +32,7 @@ SEMANTICS = Makespan(channels="port", transfers="per_edge")
 
 FIXED_COLUMNS = ("task", "c_task", "dir_succ", "dir_succ_add", "mi")
 
-MAX_DEVICES = 10
-"""Columns name devices by one digit."""
+MAX_DEVICES = 10  # columns name devices by one digit
 
 Matrix = tuple[tuple[int, ...], ...]
 
@@ -283,8 +282,7 @@ XLS_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 XLSX_MAGIC = b"PK\x03\x04"
 
-Cell = float | str | None
-"""A number, a text, or nothing; anything else in a cell is an input error."""
+Cell = float | str | None  # a number, a text, or nothing; anything else in a cell is an input error
 
 
 def is_workbook(data: bytes) -> bool:

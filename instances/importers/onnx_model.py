@@ -53,11 +53,8 @@ from placegap.instances.problem import ASSUMED_DIMS, WITHOUT_RULE, Graph, Matrix
 from placegap.instances.reading.errors import InputError, MissingExtra, as_input_error
 from placegap.instances.reading.input_files import MAX_ONNX_BYTES, MAX_ONNX_NODES, check_regular
 
-UNNAMED_BATCH = "batch"
-"""What an open first dimension without a name is called."""
-
-OPEN_SIZE = -1
-"""The value of a dimension that some exporters write where it is open."""
+UNNAMED_BATCH = "batch"  # what an open first dimension without a name is called
+OPEN_SIZE = -1  # the value of a dimension that some exporters write where it is open
 
 DTYPES = {
     "FLOAT16": "float16",
@@ -70,11 +67,8 @@ DTYPES = {
 }
 """Number types that devices compute in at a rate of their own, by ONNX' names; others are None."""
 
-INTEGERS = frozenset({"INT8", "UINT8"})
-"""Types of factors that are multiplied as they are stored."""
-
-NUMBERS = (1, 10, 11, 16)
-"""ONNX' float, float16, double and bfloat16."""
+INTEGERS = frozenset({"INT8", "UINT8"})  # types of factors that are multiplied as they are stored
+NUMBERS = (1, 10, 11, 16)  # ONNX' float, float16, double and bfloat16
 
 
 def load_onnx(
@@ -362,14 +356,9 @@ def _unique(name: str, taken: set[str]) -> str:
     return candidate
 
 
-GRAPH_FIELD = 7
-"""Of the model message."""
-
-BYTES = 2
-"""Wire type of texts, messages and packed numbers: a length, then as many bytes."""
-
-FIXED = {1: 8, 5: 4}
-"""Sizes of the wire types of fixed size."""
+GRAPH_FIELD = 7  # of the model message
+BYTES = 2  # wire type of texts, messages and packed numbers: a length, then as many bytes
+FIXED = {1: 8, 5: 4}  # sizes of the wire types of fixed size
 
 
 def _model_message(path: Path) -> Any:
@@ -469,8 +458,7 @@ def _shares_batch(right: Shape, out: Shape) -> bool:
 NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 """Metadata of torch's exporter: a list as text, of module paths and, last, of the node's name."""
 
-LONGEST = 10_000
-"""Characters of it; a path has some hundred."""
+LONGEST = 10_000  # characters of it; a path has some hundred
 
 
 def module_of(node: Any) -> str | None:

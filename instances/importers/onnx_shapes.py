@@ -32,14 +32,9 @@ QUANTIZED = frozenset({*SUB_BYTE_BITS, "INT8", "UINT8", "FLOAT8E4M3FN", "FLOAT8E
 
 TELL_SHAPES = frozenset({"Shape", "Size"})
 
-POSITIONS = TELL_SHAPES | {"Range"}
-"""Ops that write positions and sizes, which are in no file."""
-
-LONGEST_SHAPE = 8
-"""Numbers of a shape, as Reshape and Expand read it."""
-
-LONGEST_REASON = 120
-"""Characters of what inference says."""
+POSITIONS = TELL_SHAPES | {"Range"}  # ops that write positions and sizes, which are in no file
+LONGEST_SHAPE = 8  # numbers of a shape, as Reshape and Expand read it
+LONGEST_REASON = 120  # characters of what inference says
 
 
 @dataclass(frozen=True)
@@ -341,8 +336,7 @@ def _in_one_line(error: Exception) -> str:
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
 
 
-SMALL = 1024
-"""Elements of a tensor whose value may matter for a shape."""
+SMALL = 1024  # elements of a tensor whose value may matter for a shape
 
 ARITHMETIC = frozenset(
     {
@@ -408,8 +402,7 @@ ARITHMETIC = frozenset(
 SHRINKING = frozenset({"Compress", "NonZero", "Unique"})
 """Likewise; their outputs have shapes that depend on the inputs' values, and a bounded size."""
 
-NUMBERS = "biuf"
-"""Kinds of NumPy's types that are computed with."""
+NUMBERS = "biuf"  # kinds of NumPy's types that are computed with
 
 
 def evaluate_node(

@@ -45,8 +45,7 @@ idle core; a process that waits in vain compiles it, too."""
 
 POLL_S = 0.02
 
-_settings: dict[str, Any] = vars(config)
-"""numba's own, which are attributes of a module."""
+_settings: dict[str, Any] = vars(config)  # numba's own, which are attributes of a module
 
 
 class Dispatcher(CPUDispatcher):

@@ -238,8 +238,7 @@ def pop(heap: Ints, size: int, key: Ints) -> int:
     return left
 
 
-RUN = 16
-"""Entries that are put in order one by one before runs are merged."""
+RUN = 16  # entries that are put in order one by one before runs are merged
 
 
 @kernel(nogil=True, bounded=True)

@@ -19,11 +19,8 @@ from placegap.instances.problem.integers import (
 )
 from placegap.instances.problem.semantics import Semantics
 
-MAX_SETS = 4096
-"""Sets of devices that the capacity check looks at; the smallest come first."""
-
-MOST_NAMED = 3
-"""Ops that fit nowhere and are named; more are counted."""
+MAX_SETS = 4096  # sets of devices that the capacity check looks at; the smallest come first
+MOST_NAMED = 3  # ops that fit nowhere and are named; more are counted
 
 STATES_DTYPE = ("traced from ", "ONNX model ")
 """How the sources of graphs begin whose bytes are those of numbers of a known type."""

@@ -21,8 +21,7 @@ def memory_pressure(instance: Instance) -> float | None:
     return held / room if room else None
 
 
-PRESSURE = ", memory "
-"""Behind a cluster's own name, before the share that each device holds."""
+PRESSURE = ", memory "  # behind a cluster's own name, before the share that each device holds
 
 
 def with_device_memory(instance: Instance, share: float) -> Instance:

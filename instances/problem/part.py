@@ -16,11 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from placegap.instances.problem.integers import LARGEST_SUM
 
 NUMBER = re.compile(r"[+-]?\d[\d_]*(\.[\d_]*)?([eE][+-]?\d{1,3})?", re.ASCII)
-LONGEST_NUMBER = 40
-"""Characters and digits of a quantity; the largest has 19 digits."""
-
-LARGEST_EXACT_FLOAT = 2**53
-"""Above, a float may be another integer than the one that was written."""
+LONGEST_NUMBER = 40  # characters and digits of a quantity; the largest has 19 digits
+LARGEST_EXACT_FLOAT = 2**53  # above, a float may be another integer than the one that was written
 
 
 def exact_integer(value: object) -> object:

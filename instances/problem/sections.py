@@ -236,17 +236,10 @@ def _across_groups(instance: Instance) -> Flags:
     return _inside(instance, np.concatenate(first), np.concatenate(last))
 
 
-MOST_OPS = 100
-"""Intervals with more ops strictly between their ends are no candidates."""
-
-MOST_WORK = 200_000_000
-"""Edges that all forks together look at, about two seconds' worth."""
-
-MOST_MEMBERS = 2_000_000
-"""Inner ops of all candidates together."""
-
-CHUNK = 4096
-"""Candidates that are guessed at once."""
+MOST_OPS = 100  # intervals with more ops strictly between their ends are no candidates
+MOST_WORK = 200_000_000  # edges that all forks together look at, about two seconds' worth
+MOST_MEMBERS = 2_000_000  # inner ops of all candidates together
+CHUNK = 4096  # candidates that are guessed at once
 
 
 class Interval(NamedTuple):

@@ -32,11 +32,8 @@ class InputError(ValueError):
         super().__init__(place + shorten(line, LONGEST_LINE - len(place)))
 
 
-LONGEST_LINE = 290
-"""Characters of a message; with what the command line puts before it, 300."""
-
-LONGEST_PLACE = 150
-"""Characters of the file that a message names first."""
+LONGEST_LINE = 290  # characters of a message; with what the command line puts before it, 300
+LONGEST_PLACE = 150  # characters of the file that a message names first
 
 WORD_LENGTHS = (120, 80, 60, 40, 24)
 """To what the words of a long message are cut, until it is short enough."""
@@ -75,8 +72,7 @@ class MissingExtra(InputError):
     """A file that no installed package can read; the line says what to install."""
 
 
-MOST_FINDINGS = 12
-"""Of a file, that one line names."""
+MOST_FINDINGS = 12  # of a file, that one line names
 
 
 def from_validation_error(
@@ -232,20 +228,11 @@ def _name_of(node: Any) -> str:
     return ""
 
 
-SIGNS = "_. -"
-"""What separates the parts of names."""
-
-ALIKE = 0.65
-"""So much of two names is the same, if one may have been meant for the other."""
-
-BEHIND = 0.2
-"""Names whose likeness is this much below that of the nearest are left out."""
-
-MOST_NEAR = 3
-"""Most near names that are offered."""
-
-MOST_COMPARED = 2_000
-"""Most known names that are compared: a cluster may have 100,000 devices."""
+SIGNS = "_. -"  # what separates the parts of names
+ALIKE = 0.65  # so much of two names is the same, if one may have been meant for the other
+BEHIND = 0.2  # names whose likeness is this much below that of the nearest are left out
+MOST_NEAR = 3  # most near names that are offered
+MOST_COMPARED = 2_000  # most known names that are compared: a cluster may have 100,000 devices
 
 LONGEST_LIST = 160
 """Longer lists of names are not printed: a command that prints them is named, if there is one."""

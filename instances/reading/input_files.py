@@ -71,8 +71,7 @@ MAX_VALUES = Limit("PLACEGAP_MAX_VALUES", 10_000_000, "values")
 MAX_CELLS = Limit("PLACEGAP_MAX_CELLS", 2_000_000, "cells")
 """Cells of a sheet or a CSV file, empty ones before the last included; four at least per row."""
 
-MAX_DEVICES = Limit("PLACEGAP_MAX_DEVICES", 100_000, "devices")
-"""Devices of a cluster."""
+MAX_DEVICES = Limit("PLACEGAP_MAX_DEVICES", 100_000, "devices")  # devices of a cluster
 
 MAX_LINKS = Limit("PLACEGAP_MAX_LINKS", 1_000_000, "single links")
 """Links of a cluster that are stated pair by pair; ``all_to_all`` counts none."""

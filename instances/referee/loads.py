@@ -143,8 +143,7 @@ def _least_time(instance: Instance, among: Flags, inside: Flags) -> Ints:
     return np.asarray(arrays.transfer_ns[:, classes].min(axis=1), np.int64)
 
 
-LONGEST_SYNC = LARGEST_SUM // 2
-"""Beside half of the largest load it is within 2**62."""
+LONGEST_SYNC = LARGEST_SUM // 2  # beside half of the largest load it is within 2**62
 
 Paths = Mapping[tuple[int, int], tuple[int, int]]
 """Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`Cluster.widest_paths`)."""

@@ -18,8 +18,7 @@ from typing import Any
 
 from placegap.instances.problem import MatrixProduct
 
-UNSTATED_VIEWS = frozenset({"aten::_unsafe_view"})
-"""Views whose schema does not say so."""
+UNSTATED_VIEWS = frozenset({"aten::_unsafe_view"})  # views whose schema does not say so
 
 COPIES = frozenset({"aten::clone", "aten::_to_copy", "aten::contiguous", "aten::lift_fresh_copy"})
 """Copies, which are none where strides and number type stay as they are."""

@@ -27,8 +27,7 @@ MAGIC = b"GGUF"
 SCALARS = {**dict(enumerate("BbHhIif?")), 10: "Q", 11: "q", 12: "d"}
 """Codes of `struct` by the format's numbers for types; 8 is a text, 9 a list."""
 
-LONGEST_LIST = 10**4
-"""Longer lists are those of the tokenizer, and are not kept."""
+LONGEST_LIST = 10**4  # longer lists are those of the tokenizer, and are not kept
 
 PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
 

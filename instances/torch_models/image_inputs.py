@@ -15,8 +15,7 @@ from typing import Any
 from placegap.instances.torch_models.fx_nodes import kind_of_node, sizes_of, tensors_in
 from placegap.instances.torch_models.inference_phase import use_packed_attention
 
-USUAL_IMAGE = 224
-"""Pixels along an edge."""
+USUAL_IMAGE = 224  # pixels along an edge
 
 
 def takes_images(module: Any) -> bool:

@@ -38,8 +38,7 @@ from placegap.instances.torch_models.options import TraceOptions
 REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_select"})
 """Ops that hand the heads of keys and values to several heads of queries."""
 
-FUSED = "placegap_fused"
-"""Name of `fused_attention` among the implementations of transformers."""
+FUSED = "placegap_fused"  # name of `fused_attention` among the implementations of transformers
 
 PACKED = "placegap_flash"
 """Another name of it, by which transformers hands over what is packed as one row."""

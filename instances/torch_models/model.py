@@ -89,8 +89,7 @@ what they hold when."""
 USUAL_DECODE = Makespan(memory="peak")
 """The same for a decode step, whose next token waits for this one: the time of one token."""
 
-MOST_NAMED = 3
-"""Ops without a rule for FLOPs that the provenance names."""
+MOST_NAMED = 3  # ops without a rule for FLOPs that the provenance names
 
 
 def read_traced_model(name: str, options: TraceOptions | None = None) -> Document:
@@ -297,20 +296,11 @@ def _traceable(returned: Any, source: str) -> Traceable:
     raise InputError(f"the function must return {SHAPES}", source)
 
 
-USUAL_DTYPE = "float32"
-"""Where neither the user nor the configuration says."""
-
-USUAL_SEQ = 512
-"""Tokens of an example, where neither the user nor the model says."""
-
-USUAL_SAMPLES = 16_000
-"""Samples of sound: one second."""
-
-LARGEST_FIELD = 10**9
-"""No size of a model comes near."""
-
-MOST_LABELS = 10**6
-"""transformers writes out a name for every label."""
+USUAL_DTYPE = "float32"  # where neither the user nor the configuration says
+USUAL_SEQ = 512  # tokens of an example, where neither the user nor the model says
+USUAL_SAMPLES = 16_000  # samples of sound: one second
+LARGEST_FIELD = 10**9  # no size of a model comes near
+MOST_LABELS = 10**6  # transformers writes out a name for every label
 
 
 def preset_model(preset: Preset, options: TraceOptions) -> Traceable:

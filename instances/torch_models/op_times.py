@@ -30,8 +30,7 @@ from placegap.instances.torch_models.options import DeviceType, Dtype
 WARM_UPS = 2
 RUNS = 7
 ADDED = "added: "  # in no name of a call
-SPREAD = 0.02
-"""Standard deviation of random weights: sums over thousands of them stay small."""
+SPREAD = 0.02  # standard deviation of random weights: sums over thousands of them stay small
 
 
 @dataclass(frozen=True)
@@ -209,8 +208,7 @@ def _elapsed_ns(first: Any, last: Any) -> float:
     return float(first.elapsed_time(last)) * NS_PER_MS
 
 
-SIDE = {"cpu": 1024, "cuda": 8192}
-"""Rows of the square matrices that are multiplied."""
+SIDE = {"cpu": 1024, "cuda": 8192}  # rows of the square matrices that are multiplied
 
 COPIED_BYTES = {"cpu": 1 << 27, "cuda": 1 << 30}
 

@@ -10,8 +10,7 @@ from placegap.instances.torch_models.options import Optimizer
 NUM_STATES: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adam": 2, "adam8bit": 2, "none": 0}
 """Values that an optimizer keeps for each weight."""
 
-MASTER_BYTES = 4
-"""Per weight of a master copy, and per value of optimizer state beside it."""
+MASTER_BYTES = 4  # per weight of a master copy, and per value of optimizer state beside it
 
 BLOCK = 2048
 SCALE_BYTES = 4

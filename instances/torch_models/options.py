@@ -27,8 +27,7 @@ UNFIT = "options_that_do_not_fit"
 
 PREFIXES = ("hf:", "py:")
 
-GGUF = ".gguf"
-"""How names of files of llama.cpp end."""
+GGUF = ".gguf"  # how names of files of llama.cpp end
 
 Tied = Literal["copy", "together"]
 
@@ -36,8 +35,7 @@ Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 
 Optimizer = Literal["sgd", "momentum", "adam", "adam8bit", "none"]
 
-LARGEST_SIZE = 10**7
-"""Of the batch, of the tokens and of the cache: sizes beyond are slips."""
+LARGEST_SIZE = 10**7  # of the batch, of the tokens and of the cache: sizes beyond are slips
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from typing import Any
 from placegap.instances.torch_models.fx_nodes import bytes_of, is_view, kind_of_node, tensors_in
 from placegap.instances.torch_models.fx_reader import FxProgram
 
-STATES = "cached_states"
-"""Input of a traced step; the names of its nodes begin with it."""
+STATES = "cached_states"  # input of a traced step; the names of its nodes begin with it
 
 CACHES = ("past_key_values", "cache_params", "state")
 """What models of transformers call a cache, the usual name first."""

@@ -26,8 +26,7 @@ KEPT = frozenset(
 )
 """Calls that stay one op: their kernels are one, and the table would take them apart."""
 
-MOST_NAMED = 3
-"""Modules without readers that are named; more are counted."""
+MOST_NAMED = 3  # modules without readers that are named; more are counted
 
 
 @dataclass(frozen=True)

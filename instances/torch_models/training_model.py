@@ -41,8 +41,7 @@ from placegap.instances.torch_models.tracing import (
 if TYPE_CHECKING:
     from placegap.instances.torch_models.joint_program import JointProgram
 
-LABELS = "labels"
-"""Input of transformers' models that makes them return a loss."""
+LABELS = "labels"  # input of transformers' models that makes them return a loss
 
 OF_TOKENS = ("CausalLM", "MaskedLM", "LMHead", "ConditionalGeneration", "TokenClassification")
 OF_EXAMPLES = ("ImageClassification", "SequenceClassification", "AudioClassification")

@@ -20,11 +20,8 @@ from placegap.instances.problem.mean_costs import Flow, flow_of
 from placegap.instances.problem.weighted_dag import cpd_topo, predecessors
 from placegap.instances.transforms.merge import Merge, merge_groups
 
-REACH = 200
-"""Celeritas' R: the most ops of a segment."""
-
-MEMORY_SHARE = 0.25
-"""Celeritas' M: the most of a device's memory that a segment holds."""
+REACH = 200  # Celeritas' R: the most ops of a segment
+MEMORY_SHARE = 0.25  # Celeritas' M: the most of a device's memory that a segment holds
 
 
 def fusion_segments(

@@ -33,8 +33,7 @@ from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.reading.errors import InputError
 
-FORWARD = 3
-"""A layer's backward pass has twice as many products as its forward pass."""
+FORWARD = 3  # a layer's backward pass has twice as many products as its forward pass
 
 
 def one_pipeline(

@@ -37,8 +37,7 @@ from placegap.instances.transforms.split_gradients import (
 WHOLE, GATHER = -1, -2
 """In place of a part's number: an op that was not split, and what joins the parts of one."""
 
-MOST_PARTS = 1_000_000
-"""Of all ops together; a part takes some 10 KB of memory, with its edges."""
+MOST_PARTS = 1_000_000  # of all ops together; a part takes some 10 KB of memory, with its edges
 
 
 @dataclass(frozen=True, eq=False)

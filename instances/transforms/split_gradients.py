@@ -36,8 +36,7 @@ OPTIMIZERS = frozenset(
 WEIGHT_SOURCES = frozenset({"const", "constant", "variable", "variablev2"})
 """Kinds of ops that read nothing, and make nothing of a sample."""
 
-MANY = -1
-"""In place of an update op: none, several, or something else besides."""
+MANY = -1  # in place of an update op: none, several, or something else besides
 
 
 def is_update(op: Op) -> bool:

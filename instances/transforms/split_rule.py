@@ -18,8 +18,7 @@ from placegap.instances.problem.mean_costs import mean_time_ns
 from placegap.instances.transforms.op_splitting import Axis, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_gradients import is_update
 
-AXES: tuple[Axis, ...] = ("batch", "out_channel", "in_channel")
-"""Axes by preference."""
+AXES: tuple[Axis, ...] = ("batch", "out_channel", "in_channel")  # axes by preference
 
 KINDS = (
     *("Conv", "Conv/backward", "ConvTranspose", "ConvTranspose/backward", "Gemm", "Gemm/backward"),
@@ -28,11 +27,8 @@ KINDS = (
 """Kinds that can be split along their channels although they do not state it: those of the paper's
 Table 7 under ONNX' names, and what updates their parameters in a training graph."""
 
-PARTS = 2
-"""Parts of an op, as in figure 2."""
-
-MOST_PARTS_OF_OP = 1024
-"""What the methods take at most; devices are fewer."""
+PARTS = 2  # parts of an op, as in figure 2
+MOST_PARTS_OF_OP = 1024  # what the methods take at most; devices are fewer
 
 MIN_SHARE = 0.001
 """Of the time of all ops together. Table 7 has convolutions split on all six networks, which takes

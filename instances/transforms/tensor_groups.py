@@ -36,8 +36,7 @@ from placegap.instances.problem.modules import is_expert, layer_ends, layer_of
 from placegap.instances.problem.op_kernel import AttentionKernel
 from placegap.instances.reading.errors import InputError
 
-UNITS = 64
-"""Shares are in 64ths where no attention says how many heads its cache has."""
+UNITS = 64  # shares are in 64ths where no attention says how many heads its cache has
 
 
 class CardGroup(NamedTuple):

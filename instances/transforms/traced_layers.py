@@ -35,8 +35,7 @@ NUMBERED = re.compile(r"^(.*?\.?\d+(?:\.(?:blocks|layers)\.\d+)?)(?:\.|$)")
 BEFORE, BEHIND = "before", "behind"
 """The layers of what comes before the numbered ones, and behind them."""
 
-BYTES_OF = {"float64": 8, "float32": 4}
-"""Of one weight; 2 of all other number types."""
+BYTES_OF = {"float64": 8, "float32": 4}  # of one weight; 2 of all other number types
 
 
 def traced_layers(graph: Graph, cluster: Cluster) -> Graph:

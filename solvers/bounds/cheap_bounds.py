@@ -163,8 +163,7 @@ def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
 MOST_CUTS, ENOUGH = 50, 1e-6
 """Cutting planes at most, and the share of the bound that the search for weights may miss."""
 
-MOST_BITS = 40
-"""Bits of an integer weight at most."""
+MOST_BITS = 40  # bits of an integer weight at most
 
 
 def spread_bound(time_ns: Ints, possible: Flags) -> int:

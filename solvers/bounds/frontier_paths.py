@@ -56,8 +56,7 @@ UNKNOWN, HEAD, TAIL = 0, 1, 2
 WORK, INTO, OUT = 0, 1, 2
 """Rows of what a device has done since the last narrow op: its ops, transfers in, transfers out."""
 
-MOST_SHARE = 4
-"""The labels of one signature are at most one in `MOST_SHARE` of all."""
+MOST_SHARE = 4  # the labels of one signature are at most one in `MOST_SHARE` of all
 
 POOL_PARTS = 64, 16, 4, 0
 """Where labels are too many, the bytes of a pool count in whole parts of its room: labels with the
@@ -454,8 +453,7 @@ HOPELESS = 0.85
 """If the shortest path of few labels is below this share of the proven bound, more labels do not
 lift it above the bound either: they are not tried."""
 
-MOST_OPS = 5_000
-"""Larger graphs are not tried."""
+MOST_OPS = 5_000  # larger graphs are not tried
 
 STRIDE, LEAST_STRIDE = 0.06, 0.004
 """An aim is this share above the proven bound; the share is halved when a path is below the aim."""

@@ -26,11 +26,8 @@ WINDOWS, LAYERS, INTERVALS, FRONTIER = (
 """Origins of bounds: work between heads and tails; a chain there and back, and the work beside it;
 memory along a chain of intervals, and along the order of the colocation groups."""
 
-WINDOWS_US = 60.0
-"""Microseconds per op and edge."""
-
-MOST_METHOD_S = 10.0
-"""For the registry's own bounds, where there is no limit."""
+WINDOWS_US = 60.0  # microseconds per op and edge
+MOST_METHOD_S = 10.0  # for the registry's own bounds, where there is no limit
 
 
 def bound(

@@ -53,14 +53,9 @@ from placegap.instances.problem.sections import Interval, Section, intervals
 from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions, spread_weights
 
-FREE = -2
-"""In place of a device: the op may be on several."""
-
-MOST_STEPS = 300_000_000
-"""Edges of all intervals times devices cubed, about a second."""
-
-MOST_CELLS = 20_000_000
-"""Cells of all tables together."""
+FREE = -2  # in place of a device: the op may be on several
+MOST_STEPS = 300_000_000  # edges of all intervals times devices cubed, about a second
+MOST_CELLS = 20_000_000  # cells of all tables together
 
 
 class SectionEdges(NamedTuple):
@@ -488,8 +483,7 @@ def _gaps(
 MOST, FEWEST, MOST_ANCESTORS = 300, 16, 3_000_000
 """Ancestors that count in one head: at most; at least, in large graphs; and in all heads."""
 
-BITS, MOST_BITS = 61, 20
-"""Products of times and weights stay below 2**61; bits of a weight."""
+BITS, MOST_BITS = 61, 20  # products of times and weights stay below 2**61; bits of a weight
 
 
 class WorkWindows(NamedTuple):

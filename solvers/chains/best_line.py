@@ -48,8 +48,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import Bound
 
-ORIGIN = "lines of layers"
-"""Origin of its bounds."""
+ORIGIN = "lines of layers"  # origin of its bounds
 
 MOST_STATES = 500
 """Most vectors of used devices: the 64 of six different cards take 2 s for a makespan of 64 layers,

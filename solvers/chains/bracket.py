@@ -237,8 +237,7 @@ def _extend(
                         break
 
 
-PAIRS = 1_000_000
-"""Most states (J, devices taken, I) that are kept at a time, 14 bytes each."""
+PAIRS = 1_000_000  # most states (J, devices taken, I) that are kept at a time, 14 bytes each
 
 
 class ServerSearch(LayerSearch):
@@ -382,24 +381,19 @@ def _close(
                 value[target], states.origin[target], states.last[target] = now, first + j, mark
 
 
-MOST_BYTES = 800_000_000
-"""Memory for ideals, and for what a search keeps of each."""
+MOST_BYTES = 800_000_000  # memory for ideals, and for what a search keeps of each
 
 BOUND_ROUNDS = 6
 """If the ideals do not fit the memory: number of limits that are tried to find some that do."""
 
-NUM_ORDERS, MOST_CUTS = 6, 400
-"""Number of orders that are cut first, and most places to cut each."""
+NUM_ORDERS, MOST_CUTS = 6, 400  # number of orders that are cut first, and most places to cut each
 
 FEW = 2_000
 """Up to this many ideals, one run over all replaces the orders. It takes 10 instead of 22 ms on 30
 ideals of the published inputs, 17 instead of 24 on 1,428, and 72 instead of 61 on 2,906."""
 
-MOST_SERVER_IDEALS = 16_000
-"""With servers and more ideals than this the bound ignores the servers."""
-
-BISECTION = 0.004
-"""Relative gap at which bisection hands over to a run for the value."""
+MOST_SERVER_IDEALS = 16_000  # with servers and more ideals than this the bound ignores the servers
+BISECTION = 0.004  # relative gap at which bisection hands over to a run for the value
 
 
 BY_DP = "ideal-dp"

@@ -38,8 +38,7 @@ MOST_LAYERS = 100
 """With up to 100 vectors of counts at most half of them are kept, in any order of the classes: 50
 layers of a million ideals are what `layers.MOST_VALUES` admits."""
 
-NO_SYNC, NO_PATH = (0, 1), (1, 0)
-"""No time to sum up parameters; and no links to sum them up over."""
+NO_SYNC, NO_PATH = (0, 1), (1, 0)  # no time to sum up parameters; and no links to sum them up over
 
 
 class Stage(NamedTuple):
@@ -170,8 +169,7 @@ def merge_alike(pools: Sequence[Pool], keys: Sequence[object]) -> tuple[tuple[Po
     return tuple(merged), home
 
 
-LARGEST_SYNC = 2**49
-"""Limit on loads and parameters with replicas (`transitions.sync_ns`)."""
+LARGEST_SYNC = 2**49  # limit on loads and parameters with replicas (`transitions.sync_ns`)
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,11 +33,8 @@ from placegap.solvers.chains.transitions import (
 from placegap.solvers.chains.windows import PriceBook, PricedWindows, set_sums
 from placegap.solvers.core.clock import Clock, LimitReached
 
-BUDGET = 2_000_000
-"""Nodes of trees between two checks of the clock."""
-
-MOST_STATES = 20_000_000
-"""Most new states of all layers, 20 bytes each."""
+BUDGET = 2_000_000  # nodes of trees between two checks of the clock
+MOST_STATES = 20_000_000  # most new states of all layers, 20 bytes each
 
 
 @dataclass(frozen=True)
@@ -199,8 +196,7 @@ def take(free: list[list[int]], stage: Stage) -> tuple[int, ...]:
     return tuple(sorted(taken))
 
 
-MOST_VALUES = 50_000_000
-"""Most values of layers that are still needed, 8 bytes each."""
+MOST_VALUES = 50_000_000  # most values of layers that are still needed, 8 bytes each
 
 
 def see(windows: PricedWindows, kind: int) -> View:

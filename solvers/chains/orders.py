@@ -12,14 +12,9 @@ from placegap.instances.problem.graph_index import inverse, sum_by
 from placegap.solvers.chains.problem import ChainBlocks, CutNets, put_in
 
 DEPTH_FIRST, BREADTH_FIRST, LEAST_CUT = 0, 1, 2
-NUM_RANDOM = 3
-"""Number of orders per rule and direction with ties broken at random."""
-
-LOOK = 256
-"""Most ready blocks that are compared."""
-
-NUM_ORDERS = 2 * (3 + 2 * NUM_RANDOM)
-"""Number of orders that `orders` yields."""
+NUM_RANDOM = 3  # number of orders per rule and direction with ties broken at random
+LOOK = 256  # most ready blocks that are compared
+NUM_ORDERS = 2 * (3 + 2 * NUM_RANDOM)  # number of orders that `orders` yields
 
 
 def orders(problem: ChainBlocks, seed: int = 0) -> Iterator[Ints]:
@@ -112,8 +107,7 @@ def order_of_keys(succ_ptr: Ints, succ: Ints, num_preds: Ints, keys: Ints) -> In
     return order
 
 
-MOST_CUTS = 2000
-"""Most places where an order may be cut: those of least communication, spread out."""
+MOST_CUTS = 2000  # most places where an order may be cut: those of least communication, spread out
 
 
 def places_to_cut(order: Ints, work: Ints, nets: CutNets, most: int = MOST_CUTS) -> Ints:

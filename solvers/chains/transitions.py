@@ -30,16 +30,12 @@ from placegap.solvers.chains.windows import set_sums
 DE_BRUIJN = 0x03F79D71B4CB0A89
 """Every window of 6 bits occurs once, so (bit * DE_BRUIJN) >> 58 is another number for each bit."""
 
-SLOPE_BITS = 30
-"""Bits of precision of the first guess at a stage's synchronisation."""
-
-MOST_KEPT = 3_000
-"""With more ideals than this the peak of a pair is computed whenever it is needed."""
+SLOPE_BITS = 30  # bits of precision of the first guess at a stage's synchronisation
+MOST_KEPT = 3_000  # with more ideals than this the peak of a pair is computed whenever it is needed
 
 UNKNOWN = -1
 
-FAN_OUT_BITS = 3
-"""Each node has 2**3 children, in the order of the list."""
+FAN_OUT_BITS = 3  # each node has 2**3 children, in the order of the list
 
 
 def _bit_numbers() -> Ints:

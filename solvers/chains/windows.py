@@ -37,8 +37,7 @@ from placegap.solvers.chains.kinds_problem import KindsProblem
 from placegap.solvers.chains.problem import LARGEST_LOAD, WORD
 
 LARGEST_PRICE = 4096
-STEPS = 150
-"""Rounds of the search for prices."""
+STEPS = 150  # rounds of the search for prices
 
 SCARCE = 0.34
 """Prices are also computed for clusters in which one kind has this share of its devices."""

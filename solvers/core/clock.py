@@ -37,8 +37,7 @@ STOP = signal.SIGUSR1
 """Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
 worker ignores all of them, or a second one would hit what the first has set off."""
 
-USUAL_S = 60.0
-"""The time limit where none is given."""
+USUAL_S = 60.0  # the time limit where none is given
 
 POLL_S = 0.2
 PATIENCE_S = 3.0
@@ -130,14 +129,12 @@ WAKE = signal.SIGURG
 """Makes the main thread look for requests. By default it is ignored; one from elsewhere does no
 harm."""
 
-RETRY_S = 0.01
-"""Until the next look for requests, where the last one found a protected call."""
+RETRY_S = 0.01  # until the next look for requests, where the last one found a protected call
 
 _entered: list[Interruptible] = []
 _outermost: list[FrameType] = []
 _handlers_before: dict[int, Any] = {}
-_waiting: list[int] = []
-"""Signals to stop the command that came during a protected call."""
+_waiting: list[int] = []  # signals to stop the command that came during a protected call
 
 
 class Interruptible:

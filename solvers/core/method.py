@@ -25,8 +25,7 @@ if TYPE_CHECKING:  # Pyomo takes a second to load
 EFFORT: dict[str, JsonValue] = {"effort": True}
 """Marks a parameter that says how long a search goes on: it decides no kernel."""
 
-FEW = 20
-"""Steps of a search that only compiles its kernels."""
+FEW = 20  # steps of a search that only compiles its kernels
 
 
 class Params(BaseModel):

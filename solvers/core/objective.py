@@ -18,11 +18,8 @@ LARGE_PARTS = 20_000
 """Ops and edges beyond which a MIP or CP model of the whole fits neither into the time nor into the
 memory, and one search has all of the time, for a second one would begin anew."""
 
-TURN_SHARE = 1 / 3
-"""Of the time that is left, for one of several searches."""
-
-BOUNDS = "bounds"
-"""Stands for the portfolio of bounds where a step names its method."""
+TURN_SHARE = 1 / 3  # of the time that is left, for one of several searches
+BOUNDS = "bounds"  # stands for the portfolio of bounds where a step names its method
 
 
 @dataclass(frozen=True)

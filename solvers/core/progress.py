@@ -267,8 +267,7 @@ def reporter(instance: Instance, semantics: Semantics, by: str) -> Report:
 OnPlan = Callable[[int, Plan | None], object]
 """Called with the value of a better plan, and the plan where the method hands it over already."""
 
-OnBound = Callable[[int, str], object]
-"""Called with a better bound and who proves it."""
+OnBound = Callable[[int, str], object]  # called with a better bound and who proves it
 
 
 class StopSearch(Exception):

@@ -36,8 +36,7 @@ from placegap.solvers.core.method import About, AnyMethod, Claim, Cost, Method, 
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.result import Outcome
 
-GROUP = "placegap.methods"
-"""The group of entry points by which a distribution lists methods."""
+GROUP = "placegap.methods"  # the group of entry points by which a distribution lists methods
 
 MODULES = "PLACEGAP_MODULES"
 """The environment's variable that names modules with methods, as PATH names folders."""

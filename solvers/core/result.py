@@ -26,8 +26,7 @@ from placegap.instances.transforms.op_splitting import OpSplit
 PROOF = "proof"
 """Our own argument, in integers: a dynamic program, a path, a sum, LP duals recomputed."""
 
-NO_PLAN_NS = LARGEST_SUM**2 + 1
-"""A bound above every value: no plan exists."""
+NO_PLAN_NS = LARGEST_SUM**2 + 1  # a bound above every value: no plan exists
 
 
 class Bound(NamedTuple):

@@ -20,8 +20,7 @@ from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Section
 
-PROOFS = ("path", "section lp", "cp-sat")
-"""What proves a bound, the weakest first."""
+PROOFS = ("path", "section lp", "cp-sat")  # what proves a bound, the weakest first
 
 
 @dataclass(eq=False)

@@ -68,12 +68,10 @@ if TYPE_CHECKING:  # CP-SAT brings pandas, which take half a second; many graphs
 LP_FROM = 40
 """Sections from this size on get the LP first: CP-SAT proves most smaller ones in a second."""
 
-MOST_INNER = 100
-"""Sections with more ops between their ends are not solved by themselves."""
+MOST_INNER = 100  # sections with more ops between their ends are not solved by themselves
 
 
-PATIENCE = 10
-"""With a time limit, runs of annealing may be this many times longer than by default."""
+PATIENCE = 10  # with a time limit, runs of annealing may be this many times longer than by default
 
 PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
 """Annealing gets `SHARE` of the time left. CP-SAT on the whole graph rarely closes models of more
@@ -83,8 +81,7 @@ SECTIONS_SHARE = 1 / 3
 """Sections get this share of the time left where some section is too large or memory binds, and so
 does a chain of intervals or runs: the rest is for annealing and the whole model."""
 
-PRICE_SHARE = 0.1
-"""Share of the time left for prices of bytes along one chain of runs."""
+PRICE_SHARE = 0.1  # share of the time left for prices of bytes along one chain of runs
 
 MOST_OPS_OF_CHAINS = 20_000
 """Larger graphs are not searched for intervals: their windows alone would take many seconds."""

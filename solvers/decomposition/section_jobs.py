@@ -36,8 +36,7 @@ Step = Literal["lp", "cp"]
 PLACERS = ("heft", "peft", "etf", "single-device")
 """Placers whose plans of the section, ends pinned, CP-SAT starts from."""
 
-SPAWN_AFTER_S = 1.0
-"""Processes start only after this time, as to start them takes about as long."""
+SPAWN_AFTER_S = 1.0  # processes start only after this time, as to start them takes about as long
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,8 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.hybrid.modes import NO, UNKNOWN, YES, can_choose, choose, greedy_rows
 from placegap.solvers.hybrid.problem import EVERY_MODE, GREEDY, HybridProblem, Tables
 
-NEVER = 2**30
-"""Number of devices of what is impossible: more than there are."""
-
-PAIRS = 4_000_000
-"""Pairs of ideals between two checks of the clock: a fraction of a second."""
+NEVER = 2**30  # number of devices of what is impossible: more than there are
+PAIRS = 4_000_000  # pairs of ideals between two checks of the clock: a fraction of a second
 
 
 class Choice(NamedTuple):

@@ -211,11 +211,8 @@ class LeastSums:
         return SumRow(total, longest, tuple(stages))
 
 
-CLOSE = 1e-3
-"""Gap at which value - 1 is tried: below it the plan is often optimal already."""
-
-FIRST_STEP = 16
-"""The first limit is 1/16 above the bound: optima are 3 to 30 % above the work."""
+CLOSE = 1e-3  # gap at which value - 1 is tried: below it the plan is often optimal already
+FIRST_STEP = 16  # the first limit is 1/16 above the bound: optima are 3 to 30 % above the work
 
 NAME = "hybrid-cuts"
 

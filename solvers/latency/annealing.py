@@ -19,11 +19,8 @@ from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.calls import CallProblem, Scratch, call_latency, new_scratch
 from placegap.solvers.local_search.cooling import heat_at
 
-COLD = 1e-5
-"""Temperature at the end, relative to the start's latency."""
-
-SIDE = 0.02
-"""Weight of the sum of all calls beside the latency."""
+COLD = 1e-5  # temperature at the end, relative to the start's latency
+SIDE = 0.02  # weight of the sum of all calls beside the latency
 
 ALONE, AROUND, LATER, EARLIER, WHOLE = range(5)
 """Groups: an op alone; with connected ops; with those after it; with those before it; all of its

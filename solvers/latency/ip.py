@@ -25,8 +25,7 @@ from placegap.solvers.core.starts import best_start
 from placegap.solvers.latency.slices import with_slices
 from placegap.solvers.models.run_mip import LONGEST_NS, MipParams, run_mip, why_too_many_rows
 
-STARTS = ("single-device", "m-topo")
-"""Methods for the objective whose plans the search starts from."""
+STARTS = ("single-device", "m-topo")  # methods for the objective whose plans the search starts from
 
 
 class LatencyIpParams(MipParams, ExactParams):

@@ -34,19 +34,16 @@ SEEDS, DIRTY, HEAPED, CHANGES, STARTS, HIGHEST = 0, 1, 2, 3, 4, 5
 of the structure and of starts that can be undone; and the last label where the structure
 changed."""
 
-SPACE = 2**36
-"""Distance of neighbouring labels when all are renumbered."""
+SPACE = 2**36  # distance of neighbouring labels when all are renumbered
 
 LAST_LABEL = 2**62
 
-MOST_TOUCHED = 20_000
-"""Most edges at the ops of one move."""
+MOST_TOUCHED = 20_000  # most edges at the ops of one move
 
 LONGEST_WALK = 256
 """Most items of a machine that are tried to find a place; each of these places is valid."""
 
-HINTS = 1024
-"""Most parts of the labels for which a machine has a hint."""
+HINTS = 1024  # most parts of the labels for which a machine has a hint
 
 
 class Machines(NamedTuple):

@@ -62,11 +62,8 @@ FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
 ENOUGH_PER_OP = 100
 """Moves per op of a round at full heat; with fewer it begins colder, in proportion."""
 
-LARGEST_WALK = 60_000
-"""Items of the largest graph that is searched as a whole."""
-
-MOST_SHARED = 1_000_000
-"""Edges of the largest graph of which several walks hold copies."""
+LARGEST_WALK = 60_000  # items of the largest graph that is searched as a whole
+MOST_SHARED = 1_000_000  # edges of the largest graph of which several walks hold copies
 
 WINDOW_MOVES_PER_OP = 5
 """Moves per op of a window in the first sweep; later sweeps are longer, like rounds."""

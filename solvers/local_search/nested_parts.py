@@ -16,14 +16,9 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.mean_costs import flow_of
 
-SHARE = 8
-"""No part has more than 1/8 of all work, unless a single group does."""
-
-MOST_GROUPS = 200_000
-"""With more groups nothing is merged; this many take some five seconds."""
-
-LEAST_WORK = 0.1
-"""Least work that a group counts for, in mean times of all groups."""
+SHARE = 8  # no part has more than 1/8 of all work, unless a single group does
+MOST_GROUPS = 200_000  # with more groups nothing is merged; this many take some five seconds
+LEAST_WORK = 0.1  # least work that a group counts for, in mean times of all groups
 
 GROWTH, STALE = 1.2, 2.0
 """Factor by which a part is larger than the parts in it; and by which the worth of an edge may fall

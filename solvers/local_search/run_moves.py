@@ -42,8 +42,7 @@ from placegap.solvers.local_search.quick_schedule import (
     plan_of,
 )
 
-HOT, COLD = 4e-3, 2e-5
-"""Temperatures at the beginning and at the end, in makespans of the start."""
+HOT, COLD = 4e-3, 2e-5  # temperatures at the beginning and at the end, in makespans of the start
 
 DEARER, CHEAPER = 1.01, 0.998
 """Factors of memory's price after a move with, and without, overfilled memory."""
@@ -58,8 +57,7 @@ COPY_SHARE, EXCHANGE_SHARE, RENAME_SHARE = 0.5, 0.3, 0.65
 """Share of the moves of parts that place one part like another; among these, the shares up to which
 two parts exchange their devices, or two devices their names."""
 
-MOST_PARTS = 5
-"""Most neighbouring parts that move to one device together."""
+MOST_PARTS = 5  # most neighbouring parts that move to one device together
 
 LONGEST_RUN, MEAN_SHIFT = 0.25, 4.0
 """Longest run that moves, as a share of all groups; mean distance that a border between devices is
@@ -70,8 +68,7 @@ NAME = "run-moves"
 STARTS = ("single-device", "m-topo", "memory-cuts", "interleaved-cuts")
 """Placers whose plans the search starts from if the task has no incumbent."""
 
-USUAL_STEPS = 10_000
-"""Number of moves if there is neither a time limit nor a number of steps."""
+USUAL_STEPS = 10_000  # number of moves if there is neither a time limit nor a number of steps
 
 LEAST_ROUND, ROUND_PER_GROUP = 2_000, 60
 """Moves of one cooling, at least and per group, where the time limit decides their number."""

@@ -38,8 +38,7 @@ from placegap.solvers.local_search.schedule_changes import (
     undo,
 )
 
-LARGEST_SET = 64
-"""Most ops chosen for one move, without those colocated with them."""
+LARGEST_SET = 64  # most ops chosen for one move, without those colocated with them
 
 EXCHANGE_SHARE, EXCHANGE_DRAWS, EXCHANGE_STEPS = 0.1, 12, 4
 """Share of the moves without room that are tried as an exchange; number of ops tried to make room,
@@ -49,8 +48,7 @@ MOST_MISFITS = 16
 """After this many schedules in a row that would be the best but overfill memory at its peak, the
 walk returns to the best one."""
 
-MOST_TOGETHER = 4096
-"""Most ops that one move takes along, those colocated included."""
+MOST_TOGETHER = 4096  # most ops that one move takes along, those colocated included
 
 LOAD_WEIGHT = 0.1
 """Weight of a nanosecond of work or transfer that a move adds, spread over all devices, beside the

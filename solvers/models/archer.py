@@ -22,8 +22,7 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome
 from placegap.solvers.models.run_mip import MIP, MipParams, run_mip, why_too_long, why_too_many_rows
 
-STARTS = ("ideal-dp",)
-"""Methods beside the placers whose plans the model starts from."""
+STARTS = ("ideal-dp",)  # methods beside the placers whose plans the model starts from
 
 
 class ArcherParams(MipParams, ExactParams):

@@ -212,8 +212,7 @@ def _pesto(task: Task[Makespan], form: pesto.Form, starts: tuple[str, ...] = ())
     )
 
 
-STARTS = ("ideal-dp",)
-"""Methods beside the placers whose plans the model starts from."""
+STARTS = ("ideal-dp",)  # methods beside the placers whose plans the model starts from
 
 
 class ThroughputParams(MipParams, ExactParams):

@@ -27,8 +27,7 @@ from placegap.solvers.core.progress import has_listener, reporter
 from placegap.solvers.core.result import Bound, Outcome, is_better, no_plan, refutation
 from placegap.solvers.core.starts import best_start
 
-MIP = ("pyomo", "highspy")
-"""Distributions whose versions belong to a result of a MIP or an LP."""
+MIP = ("pyomo", "highspy")  # distributions whose versions belong to a result of a MIP or an LP
 
 
 class MipParams(Params):
@@ -165,8 +164,7 @@ def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Wa
 MOST_ROWS = 300_000
 """Larger MIPs are refused: they take minutes to build, and HiGHS hardly ends their root node."""
 
-MOST_LP_ROWS = 1_000_000
-"""Larger LPs are refused: they take a minute to build, and many to solve."""
+MOST_LP_ROWS = 1_000_000  # larger LPs are refused: they take a minute to build, and many to solve
 
 MOST_EDGES = 20_000
 """Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway."""

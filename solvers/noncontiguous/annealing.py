@@ -27,17 +27,10 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.local_search.cooling import heat_at
 from placegap.solvers.noncontiguous.problem import SplitProblem, contract
 
-COLD = 1e-5
-"""Temperature at the end, relative to the energy."""
-
-GROWTH = 5.0
-"""Factor by which p grows until the end."""
-
-STAGE = 1024
-"""Moves at one temperature."""
-
-CHUNK = 4 * STAGE
-"""Moves between checks of the clock."""
+COLD = 1e-5  # temperature at the end, relative to the energy
+GROWTH = 5.0  # factor by which p grows until the end
+STAGE = 1024  # moves at one temperature
+CHUNK = 4 * STAGE  # moves between checks of the clock
 
 
 class _Data(NamedTuple):
@@ -259,26 +252,16 @@ def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
         state.load[k] = max(time, paid) if data.overlap else time + paid
 
 
-COARSEST = 40
-"""Number of blocks per device on the coarsest level."""
+COARSEST = 40  # number of blocks per device on the coarsest level
 
 HEAVIEST = 0.2
 """Largest share of a device's mean work that a pair of blocks may have on a coarse level."""
 
-SHRINKS = 0.95
-"""Coarsening ends at a level that keeps more than this share of the blocks."""
-
-WIDEST = 64
-"""Most pins of the nets by which blocks are paired: wider ones say little."""
-
-HOT, WARM = 0.01, 0.002
-"""Temperatures on the coarsest level and below."""
-
-DOUBLINGS = 2
-"""Groups of at most 2^2 blocks move: larger groups are blocks of coarser levels."""
-
-MOVES = 300
-"""Annealing moves per block of a level."""
+SHRINKS = 0.95  # coarsening ends at a level that keeps more than this share of the blocks
+WIDEST = 64  # most pins of the nets by which blocks are paired: wider ones say little
+HOT, WARM = 0.01, 0.002  # temperatures on the coarsest level and below
+DOUBLINGS = 2  # groups of at most 2^2 blocks move: larger groups are blocks of coarser levels
+MOVES = 300  # annealing moves per block of a level
 
 
 def search_levels(

@@ -34,17 +34,13 @@ from placegap.solvers.noncontiguous.knapsack import TOTAL_PRICE, Grid, Prices, b
 from placegap.solvers.noncontiguous.pricing import Pricer, build_pricer, choices
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
-STEP = 0.5
-"""Position of the level between the best theta (0) and that of the LP (1)."""
+STEP = 0.5  # position of the level between the best theta (0) and that of the LP (1)
 
 ENOUGH = 1e-5
 """The level is at most 1 - ENOUGH where the LP allows it: a theta below 1 refutes the target."""
 
-MOST_CUTS = 250
-"""Number of latest pricings that the level method takes into account."""
-
-LEAST_REACH = 0.05
-"""Least step of a block's price, relative to that of the mean block."""
+MOST_CUTS = 250  # number of latest pricings that the level method takes into account
+LEAST_REACH = 0.05  # least step of a block's price, relative to that of the mean block
 
 MOST_TRIES = 4
 """Number of prices, nearer and nearer to the LP's own, that may give no new set before the LP
@@ -52,8 +48,7 @@ counts as solved."""
 
 TOLERANCE = 1e-7
 
-HEAVY = 2e6
-"""Moves times cells above which a pricing runs in a thread of its own."""
+HEAVY = 2e6  # moves times cells above which a pricing runs in a thread of its own
 
 T = TypeVar("T")
 
@@ -335,11 +330,8 @@ class CoveringLP:
         return Cover(objective / SCALE, values[: self.num_blocks], values[self.num_blocks :])
 
 
-SWEEPS = 100
-"""Most rounds over all half spaces."""
-
-CLOSE = 1e-7
-"""A half space violated by less counts as met."""
+SWEEPS = 100  # most rounds over all half spaces
+CLOSE = 1e-7  # a half space violated by less counts as met
 
 
 def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:

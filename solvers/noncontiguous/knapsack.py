@@ -117,8 +117,7 @@ def _greedy(start: int, pins: NetLists) -> tuple[Ints, float]:
 
 OUT, IN, PAID = 0, 1, 2
 
-CHECKED = 256
-"""Steps between checks of the clock."""
+CHECKED = 256  # steps between checks of the clock
 
 
 class Frontier(NamedTuple):

@@ -64,17 +64,10 @@ class BestPartition(Known):
             self.merged, self.devices = device.copy(), device[self.problem.block]
 
 
-LARGE = 1_000
-"""With more blocks than this, local search begins on coarser problems."""
-
-HEATS = (1.0, 0.3, 3.0)
-"""Factors of the temperatures of searches on levels, in turn."""
-
-KICKS = 4
-"""Number of searches from the best plan in each round."""
-
-HEAT = (0.002, 0.008, 0.0005, 0.03)
-"""First temperatures of annealing runs, in turn."""
+LARGE = 1_000  # with more blocks than this, local search begins on coarser problems
+HEATS = (1.0, 0.3, 3.0)  # factors of the temperatures of searches on levels, in turn
+KICKS = 4  # number of searches from the best plan in each round
+HEAT = (0.002, 0.008, 0.0005, 0.03)  # first temperatures of annealing runs, in turn
 
 MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
 """Most moves of an annealing run: per block, and per remaining second."""
@@ -156,8 +149,7 @@ GRIDS = ((8e6, 400, 4_000), (6e7, 2_000, 16_000), (1.5e8, 4_000, 32_000), (5e8, 
 FINE = (8e8, 8_000, 200_000)
 """The grid on which the best prices are tried once more: it loses least to rounding."""
 
-SHARP = 4
-"""A grid is fine enough if rounding costs at most a quarter of the gap."""
+SHARP = 4  # a grid is fine enough if rounding costs at most a quarter of the gap
 
 PRICINGS = (600, 800, 2_000, 1_000)
 """Most pricings in the first round and in each later one; the last number holds for all others."""
@@ -177,8 +169,7 @@ for one pricing."""
 NEAR = 2_000
 """On coarser grids the search ends within 1/2000 of the cells: rounding costs more than that."""
 
-FLOOR = "floor"
-"""Origin of the bound that the task states; the caller has its proof."""
+FLOOR = "floor"  # origin of the bound that the task states; the caller has its proof
 
 STARTS = ("ideal-dp", "m-topo", "single-device")
 

@@ -38,11 +38,8 @@ from placegap.solvers.noncontiguous.problem import SplitProblem
 MOST_MOVES = 200_000
 """If a frontier has more moves, its lightest nets are left out; the bound stays valid."""
 
-LIGHTER = 0.8
-"""Share of the nets that each further try keeps."""
-
-MOST_BYTES = 500_000_000
-"""Memory for the choices of one pricing."""
+LIGHTER = 0.8  # share of the nets that each further try keeps
+MOST_BYTES = 500_000_000  # memory for the choices of one pricing
 
 LONGEST_NS = 2**56
 """Total work times devices above which `Weights` other than 1 might exceed 64 bits."""

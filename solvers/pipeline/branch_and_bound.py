@@ -51,8 +51,7 @@ from placegap.solvers.pipeline.event_times import (
     times_of,
 )
 
-MOST_ORDERS = 120
-"""Most orders of different devices that are tried for one chain."""
+MOST_ORDERS = 120  # most orders of different devices that are tried for one chain
 
 
 class Judge(Known):
@@ -184,8 +183,7 @@ def _likely(instance: Instance, count: int) -> list[tuple[int, ...]]:
     return list(dict.fromkeys([*chosen, *(row[::-1] for row in chosen)]))
 
 
-MOST_BITS = 16
-"""Most bits of an integer weight of a path."""
+MOST_BITS = 16  # most bits of an integer weight of a path
 
 
 class WalkLimits(NamedTuple):
@@ -376,11 +374,8 @@ LAST_PATHS = 300
 devices take 30 times the parts; with all, long searches spend most of their time there.
 """
 
-ROUNDS = 100
-"""Most rounds of LP and cheapest walk in one part of the search."""
-
-STALLED = 12
-"""Rounds without progress after which a part is split."""
+ROUNDS = 100  # most rounds of LP and cheapest walk in one part of the search
+STALLED = 12  # rounds without progress after which a part is split
 
 CONVERGED = 16
 """A part is split once further rounds could close at most 1/16 of the gap to the best plan: else

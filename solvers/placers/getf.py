@@ -34,8 +34,7 @@ from placegap.solvers.placers.list_problem import (
     problem_of,
 )
 
-ROUNDS = 5
-"""Attempts to place; in the last one ops may go anywhere."""
+ROUNDS = 5  # attempts to place; in the last one ops may go anywhere
 
 
 class GetfParams(Params):

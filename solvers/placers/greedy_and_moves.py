@@ -35,11 +35,8 @@ from placegap.solvers.placers.movable_units import (
     why_not_one_level,
 )
 
-TRIES = 20
-"""Draws of one start before it is given up."""
-
-MOVES_BETWEEN_LOOKS = 64
-"""Moves between two looks at the clock."""
+TRIES = 20  # draws of one start before it is given up
+MOVES_BETWEEN_LOOKS = 64  # moves between two looks at the clock
 
 
 @method(

@@ -119,8 +119,7 @@ def _slice(size: Floats, time_ns: Floats, blocked: Flags, room: Floats, sent_ns:
     return slot
 
 
-ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""How often the devices take turns."""
+ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # how often the devices take turns
 
 REACHES = (0.1, 0.3, 0.5)
 """How far a cut may be from where slices are equal, in slices: it goes where the least is sent."""

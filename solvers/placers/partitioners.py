@@ -43,8 +43,7 @@ from placegap.solvers.placers.movable_units import (
     why_not_one_level,
 )
 
-TOTAL = 2**28
-"""Weights are scaled to about this sum: partitioners count in 32 bits."""
+TOTAL = 2**28  # weights are scaled to about this sum: partitioners count in 32 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,8 +340,7 @@ def _by_kahypar(parting: Parting, imbalance: float) -> Ints:
     return np.array(hypergraph.partition(context).get_partition(), np.int64)
 
 
-PROGRAMS = "scotch_gpart", "gpart"
-"""Its names: Debian's first, where ``gpart`` is another program."""
+PROGRAMS = "scotch_gpart", "gpart"  # its names: Debian's first, where ``gpart`` is another program
 
 
 def why_no_scotch() -> str | None:

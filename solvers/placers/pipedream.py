@@ -35,8 +35,7 @@ Formula = Literal["2019", "2018", "placegap"]
 
 FORMULAS: tuple[Formula, ...] = ("2019", "2018", "placegap")
 
-MOST_STAGES = 1000
-"""Places where a longer chain may be cut."""
+MOST_STAGES = 1000  # places where a longer chain may be cut
 
 
 class PipeDreamParams(Params):

@@ -235,8 +235,7 @@ def alpa_cuts(times: Ints, most: int, rounds: int) -> Ints:
     return best_cuts
 
 
-STEADY = MaxLoad(plans="chain")
-"""What decides once a pipeline is full."""
+STEADY = MaxLoad(plans="chain")  # what decides once a pipeline is full
 
 
 def why_not_max_load(task: Task[PipelineIteration], params: Params) -> str | None:

@@ -51,16 +51,14 @@ HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
 """Of the limit, and seconds at most, that a likely proof works alone: both processes take at most
 1.5 times what a proof of up to a minute takes by itself, and no search waits longer."""
 
-SECOND_SEED = 1_000
-"""Searches of this process have seeds so far beyond those of the other one."""
+SECOND_SEED = 1_000  # searches of this process have seeds so far beyond those of the other one
 
 BOUND_SHARE, MEMORY_BOUND_SHARE = 0.2, 0.5
 """Of the time, for bounds that come before a proof that is not likely, and before any where memory
 binds: most end within seconds, but labels of a frontier may need half a minute, and then prove a
 third more (layers of ResNet-50 on two servers)."""
 
-PROOF_SHARE = 2 / 3
-"""Of the time that is left, for a proof that takes turns with searches."""
+PROOF_SHARE = 2 / 3  # of the time that is left, for a proof that takes turns with searches
 
 FIRST_PLANS_S = 2.0
 """Placers, and a method that no plan is known to, have no less, however short the limit is."""
@@ -68,8 +66,7 @@ FIRST_PLANS_S = 2.0
 MOST_PARTS = 1_500_000
 """A larger graph (ops + edges) stays in one process: two copies of it would need more than 6 GB."""
 
-PROCESS_S = 3.0
-"""With less time no process is started: that alone takes about a second."""
+PROCESS_S = 3.0  # with less time no process is started: that alone takes about a second
 
 RESERVE_SHARE, US_PER_PART = 0.01, 3.0
 """Kept of the limit for judging the last plans: a share, and for the size."""
@@ -85,8 +82,7 @@ ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time li
 USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)
 """Final messages of a step that add nothing to auto's own."""
 
-MEMORY = "memory"
-"""What proves that there is no plan, where no method has to."""
+MEMORY = "memory"  # what proves that there is no plan, where no method has to
 
 
 class AutoParams(Params):

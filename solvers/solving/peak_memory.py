@@ -42,11 +42,8 @@ FIRST_SHARE, KNOWN_SHARE, SHARE = 0.6, 0.9, 0.5
 """Of the time that is left, for the run on the floor, for that run where a plan that fits is known,
 and for each other one."""
 
-TIMED_SHARE = 0.9
-"""A run that takes this share of its time, or more, is one that the clock ended."""
-
-PARTS = 16
-"""Bisection between floor and ceiling goes by such parts of the way."""
+TIMED_SHARE = 0.9  # a run that takes this share of its time, or more, is one that the clock ended
+PARTS = 16  # bisection between floor and ceiling goes by such parts of the way
 
 FLOOR, LESS_ROOM, CEILING, BETWEEN = "floor", "less room", "ceiling", "between"
 GIVEN, PLACER, SETTLED = "given plan", "placer", "settled"

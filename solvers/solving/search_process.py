@@ -49,8 +49,7 @@ LATE_S = 2.0
 
 POLL_S = 0.1
 
-LEAST_STEP_S = 0.05
-"""With less time left no other step begins."""
+LEAST_STEP_S = 0.05  # with less time left no other step begins
 
 
 class Begun(NamedTuple):

@@ -38,8 +38,7 @@ from placegap.solvers.solving.run_method import run_method
 MOST_CARDS, MOST_COMPOSITIONS = 8, 50_000
 """More cards are refused; where a group has more compositions of shares, units are halved."""
 
-LEAST_S = 2.0
-"""For each instance that is tried; after the limit only until there is a plan."""
+LEAST_S = 2.0  # for each instance that is tried; after the limit only until there is a plan
 
 
 @dataclass(frozen=True)

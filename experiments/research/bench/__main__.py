@@ -68,11 +68,8 @@ Row = dict[str, object]
 MAKESPAN = Makespan(channels="port")
 CHAIN = MaxLoad(plans="chain")
 
-WALK_MOVES = 20_000
-"""Moves of a walk that is measured."""
-
-LONG_S = 30.0
-"""A call that takes longer than this is measured once."""
+WALK_MOVES = 20_000  # moves of a walk that is measured
+LONG_S = 30.0  # a call that takes longer than this is measured once
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -49,11 +49,8 @@ CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")
 
 Rules = Sequence[tuple[Semantics, str]]
 
-CORPUS_S, LIMIT_S, GROWTH_S, RECORDED_S = 20.0, 60.0, 300.0, 3.0
-"""Time limits."""
-
-BEHIND = "behind"
-"""Status of a recorded bound that the portfolio beats in `RECORDED_S`."""
+CORPUS_S, LIMIT_S, GROWTH_S, RECORDED_S = 20.0, 60.0, 300.0, 3.0  # time limits
+BEHIND = "behind"  # status of a recorded bound that the portfolio beats in `RECORDED_S`
 
 RECORD_ANEW = (
     "python -m placegap.experiments.research.record_best --portfolio 60"

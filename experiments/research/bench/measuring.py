@@ -28,8 +28,7 @@ from placegap.instances.problem.example import example
 from placegap.solvers import run_method
 
 REPEATS = 3
-ENOUGH_S = 10.0
-"""A call is not repeated once this many CPU seconds were spent on it."""
+ENOUGH_S = 10.0  # a call is not repeated once this many CPU seconds were spent on it
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,7 @@ T = TypeVar("T")
 COUNTS = ("ideals", "blocks", "jobs")
 """Details that say how large a method found its input; the first that there are, are shown."""
 
-SMALL_S = 10.0
-"""For a small run that loads the kernels."""
+SMALL_S = 10.0  # for a small run that loads the kernels
 
 HEADER = (
     f"{'exact method and input':58} {'size':>26} {'value ms':>14} {'bound ms':>14} {'gap %':>8}"

@@ -78,8 +78,7 @@ OF_IMAGES_AND_SOUND = (
     "hubert",
     "whisper",
 )
-TYPES = OF_TEXT + OF_IMAGES_AND_SOUND
-"""52 types that people use."""
+TYPES = OF_TEXT + OF_IMAGES_AND_SOUND  # 52 types that people use
 
 LAYERS = frozenset(
     {

@@ -22,8 +22,7 @@ from placegap.solvers.core.registry import find_method, why_not
 
 GB, GIB = 10**9, 2**30
 
-LAUNCH_NS = 5_000
-"""Added to each op."""
+LAUNCH_NS = 5_000  # added to each op
 
 
 class Card(NamedTuple):

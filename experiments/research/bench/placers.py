@@ -36,13 +36,11 @@ LARGE = 1_000_000
 DEVICES = 8
 SHAPE = {"width": 50, "density": 0.0325}
 
-TIME_LIMIT_S = 60.0
-"""For the methods that honour one."""
+TIME_LIMIT_S = 60.0  # for the methods that honour one
 
 KILL_AFTER_S = 400.0
 LONGEST_MESSAGE = 80
-NEXT_SIZE_S = 20.0
-"""A placer that takes longer than this is not run on larger graphs."""
+NEXT_SIZE_S = 20.0  # a placer that takes longer than this is not run on larger graphs
 
 RULES = (
     Makespan(channels="port"),

@@ -12,8 +12,7 @@ from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge, merge_groups
 from placegap.instances.transforms.pesto_merge import Contraction
 
-MEMORY_PARTS = 8
-"""Parts that fill the smallest memory."""
+MEMORY_PARTS = 8  # parts that fill the smallest memory
 
 SLACK = 1.02
 """A part whose heaviest op is already too much may hold this many times what that op does."""

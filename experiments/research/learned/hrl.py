@@ -26,11 +26,8 @@ from placegap.solvers.core.result import Outcome
 
 Numbers = NDArray[np.float32]
 
-MOST_KINDS = 32
-"""Kinds of ops told apart: the most frequent ones; all others are one more."""
-
-NEIGHBOURS = 4
-"""Producers, and consumers, of an op that are among its features."""
+MOST_KINDS = 32  # kinds of ops told apart: the most frequent ones; all others are one more
+NEIGHBOURS = 4  # producers, and consumers, of an op that are among its features
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +106,7 @@ def _share(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values / most if most > 0 else values
 
 
-LOGIT_BOUND, TEMPERATURE = 5.0, 10.0
-"""Logits are C tanh(logits / T), as published."""
+LOGIT_BOUND, TEMPERATURE = 5.0, 10.0  # logits are C tanh(logits / T), as published
 
 KIND_WIDTH, GROUPER_WIDTH, DEVICE_WIDTH = 20, 64, 16
 """Embedding of a kind of op, the grouper's hidden layer, embedding of a device."""

@@ -24,8 +24,7 @@ class HrlParams(Params):
     learning_rate: float = Field(default=0.003, gt=0, le=1)
 
 
-MOST_NODES = 1_000
-"""Most rows and columns of the network's matrices, which are dense."""
+MOST_NODES = 1_000  # most rows and columns of the network's matrices, which are dense
 
 
 class PlacetoParams(Params):

@@ -144,8 +144,7 @@ def _perceptron(width: int) -> nn.Sequential:
 
 FOLDER = Path(__file__).resolve().with_name("policies")
 SUFFIX = ".json.gz"
-DIGITS = 4
-"""Significant digits of a weight."""
+DIGITS = 4  # significant digits of a weight
 
 
 class PolicyFile(BaseModel):
@@ -224,8 +223,7 @@ def _read(path: Path) -> PolicyFile:
         raise from_validation_error(error, raw, path) from None
 
 
-BASELINE_UPDATES = 10
-"""Updates over which the mean return of a step is its baseline."""
+BASELINE_UPDATES = 10  # updates over which the mean return of a step is its baseline
 
 LAST_RATE_SHARE, LARGEST_NORM = 0.1, 1.25
 """Share of the learning rate that is left at the end, and what gradients are clipped at."""

@@ -41,11 +41,8 @@ from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.local_search.annealing import Annealing
 from placegap.solvers.solving.run_method import run_method
 
-NODES = 64
-"""Random search and Placeto place the same merged nodes."""
-
-POINTS = 50
-"""Points of a curve of what has no updates."""
+NODES = 64  # random search and Placeto place the same merged nodes
+POINTS = 50  # points of a curve of what has no updates
 
 
 @dataclass(frozen=True)
@@ -135,8 +132,7 @@ def _first_ns(tried: Evaluations, start: str, seed: int) -> float:
     return float(apart.run(start_of(nodes, start, seed)[nodes.node]).time_ns)
 
 
-CLUSTER = "celeritas-4xV100-pcie"
-"""Four equal devices, for which the policy that ships was trained."""
+CLUSTER = "celeritas-4xV100-pcie"  # four equal devices, for which the policy that ships was trained
 
 POLICY, POLICY_NODES = "blocks-4", 32
 
@@ -286,8 +282,7 @@ def run_unseen(name: str, instance: Instance) -> Unseen:
 
 COLUMNS = ("graph", "cluster", "search", "seed", "evaluated", "mean_ns", "best_ns")
 
-TICKS = (0, 5, 10, 20, 50, 100, 200, 400)
-"""Percent; the scale is logarithmic above 10."""
+TICKS = (0, 5, 10, 20, 50, 100, 200, 400)  # percent; the scale is logarithmic above 10
 
 
 def write_csv(runs: Sequence[LearnedRun], path: Path) -> None:

@@ -33,8 +33,7 @@ from placegap.solvers import Result, run_method
 
 MARGIN = 1.25
 
-Part = tuple[str, Any]
-"""Path of a module or parameter, and itself."""
+Part = tuple[str, Any]  # path of a module or parameter, and itself
 
 
 def balanced_map(module: Any, memory_bytes: Sequence[int]) -> dict[str, int]:

@@ -36,11 +36,8 @@ from placegap.instances.problem import Provenance
 from placegap.instances.reading.errors import InputError, look_up, paused_collector
 from placegap.instances.reading.yaml_file import read_yaml
 
-LARGEST_SIZE = 65_536
-"""Of a batch or a number of steps: a limit against slips."""
-
-MOST_STEPS = 1_024
-"""Of time steps, each of which is hundreds of ops."""
+LARGEST_SIZE = 65_536  # of a batch or a number of steps: a limit against slips
+MOST_STEPS = 1_024  # of time steps, each of which is hundreds of ops
 
 
 @dataclass(frozen=True)

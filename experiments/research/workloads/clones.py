@@ -18,8 +18,7 @@ from placegap.instances.problem import Cluster, DeviceSpec, Edge, Graph, Instanc
 from placegap.instances.reading.errors import as_input_error, paused_collector
 from placegap.instances.transforms.split_gradients import is_update, works_on_weights
 
-NONE, MANY = -1, -2
-"""In place of an update op: an op leads to none, or to several."""
+NONE, MANY = -1, -2  # in place of an update op: an op leads to none, or to several
 
 
 class Role(IntEnum):

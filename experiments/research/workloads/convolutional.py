@@ -38,8 +38,7 @@ from placegap.experiments.research.workloads.layers import (
 from placegap.experiments.research.workloads.tape import Tape, Tensor
 
 Kernel = int | tuple[int, int]
-Branch = Sequence[tuple[int, Kernel]]
-"""Channels and kernel of each convolution of a branch."""
+Branch = Sequence[tuple[int, Kernel]]  # channels and kernel of each convolution of a branch
 
 
 def inception_v3(tape: Tape, batch: int, classes: int = 1000) -> None:
@@ -378,8 +377,7 @@ def _drop_path(tape: Tape, x: Tensor) -> Tensor:
         return multiply(tape, larger, mask)
 
 
-BLOCKS = {50: (3, 4, 6, 3), 200: (3, 24, 36, 3)}
-"""Blocks of each stage, by the number of layers."""
+BLOCKS = {50: (3, 4, 6, 3), 200: (3, 24, 36, 3)}  # blocks of each stage, by the number of layers
 
 
 def resnet(tape: Tape, batch: int, layers: int = 50, classes: int = 1000) -> None:

@@ -24,8 +24,7 @@ from placegap.experiments.research.workloads.tape import (
     Weight,
 )
 
-INDEX_BYTES = 8
-"""A small tensor on shapes: an axis, a size."""
+INDEX_BYTES = 8  # a small tensor on shapes: an axis, a size
 
 WATCHED = frozenset({"Relu", "MaxPool", "AvgPool", "BiasAdd", "Conv2D"})
 """Kinds whose outputs TF-Slim's scripts watch: its layers' end points."""
@@ -402,8 +401,7 @@ ZERO_FRACTION = (
 )
 """The ops of TensorFlow 1.14's zero_fraction: counted in 32 or in 64 bits, whichever suffices."""
 
-FROM_VALUE = ("cond/NotEqual/Switch",)
-"""Those that read the value itself."""
+FROM_VALUE = ("cond/NotEqual/Switch",)  # those that read the value itself
 
 FIXED = ("size", "LessEqual/y", "cond/zeros", "cond/Const")
 

@@ -15,11 +15,8 @@ from placegap.instances.problem import Cluster, Device, Edge, Graph, Instance, L
 NS_PER_BYTE = {"light": 1 / 2100, "heavy": 1 / 2.1}
 """Transfers of dnn-partitioning's layer graphs, and those of its other inputs."""
 
-BANDWIDTH = 2_100_000_000
-"""Of links, for what states no time."""
-
-HOST_FACTOR = 10
-"""How many times slower hosts are."""
+BANDWIDTH = 2_100_000_000  # of links, for what states no time
+HOST_FACTOR = 10  # how many times slower hosts are
 
 
 class _Sketch:

@@ -28,8 +28,7 @@ from placegap.experiments.research.workloads.layers import (
 )
 from placegap.experiments.research.workloads.tape import Dims, Tape, Tensor, Weight
 
-WORDS = 32_000
-"""Size of the vocabulary of the translating transformer."""
+WORDS = 32_000  # size of the vocabulary of the translating transformer
 
 
 def transformer(
@@ -318,11 +317,8 @@ def _projected(tape: Tape, x: Tensor, shape: tuple[int, ...], name: str) -> Tens
         return tape.op("add", [out], shape, weights=[tape.weight("bias", shape[-1:])], rule="bias")
 
 
-WINDOW, PATCH = 7, 4
-"""Sides of a window, in patches, and of a patch, in pixels."""
-
-RELATIVE = 512
-"""Hidden units of the network that makes relative position biases."""
+WINDOW, PATCH = 7, 4  # sides of a window, in patches, and of a patch, in pixels
+RELATIVE = 512  # hidden units of the network that makes relative position biases
 
 
 def swin(
@@ -447,11 +443,8 @@ def _relative_bias(tape: Tape, heads: int, area: int) -> Tensor:
         )
 
 
-HEAD = 32
-"""Width of one head of attention, in all of the block's attentions."""
-
-OUTER = 32
-"""Width that sequences are projected to before their outer products are averaged."""
+HEAD = 32  # width of one head of attention, in all of the block's attentions
+OUTER = 32  # width that sequences are projected to before their outer products are averaged
 
 
 def evoformer(

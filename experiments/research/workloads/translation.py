@@ -20,11 +20,8 @@ from placegap.experiments.research.workloads.layers import (
 )
 from placegap.experiments.research.workloads.tape import Tape, Tensor, Weight
 
-WORDS = 32_000
-"""Pieces of words of both languages (Wu et al., section 4.1: 8,000 to 32,000)."""
-
-GNMT_WORDS = 32_320
-"""Of MLPerf's GNMT, whose sizes dnn-partitioning's layer graph has."""
+WORDS = 32_000  # pieces of words of both languages (Wu et al., section 4.1: 8,000 to 32,000)
+GNMT_WORDS = 32_320  # of MLPerf's GNMT, whose sizes dnn-partitioning's layer graph has
 
 
 def nmt(tape: Tape, batch: int, steps: int = 40, layers: int = 4, hidden: int = 2048) -> None:

@@ -20,8 +20,7 @@ _KINDS = """Add AddN BiasAdd Cast Exp Floor Log Maximum Mul Neg RealDiv Relu Rel
 ELEMENTWISE = frozenset(_KINDS.split())
 """Kinds whose kernels ask for an input's buffer first (``forward_input_or_allocate_output``)."""
 
-KEPT = "VariableV2"
-"""Kind whose buffer is never given away: the next step reads it."""
+KEPT = "VariableV2"  # kind whose buffer is never given away: the next step reads it
 
 
 def in_half_precision(graph: Graph) -> Graph:

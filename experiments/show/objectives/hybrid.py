@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from placegap.experiments.show.objectives.base import Moves
     from placegap.solvers.core.result import Result
 
-MOST_MOVES = 1000
-"""Changes of one layer that the referee judges: a few seconds for 200 layers."""
+MOST_MOVES = 1000  # changes of one layer that the referee judges: a few seconds for 200 layers
 
 
 class StageApart(NamedTuple):

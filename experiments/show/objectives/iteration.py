@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from placegap.experiments.show.objectives.base import Moves
     from placegap.solvers.core.result import Result
 
-EVENT_WORK = 20
-"""What an event costs the referee, in ops and edges."""
+EVENT_WORK = 20  # what an event costs the referee, in ops and edges
 
 
 def parts(case: Judged[PipelineIteration]) -> Parts:

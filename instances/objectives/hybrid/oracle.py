@@ -12,8 +12,7 @@ from placegap.instances.oracle.rules import foreign_fields
 from placegap.instances.problem import Evaluation, HybridPipeline, Mode, Plan, Violation
 from placegap.instances.problem.links import Group
 
-Row = dict[int, Mode]
-"""The ops of a stage and their modes."""
+Row = dict[int, Mode]  # the ops of a stage and their modes
 
 
 def recheck(facts: Facts, plan: Plan, semantics: HybridPipeline) -> Evaluation:

@@ -37,17 +37,10 @@ from placegap.solvers.core.back_ends.outcome import THREADS
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock, stop_requested
 
-BITS = 40
-"""Multipliers are integers: a dual of 1 becomes 2**BITS."""
-
-TIME = 1000.0
-"""All work of the LP, in its unit of time."""
-
-MOST_ROUTES = 60_000
-"""Columns of an LP for ways of its edges from device to device, at most."""
-
-INTEGRAL = 1e-6
-"""Shares so close to 0 or 1 are not branched over."""
+BITS = 40  # multipliers are integers: a dual of 1 becomes 2**BITS
+TIME = 1000.0  # all work of the LP, in its unit of time
+MOST_ROUTES = 60_000  # columns of an LP for ways of its edges from device to device, at most
+INTEGRAL = 1e-6  # shares so close to 0 or 1 are not branched over
 
 
 def num_routes(problem: Terms, able: Able) -> int:

@@ -53,17 +53,10 @@ from placegap.solvers.core.clock import Clock, LimitReached, stop_requested
 S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
 """Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices."""
 
-MOST_MOVES = 50_000_000
-"""Times of edges from device to device that are held in memory: 2 GB."""
-
-LEAVES = (1, 8, 64, 512)
-"""Leaves of the trees of arcs, round by round."""
-
-Proved = tuple[Any, Proof]
-"""A bound, and its proof."""
-
-MOST_PARTS = 20_000
-"""Ops and edges of an instance; in larger ones no sections are tried."""
+MOST_MOVES = 50_000_000  # times of edges from device to device that are held in memory: 2 GB
+LEAVES = (1, 8, 64, 512)  # leaves of the trees of arcs, round by round
+Proved = tuple[Any, Proof]  # a bound, and its proof
+MOST_PARTS = 20_000  # ops and edges of an instance; in larger ones no sections are tried
 
 MOST_LEAVES = 200
 

@@ -74,8 +74,7 @@ MOST_CELLS, MOST_TRIALS = 12_000_000, 200_000_000
 label and an option, or of gates of one, and half of the cells of each new label. With more there is
 no bound."""
 
-CHUNK = 16_384
-"""Labels that grow at a time, between two looks at `stop`."""
+CHUNK = 16_384  # labels that grow at a time, between two looks at `stop`
 
 MOST_KEY = 2**62
 

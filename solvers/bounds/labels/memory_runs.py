@@ -95,8 +95,7 @@ def fewer_labels(value: Ints, order: Ints, most: int, rows: Ints, least: Ints) -
     return count, step > 1
 
 
-NOTHING = 2**62
-"""More than every price."""
+NOTHING = 2**62  # more than every price
 
 
 class RunTerms(NamedTuple):
@@ -287,16 +286,14 @@ def _pay(start: int, size: Ints, ways: Ints, price: Ints, shift: int) -> tuple[i
     return min(NO_WAY, best), where
 
 
-MODES = 4
-"""Ways to count what lies between two stops on one device."""
+MODES = 4  # ways to count what lies between two stops on one device
 
 Through = Callable[[int], tuple[Ints, Ints] | None]
 """For the section at a place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
 from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on a.
 Rows of the ends are not read. None: no times are known."""
 
-MOST_LABELS = 64
-"""Labels at a stop and device; where there are more, neighbours are joined."""
+MOST_LABELS = 64  # labels at a stop and device; where there are more, neighbours are joined
 
 FEWEST_LABELS, MOST_WORK = 8, 8_000_000
 """Labels at least, and stops x devices x labels at most: long chains have fewer labels, and the

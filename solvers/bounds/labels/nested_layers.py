@@ -282,8 +282,7 @@ MOST_CELLS, MOST_COMPARED = 20_000_000, 256
 """Cells of the times of all options of a layer; and options of equal work that each is compared
 with at most."""
 
-MOST_ALIKE = 15
-"""Devices whose names are one number: K to the power of K is below 2**62."""
+MOST_ALIKE = 15  # devices whose names are one number: K to the power of K is below 2**62
 
 FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
 """Steps of the grid for all work of a device; and widths of a step that are tried."""

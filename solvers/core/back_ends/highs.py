@@ -26,8 +26,7 @@ from placegap.solvers.core.method import Limits
 if TYPE_CHECKING:  # Pyomo takes half a second to load
     import pyomo.environ as pyo
 
-WATCH_S = 0.1
-"""A watch is called so often at most."""
+WATCH_S = 0.1  # a watch is called so often at most
 
 SMALL_LP = 20_000
 """Entries of an LP that is over so soon that Ctrl-C can wait: a thread would take longer."""

@@ -17,8 +17,7 @@ global to the process: a second solve with another one fails."""
 BOUND_MARGIN = 1e-6
 """Taken off a dual bound, relative to max(1, bound): the solvers' own tolerances are 1e-6."""
 
-MOST_PARTS = 400_000
-"""Ops x devices + edges x devices^2 of the largest model that CP-SAT is given."""
+MOST_PARTS = 400_000  # ops x devices + edges x devices^2 of the largest model that CP-SAT is given
 
 Ending = Literal[
     "optimal", "infeasible", "unbounded", "time_limit", "interrupted", "memory_limit", "unknown"

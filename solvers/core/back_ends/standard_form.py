@@ -93,8 +93,7 @@ def compile_model(model: pyo.ConcreteModel, *, relax: bool = False) -> StandardF
         )
 
 
-EPSILON = 2.0**-52
-"""From 1 to the next number of 64 bits."""
+EPSILON = 2.0**-52  # from 1 to the next number of 64 bits
 
 
 def proven_bound(form: StandardForm, dual: Floats, most: float) -> float:
