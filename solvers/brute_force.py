@@ -44,9 +44,7 @@ MOST_OPS, MOST_LOADED_OPS = 8, 10
 MOST_PLACEMENTS = 2**20
 MOST_CONTEXTS = 2**14  # in Python, with a bisection for each
 MOST_ROWS = 2**22  # most of them break an order or a limit, and are left out at once
-
-MOST_TRANSFERS = 10
-"""Edges of a makespan instance whose channels are not free: each may become a transfer."""
+MOST_TRANSFERS = 10  # edges of a makespan instance without free channels: each may be a transfer
 
 
 def _over(number: int, most: int, what: str, of: str = "") -> str | None:

@@ -288,11 +288,9 @@ def _described(annotation: object, default: object = None) -> object:
 
 
 def command(run: Callable[[Any], None]) -> Callable[..., None]:
-    """The command of a function: it takes what the function's dataclass has, as typer reads it.
-
-    A field is an option or an argument, as its annotation says, and a field of `GROUPS` is several
-    options, in its place.
-    """
+    """The command of a function: it takes what the function's dataclass has, as typer reads it."""
+    # A field is an option or an argument, as its annotation says, and a field of `GROUPS` is
+    # several options, in its place.
     (taken,) = signature(run, eval_str=True).parameters.values()
     options: type[Any] = taken.annotation
     types = get_type_hints(options, include_extras=True)

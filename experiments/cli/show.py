@@ -51,8 +51,7 @@ NO_MODEL = (
     "the plan is for {!r}, which the corpus does not have with this content: name its model"
     " (--model) and cluster (--cluster)"
 )
-CHECK_S = 5.0
-"""Seconds for the check of a certificate in a plan's file; 'placegap verify' has no limit."""
+CHECK_S = 5.0  # seconds for the check of a certificate in a plan; 'placegap verify' has no limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,11 +250,10 @@ def load_plan_file(file: str) -> PlanFile | None:
 
 
 def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | None:
-    """The instance of a plan: the one that is named, else the one that its name says.
-
-    A plan says ``MODEL@CLUSTER``, or ``MODEL`` on its own devices. If that is a graph of the corpus
-    on a cluster that ships, and its content is that of the plan, it is the instance; else None.
-    """
+    """The instance of a plan: the one that is named, else the one that its name says."""
+    # A plan says ``MODEL@CLUSTER``, or ``MODEL`` on its own devices. If that is a graph of the
+    # corpus on a cluster that ships, and its content is that of the plan, it is the instance; else
+    # None.
     from placegap.experiments.running.sources import Source, is_known_cluster, is_named, load_source
 
     layers = plan.semantics.has_modes

@@ -121,10 +121,8 @@ def intention(name: str, rows: Sequence[PlannedRow], workers: int) -> str:
 
 
 def longest_s(limits_s: Sequence[float], workers: int) -> float:
-    """Most seconds that runs with these limits take, started in order, `workers` at a time.
-
-    The last run starts when all workers have been busy with the others.
-    """
+    """Most seconds that runs with these limits take, started in order, `workers` at a time."""
+    # The last run starts when all workers have been busy with the others.
     last = max(limits_s)
     return (sum(limits_s) - last) / workers + last
 
@@ -146,10 +144,8 @@ def print_tables_to_run(rows: Sequence[PlannedRow], workers: int) -> None:
 
 
 def print_tables(rows: Sequence[RunRow], *, with_rows: bool) -> None:
-    """A line per method and the notes of every table on stdout, and what compiling took.
-
-    Perhaps also every row, and every model that was built.
-    """
+    """A line per method and the notes of every table on stdout, and what compiling took."""
+    # Perhaps also every row, and every model that was built.
     from placegap.experiments.studies.report import table_texts
 
     console = output()

@@ -26,9 +26,7 @@ from placegap.instances.transforms.table import coarsen
 
 PARTS = (16, 8, 4)  # the batch is divided by these for the measurements
 NOISE = 0.05  # standard deviation of the random factors
-
-WITHIN = {"exact": EXACT, "within 20 %": 0.2, "within 30 %": 0.3}
-"""Shares of ops that figure 5 is read at."""
+WITHIN = {"exact": EXACT, "within 20 %": 0.2, "within 30 %": 0.3}  # shares of ops for figure 5
 
 
 def deviation_figure(source: Source, name: str) -> float:

@@ -10,8 +10,7 @@ from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan
 from placegap.instances.referee.rules import PlanError
 from placegap.solvers import Result
 
-FREE_CHANNELS, NO_TRANSFERS = "free_channels_ns", "no_transfers_ns"
-"""The two clocks, as a log names them."""
+FREE_CHANNELS, NO_TRANSFERS = "free_channels_ns", "no_transfers_ns"  # the two clocks in a log
 
 FASTEST_BYTES_PER_S = 2**62
 

@@ -31,8 +31,7 @@ NO_PLAN_STATUSES = ("infeasible", "no_plan")
 FiguresOf = dict[str, dict[str, dict[str, float]]]
 """Published table, row and name of a figure -> the figure of its graph."""
 
-QUARTER = 0.25
-"""A claim is met if our factor is within this share of the published one, on the same side of 1."""
+QUARTER = 0.25  # a claim is met if our factor is this near to the published one, on its side of 1
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,8 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.result import PROOF, RECORDED, Bound, Result, fault_words
 from placegap.solvers.solving.known_bounds import bound_to_store, proven_by
 
-SHARE, MOST_S = 0.25, 60.0
-"""Of the time limit, and seconds at most, that a certificate takes after the method."""
-
-KEEPING_S = 0.3
-"""Seconds that the certificate in a plan's file may take to be checked before it is written."""
+SHARE, MOST_S = 0.25, 60.0  # of the limit, and seconds at most, for a certificate after the method
+KEEPING_S = 0.3  # seconds to check the certificate of a plan's file before it is written
 
 WITHOUT_DATA: Mapping[str, IdealsProof | StagesProof] = {
     "max_load": IdealsProof(),

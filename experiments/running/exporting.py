@@ -34,9 +34,7 @@ from placegap.solvers.core.result import Bound, is_better
 
 DEVICE_MAP, KTRANSFORMERS = "device_map", "ktransformers"
 
-NEAREST_S = 20.0
-"""Seconds for the best hybrid plan of one d, t and mode (optima take under 2), or device map."""
-
+NEAREST_S = 20.0  # seconds for the best hybrid plan of one d, t, mode (optima take 2), or map
 LONGEST = 200  # longer exports are named by their files in the answer
 
 IN_ORDER = ("torchtitan", "megatron", "vllm", "sglang", "pipelining")

@@ -58,9 +58,7 @@ if TYPE_CHECKING:
 COMPILING = "compiling kernels (once per machine)"
 
 MOST_TIMES = 1000.0  # larger factors of the least load are no limit
-
-STOP_S = 5.0
-"""What a method gets after Ctrl-C to return what it has; a second Ctrl-C ends it at once."""
+STOP_S = 5.0  # for a method to return what it has after Ctrl-C; a second one ends it at once
 
 
 @dataclass(frozen=True)

@@ -140,8 +140,7 @@ class Ending(Generic[T]):
     last_news: Any = None
 
 
-STARTS = 2
-"""A worker that dies before its first task may have been killed: a second that does so was not."""
+STARTS = 2  # a worker that dies before its first task may have been killed; a second one was not
 
 
 class PoolError(RuntimeError):

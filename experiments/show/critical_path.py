@@ -15,9 +15,7 @@ from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import shorten
 
-MOST_STEPS = 14
-"""Steps of the critical path that are printed; the middle of a longer one is left out."""
-
+MOST_STEPS = 14  # steps of the critical path that are printed; the middle of longer ones is not
 LONGEST_NAME = 48  # characters of a name in a sentence
 
 Reason = Literal["start", "data", "turn"]

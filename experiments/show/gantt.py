@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, ROW, MOST_HEIGHT = 12.0, 0.52, 40.0
-"""Inches: of the figure, of a row, and of the tallest figure."""
-
+WIDTH, ROW, MOST_HEIGHT = 12.0, 0.52, 40.0  # inches: of the figure, a row, the tallest figure
 LETTER = 0.064  # inches that a letter in a bar takes
 FINEST = 700  # blocks are no shorter than this part of the time
 MOST_KINDS = 8  # kinds of ops with a colour of their own
@@ -29,8 +27,7 @@ LONGEST_TICK = 24
 BAR, MOVE, MOVE_AT, PATH_AT = 0.58, 0.12, 0.39, -0.33
 """Of a row of height 1: bars, bars of transfers and how far they are below, the critical path."""
 
-FOLDED, FOLDED_BAR = 0.46, 0.26
-"""Height of the row of devices that have nothing to do, and of its bar."""
+FOLDED, FOLDED_BAR = 0.46, 0.26  # height of the row of devices with nothing to do, and of its bar
 
 OTHER, IDLE, INK, PROVEN, PATH = "#9aa5ae", "#eceff1", "#37474f", "#c1121f", "#111111"
 BAR_COLOURS = tuple(colour for colour in COLOURS if colour != PROVEN)

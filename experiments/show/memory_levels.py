@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from placegap.instances.problem import Instance, Plan, Schedule, Semantics
 from placegap.instances.referee.memory import held_bytes, live_spans
 
-Levels = list[tuple[int, int]]
-"""When a level begins, in ns or in steps, and its bytes; the first begins at 0."""
+Levels = list[tuple[int, int]]  # when a level begins, in ns or in steps, and its bytes; first: 0
 
 
 def memory_levels(

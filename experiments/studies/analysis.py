@@ -18,8 +18,7 @@ from placegap.instances.reading.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-WITHIN = {"within_1": 0.01, "within_10": 0.1}
-"""Columns of a summary: plans whose gap is at most this."""
+WITHIN = {"within_1": 0.01, "within_10": 0.1}  # columns of a summary: plans with at most this gap
 
 FURTHER = ("study", "seed", "memory_share", "num_ops", "instance_hash")
 """Further columns of a gap table's rows, each only if some runs still have the same cell."""

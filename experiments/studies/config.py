@@ -289,8 +289,7 @@ def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
     return tables
 
 
-LISTED = ("clusters", "device_memory", "seeds")
-"""Keys with lists, of which a sweep states one value."""
+LISTED = ("clusters", "device_memory", "seeds")  # keys with lists, of which a sweep states one
 
 
 def _set(node: Any, steps: list[str], value: Any) -> None:

@@ -23,8 +23,7 @@ Record = dict[str, Any]
 
 LOG_NAME = "runs.jsonl"
 
-LOCK_S = 1.0
-"""A study that was killed holds the lock until its workers, copies of it, have ended, too."""
+LOCK_S = 1.0  # a study that was killed holds the lock until its workers, copies of it, have ended
 
 
 def canonical_json(content: Any) -> str:

@@ -44,13 +44,9 @@ PARTS = ("embedding", "layer", "head")
 PART = {"encoder-embedding": 0, "final-layernorm": 2, "gpt-post-process": 2}
 """Which of `PARTS` an op is in; the others are a layer's."""
 
-FILLER_US = 10_000_000.0
-"""In place of a time, where the run failed; none that was measured is as long."""
-
+FILLER_US = 10_000_000.0  # in place of a time, where the run failed; none measured is as long
 TOKENS = 2048  # of a sequence
-
-HALF = Precision("float16", 2, 2, 12)
-"""With Adam: a copy of the weights and both moments in single precision."""
+HALF = Precision("float16", 2, 2, 12)  # with Adam: a weight copy and both moments in float32
 
 
 class ProfiledModel(NamedTuple):

@@ -27,9 +27,7 @@ KERNEL_NS = 3_000
 ``mem_empirical_constant_latency`` of aiconfigurator-core 0.12.0. Tables leave out the launch."""
 
 THREADS_NS = 30_000  # what a host takes more for each kernel, to wake its threads and join them
-
-HOST_OVERHEAD_NS = 1_000
-"""The launch overhead of a host that states none; the catalogue's for all CPUs."""
+HOST_OVERHEAD_NS = 1_000  # launch overhead of a host that states none; the catalogue's for all CPUs
 
 
 def _as_spec(raw: Any) -> Any:

@@ -74,8 +74,7 @@ COLUMNS = {
 TEXTS = ("gemm_dtype", "attn_dtype", "kv_cache_dtype", "moe_dtype", "distribution")
 """Columns of few different texts."""
 
-WINDOW = "window_size"
-"""A column that tables of products, of A100 and of encoders lack: 0, for no window."""
+WINDOW = "window_size"  # a column that tables of products, A100, encoders lack: 0, no window
 
 TABLE_TYPES = {"bfloat16": "bfloat16", "float16": "bfloat16", "float8": "fp8"}
 """Number types of kernels, and what tables call them; half precisions take the same time."""

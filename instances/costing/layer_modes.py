@@ -71,14 +71,9 @@ SUMMED_BYTES = 6
 read and written, in half precision. In single precision it would be 12."""
 
 MOST_TENSOR = 64  # more devices for one layer than any server has
-
-HEADS = "heads"
-"""Parameter of a traced model's provenance: numbers that a tensor degree divides ("32 8")."""
-
+HEADS = "heads"  # parameter of a traced model: numbers that a tensor degree divides ("32 8")
 MODELLED = "modes"  # parameter of the provenance: how the modes of a graph were made
-
-BY_KERNELS = "priced by kernels"
-"""How the note begins where costs are measured, or of the rule beside tables."""
+BY_KERNELS = "priced by kernels"  # begins the note where costs are measured, or of the rule
 
 
 class LayerPart(NamedTuple):

@@ -69,8 +69,7 @@ class PartFormats:
         return None if rest is None else rest.bits_of(module, num_axes, role)
 
 
-PARTS = ("experts", "embedding", "head", "rest")
-"""Of a model, whose weights may be of different formats."""
+PARTS = ("experts", "embedding", "head", "rest")  # of a model, whose weights may differ in format
 
 Weights = WeightFormat | PartFormats
 

@@ -34,9 +34,7 @@ from placegap.instances.problem.modules import homes_by_layer, is_expert
 from placegap.instances.reading.errors import InputError
 
 GIB = 2**30  # unit of exllama's shares
-
-VISIBLE = "CUDA_VISIBLE_DEVICES="
-"""By which tools that have no option of their own get GPUs in another order."""
+VISIBLE = "CUDA_VISIBLE_DEVICES="  # for tools without an option for the order of GPUs
 
 
 class LineClass(NamedTuple):

@@ -66,8 +66,7 @@ OPTIONS = {
 MOST_PARTS = 10_000  # of Megatron's layout; more are a slip
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d\d?)?", re.ASCII | re.IGNORECASE)
-MOST_DIGITS = 30
-"""Of a number: one of thousands, or with such an exponent, takes minutes to compute with."""
+MOST_DIGITS = 30  # of a number: thousands, or such an exponent, take minutes to compute with
 
 TOOLS = ("vllm", "sglang", "megatron", "exllama", "ollama", "ktransformers")
 """Options that no other tool has, by the names of their tools."""

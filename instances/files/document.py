@@ -53,8 +53,7 @@ def _integer(value: Any) -> Any:
     return value
 
 
-Version = Annotated[Literal[1], BeforeValidator(_integer)]
-"""The version of a format; there is one so far."""
+Version = Annotated[Literal[1], BeforeValidator(_integer)]  # of a format; there is one so far
 
 AnyVersion = Annotated[Literal[1, 2], BeforeValidator(_integer)]
 """Of a format with rules: in version 2 they mean chains where they state no plans (`OLD_PLANS`)."""

@@ -27,8 +27,7 @@ from placegap.instances.reading.errors import InputError, MissingExtra, from_val
 from placegap.instances.reading.input_files import MAX_CELLS, MAX_WORKBOOK_BYTES, read_content
 from placegap.instances.reading.time_unit import TimeReader, TimeUnit, exact_number, whole_number
 
-SEMANTICS = Makespan(channels="port", transfers="per_edge")
-"""The rules of Moirai's MILP (eqs. 4-8)."""
+SEMANTICS = Makespan(channels="port", transfers="per_edge")  # the rules of Moirai's MILP (eqs. 4-8)
 
 FIXED_COLUMNS = ("task", "c_task", "dir_succ", "dir_succ_add", "mi")
 

@@ -132,8 +132,7 @@ class _Spent:
         self.own_s, self.others_s = 0.0, 0.0
 
 
-_spending: list[_Spent] = []
-"""Of the kernels that are compiled now: each is called by the one before it."""
+_spending: list[_Spent] = []  # of the kernels compiled now: each is called by the one before it
 
 
 @contextmanager
@@ -157,8 +156,7 @@ def _spent() -> Iterator[_Spent]:
             gc.set_threshold(*usual)
 
 
-_compiling: list[Path | None] = []
-"""Entries that are compiled now: each is called by the one before it."""
+_compiling: list[Path | None] = []  # entries compiled now: each is called by the one before it
 
 
 @contextmanager

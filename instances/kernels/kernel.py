@@ -38,8 +38,7 @@ SMALL_ENTRIES, SMALL_STEPS = 20_000, 300_000
 0.02 to 0.6 us, where they are counted. A graph of 200 ops on 8 devices has about 5,000 entries;
 HEFT's schedule of it takes 0.1 s uncompiled."""
 
-PLAIN_S = 0.5
-"""CPU seconds of a kernel as plain Python before it is compiled: about what compiling takes."""
+PLAIN_S = 0.5  # CPU seconds of a kernel as plain Python, then it is compiled: what compiling takes
 
 
 class Kernel:

@@ -51,8 +51,7 @@ from placegap.instances.problem.weighted_dag import critical_paths
 
 S = TypeVar("S", bound=Semantics)
 
-MOST_STARTS = 16
-"""Ops that are tried as the moment of a makespan: of longest paths, or of one group."""
+MOST_STARTS = 16  # ops that are tried as the moment of a makespan: of longest paths, or of a group
 
 
 def relax_memory(instance: Instance, semantics: S) -> tuple[Instance, S]:
@@ -69,8 +68,7 @@ def relax_memory(instance: Instance, semantics: S) -> tuple[Instance, S]:
     return floor, plain
 
 
-_last: list[tuple[ref[Instance], Semantics, Instance]] = []
-"""An instance, semantics and their floor."""
+_last: list[tuple[ref[Instance], Semantics, Instance]] = []  # an instance, semantics, their floor
 
 
 def with_resident(instance: Instance, resident_bytes: Ints) -> Instance:

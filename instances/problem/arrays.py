@@ -289,8 +289,7 @@ def _changes(graph: Graph, backward: Flags) -> Ints:
     return np.array(changes, np.int64)
 
 
-SLOWEST_BYTES_PER_S = 1000
-"""A link below is at fault where a transfer takes 146 years; else the tensor is."""
+SLOWEST_BYTES_PER_S = 1000  # a link below is at fault where one takes 146 years, else the tensor
 
 
 def link_time_ns(size_bytes: int, bandwidth_bytes_per_s: int, latency_ns: int) -> int:

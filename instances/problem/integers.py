@@ -16,10 +16,7 @@ NS_PER_MS, NS_PER_S = 10**6, 10**9
 LARGEST_SUM = 2**62  # sums of times or of bytes above this are input errors: kernels add in int64
 NO_LIMIT = LARGEST_SUM  # memory of a device without a limit
 NEVER = LARGEST_SUM  # a time that no plan takes: what cannot be, in minima over times
-
-NO_WAY = NEVER // 4
-"""Length of a way that does not exist: two such lengths, and what lies between, can be added."""
-
+NO_WAY = NEVER // 4  # length of a way that does not exist: two of them can be added
 UNSUPPORTED = -1  # time of an op on a device that cannot run it
 
 

@@ -34,9 +34,7 @@ class InputError(ValueError):
 
 LONGEST_LINE = 290  # characters of a message; with what the command line puts before it, 300
 LONGEST_PLACE = 150  # characters of the file that a message names first
-
-WORD_LENGTHS = (120, 80, 60, 40, 24)
-"""To what the words of a long message are cut, until it is short enough."""
+WORD_LENGTHS = (120, 80, 60, 40, 24)  # a long message's words are cut to these, until it is short
 
 
 def shorten(line: str, most: int = LONGEST_LINE) -> str:
@@ -233,9 +231,7 @@ ALIKE = 0.65  # so much of two names is the same, if one may have been meant for
 BEHIND = 0.2  # names whose likeness is this much below that of the nearest are left out
 MOST_NEAR = 3  # most near names that are offered
 MOST_COMPARED = 2_000  # most known names that are compared: a cluster may have 100,000 devices
-
-LONGEST_LIST = 160
-"""Longer lists of names are not printed: a command that prints them is named, if there is one."""
+LONGEST_LIST = 160  # longer lists of names are not printed, but the command that prints them
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:

@@ -50,8 +50,7 @@ class Limit:
         return f"{what}, above the limit of {self.most()}; {self.variable}=... raises it"
 
 
-MAX_INPUT_BYTES = Limit("PLACEGAP_MAX_INPUT_BYTES", 100_000_000, "bytes")
-"""A file of text, unzipped."""
+MAX_INPUT_BYTES = Limit("PLACEGAP_MAX_INPUT_BYTES", 100_000_000, "bytes")  # a text file, unzipped
 
 MAX_WORKBOOK_BYTES = Limit("PLACEGAP_MAX_WORKBOOK_BYTES", 20_000_000, "bytes")
 """All parts of an .xlsx file, unzipped; reading them takes about a second per three megabytes."""
@@ -206,8 +205,7 @@ def refuse_other(raw: Any, wanted: str, source: object) -> None:
         raise InputError(f"is {found}; name {wanted} here", str(source))
 
 
-LARGEST = 2**53
-"""Times in ns and sizes in bytes above this are input errors: means and fits reckon in floats."""
+LARGEST = 2**53  # larger times in ns and sizes in bytes are errors: means and fits use floats
 
 TIME_COLUMNS: Mapping[str, float] = {"time_ns": 1.0, "time_us": 1e3, "time_ms": 1e6, "time_s": 1e9}
 """Columns that state a time, in ns each."""

@@ -39,9 +39,7 @@ REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_se
 """Ops that hand the heads of keys and values to several heads of queries."""
 
 FUSED = "placegap_fused"  # name of `fused_attention` among the implementations of transformers
-
-PACKED = "placegap_flash"
-"""Another name of it, by which transformers hands over what is packed as one row."""
+PACKED = "placegap_flash"  # its name by which transformers hands over what is packed as one row
 
 
 def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOptions) -> int:

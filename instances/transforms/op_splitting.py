@@ -34,9 +34,7 @@ from placegap.instances.transforms.split_gradients import (
     works_on_weights,
 )
 
-WHOLE, GATHER = -1, -2
-"""In place of a part's number: an op that was not split, and what joins the parts of one."""
-
+WHOLE, GATHER = -1, -2  # in place of a part's number: an op not split, and what joins the parts
 MOST_PARTS = 1_000_000  # of all ops together; a part takes some 10 KB of memory, with its edges
 
 

@@ -35,8 +35,7 @@ MIN_SHARE = 0.001
 0.001; Table 6 leaves Conv1_1 of VGG-16 whole, which that splits. No share meets both: this one
 meets 21 of the 24 decisions, 0.003 meets 18 and 0.01 meets 14 (docs/papers/fd-dps.md)."""
 
-MAX_PARAMETERS = 3_000_000
-"""Bytes of parameters per ms; Table 6: 57 KB per ms is split, 137 MB per ms is not."""
+MAX_PARAMETERS = 3_000_000  # bytes of parameters per ms; Table 6: 57 KB is split, 137 MB is not
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,7 @@ from placegap.instances.reading.errors import InputError
 NUMBERED = re.compile(r"^(.*?\.?\d+(?:\.(?:blocks|layers)\.\d+)?)(?:\.|$)")
 """The part of a module's path up to its first number, or that of a block in a numbered stage."""
 
-BEFORE, BEHIND = "before", "behind"
-"""The layers of what comes before the numbered ones, and behind them."""
-
+BEFORE, BEHIND = "before", "behind"  # the layers of what is before and behind the numbered ones
 BYTES_OF = {"float64": 8, "float32": 4}  # of one weight; 2 of all other number types
 
 

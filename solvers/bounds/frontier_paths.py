@@ -50,8 +50,7 @@ from placegap.solvers.core.progress import Known
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
-UNKNOWN, HEAD, TAIL = 0, 1, 2
-"""Modes of an op: no way is known; the way to its end; the way from its start."""
+UNKNOWN, HEAD, TAIL = 0, 1, 2  # modes of an op: no way known; the way to its end; from its start
 
 WORK, INTO, OUT = 0, 1, 2
 """Rows of what a device has done since the last narrow op: its ops, transfers in, transfers out."""
@@ -439,11 +438,8 @@ def _thinned(value: Ints, signature: Ints, cost: Ints, most: int) -> tuple[Ints,
     return rows[:count], least[:count], joined
 
 
-MOST_WIDTH = 5
-"""Places of a frontier whose devices are remembered at most; those needed latest are forgotten."""
-
-MOST_CELLS = 30_000_000
-"""Cells of the tables of one step: with many unlike devices, fewer places are remembered."""
+MOST_WIDTH = 5  # most places of a frontier with devices remembered; those needed latest go
+MOST_CELLS = 30_000_000  # cells of the tables of one step: many unlike devices leave fewer places
 
 FEW_ROWS, MOST_ROWS, MORE_ROWS = 256, 2_048, 8_192
 """Labels of a step at most. The first number suffices for most aims; the last is used once the
@@ -458,8 +454,7 @@ MOST_OPS = 5_000  # larger graphs are not tried
 STRIDE, LEAST_STRIDE = 0.06, 0.004
 """An aim is this share above the proven bound; the share is halved when a path is below the aim."""
 
-MORE_AIMS = 2
-"""Plans are made of the paths below this many aims: the second may fit, or have a shorter plan."""
+MORE_AIMS = 2  # plans are made of the paths below so many aims: the second may fit, or be shorter
 
 
 class LeastPath(NamedTuple):

@@ -382,10 +382,7 @@ def _close(
 
 
 MOST_BYTES = 800_000_000  # memory for ideals, and for what a search keeps of each
-
-BOUND_ROUNDS = 6
-"""If the ideals do not fit the memory: number of limits that are tried to find some that do."""
-
+BOUND_ROUNDS = 6  # if the ideals do not fit the memory: limits that are tried to find some that do
 NUM_ORDERS, MOST_CUTS = 6, 400  # number of orders that are cut first, and most places to cut each
 
 FEW = 2_000

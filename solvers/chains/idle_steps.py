@@ -45,8 +45,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.result import Bound, Outcome
 
-MOST_IDEALS = 20_000
-"""With more ideals within the windows than this, no chain that fits at its peak is searched."""
+MOST_IDEALS = 20_000  # with more ideals within the windows no chain for peak memory is searched
 
 
 class PeakBracket(Bracket):
@@ -130,8 +129,7 @@ def _solid(instance: Instance, joined: Blocks) -> Flags:
     return np.asarray((takes_time | is_alone)[apart.block])
 
 
-EXACT_SHARE = 0.6
-"""Share of the remaining time for the DP without the bytes; the rest is for plans with them."""
+EXACT_SHARE = 0.6  # share of the remaining time for the DP without bytes; the rest: plans with them
 
 
 def roomy_within(instance: Instance, limit_ns: int, replicas: int = 1) -> Flags:

@@ -44,12 +44,10 @@ def put_in(nets: CutNets, pins_in: Ints, v: int) -> int:
 
 Indices = NDArray[np.int32]
 
-ACCELERATOR, HOST = 0, 1
-"""The two kinds: devices of a kind are alike, and hosts pay no communication."""
+ACCELERATOR, HOST = 0, 1  # devices of a kind are alike, and hosts pay no communication
 
 WORD = 64
-LARGEST_LOAD = 2**60
-"""Limit on loads of whole instances and on bytes, so that the sum of two fits int64."""
+LARGEST_LOAD = 2**60  # limit on loads of whole instances and on bytes: the sum of two fits int64
 
 
 class ArcLists(NamedTuple):

@@ -228,8 +228,7 @@ def _sums_in_buckets(order: Ints, stops: Ints, quantity: Ints) -> Ints:
     return total
 
 
-SEQUENCES = 8
-"""Number of sequences of devices that are not alike: four by rule, the others at random."""
+SEQUENCES = 8  # sequences of devices that are not alike: four by rule, the others at random
 
 
 class Slicer:

@@ -38,9 +38,7 @@ from placegap.solvers.chains.problem import LARGEST_LOAD, WORD
 
 LARGEST_PRICE = 4096
 STEPS = 150  # rounds of the search for prices
-
-SCARCE = 0.34
-"""Prices are also computed for clusters in which one kind has this share of its devices."""
+SCARCE = 0.34  # prices are also computed for clusters in which a kind has this share of devices
 
 MOST_VECTORS, MOST_ROWS = 512, 32
 """With more vectors of devices, or more rows for their sets of kinds, the enumeration only tests

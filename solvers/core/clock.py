@@ -40,8 +40,7 @@ worker ignores all of them, or a second one would hit what the first has set off
 USUAL_S = 60.0  # the time limit where none is given
 
 POLL_S = 0.2
-PATIENCE_S = 3.0
-"""How long after Ctrl-C a solver may take to end; HiGHS' presolve can take far longer."""
+PATIENCE_S = 3.0  # how long after Ctrl-C a solver may take to end; HiGHS' presolve can take longer
 
 
 class LimitReached(Exception):

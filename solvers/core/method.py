@@ -299,8 +299,7 @@ def _a(kind: type) -> str:
     return "None" if kind is type(None) else f"{article} {kind.__name__}"
 
 
-AnyMethod = Method[Any, Any]
-"""A method of the registry, whose parameters are known only at run time."""
+AnyMethod = Method[Any, Any]  # a method of the registry, whose parameters are known at run time
 
 
 def why_not_installed(package: str, extra: str) -> str | None:

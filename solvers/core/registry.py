@@ -37,9 +37,7 @@ from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.result import Outcome
 
 GROUP = "placegap.methods"  # the group of entry points by which a distribution lists methods
-
-MODULES = "PLACEGAP_MODULES"
-"""The environment's variable that names modules with methods, as PATH names folders."""
+MODULES = "PLACEGAP_MODULES"  # names modules with methods, as PATH names folders
 
 OURS = "placegap"
 

@@ -23,9 +23,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 from placegap.instances.transforms.op_splitting import OpSplit
 
-PROOF = "proof"
-"""Our own argument, in integers: a dynamic program, a path, a sum, LP duals recomputed."""
-
+PROOF = "proof"  # our own argument, in integers: dynamic program, path, sum, LP duals recomputed
 NO_PLAN_NS = LARGEST_SUM**2 + 1  # a bound above every value: no plan exists
 
 

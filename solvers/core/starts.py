@@ -19,8 +19,7 @@ from placegap.solvers.core.result import fault_of
 LONGEST_S, SHARE = 10.0, 0.2
 """A method that looks for a start gets a share of the time, and no more than this many seconds."""
 
-SECOND_S = 1.0
-"""Placers are chosen by their likely cost; after this many seconds the clock decides, too."""
+SECOND_S = 1.0  # placers are chosen by likely cost; after this many seconds also by the clock
 
 AT_LEAST_MS, MS_PER_PART = 3.0, 0.2
 """Seconds of placers on small instances, which are soon solved: in all, and per op and edge."""

@@ -166,8 +166,7 @@ def upper_table(uses: list[list[Use]]) -> Ints:
     )
 
 
-Lengths = Callable[[list[list[Use]]], Ints]
-"""Lengths of the arcs of a section, by the devices of entry and exit."""
+Lengths = Callable[[list[list[Use]]], Ints]  # of a section's arcs, by entry and exit device
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,7 @@ if TYPE_CHECKING:  # CP-SAT brings pandas, which take half a second; many graphs
     from placegap.formulations.makespan_cp import MakespanModel
     from placegap.solvers.core.back_ends.cp_sat import Answer
 
-LP_FROM = 40
-"""Sections from this size on get the LP first: CP-SAT proves most smaller ones in a second."""
-
+LP_FROM = 40  # sections of this size and more get the LP first: CP-SAT proves most smaller in 1 s
 MOST_INNER = 100  # sections with more ops between their ends are not solved by themselves
 
 
@@ -86,8 +84,7 @@ PRICE_SHARE = 0.1  # share of the time left for prices of bytes along one chain 
 MOST_OPS_OF_CHAINS = 20_000
 """Larger graphs are not searched for intervals: their windows alone would take many seconds."""
 
-PARTS_PER_S = 20_000
-"""Parts of a model that are built and presolved in a second; too large a model is not built."""
+PARTS_PER_S = 20_000  # parts of a model built and presolved in a second; no larger one is built
 
 MOST_STARTS, NEAR = 4, 1.03
 """Annealing begins at no more plans than this, whose values are at most `NEAR` times the best."""

@@ -60,8 +60,7 @@ SMALL = 20  # sections with fewer inner ops are solved at once, not for one hori
 FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0
 """Seconds of CP-SAT for an arc at first, and the factor whenever it comes back."""
 
-HANDICAP = 0.05
-"""While an arc is worked on, others are chosen as if its bound rose by this share of it."""
+HANDICAP = 0.05  # while an arc is worked on, others are chosen as if its bound were higher by this
 
 
 @dataclass(eq=False)

@@ -62,8 +62,7 @@ from placegap.solvers.hybrid.problem import (
     why_not_hybrid,
 )
 
-MOST_KEPT = 2**24
-"""Most times of stages that are kept, 128 MB; 80 layers on 64 devices have 420,000."""
+MOST_KEPT = 2**24  # most times of stages that are kept, 128 MB; 80 layers on 64 devices: 420,000
 
 
 class Uniform(NamedTuple):

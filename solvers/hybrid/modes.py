@@ -23,9 +23,7 @@ from placegap.instances.kernels.kernel import kernel
 NO, YES, UNKNOWN = 0, 1, 2
 
 MOST_LISTED = 200_000  # entries of a list beyond which the answer is `UNKNOWN`
-
-MARGIN = 1e-9
-"""Share of a sum that a comparison must miss by: sums of 1,000 doubles err by less than 1e-12."""
+MARGIN = 1e-9  # share of a sum that a comparison must miss by: 1,000 doubles err by less than 1e-12
 
 
 @kernel

@@ -33,18 +33,12 @@ from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.sections import Options, RowSection, build_section, incidence, options
 from placegap.solvers.latency.spine import Spine, SpineNet
 
-MOST_GROUPS = 8
-"""Most groups of calls that pay for different arriving tensors: each needs a table of ways."""
-
-MOST_LINKED = 64
-"""Most labels that a linked call may follow; more are merged into this many that bound them."""
-
-HOST, ONGOING = -1, -1
-"""Start of a label whose bottleneck is on a host; way of a label whose call continues."""
+MOST_GROUPS = 8  # most groups of calls that pay for different arriving tensors: each has a table
+MOST_LINKED = 64  # most labels that a linked call may follow; others merge into these as bounds
+HOST, ONGOING = -1, -1  # start of a label with its bottleneck on a host; way of an open call
 
 
-Arriving = tuple[SpineNet, int, list[int]]
-"""A tensor, its producer's place, and its consumers' places."""
+Arriving = tuple[SpineNet, int, list[int]]  # a tensor, its producer's place, its consumers' places
 
 
 class Ways(NamedTuple):

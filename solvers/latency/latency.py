@@ -36,9 +36,7 @@ BESIDE = (None, 16, 32, 8)
 
 HEAT = (0.03, 0.01, 0.003)  # first temperatures of annealing runs, in turn
 STEPS_PER_S = 2e7  # ops and edges that annealing evaluates per second, at least; limits its moves
-
-LARGEST_MATRIX = 4000
-"""With more ops than this only the critical path is a bound: reachability is a matrix."""
+LARGEST_MATRIX = 4000  # with more ops only the critical path is a bound: reachability is a matrix
 
 ROWS_SHARE, CHAINS_SHARE = 0.4, 0.3
 """Shares of the time limit: after the first no further spine is begun; the second is for chains."""

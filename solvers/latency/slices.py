@@ -30,9 +30,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Known
 
 MOST_BLOCKS = 2500  # longer orders are not cut, as the time grows with the square of their length
-
-LONGEST_S = 5.0
-"""Most time for all orders, whatever the time limit: a search follows from their plan."""
+LONGEST_S = 5.0  # most time for all orders, whatever the limit: a search follows from their plan
 
 
 def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:

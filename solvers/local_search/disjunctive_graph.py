@@ -39,10 +39,7 @@ SPACE = 2**36  # distance of neighbouring labels when all are renumbered
 LAST_LABEL = 2**62
 
 MOST_TOUCHED = 20_000  # most edges at the ops of one move
-
-LONGEST_WALK = 256
-"""Most items of a machine that are tried to find a place; each of these places is valid."""
-
+LONGEST_WALK = 256  # most items of a machine that are tried to find a place; each place is valid
 HINTS = 1024  # most parts of the labels for which a machine has a hint
 
 

@@ -50,23 +50,16 @@ from placegap.solvers.local_search.walk import (
     walk_on,
 )
 
-HOT, COLD = 0.2, 0.005
-"""Temperatures at the beginning and at the end of a round, in mean times of an op."""
-
-WINDOW_OPS, MOST_EXITS = 500, 512
-"""Ops of a window, and most items behind it that may wait for an item in it."""
+HOT, COLD = 0.2, 0.005  # temperatures at the beginning and end of a round, in mean times of an op
+WINDOW_OPS, MOST_EXITS = 500, 512  # ops of a window, and most items behind it that may wait for it
 
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
 """Moves of the first round, at least and per op, and the factor from each round to the next."""
 
-ENOUGH_PER_OP = 100
-"""Moves per op of a round at full heat; with fewer it begins colder, in proportion."""
-
+ENOUGH_PER_OP = 100  # moves per op of a round at full heat; with fewer it begins colder
 LARGEST_WALK = 60_000  # items of the largest graph that is searched as a whole
 MOST_SHARED = 1_000_000  # edges of the largest graph of which several walks hold copies
-
-WINDOW_MOVES_PER_OP = 5
-"""Moves per op of a window in the first sweep; later sweeps are longer, like rounds."""
+WINDOW_MOVES_PER_OP = 5  # moves per op of a window in the first sweep; later ones are longer
 
 NAME = "disjunctive-search"
 

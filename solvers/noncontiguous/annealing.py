@@ -253,10 +253,7 @@ def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
 
 
 COARSEST = 40  # number of blocks per device on the coarsest level
-
-HEAVIEST = 0.2
-"""Largest share of a device's mean work that a pair of blocks may have on a coarse level."""
-
+HEAVIEST = 0.2  # largest share of a device's mean work for a pair of blocks on a coarse level
 SHRINKS = 0.95  # coarsening ends at a level that keeps more than this share of the blocks
 WIDEST = 64  # most pins of the nets by which blocks are paired: wider ones say little
 HOT, WARM = 0.01, 0.002  # temperatures on the coarsest level and below

@@ -35,10 +35,7 @@ from placegap.solvers.noncontiguous.pricing import Pricer, build_pricer, choices
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
 STEP = 0.5  # position of the level between the best theta (0) and that of the LP (1)
-
-ENOUGH = 1e-5
-"""The level is at most 1 - ENOUGH where the LP allows it: a theta below 1 refutes the target."""
-
+ENOUGH = 1e-5  # the level is at most 1 - ENOUGH if the LP can: a theta below 1 refutes the target
 MOST_CUTS = 250  # number of latest pricings that the level method takes into account
 LEAST_REACH = 0.05  # least step of a block's price, relative to that of the mean block
 
@@ -278,8 +275,7 @@ def to_integers(prices: Floats) -> Prices:
     return scaled
 
 
-SCALE = 1000.0
-"""Prices sum to this inside the LP, so that its absolute tolerances are small to them."""
+SCALE = 1000.0  # prices sum to this inside the LP, so that its absolute tolerances are small
 
 
 class Cover(NamedTuple):

@@ -238,8 +238,7 @@ Prices = NDArray[np.int32]
 TOTAL_PRICE = 2**30
 """Prices of all blocks sum to at most this: the price of a set then fits into 32 bits."""
 
-UNREACHABLE = np.int32(-3 * 2**29)
-"""Price of what is impossible: it stays negative with all prices added."""
+UNREACHABLE = np.int32(-3 * 2**29)  # price of the impossible: negative with all prices added
 
 
 @dataclass(frozen=True, eq=False)

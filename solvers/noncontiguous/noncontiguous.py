@@ -166,9 +166,7 @@ PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
 """Moves times cells that a pricing does in a second, at least; largest share of the remaining time
 for one pricing."""
 
-NEAR = 2_000
-"""On coarser grids the search ends within 1/2000 of the cells: rounding costs more than that."""
-
+NEAR = 2_000  # on coarser grids the search ends within 1/2000 of the cells: rounding costs more
 FLOOR = "floor"  # origin of the bound that the task states; the caller has its proof
 
 STARTS = ("ideal-dp", "m-topo", "single-device")

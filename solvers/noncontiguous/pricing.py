@@ -35,14 +35,10 @@ from placegap.solvers.noncontiguous.knapsack import (
 )
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
-MOST_MOVES = 200_000
-"""If a frontier has more moves, its lightest nets are left out; the bound stays valid."""
-
+MOST_MOVES = 200_000  # if a frontier has more, its lightest nets are left out; the bound is valid
 LIGHTER = 0.8  # share of the nets that each further try keeps
 MOST_BYTES = 500_000_000  # memory for the choices of one pricing
-
-LONGEST_NS = 2**56
-"""Total work times devices above which `Weights` other than 1 might exceed 64 bits."""
+LONGEST_NS = 2**56  # total work times devices above which `Weights` other than 1 might overflow
 
 OVERLAPS = ((1, 0), (7, 1), (3, 1), (1, 1))
 """Pairs of work and transfer that are tried where the two overlap."""

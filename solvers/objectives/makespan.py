@@ -26,11 +26,8 @@ MOST_KNAPSACK_PARTS = 200_000
 MOST_WIDTH = 1.5
 """Work beside the longest path: of a decoder's step it is 1.2 to 1.5 times that, of training 2."""
 
-SEARCHES = ("run-moves", "disjunctive-search")
-"""In the order of their turns: whole layers, single ops."""
-
-ROUND_US = 4.0
-"""Microseconds that a round of `run-moves` takes for each colocation group times op or edge."""
+SEARCHES = ("run-moves", "disjunctive-search")  # in the order of their turns: layers, single ops
+ROUND_US = 4.0  # microseconds of a round of `run-moves` for each colocation group times op or edge
 
 
 def quick_bound(instance: Instance, semantics: Makespan) -> Bound:

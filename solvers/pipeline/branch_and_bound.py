@@ -382,8 +382,7 @@ CONVERGED = 16
 most of the time goes into the last thousandth of bounds that are per cents too low.
 """
 
-LEAST_SPLIT = 0.01
-"""Least x (1 - x) for the fraction x of a mean number of layers at which a part is split."""
+LEAST_SPLIT = 0.01  # least x (1 - x) for the fraction x of a mean number of layers to split at
 
 
 class PartSearch:

@@ -28,9 +28,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import ideals_as_bits
 
 MOST_PLACES = 300  # most places at which stages may end where only one order of the blocks is tried
-
-MOST_PAIRS = 500_000
-"""With more pairs of cuts and kinds, each stage counts as on the fastest device."""
+MOST_PAIRS = 500_000  # with more pairs of cuts and kinds, a stage counts as on the fastest device
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,7 @@ from placegap.solvers.pipeline.cuts import CutProblem
 Times = NDArray[Any]
 """Integers, or floating-point numbers."""
 
-REACH = 256
-"""Most numbers of cuts that one cut moves by; two neighbouring cuts move by a sixteenth of that."""
+REACH = 256  # most numbers of cuts that one cut moves by; two neighbouring ones by a sixteenth
 
 
 class EventTable(NamedTuple):

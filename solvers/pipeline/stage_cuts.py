@@ -33,8 +33,7 @@ from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
 from placegap.solvers.pipeline.cuts import CutProblem, build_cuts, with_kinds
 from placegap.solvers.pipeline.event_times import event_table
 
-MOST_STEPS = 300
-"""Most steps of all searches for a better balance; what is open then is left to moves."""
+MOST_STEPS = 300  # most steps of all searches for a better balance; moves do what is left open
 
 LAYERS_SHARE, LAYERS_GAP = 0.1, 0.05
 """Share of the time for a first chain that keeps layers whole, and the gap that it may leave: 0.3

@@ -34,8 +34,7 @@ from placegap.solvers.core.result import Outcome
 LayerRule = Callable[[Instance, int], list[int]]
 """The device of what is before the layers, of each layer, and of what is after them."""
 
-OpRule = Callable[[Instance, int], list[int] | None]
-"""The device of each op; None where the rule has no plan."""
+OpRule = Callable[[Instance, int], list[int] | None]  # the device of each op; None without a plan
 
 
 def why_no_layers(task: Task, params: Params) -> str | None:

@@ -135,8 +135,7 @@ def lightest_cuts(load: Ints, count: int) -> Ints:
     return cuts
 
 
-ALIKE = 1e-3
-"""Limits on a stage that differ by less are one; Alpa takes 1e-6 s, of stages of some ms."""
+ALIKE = 1e-3  # limits on a stage that differ by less are one; Alpa takes 1e-6 s, of stages of ms
 
 
 def why_not_one_stage(task: Task[PipelineIteration], params: Params) -> str | None:

@@ -35,9 +35,7 @@ from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.modules import homes_by_layer
 from placegap.solvers.placers.layer_splits import by_shares, fits
 
-MARGIN_BYTES = 2**30
-"""Of each card, left free: the default of ``--fit-target`` and ``--fit-margin``."""
-
+MARGIN_BYTES = 2**30  # of each card, left free: the default of ``--fit-target``, ``--fit-margin``
 SLACK = 1e-9  # of parallax' layers, which are floats
 
 UP, GATE = (re.compile(rf"(^|[._])({name})([._]|$)") for name in ("up|w3", "gate|w1"))

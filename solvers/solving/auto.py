@@ -79,9 +79,7 @@ US_PER_PART_STARTED = 35.0
 
 ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time limit", "interrupted"
 
-USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)
-"""Final messages of a step that add nothing to auto's own."""
-
+USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)  # messages that add nothing to auto's own
 MEMORY = "memory"  # what proves that there is no plan, where no method has to
 
 

@@ -23,9 +23,7 @@ from placegap.solvers.core.result import Bound, Outcome, Result, no_plan
 from placegap.solvers.objectives.context import most_tokens
 from placegap.solvers.solving.run_method import SolveOptions, run_method
 
-SHARE = 0.25
-"""Of the time that is left, for a question: several that stay open leave time for easier ones."""
-
+SHARE = 0.25  # of the time left, for a question: several open ones leave time for easier ones
 ANY_PLAN = 0.999  # the gap that suffices where no load is too large
 
 TOO_LARGE = "times or bytes are too large for the methods that prove loads"

@@ -36,11 +36,8 @@ from placegap.solvers.core.starts import best_start, placers, starts
 AFTERWARDS = ("ideal-dp",)
 """Methods with quick starts of their own: placers and bounds run only if they end unproven."""
 
-BOUND_SHARE = 0.1
-"""Of the time for bounds that cost more than the quick one, before the method begins."""
-
-SMALL = 60
-"""Ops and edges of instances that an exact method mostly closes faster than an LP is built."""
+BOUND_SHARE = 0.1  # of the time for bounds beyond the quick one, before the method begins
+SMALL = 60  # ops and edges of instances that exact methods close faster than an LP is built
 
 
 def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:

@@ -44,8 +44,7 @@ GRACE_S = 2.0
 """What the search gets at the end of all time to return what it has; half of it before it is
 interrupted."""
 
-LATE_S = 2.0
-"""Seconds past the limit at which a proof is interrupted: some rarely look at the clock."""
+LATE_S = 2.0  # seconds past the limit when a proof is interrupted: some rarely look at the clock
 
 POLL_S = 0.1
 

@@ -62,8 +62,7 @@ from placegap.solvers.local_search.list_schedules import contended_lists
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 """A name, what is timed, and a remark read off its outcome."""
 
-Row = dict[str, object]
-"""Name, seconds, ratio, remark; of placers also the peak memory of their process."""
+Row = dict[str, object]  # name, seconds, ratio, remark; of placers also their process' peak memory
 
 MAKESPAN = Makespan(channels="port")
 CHAIN = MaxLoad(plans="chain")

@@ -44,8 +44,7 @@ from placegap.solvers.core.result import relative_gap
 PORT = Makespan(channels="port")
 CHAIN = MaxLoad(plans="chain")
 ANY = MaxLoad(plans="any")
-CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")
-"""Four alike, and four of which no two are."""
+CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")  # four alike, and four all unlike
 
 Rules = Sequence[tuple[Semantics, str]]
 

@@ -13,9 +13,7 @@ from placegap.instances.transforms.merge import Merge, merge_groups
 from placegap.instances.transforms.pesto_merge import Contraction
 
 MEMORY_PARTS = 8  # parts that fill the smallest memory
-
-SLACK = 1.02
-"""A part whose heaviest op is already too much may hold this many times what that op does."""
+SLACK = 1.02  # a part whose heaviest op is already too much may hold this times what the op does
 
 
 def merge_heavy_edges(instance: Instance, parts: int, num_ops: int | None = None) -> Merge:

@@ -13,8 +13,7 @@ from placegap.instances.problem import Instance
 
 Numbers = NDArray[np.float32]
 
-STATIC_FEATURES = 6
-"""Features beside the one-hot of the device: time, output, memory, start, current, visited."""
+STATIC_FEATURES = 6  # beside the one-hot of the device: time, output, memory, start, current, seen
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,7 @@ from placegap.solvers.placers.heft_peft_cpop import optimistic_costs
 from placegap.solvers.placers.insertion import insert_by
 from placegap.solvers.placers.list_problem import problem_of
 
-MEMORY_SHARE = 0.1
-"""Of the smallest device: the most that a merged op and its colocation group hold."""
+MEMORY_SHARE = 0.1  # of the smallest device: the most that a merged op and its group hold
 
 
 class MpDpsParams(Params):

@@ -77,8 +77,7 @@ PUBLISHED_HEADS = (
     *("its t", "filled and drained, above", "full, above any mode", "any mode gains", "CPU s"),
 )
 
-MEMORY = "68GiB"
-"""What is free of cards of 80 GiB: without the 12 that training takes (`runtime_memory`)."""
+MEMORY = "68GiB"  # what is free of cards of 80 GiB: without 12 for training (`runtime_memory`)
 
 
 def _trained_on(servers: str, shape: str, batch: int) -> Instance:

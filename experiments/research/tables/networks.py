@@ -34,8 +34,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.memory import held_bytes
 from placegap.solvers import run_method
 
-EVEN_SPLIT = "m-topo"
-"""The placer that gives each device an equal share of the bytes, in topological order."""
+EVEN_SPLIT = "m-topo"  # gives each device an equal share of the bytes, in topological order
 
 HEADS = (
     "network",

@@ -68,8 +68,7 @@ class NetworkRecipe(InstancePart):
     binds: Literal["memory", "links"]
 
 
-NOT_SHIPPED = {"kernel": None}
-"""Fields that the files of the corpus do not have: their bytes are older."""
+NOT_SHIPPED = {"kernel": None}  # fields that no file of the corpus has: they are older
 
 
 @cache
@@ -146,8 +145,7 @@ def build_onnx_light(name: str) -> Document:
     return Document(name=name, graph=graph)
 
 
-PARTITIONING_COMMIT = "b207b6a"
-"""Commit of github.com/msr-fiddle/dnn-partitioning that the files are from."""
+PARTITIONING_COMMIT = "b207b6a"  # commit of github.com/msr-fiddle/dnn-partitioning, for the files
 
 
 def partitioning_name(path: Path) -> str:

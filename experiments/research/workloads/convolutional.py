@@ -413,8 +413,7 @@ def _bottleneck(tape: Tape, x: Tensor, width: int, stride: int) -> Tensor:
     return activation(tape, add(tape, x, short))
 
 
-STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
-"""Convolutions of each stage, and their channels."""
+STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))  # convolutions of each stage, channels
 
 
 def vgg16(tape: Tape, batch: int, classes: int = 1000) -> None:

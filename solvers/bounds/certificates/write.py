@@ -60,8 +60,7 @@ MOST_PARTS = 20_000  # ops and edges of an instance; in larger ones no sections 
 
 MOST_LEAVES = 200
 
-MOST_HALVES = 8
-"""Checks of ideals: of the target, then half-way between a proven and an unproven bound."""
+MOST_HALVES = 8  # checks of ideals: the target, then half-way between a proven and an open bound
 
 
 def certify(

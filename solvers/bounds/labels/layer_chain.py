@@ -60,8 +60,7 @@ MOST_BITS, SPARE_BITS = 57, 4
 """Bits of a sum of times in the unit of the prices; and bits by which priced bytes stay below the
 limit of `room_prices`, so that both together stay below `NEVER`."""
 
-FIRST_AIM = 0.002
-"""The first aim is this share above the bound of the prices; the share doubles with each aim."""
+FIRST_AIM = 0.002  # the first aim is this share above the bound of the prices; it doubles each time
 
 
 class Stops(NamedTuple):

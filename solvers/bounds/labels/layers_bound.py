@@ -78,8 +78,7 @@ CHUNK = 16_384  # labels that grow at a time, between two looks at `stop`
 
 MOST_KEY = 2**62
 
-SHARES = 128
-"""Parts of a device's room: labels hold about equal bytes if the numbers of full parts agree."""
+SHARES = 128  # parts of a device's room: labels hold about the same if their full parts agree
 
 
 @dataclass

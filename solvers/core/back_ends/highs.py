@@ -27,9 +27,7 @@ if TYPE_CHECKING:  # Pyomo takes half a second to load
     import pyomo.environ as pyo
 
 WATCH_S = 0.1  # a watch is called so often at most
-
-SMALL_LP = 20_000
-"""Entries of an LP that is over so soon that Ctrl-C can wait: a thread would take longer."""
+SMALL_LP = 20_000  # entries of an LP for which Ctrl-C can wait: a thread would take longer
 
 PROBING, ENUMERATION = 1 << 15, 1 << 16
 """Presolve rules without which HiGHS 1.13.1 was right on models that it otherwise took for

@@ -14,9 +14,7 @@ THREADS = 1
 """Of every MIP solver: a study runs as many workers as there are cores, and HiGHS' number is
 global to the process: a second solve with another one fails."""
 
-BOUND_MARGIN = 1e-6
-"""Taken off a dual bound, relative to max(1, bound): the solvers' own tolerances are 1e-6."""
-
+BOUND_MARGIN = 1e-6  # off a dual bound, relative to max(1, bound): the solvers' tolerances are 1e-6
 MOST_PARTS = 400_000  # ops x devices + edges x devices^2 of the largest model that CP-SAT is given
 
 Ending = Literal[
