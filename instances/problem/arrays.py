@@ -289,7 +289,7 @@ def _changes(graph: Graph, backward: Flags) -> Ints:
     return np.array(changes, np.int64)
 
 
-SLOWEST_BYTES_PER_S = 1000  # a link below is at fault where one takes 146 years, else the tensor
+SLOWEST_BYTES_PER_S = 1000  # slower links are at fault, not tensors, if a transfer takes 146 years
 
 
 def link_time_ns(size_bytes: int, bandwidth_bytes_per_s: int, latency_ns: int) -> int:
