@@ -108,6 +108,7 @@ def _best_hybrid(instance: Instance, semantics: HybridPipeline) -> tuple[int, Pl
 WhyNot = Callable[[Instance, Any], str | None]
 BestPlan = Callable[[Instance, Any], tuple[int, Plan] | None]
 
+# Of each objective: why an instance is too large, and its best plan.
 ORACLES: Mapping[str, tuple[WhyNot, BestPlan]] = {
     "makespan": (_why_no_orders, best_schedule),
     "max_load": (_why_no_loads, _best_load),
@@ -116,7 +117,6 @@ ORACLES: Mapping[str, tuple[WhyNot, BestPlan]] = {
     "hybrid": (_why_no_rows, _best_hybrid),
     "context": (_why_no_contexts, best_context),
 }
-"""Of each objective: why an instance is too large, and its best plan."""
 
 
 def applies(task: Task, params: Params) -> str | None:

@@ -84,12 +84,12 @@ def ccr(instance: Instance) -> float:
     return float(communication_ratio(flow_of(instance.arrays)))
 
 
+# What a column may ask for; behind a comma follows the transform that comes first.
 FIGURES: Mapping[str, Callable[[Instance], float]] = {
     "ops": num_ops,
     "edges": num_edges,
     "ccr": ccr,
 }
-"""What a column may ask for; behind a comma follows the transform that comes first."""
 
 SPLITS = "splits "
 """Begins the figures of a kind of ops: 1 if FD-DPS' rule splits one of that kind, else 0.
@@ -108,9 +108,8 @@ def is_split(source: Source, op: str, share: str) -> float:
     return float(load_source(source).graph.op_index[op] in _cuts(source, share))
 
 
+# What a column may ask for of an op; the last argument is the least share, or empty.
 OP_FIGURES: Mapping[str, Callable[[Source, str, str], float]] = {"ms": ms, "split": is_split}
-"""What a column may ask for of an op; the last argument is the least share, or empty."""
-
 DEVIATION = "deviation of "  # begins the figures of estimates
 
 

@@ -28,9 +28,8 @@ from placegap.solvers.core.result import relative_gap
 FIGURES = "figures.json"
 NO_PLAN_STATUSES = ("infeasible", "no_plan")
 
+# Published table, row and name of a figure -> the figure of its graph.
 FiguresOf = dict[str, dict[str, dict[str, float]]]
-"""Published table, row and name of a figure -> the figure of its graph."""
-
 QUARTER = 0.25  # a claim is met if our factor is this near to the published one, on its side of 1
 
 

@@ -31,13 +31,13 @@ from placegap.instances.files.output_files import write_text
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.registry import STAND_INS, use_module
 
+# Folder of a paper -> its name.
 PAPERS = {
     "tarnawski": "Tarnawski et al.",
     "moirai": "Moirai",
     "celeritas": "Celeritas",
     "fd-dps": "FD-DPS",
 }
-"""Folder of a paper -> its name."""
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER, DOCS = ROOT / "experiments" / "papers", ROOT / "docs" / "papers"

@@ -36,9 +36,8 @@ DEVICE_MAP, KTRANSFORMERS = "device_map", "ktransformers"
 
 NEAREST_S = 20.0  # seconds for the best hybrid plan of one d, t, mode (optima take 2), or map
 LONGEST = 200  # longer exports are named by their files in the answer
-
+# Formats that number stages and name no devices.
 IN_ORDER = ("torchtitan", "megatron", "vllm", "sglang", "pipelining")
-"""Formats that number stages and name no devices."""
 
 
 @dataclass(frozen=True)

@@ -340,9 +340,9 @@ def idle_devices(instance: Instance) -> str | None:
     return f"{names}{more}: no op has a time on the {kind} {what}, so no op can run there"
 
 
+# Bytes, bytes per second and FLOP/s below are figures of a larger unit: of what people write in
+# GB/s, Gbit/s or MB/s, NVLink has the most, 900,000; of real ones, 10 Mbit/s has 1,250,000.
 LEAST_FIGURE = 10**6
-"""Bytes, bytes per second and FLOP/s below are figures of a larger unit: of what people write in
-GB/s, Gbit/s or MB/s, NVLink has the most, 900,000; of real ones, 10 Mbit/s has 1,250,000."""
 
 
 def small_figure(cluster: Cluster) -> str | None:

@@ -16,9 +16,9 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers import run_method
 from placegap.solvers.core.registry import OURS, find_method
 
+# A run's hard limit is its time limit plus this: the method's own clock leaves out reading the
+# instance and compiling kernels, and some methods look at theirs only now and then.
 GRACE_S = 180.0
-"""A run's hard limit is its time limit plus this: the method's own clock leaves out reading the
-instance and compiling kernels, and some methods look at theirs only now and then."""
 
 _warm: set[tuple[str, str, str]] = set()
 

@@ -24,9 +24,8 @@ FINEST = 700  # blocks are no shorter than this part of the time
 MOST_KINDS = 8  # kinds of ops with a colour of their own
 
 LONGEST_TICK = 24
+# Of a row of height 1: bars, bars of transfers and how far they are below, the critical path.
 BAR, MOVE, MOVE_AT, PATH_AT = 0.58, 0.12, 0.39, -0.33
-"""Of a row of height 1: bars, bars of transfers and how far they are below, the critical path."""
-
 FOLDED, FOLDED_BAR = 0.46, 0.26  # height of the row of devices with nothing to do, and of its bar
 
 OTHER, IDLE, INK, PROVEN, PATH = "#9aa5ae", "#eceff1", "#37474f", "#c1121f", "#111111"

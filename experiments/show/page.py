@@ -43,11 +43,9 @@ from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.printable import printable
 
 MOST_BARS = 30_000  # more bars are drawn as blocks
-
+# Blocks are no shorter than this part of the time; and where neither layers nor scopes of names
+# tell where a block ends, no longer than that one.
 FINEST, RUNS = 4000, 120
-"""Blocks are no shorter than this part of the time; and where neither layers nor scopes of names
-tell where a block ends, no longer than that one."""
-
 MOST_DOTS = 10_000  # of more ops the graph is drawn in layers, scopes or runs
 MOST_LEVELS = 1500  # levels of memory of a device; more are drawn as the highest of neighbours
 MOST_ROWS = 200  # rows of the timeline's table

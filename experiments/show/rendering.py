@@ -20,10 +20,9 @@ from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import json_text, printable
 
 LONGEST_WARNING = 300
+# Where stderr is no terminal, a line reports what takes longer: within two seconds of the start, of
+# which loading takes half.
 SOON_S = 1.0
-"""Where stderr is no terminal, a line reports what takes longer: within two seconds of the start,
-of which loading takes half."""
-
 PADDING = 3  # between two columns
 PLAIN_WIDTH = 120  # width of tables where there is no terminal
 

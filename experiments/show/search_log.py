@@ -150,10 +150,8 @@ def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
 
 
 ROOM = 0.12  # a gap that is larger is written between the lines, a smaller one above them
-
+# Lines are at least this many seconds apart, and at least this share of the time until then.
 EVERY_S, EVERY = 1.0, 0.05
-"""Lines are at least this many seconds apart, and at least this share of the time until then."""
-
 DOING_S = 20.0  # seconds between lines on what takes long, while nothing better is found
 
 

@@ -67,8 +67,8 @@ def best_moves(case: Judged[Semantics], moves: Moves, count: int) -> Tried:
     return Tried(tuple(found[:count]), len(tried), len(moves.options))
 
 
+# Plans with some ops on another device, by its number.
 Changed = Callable[[tuple[int, ...], int], Iterable[Plan]]
-"""Plans with some ops on another device, by its number."""
 
 
 def moves_of_ops(case: Judged[Semantics], changed: Changed | None = None, more: int = 0) -> Moves:

@@ -195,8 +195,8 @@ def move_bars(moves: Iterable[Move]) -> Iterator[Bar]:
             yield Bar(k, True, move.start_ns, move.end_ns, move.name, "communication")
 
 
+# Name, label, time and op of something that a device does; a transfer has no op (`NO_OP`).
 Piece = tuple[str, str, int, int]
-"""Name, label, time and op of something that a device does; a transfer has no op (`NO_OP`)."""
 
 
 def pieces(

@@ -199,8 +199,8 @@ def _validated(raw: dict[str, Any], path: str | Path) -> Study:
         return Study.model_validate(raw)
 
 
+# What a study has of the one that it extends; the rest is about that study's own results.
 INHERITED = ("tables", "recorded_bounds")
-"""What a study has of the one that it extends; the rest is about that study's own results."""
 
 
 def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:

@@ -14,9 +14,8 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.method import AnyMethod
 from placegap.solvers.core.registry import METHODS, OURS
 
+# Folders of what is installed: of such a folder, a method's own package alone counts.
 LIBRARIES = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
-"""Folders of what is installed: of such a folder, a method's own package alone counts."""
-
 _sources: dict[Path, bytes] = {}  # of files, as they were when this process first looked
 
 

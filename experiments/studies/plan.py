@@ -39,8 +39,8 @@ from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.solving.known_bounds import recorded_bounds
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
+# Keys of an instance that are those of its source.
 CHANGES = ("costs", "in_place", "slower_links", "slower_ops", "clones", "half_precision", "fused")
-"""Keys of an instance that are those of its source."""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 LINE_S = 5.0  # seconds between two lines of progress, in the first five minutes
 LINES = 60  # later a line appears whenever the time has grown by one part in this number
 LONGEST = 160  # characters of a line of progress
-
+# What a run's worker is at; what comes before the run itself may take minutes, the first time.
 READING, WARMING, COMPILING, RUNNING = "reading for ", "warming up ", "compiling kernels for ", ""
-"""What a run's worker is at; what comes before the run itself may take minutes, the first time."""
 
 
 class StudyProgress:

@@ -48,9 +48,8 @@ MODEL_HEAD = (
 )
 
 RECORDED_MARK = "(r)"  # at a best bound that is recorded, and that no run of the study reached
-
+# What stands in a cell without a value, if it is not the status.
 WORDS = {NOT_APPLICABLE: "n/a", NOT_INSTALLED: "not installed", NOT_RUN: "not run"}
-"""What stands in a cell without a value, if it is not the status."""
 
 
 class TableText(NamedTuple):

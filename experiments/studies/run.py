@@ -51,8 +51,8 @@ from placegap.solvers.core.worker_process import num_cores
 if TYPE_CHECKING:
     import pandas as pd
 
+# Workers load it before their first run, whose hard limit it would eat into.
 REFEREE = "placegap.instances.referee.evaluate"
-"""Workers load it before their first run, whose hard limit it would eat into."""
 
 TOLD = ("status", "bound_origin", "bound_class", "rests_on", "message")
 TIMES = ("build_s", "solve_s", "setup_s")

@@ -184,20 +184,18 @@ COLUMNS: Mapping[str, str] = {
 """Every column and what it means."""
 
 _HINTS = get_type_hints(RunRow)
+# Every column's type in pandas.
 TYPES = {name: {str: "str", Whole: "Int64", Real: "float64"}[_HINTS[name]] for name in COLUMNS}
-"""Every column's type in pandas."""
 
 BEST_BOUND = ("best_bound_ns", "best_bound_by", "best_rests_on")
 
 ROW = ("study", "table", "instance", "cluster", "instance_hash", "seed")
+# What the runs of different methods are paired by: the unit of statistics, without the seed.
 PROBLEM = ROW[:-1]
-"""What the runs of different methods are paired by: the unit of statistics, without the seed."""
-
+# What is known of a row before its run.
 PLANNED = (*tuple(COLUMNS)[: tuple(COLUMNS).index("status")], *BEST_BOUND)
-"""What is known of a row before its run."""
-
+# Columns that are computed when a file is read.
 DERIVED = ("best_value_ns", "gap", "lost", "open", "over_limit_s")
-"""Columns that are computed when a file is read."""
 
 
 @cache

@@ -16,8 +16,8 @@ from placegap.instances.certificates import (
 from placegap.instances.files.document import Document, Version, write_json
 from placegap.instances.problem import Count, Instance, InstancePart, Semantics, StatedSemantics
 
+# An op, an edge, a device or a channel, counted from 0; or a weight.
 Number = Annotated[int, Field(strict=True, ge=0)]
-"""An op, an edge, a device or a channel, counted from 0; or a weight."""
 
 Price = Annotated[int, Field(strict=True)]
 

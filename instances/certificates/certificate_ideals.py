@@ -23,11 +23,10 @@ else:  # both files alone, beside each other
     from certificate_checker import MALFORMED, Rejected, Terms, main
     from certificate_checker import check as check_header
 
+# The check gives up beyond. Sets of blocks are bits of integers: n blocks take n * n / 8 bytes.
 MOST_BLOCKS, MOST_IDEALS, MOST_STAGES = 20_000, 100_000, 3_000_000
-"""The check gives up beyond. Sets of blocks are bits of integers: n blocks take n * n / 8 bytes."""
-
+# An ideal, the least time of what is not in it, and the blocks by which it can grow.
 State = tuple[int, Any, tuple[int, ...]]
-"""An ideal, the least time of what is not in it, and the blocks by which it can grow."""
 
 
 class IdealBlocks:

@@ -18,12 +18,12 @@ from placegap.instances.files.document import Document, write_json
 from placegap.instances.files.plan_file import PlanFile
 from placegap.instances.reading.input_files import data_path
 
+# Published schemas by the name and version of their format.
 SCHEMAS: dict[str, type[BaseModel]] = {
     "placegap-1": Document,
     "placegap-plan-1": PlanFile,
     "placegap-certificate-1": Certificate,
 }
-"""Published schemas by the name and version of their format."""
 
 _SECTION = re.compile(r"\n\n\w[\w ]*\n-{3,}\n.*", re.DOTALL)
 _FIELD = re.compile(r"((?: *#: .*\n)+) *(\w+)\b")

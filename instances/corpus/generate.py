@@ -20,9 +20,9 @@ LARGEST_GRAPH = 10_000_000  # ops or edges; a limit against slips, far above wha
 
 FLOPS_PER_NS = 10_000
 
+# An op that takes 1 ns on the reference device does 10,000 FLOPs and moves 500 bytes (10 TFLOP/s,
+# 0.5 TB/s), so that ops can also be costed for the kinds of the catalogue.
 BYTES_MOVED_PER_NS = 500
-"""An op that takes 1 ns on the reference device does 10,000 FLOPs and moves 500 bytes (10 TFLOP/s,
-0.5 TB/s), so that ops can also be costed for the kinds of the catalogue."""
 
 Size = Annotated[int, Field(ge=1, le=LARGEST_GRAPH)]
 

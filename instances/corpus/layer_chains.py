@@ -28,9 +28,8 @@ from placegap.instances.problem import Graph, Op, Provenance
 from placegap.instances.reading.errors import InputError, look_up
 
 LARGEST_SIZE = 1_048_576  # of a microbatch or a sequence: a limit against slips
-
+# Per parameter; per token and hidden unit of a layer; per number of an activation.
 STATE_BYTES, STASH_BYTES, VALUE_BYTES = 16, 34, 2
-"""Per parameter; per token and hidden unit of a layer; per number of an activation."""
 
 
 class ModelShape(NamedTuple):
@@ -59,6 +58,7 @@ def _megatron(layers: int, hidden: int, heads: int) -> ModelShape:
     return ModelShape(layers, hidden, 4 * hidden, 2, 51_200, 2048, heads, fused=False)
 
 
+# Language models by name.
 SHAPES = {
     # Touvron et al. 2023
     "llama-7b": ModelShape(32, 4096, 11008, 3, 32_000, 2048, 32),
@@ -81,11 +81,9 @@ SHAPES = {
     "megatron-145b": _megatron(80, 12288, 96),
     "megatron-310b": _megatron(96, 16384, 128),
 }
-"""Language models by name."""
 
+# Those that tables of pipelines have: other sizes need more than 16 devices.
 MODELS = ("llama-7b", "gpt-3-13b", "moe-16b")
-"""Those that tables of pipelines have: other sizes need more than 16 devices."""
-
 TRAIN = "-train"  # behind the name of a shape: one training step of it
 
 

@@ -29,6 +29,8 @@ from placegap.instances.reading.input_files import data_path
 
 PREFIX = "measured:"
 
+# Cards of the data, and of the catalogue. Sizes are those of the first that has them: a few
+# allocations are rounded differently, and GH-96 has 51,200 words for OPT-30's 50,272.
 KINDS = {
     "A100-40": "A100-40GB",
     "RTX-3090": "RTX3090",
@@ -37,13 +39,10 @@ KINDS = {
     "Titan-RTX": "TitanRTX",
     "V100-16": "V100-16GB",
 }
-"""Cards of the data, and of the catalogue. Sizes are those of the first that has them: a few
-allocations are rounded differently, and GH-96 has 51,200 words for OPT-30's 50,272."""
 
 PARTS = ("embedding", "layer", "head")
+# Which of `PARTS` an op is in; the others are a layer's.
 PART = {"encoder-embedding": 0, "final-layernorm": 2, "gpt-post-process": 2}
-"""Which of `PARTS` an op is in; the others are a layer's."""
-
 FILLER_US = 10_000_000.0  # in place of a time, where the run failed; none measured is as long
 TOKENS = 2048  # of a sequence
 HALF = Precision("float16", 2, 2, 12)  # with Adam: a weight copy and both moments in float32
@@ -62,16 +61,16 @@ class ProfiledModel(NamedTuple):
         return {"embedding": 0, **{f"layer{k}": 1 for k in range(self.layers)}, "head": 2}
 
 
+# The models by name, behind `PREFIX`.
 MEASURED = {
     "gpt-neo-2.7b": ProfiledModel("GPT-Neo-2.7", 32, 2560),
     "opt-350m": ProfiledModel("OPT-350", 24, 1024),
     "opt-30b": ProfiledModel("OPT-30", 48, 7168),
 }
-"""The models by name, behind `PREFIX`."""
 
+# Nothing else of it counts as memory: with gradients and optimizer it would hold 485 GB, more than
+# any cluster of these cards that ships.
 WEIGHTS_ALONE = ("OPT-30",)
-"""Nothing else of it counts as memory: with gradients and optimizer it would hold 485 GB, more than
-any cluster of these cards that ships."""
 
 
 class MeasuredPart(NamedTuple):

@@ -41,19 +41,16 @@ from placegap.instances.reading.errors import (
 if TYPE_CHECKING:
     from placegap.instances.costing.kernel_tables import KernelTables
 
+# Parameter of the provenance that says how ops without times are costed; by default calibrated.
 COSTS = "costs"
-"""Parameter of the provenance that says how ops without times are costed; by default calibrated."""
 
 KINDS_OF_COSTS = ("calibrated", "roofline", "measured")
 
 FRAMEWORKS = ("sglang", "trtllm", "vllm")  # whose measured kernels there are tables of
-
+# Parameter of the provenance: for how much of the time on each kind costs are measured.
 MEASURED_SHARE = "costs.measured_share"
-"""Parameter of the provenance: for how much of the time on each kind costs are measured."""
-
+# Parameter of the provenance: kinds on which less than `LEAST_SHARE` of the time is measured.
 MOSTLY_MODELLED = "costs.mostly_modelled"
-"""Parameter of the provenance: kinds on which less than `LEAST_SHARE` of the time is measured."""
-
 LEAST_SHARE = 0.5  # with a smaller share of measured time a warning is printed
 
 

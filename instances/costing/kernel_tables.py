@@ -32,6 +32,8 @@ from placegap.instances.problem.op_kernel import (
 )
 from placegap.instances.reading.errors import InputError, MissingExtra
 
+# Device kinds of the catalogue that have tables, and what these call them. Boards for PCIe have
+# none: their power limits are lower.
 SYSTEMS = {
     "A100-40GB": "a100_sxm",
     "A100-80GB": "a100_sxm",
@@ -45,11 +47,9 @@ SYSTEMS = {
     "RTX-PRO-6000": "rtx_pro_6000_server",
     "Arc-Pro-B60": "b60",
 }
-"""Device kinds of the catalogue that have tables, and what these call them. Boards for PCIe have
-none: their power limits are lower."""
 
+# The card that was measured, where several kinds have a system's tables.
 MEASURED_ON = {"a100_sxm": "A100-80GB"}
-"""The card that was measured, where several kinds have a system's tables."""
 
 EXTRA = "measured costs need an extra: pip install 'placegap[measured]'"
 
@@ -71,13 +71,11 @@ COLUMNS = {
 }
 """What is read of a table."""
 
+# Columns of few different texts.
 TEXTS = ("gemm_dtype", "attn_dtype", "kv_cache_dtype", "moe_dtype", "distribution")
-"""Columns of few different texts."""
-
 WINDOW = "window_size"  # a column that tables of products, A100, encoders lack: 0, no window
-
+# Number types of kernels, and what tables call them; half precisions take the same time.
 TABLE_TYPES = {"bfloat16": "bfloat16", "float16": "bfloat16", "float8": "fp8"}
-"""Number types of kernels, and what tables call them; half precisions take the same time."""
 
 ITEM_BYTES = {"bfloat16": 2, "fp8": 1}
 

@@ -23,11 +23,10 @@ from placegap.instances.problem import Graph, Op
 from placegap.instances.problem.graph_index import DisjointSets, GraphIndex
 from placegap.instances.problem.modules import is_expert
 
+# ONNX ops that have FLOPs and are no products; of traced graphs only products have FLOPs.
 LIGHT = ELEMENTWISE | MOVES | VARIADIC | WHOLE_INPUT | PER_OUTPUT.keys()
-"""ONNX ops that have FLOPs and are no products; of traced graphs only products have FLOPs."""
-
+# What makes two products without weights, and all between them, attention.
 SOFTMAX = frozenset({"softmax", "_softmax", "_safe_softmax", "Softmax"})
-"""What makes two products without weights, and all between them, attention."""
 
 
 def launch_of(graph: Graph, costed: Set[str] = frozenset()) -> Ints:

@@ -57,19 +57,17 @@ class Precision(NamedTuple):
     optimizer_bytes: int
 
 
+# Mixed precision with Adam as Megatron-LM holds it: gradients are summed up in single precision, as
+# are the weights' copy and both moments.
 MIXED = Precision("bfloat16", 2, 4, 12)
-"""Mixed precision with Adam as Megatron-LM holds it: gradients are summed up in single precision,
-as are the weights' copy and both moments."""
 
+# Share of the peak rate of matrix products that a layer reaches, all else in it included: runs of
+# Megatron-LM on A100 reach 42 to 56 % with the bubble (Korthikanti et al. 2022, table 5), and those
+# of Llama 3 on H100 38 to 43 % (Grattafiori et al. 2024, table 4).
 SHARE_PERCENT = 50
-"""Share of the peak rate of matrix products that a layer reaches, all else in it included: runs of
-Megatron-LM on A100 reach 42 to 56 % with the bubble (Korthikanti et al. 2022, table 5), and those
-of Llama 3 on H100 38 to 43 % (Grattafiori et al. 2024, table 4)."""
-
+# Of a weight, moved where a microbatch's gradient joins those before it: it is read, and the sum
+# read and written, in half precision. In single precision it would be 12.
 SUMMED_BYTES = 6
-"""Of a weight, moved where a microbatch's gradient joins those before it: it is read, and the sum
-read and written, in half precision. In single precision it would be 12."""
-
 MOST_TENSOR = 64  # more devices for one layer than any server has
 HEADS = "heads"  # parameter of a traced model: numbers that a tensor degree divides ("32 8")
 MODELLED = "modes"  # parameter of the provenance: how the modes of a graph were made

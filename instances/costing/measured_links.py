@@ -13,8 +13,8 @@ import numpy as np
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.reading.input_files import data_path
 
+# Parameter of a cluster's provenance: what its measured links are, and how far off at worst.
 MEASURED_LINKS = "measured_links"
-"""Parameter of a cluster's provenance: what its measured links are, and how far off at worst."""
 
 
 class MeasuredLink(NamedTuple):

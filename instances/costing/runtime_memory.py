@@ -8,17 +8,14 @@ from placegap.instances.costing.layer_modes import MODELLED
 from placegap.instances.problem import Cluster, Graph
 from placegap.instances.problem.integers import format_bytes
 
+# CUDA's context with kernels of libraries and cuBLAS' workspace: 0.3 to 0.5 GB by card.
 CONTEXT_BYTES = 500_000_000
-"""CUDA's context with kernels of libraries and cuBLAS' workspace: 0.3 to 0.5 GB by card."""
-
+# What training takes beside the modes of its layers (framework, communication, fragmentation), of
+# cards from this size on: 23 runs of BigScience on A100-80GB held 9 to 19 GiB more than modelled.
 TRAINING_BYTES, TRAINING_CARD_BYTES = 12 * 2**30, 80 * 10**9
-"""What training takes beside the modes of its layers (framework, communication, fragmentation), of
-cards from this size on: 23 runs of BigScience on A100-80GB held 9 to 19 GiB more than modelled."""
-
 PROMPT_TOKENS = 512  # an engine that decodes reads its prompts in pieces: llama.cpp's ubatch
-
+# Parameter of a cluster's provenance: a sentence on what was taken of cards that state nothing.
 RESERVED = "reserved"
-"""Parameter of a cluster's provenance: a sentence on what was taken of cards that state nothing."""
 
 
 def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:

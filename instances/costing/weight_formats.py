@@ -107,9 +107,10 @@ LINEAR = {
     "nvfp4": grouped_bits(4, 16, 8),
 }
 
+# OCP Microscaling Formats 1.0: 32 weights share an 8-bit scale; gpt-oss stores experts so.
 EXPERTS = {"mxfp4": grouped_bits(4, 32, 8)}
-"""OCP Microscaling Formats 1.0: 32 weights share an 8-bit scale; gpt-oss stores experts so."""
 
+# Bits per weight of files of llama.cpp, embeddings and head included.
 GGUF = {
     # blocks of one type, as ggml-common.h of llama.cpp lays them out
     **{"q4_0": "4.5", "q4_1": "5", "q5_0": "5.5", "q5_1": "6"},
@@ -126,7 +127,6 @@ GGUF = {
     **{"q3_k": "3.9960", "q4_k": "4.8944", "q5_k": "5.7036"},
     **{"f32": "32", "f16": "16", "bf16": "16"},
 }
-"""Bits per weight of files of llama.cpp, embeddings and head included."""
 
 FORMATS: Mapping[str, WeightFormat] = {
     **{name: WeightFormat(name, Fraction(bits), "all") for name, bits in FLOATS.items()},
@@ -137,6 +137,7 @@ FORMATS: Mapping[str, WeightFormat] = {
 
 FORMATS_OF_PARTS = {"mxfp4_moe": "experts=mxfp4,rest=q8_0"}
 
+# Bits of a key or value in a cache, by the names that tools have for them.
 CACHE_BITS: Mapping[str, Fraction] = {
     **{name: Fraction(32) for name in ("f32", "float32")},
     **{name: Fraction(16) for name in ("f16", "float16", "bf16", "bfloat16")},
@@ -147,7 +148,6 @@ CACHE_BITS: Mapping[str, Fraction] = {
     "iq4_nl": Fraction("4.5"),
     "q8_0": Fraction("8.5"),
 }
-"""Bits of a key or value in a cache, by the names that tools have for them."""
 
 
 def cache_bits(text: str) -> Fraction:

@@ -33,12 +33,12 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 
 KEEP, SELECTIVE, FULL = "keep", "selective", "full"
+# What names of modes mean to the tools: ours, and those of Piper's inputs.
 WORDS = {
     **dict.fromkeys(("keep", "vanilla", "own", "none"), KEEP),
     **dict.fromkeys(("selective",), SELECTIVE),
     **dict.fromkeys(("full", "recompute", "activation recomp"), FULL),
 }
-"""What names of modes mean to the tools: ours, and those of Piper's inputs."""
 
 
 class NumberedLayers(NamedTuple):
@@ -118,8 +118,8 @@ def _read(instance: Instance, plan: Plan, semantics: HybridPipeline) -> _Read:
     return _Read(layers, stages[0].replicas, stages[0].tensor, rows)
 
 
+# The options of a tool, and what they do to a layer by its place in its stage, from 0.
 Setting = tuple[str, Callable[[int], str]]
-"""The options of a tool, and what they do to a layer by its place in its stage, from 0."""
 
 
 def _megatron(most: int) -> Iterator[Setting]:
@@ -143,8 +143,8 @@ def _vllm(most: int) -> Iterator[Setting]:
     yield "", lambda at: KEEP
 
 
+# Settings of recomputation that each tool has, for stages of limited size.
 SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan, "vllm": _vllm}
-"""Settings of recomputation that each tool has, for stages of limited size."""
 
 
 def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:

@@ -218,8 +218,8 @@ def _said(
 LLAMACPP = LineClass(has_host=True, experts_apart=True)
 OLLAMA = LineClass(has_host=True, most_gpus=1)
 EXLLAMA = LineClass(fills=True)
+# Of vLLM, SGLang, Megatron ("Et*3|(tt|)*29,m|L" in its guide), torchtitan and pipelining.
 RANKS = LineClass()
-"""Of vLLM, SGLang, Megatron ("Et*3|(tt|)*29,m|L" in its guide), torchtitan and pipelining."""
 
 
 def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:

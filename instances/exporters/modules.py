@@ -39,9 +39,8 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.rules import PlanError
 
 APART = "~host"  # ends the names of ops of experts that are apart from those on the card
-
+# Of which a part of the experts has its share.
 SIZES = ("flops", "bytes_moved", "parameter_bytes", "resident_bytes", "state_bytes")
-"""Of which a part of the experts has its share."""
 
 
 def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:

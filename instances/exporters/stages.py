@@ -27,13 +27,13 @@ from placegap.instances.problem.modules import feeders, layer_ends, layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 
+# Modules of a Llama by their names in transformers, and in torchtitan; layers are ``layers.3``. The
+# head is ``lm_head`` since 2026, and was ``output``; names that a model lacks are ignored.
 TORCHTITAN = {
     "embed_tokens": ("tok_embeddings",),
     "norm": ("norm",),
     "lm_head": ("lm_head", "output"),
 }
-"""Modules of a Llama by their names in transformers, and in torchtitan; layers are ``layers.3``.
-The head is ``lm_head`` since 2026, and was ``output``; names that a model lacks are ignored."""
 
 
 def write_torchtitan(instance: Instance, plan: Plan, semantics: Semantics) -> str:

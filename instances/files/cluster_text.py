@@ -31,27 +31,23 @@ from placegap.instances.reading.errors import InputError, instead_of, plain_name
 from placegap.instances.reading.input_files import MAX_DEVICES, MAX_LINKS
 
 HOST_KIND = "DDR5-2ch"  # what ``host`` stands for: a desktop's CPU and memory
-
+# 16 lanes of 8 GT/s, 128 bits of 130, one way; each generation doubles it.
 PCIE3_BYTES_PER_S = 15_750_000_000
-"""16 lanes of 8 GT/s, 128 bits of 130, one way; each generation doubles it."""
-
+# What Thunderbolt takes of PCIe: 32 Gbit/s (of version 3 at most), and 64.
 THUNDERBOLT_BYTES_PER_S = {"3": 4_000_000_000, "4": 4_000_000_000, "5": 8_000_000_000}
-"""What Thunderbolt takes of PCIe: 32 Gbit/s (of version 3 at most), and 64."""
-
+# By the first word of a link; our assumption, as in the clusters that ship.
 LATENCIES_NS = {"pcie": 10_000, "nvlink": 5_000, "ethernet": 50_000, "infiniband": 10_000}
-"""By the first word of a link; our assumption, as in the clusters that ship."""
-
+# What links of a family do, where it is not the family's name.
 ROLES = {"ethernet": "network", "infiniband": "network", "measured": "nvlink"}
-"""What links of a family do, where it is not the family's name."""
 
+# Kinds of links that messages and lists name; lanes and other rates of networks go, too.
 LINK_KINDS = (
     *("pcie3", "pcie4", "pcie5", "thunderbolt4", "thunderbolt5", "nvlink", "measured"),
     *("ethernet-1g", "ethernet-10g", "ethernet-100g", "infiniband"),
 )
-"""Kinds of links that messages and lists name; lanes and other rates of networks go, too."""
 
+# A name of a kind that says which board, or which half of one.
 BOARD = re.compile(r"(.+)-(?:\d+GB|PCIe|GCD)", re.IGNORECASE)
-"""A name of a kind that says which board, or which half of one."""
 
 SERIES = re.compile(r"(?:RTX|RX)-?(?=\w*\d)", re.IGNORECASE)
 

@@ -43,8 +43,8 @@ Part = TypeVar("Part", bound=InstancePart)
 FORMAT = "placegap"
 VERSION = 1
 
+# In JSON, an escape of half a letter of UTF-16; mostly the other half follows.
 HALF_LETTER = r"\\u[dD][89a-fA-F]"
-"""In JSON, an escape of half a letter of UTF-16; mostly the other half follows."""
 
 
 def _integer(value: Any) -> Any:
@@ -54,9 +54,8 @@ def _integer(value: Any) -> Any:
 
 
 Version = Annotated[Literal[1], BeforeValidator(_integer)]  # of a format; there is one so far
-
+# Of a format with rules: in version 2 they mean chains where they state no plans (`OLD_PLANS`).
 AnyVersion = Annotated[Literal[1, 2], BeforeValidator(_integer)]
-"""Of a format with rules: in version 2 they mean chains where they state no plans (`OLD_PLANS`)."""
 
 
 class Document(InstancePart):

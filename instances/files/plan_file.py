@@ -62,8 +62,8 @@ class TimesFile(InstancePart):
 
 T = TypeVar("T")
 
+# Above `LARGEST_SUM` where a batch has many microbatches.
 Value = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM**2)]
-"""Above `LARGEST_SUM` where a batch has many microbatches."""
 
 CallNumber = Annotated[int, Field(strict=True, ge=0)]
 

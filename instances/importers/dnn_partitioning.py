@@ -36,8 +36,8 @@ from placegap.instances.reading.input_files import read_content, refuse_other
 from placegap.instances.reading.time_unit import Number, TimeReader, TimeUnit, Whole
 
 ACCELERATOR, CPU = "accelerator", "cpu"
+# What the file's authors compute for it: the contiguous split of least maximum load.
 SEMANTICS = MaxLoad(plans="chain")
-"""What the file's authors compute for it: the contiguous split of least maximum load."""
 
 COST_TOLERANCE = Decimal("1e-6")
 MAX_DEVICES = 1000

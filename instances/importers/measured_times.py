@@ -32,9 +32,8 @@ from placegap.instances.reading.input_files import (
     read_content,
 )
 
+# Parameter of the provenance that says how many ops are measured, and which names match none.
 MEASURED = "measured_times"
-"""Parameter of the provenance that says how many ops are measured, and which names match none."""
-
 FIRST_NAMES = 5  # how many of the names that match no op are printed
 
 

@@ -138,6 +138,7 @@ def _whole(text: str, column: str, place: str) -> int:
 
 Doubt = Literal["single", "falling", "two", "poor", "negative"]
 
+# Doubts about an estimate, and what is done about them.
 DOUBTS: dict[Doubt, str] = {
     "single": "measured at one size only: this value is taken, nothing is extrapolated",
     "falling": "falls as the size grows: the largest measured value is taken, not the line",
@@ -145,7 +146,6 @@ DOUBTS: dict[Doubt, str] = {
     "poor": "a line fits badly (R2)",
     "negative": "the line is below zero there: 0 is taken",
 }
-"""Doubts about an estimate, and what is done about them."""
 
 MIN_R2 = 0.9  # below this a fit is called poor
 

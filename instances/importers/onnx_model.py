@@ -56,6 +56,7 @@ from placegap.instances.reading.input_files import MAX_ONNX_BYTES, MAX_ONNX_NODE
 UNNAMED_BATCH = "batch"  # what an open first dimension without a name is called
 OPEN_SIZE = -1  # the value of a dimension that some exporters write where it is open
 
+# Number types that devices compute in at a rate of their own, by ONNX' names; others are None.
 DTYPES = {
     "FLOAT16": "float16",
     "BFLOAT16": "bfloat16",
@@ -65,7 +66,6 @@ DTYPES = {
     "FLOAT8E4M3FN": "float8",
     "FLOAT8E5M2": "float8",
 }
-"""Number types that devices compute in at a rate of their own, by ONNX' names; others are None."""
 
 INTEGERS = frozenset({"INT8", "UINT8"})  # types of factors that are multiplied as they are stored
 NUMBERS = (1, 10, 11, 16)  # ONNX' float, float16, double and bfloat16
@@ -455,9 +455,8 @@ def _shares_batch(right: Shape, out: Shape) -> bool:
     return len(right) == len(out) > 2 and right[0] == out[0]
 
 
+# Metadata of torch's exporter: a list as text, of module paths and, last, of the node's name.
 NAME_SCOPES = "pkg.torch.onnx.name_scopes"
-"""Metadata of torch's exporter: a list as text, of module paths and, last, of the node's name."""
-
 LONGEST = 10_000  # characters of it; a path has some hundred
 
 

@@ -27,8 +27,8 @@ from placegap.instances.costing.weight_formats import stored_bytes
 
 SUB_BYTE_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 
+# Types of weights that are no numbers to compute with; those of positions are wider.
 QUANTIZED = frozenset({*SUB_BYTE_BITS, "INT8", "UINT8", "FLOAT8E4M3FN", "FLOAT8E5M2"})
-"""Types of weights that are no numbers to compute with; those of positions are wider."""
 
 TELL_SHAPES = frozenset({"Shape", "Size"})
 
@@ -338,6 +338,7 @@ def _in_one_line(error: Exception) -> str:
 
 SMALL = 1024  # elements of a tensor whose value may matter for a shape
 
+# Ops that chains of shapes consist of; each writes no more than its inferred shape says.
 ARITHMETIC = frozenset(
     {
         "Abs",
@@ -397,11 +398,9 @@ ARITHMETIC = frozenset(
         "Xor",
     }
 )
-"""Ops that chains of shapes consist of; each writes no more than its inferred shape says."""
 
+# Likewise; their outputs have shapes that depend on the inputs' values, and a bounded size.
 SHRINKING = frozenset({"Compress", "NonZero", "Unique"})
-"""Likewise; their outputs have shapes that depend on the inputs' values, and a bounded size."""
-
 NUMBERS = "biuf"  # kinds of NumPy's types that are computed with
 
 

@@ -35,9 +35,9 @@ from placegap.instances.reading.time_unit import Number, TimeReader, TimeUnit, W
 
 ACCELERATOR = "accelerator"
 
+# A microbatch whose layers take longer on one device has times in another unit, most likely: those
+# of the published inputs take 1 s in seconds, and 462 and 520 in milliseconds.
 LONG_MICROBATCH_S = 60
-"""A microbatch whose layers take longer on one device has times in another unit, most likely: those
-of the published inputs take 1 s in seconds, and 462 and 520 in milliseconds."""
 
 Id = Annotated[int, Field(strict=True)]
 

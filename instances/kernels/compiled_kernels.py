@@ -39,9 +39,9 @@ except ImportError:  # not on Windows, where several processes may compile the s
 
 SUFFIX = ".kernel"
 
+# How long to wait for another process that compiles the same kernel. The longest takes 10 s on an
+# idle core; a process that waits in vain compiles it, too.
 PATIENCE_S = 120.0
-"""How long to wait for another process that compiles the same kernel. The longest takes 10 s on an
-idle core; a process that waits in vain compiles it, too."""
 
 POLL_S = 0.02
 

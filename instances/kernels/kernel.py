@@ -30,14 +30,13 @@ from placegap.instances.kernels.loading import loading
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Of a function that counts steps from arguments: infinite where plain Python differs.
 Bounded = bool | Callable[..., float]
-"""Of a function that counts steps from arguments: infinite where plain Python differs."""
 
+# Arrays of a kernel's arguments, together, up to which it may run as plain Python, and steps, of
+# 0.02 to 0.6 us, where they are counted. A graph of 200 ops on 8 devices has about 5,000 entries;
+# HEFT's schedule of it takes 0.1 s uncompiled.
 SMALL_ENTRIES, SMALL_STEPS = 20_000, 300_000
-"""Arrays of a kernel's arguments, together, up to which it may run as plain Python, and steps, of
-0.02 to 0.6 us, where they are counted. A graph of 200 ops on 8 devices has about 5,000 entries;
-HEFT's schedule of it takes 0.1 s uncompiled."""
-
 PLAIN_S = 0.5  # CPU seconds of a kernel as plain Python, then it is compiled: what compiling takes
 
 

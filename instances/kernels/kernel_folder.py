@@ -14,8 +14,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+# Environment variable: set for processes that are started where no folder can be written.
 UNCACHED = "PLACEGAP_UNCACHED_KERNELS"
-"""Environment variable: set for processes that are started where no folder can be written."""
 
 FOLDER = "placegap-kernels"
 

@@ -21,15 +21,12 @@ from placegap.instances.problem.semantics import Semantics
 
 MAX_SETS = 4096  # sets of devices that the capacity check looks at; the smallest come first
 MOST_NAMED = 3  # ops that fit nowhere and are named; more are counted
-
+# How the sources of graphs begin whose bytes are those of numbers of a known type.
 STATES_DTYPE = ("traced from ", "ONNX model ")
-"""How the sources of graphs begin whose bytes are those of numbers of a known type."""
-
+# Bits of a weight by the number type of its op; None stands for float32.
 WIDTHS = {None: 32, "float64": 64, "float16": 16, "bfloat16": 16}
-"""Bits of a weight by the number type of its op; None stands for float32."""
-
+# What int4 takes with its scales.
 SMALLER_WEIGHTS, BITS = "weights of fewer bits (--weights int4 of hf:, py: and ONNX models", 4.5
-"""What int4 takes with its scales."""
 
 
 @dataclass(frozen=True)

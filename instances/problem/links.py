@@ -205,8 +205,8 @@ def all_joined(names: Sequence[str], links: Links) -> bool:
     return True
 
 
+# More than any sum of latencies that can be stated; two of them fit 64 bits without a sign.
 UNREACHED = np.uint64(2**62 + 1)
-"""More than any sum of latencies that can be stated; two of them fit 64 bits without a sign."""
 
 Widths = Ints
 Latencies = NDArray[np.uint64]

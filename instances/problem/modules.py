@@ -133,8 +133,8 @@ def with_content(instance: Instance, content_hash: str) -> tuple[Instance, Granu
     return None
 
 
+# Modules that turn images or sound into tokens, by their names in transformers.
 TOWER = re.compile(r"(^|\.)(vision|visual|image|audio)[^.]*(\.|$)")
-"""Modules that turn images or sound into tokens, by their names in transformers."""
 
 
 def is_tower(path: str) -> bool:

@@ -259,13 +259,13 @@ def _likeness(wanted: str, name: str) -> float:
     return max(whole, 0.9 * SequenceMatcher(None, wanted, head).ratio())
 
 
+# Our name -> what it is, and words of the field for it.
 OTHER_WORDS: Mapping[str, tuple[str, str]] = {
     "makespan": ("the latency of one request", "latency runtime delay response_time ttft tpot"),
     "max_load": ("the time per sample of a full pipeline", "throughput bottleneck period rate"),
     "pipeline_iteration": ("the time of one training step", "iteration step_time training_time"),
     "max_context": ("the number of tokens that fit", "context context_length tokens kv_cache"),
 }
-"""Our name -> what it is, and words of the field for it."""
 
 
 def question(name: str, known: Sequence[str]) -> str:

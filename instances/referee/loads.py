@@ -144,9 +144,8 @@ def _least_time(instance: Instance, among: Flags, inside: Flags) -> Ints:
 
 
 LONGEST_SYNC = LARGEST_SUM // 2  # beside half of the largest load it is within 2**62
-
+# Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`Cluster.widest_paths`).
 Paths = Mapping[tuple[int, int], tuple[int, int]]
-"""Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`Cluster.widest_paths`)."""
 
 
 def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:

@@ -35,9 +35,8 @@ from placegap.instances.torch_models.fx_nodes import (
 from placegap.instances.torch_models.fx_reader import FxProgram, FxTensor
 from placegap.instances.torch_models.options import TraceOptions
 
+# Ops that hand the heads of keys and values to several heads of queries.
 REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_select"})
-"""Ops that hand the heads of keys and values to several heads of queries."""
-
 FUSED = "placegap_fused"  # name of `fused_attention` among the implementations of transformers
 PACKED = "placegap_flash"  # its name by which transformers hands over what is packed as one row
 
@@ -192,8 +191,8 @@ def _sees_all(module: Any, path: str) -> bool:
     return any(part is module.get_submodule(path) for part in encoder.modules())
 
 
+# What models of transformers call attention to what the encoder made.
 CROSS = ("EncDecAttention", "encoder_attn", "crossattention")
-"""What models of transformers call attention to what the encoder made."""
 
 
 def is_cross_attention(path: str) -> bool:
@@ -310,8 +309,8 @@ def use_chunks_at_once(module: Any) -> None:
             setattr(room, DELTA_RULE, partial(_delta_rule, rule))
 
 
+# What models of transformers call it (Yang et al. 2025, arXiv 2412.06464).
 DELTA_RULE = "torch_chunk_gated_delta_rule"
-"""What models of transformers call it (Yang et al. 2025, arXiv 2412.06464)."""
 
 
 def _delta_rule(rule: Any, *args: Any, **kwargs: Any) -> Any:

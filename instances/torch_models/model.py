@@ -82,13 +82,11 @@ from placegap.instances.torch_models.tracing import (
 
 FOLDED = ("nodes that read only weights and constants folded into constants",)
 
+# What a model that is traced is for, where no option says more: a full pipeline, whose stages say
+# what they hold when.
 USUAL = MaxLoad(plans="chain", memory="peak")
-"""What a model that is traced is for, where no option says more: a full pipeline, whose stages say
-what they hold when."""
-
+# The same for a decode step, whose next token waits for this one: the time of one token.
 USUAL_DECODE = Makespan(memory="peak")
-"""The same for a decode step, whose next token waits for this one: the time of one token."""
-
 MOST_NAMED = 3  # ops without a rule for FLOPs that the provenance names
 
 
@@ -354,6 +352,7 @@ def _left_out(raw: Mapping[str, Any], module: Any) -> str:
     return next((f"{name}={n}" for name, n in fields if isinstance(n, int) and n > 0), "")
 
 
+# Fields of a configuration that count layers of multi-token prediction.
 PREDICTS_MORE = (
     "num_nextn_predict_layers",
     "num_mtp_layers",
@@ -361,7 +360,6 @@ PREDICTS_MORE = (
     "mtp_num_layers",
     "mtp_num_hidden_layers",
 )
-"""Fields of a configuration that count layers of multi-token prediction."""
 
 
 def _stated_weights(raw: Mapping[str, Any], path: Path) -> WeightFormat | None:
@@ -391,8 +389,8 @@ def _stated_dtype(raw: Mapping[str, Any], path: Path) -> str | None:
     return None
 
 
+# Fields of a configuration that say how weights are stored.
 QUANTIZATION = ("quantization_config", "compression_config")
-"""Fields of a configuration that say how weights are stored."""
 
 
 def _without_numbers(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.torch_models.options import Optimizer
 
+# Values that an optimizer keeps for each weight.
 NUM_STATES: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adam": 2, "adam8bit": 2, "none": 0}
-"""Values that an optimizer keeps for each weight."""
-
 MASTER_BYTES = 4  # per weight of a master copy, and per value of optimizer state beside it
 
 BLOCK = 2048

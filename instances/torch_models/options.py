@@ -8,22 +8,18 @@ from typing import Literal, get_args
 from placegap.instances.costing.weight_formats import cache_bits, weight_format
 from placegap.instances.reading.errors import InputError
 
+# Parameter of the provenance that names ops whose FLOPs count as 0, though they read weights.
 UNCOUNTED = "reads_weights_without_flop_rule"
-"""Parameter of the provenance that names ops whose FLOPs count as 0, though they read weights."""
-
+# Parameter of the provenance that says the sizes and number type of a traced model, and its
+# weights.
 ASSUMED = "traced_as"
-"""Parameter of the provenance that says the sizes and number type of a traced model, and its
-weights."""
-
+# Parameter of the provenance that names modules whose weights the traced inputs do not reach.
 UNREAD = "parameters_that_no_op_reads"
-"""Parameter of the provenance that names modules whose weights the traced inputs do not reach."""
-
+# Parameter of the provenance: layers that a configuration states and the traced model does not
+# have, as "num_nextn_predict_layers=1".
 LEFT_OUT = "layers_left_out"
-"""Parameter of the provenance: layers that a configuration states and the traced model does not
-have, as "num_nextn_predict_layers=1"."""
-
+# Parameter of the provenance: chosen options that the model is too small for.
 UNFIT = "options_that_do_not_fit"
-"""Parameter of the provenance: chosen options that the model is too small for."""
 
 PREFIXES = ("hf:", "py:")
 

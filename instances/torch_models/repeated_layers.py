@@ -23,13 +23,11 @@ from typing import Any, NamedTuple
 
 from placegap.instances.torch_models.fx_reader import FxProgram, module_path_of
 
+# Settings that number layers: those of a layer differ where layers are alike, and lists of them in
+# a stack's owner say that it tells layers apart by their number.
 INDEX = re.compile(r"(^|_)(idx|id|index|indexes|indices|idxs)$")
-"""Settings that number layers: those of a layer differ where layers are alike, and lists of them
-in a stack's owner say that it tells layers apart by their number.
-"""
-
+# Lists of words, and of layers whose attention differs, which shows in their modules.
 OTHER_LISTS = re.compile("token|attn")
-"""Lists of words, and of layers whose attention differs, which shows in their modules."""
 
 
 class NotAlike(Exception):

@@ -19,9 +19,8 @@ from placegap.instances.torch_models.fx_nodes import bytes_of, is_view, kind_of_
 from placegap.instances.torch_models.fx_reader import FxProgram
 
 STATES = "cached_states"  # input of a traced step; the names of its nodes begin with it
-
+# What models of transformers call a cache, the usual name first.
 CACHES = ("past_key_values", "cache_params", "state")
-"""What models of transformers call a cache, the usual name first."""
 
 
 def cache_inputs(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from placegap.instances.torch_models.options import TraceOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Calls that stay one op: their kernels are one, and the table would take them apart.
 KEPT = frozenset(
     {"aten::scaled_dot_product_attention", "aten::silu", "aten::gelu", "aten::leaky_relu"}
 )
-"""Calls that stay one op: their kernels are one, and the table would take them apart."""
 
 MOST_NAMED = 3  # modules without readers that are named; more are counted
 

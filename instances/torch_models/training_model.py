@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 LABELS = "labels"  # input of transformers' models that makes them return a loss
 
 OF_TOKENS = ("CausalLM", "MaskedLM", "LMHead", "ConditionalGeneration", "TokenClassification")
+# Parts of the names of classes whose labels are of tokens, and of examples.
 OF_EXAMPLES = ("ImageClassification", "SequenceClassification", "AudioClassification")
-"""Parts of the names of classes whose labels are of tokens, and of examples."""
 
 
 def read_training_model(name: str, options: TraceOptions) -> Document:
@@ -87,8 +87,8 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     )
 
 
+# What configurations of transformers call them.
 NUMBERS_OF_HEADS = ("num_attention_heads", "num_key_value_heads")
-"""What configurations of transformers call them."""
 
 
 @dataclass(frozen=True)

@@ -377,10 +377,10 @@ def _groups(graph: Graph, copies: int) -> list[dict[str, str]]:
     return [{group: fresh(f"{group}/{j}of{copies}", taken) for group in old} for j in numbers]
 
 
+# What a split divides. ``batch`` (figure 2a): inputs and outputs; parameters are copied.
+# ``in_channel`` (figure 2b): inputs and parameters; every part makes a whole output, and these are
+# added up. ``out_channel``: parameters and outputs; every part reads all inputs.
 Axis = Literal["batch", "out_channel", "in_channel"]
-"""What a split divides. ``batch`` (figure 2a): inputs and outputs; parameters are copied.
-``in_channel`` (figure 2b): inputs and parameters; every part makes a whole output, and these are
-added up. ``out_channel``: parameters and outputs; every part reads all inputs."""
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,10 @@ from placegap.instances.problem.mean_costs import pairs_in_class
 from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
 
+# Which edge is contracted first: by what its tensors take between devices.
 MergeOrder = Literal["dearest_first", "cheapest_first"]
-"""Which edge is contracted first: by what its tensors take between devices."""
-
+# A node's neighbours, and the tensors between the two, in the order in which they were met.
 Neighbours = dict[int, dict[int, None]]
-"""A node's neighbours, and the tensors between the two, in the order in which they were met."""
 
 
 class Contraction:

@@ -15,6 +15,7 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Edge, Graph, Op
 from placegap.instances.problem.integers import ceil_div
 
+# Kinds of update ops, without TensorFlow's "ResourceApply" and "Apply" before them.
 OPTIMIZERS = frozenset(
     {
         "adadelta",
@@ -31,11 +32,9 @@ OPTIMIZERS = frozenset(
         "update",
     }
 )
-"""Kinds of update ops, without TensorFlow's "ResourceApply" and "Apply" before them."""
 
+# Kinds of ops that read nothing, and make nothing of a sample.
 WEIGHT_SOURCES = frozenset({"const", "constant", "variable", "variablev2"})
-"""Kinds of ops that read nothing, and make nothing of a sample."""
-
 MANY = -1  # in place of an update op: none, several, or something else besides
 
 

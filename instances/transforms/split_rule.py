@@ -20,21 +20,20 @@ from placegap.instances.transforms.split_gradients import is_update
 
 AXES: tuple[Axis, ...] = ("batch", "out_channel", "in_channel")  # axes by preference
 
+# Kinds that can be split along their channels although they do not state it: those of the paper's
+# Table 7 under ONNX' names, and what updates their parameters in a training graph.
 KINDS = (
     *("Conv", "Conv/backward", "ConvTranspose", "ConvTranspose/backward", "Gemm", "Gemm/backward"),
     *("MatMul", "MatMul/backward", "update"),
 )
-"""Kinds that can be split along their channels although they do not state it: those of the paper's
-Table 7 under ONNX' names, and what updates their parameters in a training graph."""
 
 PARTS = 2  # parts of an op, as in figure 2
 MOST_PARTS_OF_OP = 1024  # what the methods take at most; devices are fewer
 
+# Of the time of all ops together. Table 7 has convolutions split on all six networks, which takes
+# 0.001; Table 6 leaves Conv1_1 of VGG-16 whole, which that splits. No share meets both: this one
+# meets 21 of the 24 decisions, 0.003 meets 18 and 0.01 meets 14 (docs/papers/fd-dps.md).
 MIN_SHARE = 0.001
-"""Of the time of all ops together. Table 7 has convolutions split on all six networks, which takes
-0.001; Table 6 leaves Conv1_1 of VGG-16 whole, which that splits. No share meets both: this one
-meets 21 of the 24 decisions, 0.003 meets 18 and 0.01 meets 14 (docs/papers/fd-dps.md)."""
-
 MAX_PARAMETERS = 3_000_000  # bytes of parameters per ms; Table 6: 57 KB is split, 137 MB is not
 
 

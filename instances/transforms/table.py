@@ -20,11 +20,10 @@ from placegap.instances.transforms.moirai_fusion import default_rules, fuse_by_r
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.instances.transforms.zero_time import join_zero_time
 
+# ``exact``: the optimum is that of the fine instance, and so bounds hold for it. ``restriction``:
+# plans of the coarse instance are plans of the fine one, but the best may be lost, and bounds say
+# nothing. ``neither``: a plan may also break a rule of the fine instance; the referee decides.
 Claim = Literal["exact", "restriction", "neither"]
-"""``exact``: the optimum is that of the fine instance, and so bounds hold for it. ``restriction``:
-plans of the coarse instance are plans of the fine one, but the best may be lost, and bounds say
-nothing. ``neither``: a plan may also break a rule of the fine instance; the referee decides.
-"""
 
 
 class TransformParams(BaseModel):

@@ -29,9 +29,8 @@ from placegap.instances.costing.layer_modes import (
 from placegap.instances.problem import Cluster, Edge, Graph, Op
 from placegap.instances.reading.errors import InputError
 
+# The part of a module's path up to its first number, or that of a block in a numbered stage.
 NUMBERED = re.compile(r"^(.*?\.?\d+(?:\.(?:blocks|layers)\.\d+)?)(?:\.|$)")
-"""The part of a module's path up to its first number, or that of a block in a numbered stage."""
-
 BEFORE, BEHIND = "before", "behind"  # the layers of what is before and behind the numbered ones
 BYTES_OF = {"float64": 8, "float32": 4}  # of one weight; 2 of all other number types
 

@@ -35,10 +35,10 @@ from placegap.solvers.core.objective import solvers_of, strategy
 from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import Bound
 
+# Origins of bounds: the longest path of least times; all work spread over the devices; the longest
+# op where it is fastest; all ops one after another, each where it is fastest; the memory of all
+# devices together.
 PATH, WORK, LONGEST, ONE, ROOM = "critical path", "work", "longest op", "one microbatch", "room"
-"""Origins of bounds: the longest path of least times; all work spread over the devices; the longest
-op where it is fastest; all ops one after another, each where it is fastest; the memory of all
-devices together."""
 
 
 def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
@@ -160,9 +160,8 @@ def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
     return best
 
 
+# Cutting planes at most, and the share of the bound that the search for weights may miss.
 MOST_CUTS, ENOUGH = 50, 1e-6
-"""Cutting planes at most, and the share of the bound that the search for weights may miss."""
-
 MOST_BITS = 40  # bits of an integer weight at most
 
 

@@ -51,15 +51,12 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
 UNKNOWN, HEAD, TAIL = 0, 1, 2  # modes of an op: no way known; the way to its end; from its start
-
+# Rows of what a device has done since the last narrow op: its ops, transfers in, transfers out.
 WORK, INTO, OUT = 0, 1, 2
-"""Rows of what a device has done since the last narrow op: its ops, transfers in, transfers out."""
-
 MOST_SHARE = 4  # the labels of one signature are at most one in `MOST_SHARE` of all
-
+# Where labels are too many, the bytes of a pool count in whole parts of its room: labels with the
+# same number of parts get the least bytes of any. 0: the bytes are dropped.
 POOL_PARTS = 64, 16, 4, 0
-"""Where labels are too many, the bytes of a pool count in whole parts of its room: labels with the
-same number of parts get the least bytes of any. 0: the bytes are dropped."""
 
 
 class ValueColumns(NamedTuple):
@@ -440,20 +437,15 @@ def _thinned(value: Ints, signature: Ints, cost: Ints, most: int) -> tuple[Ints,
 
 MOST_WIDTH = 5  # most places of a frontier with devices remembered; those needed latest go
 MOST_CELLS = 30_000_000  # cells of the tables of one step: many unlike devices leave fewer places
-
+# Labels of a step at most. The first number suffices for most aims; the last is used once the
+# frontier has proven something.
 FEW_ROWS, MOST_ROWS, MORE_ROWS = 256, 2_048, 8_192
-"""Labels of a step at most. The first number suffices for most aims; the last is used once the
-frontier has proven something."""
-
+# If the shortest path of few labels is below this share of the proven bound, more labels do not
+# lift it above the bound either: they are not tried.
 HOPELESS = 0.85
-"""If the shortest path of few labels is below this share of the proven bound, more labels do not
-lift it above the bound either: they are not tried."""
-
 MOST_OPS = 5_000  # larger graphs are not tried
-
+# An aim is this share above the proven bound; the share is halved when a path is below the aim.
 STRIDE, LEAST_STRIDE = 0.06, 0.004
-"""An aim is this share above the proven bound; the share is halved when a path is below the aim."""
-
 MORE_AIMS = 2  # plans are made of the paths below so many aims: the second may fit, or be shorter
 
 

@@ -17,14 +17,14 @@ from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.objective import strategy
 from placegap.solvers.core.result import Bound, is_better
 
+# Origins of bounds: work between heads and tails; a chain there and back, and the work beside it;
+# memory along a chain of intervals, and along the order of the colocation groups.
 WINDOWS, LAYERS, INTERVALS, FRONTIER = (
     "work windows",
     "nested layers",
     "memory chain",
     "memory frontier",
 )
-"""Origins of bounds: work between heads and tails; a chain there and back, and the work beside it;
-memory along a chain of intervals, and along the order of the colocation groups."""
 
 WINDOWS_US = 60.0  # microseconds per op and edge
 MOST_METHOD_S = 10.0  # for the registry's own bounds, where there is no limit

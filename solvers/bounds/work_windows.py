@@ -480,9 +480,8 @@ def _gaps(
     return gaps, heads, tails
 
 
+# Ancestors that count in one head: at most; at least, in large graphs; and in all heads.
 MOST, FEWEST, MOST_ANCESTORS = 300, 16, 3_000_000
-"""Ancestors that count in one head: at most; at least, in large graphs; and in all heads."""
-
 BITS, MOST_BITS = 61, 20  # products of times and weights stay below 2**61; bits of a weight
 
 

@@ -50,27 +50,24 @@ from placegap.solvers.core.result import Bound
 
 ORIGIN = "lines of layers"  # origin of its bounds
 
+# Most vectors of used devices: the 64 of six different cards take 2 s for a makespan of 64 layers,
+# and 10 s for a load, on one core. With more, devices are taken in the cluster's order, and nothing
+# is proven.
 MOST_STATES = 500
-"""Most vectors of used devices: the 64 of six different cards take 2 s for a makespan of 64 layers,
-and 10 s for a load, on one core. With more, devices are taken in the cluster's order, and nothing
-is proven."""
-
+# Most labels of a state; with more, those of least value are kept, and nothing is proven. Two
+# cards, a host and 46 layers with experts need 40 for a makespan, and more than 300 for a load.
 MOST_LABELS = 300
-"""Most labels of a state; with more, those of least value are kept, and nothing is proven. Two
-cards, a host and 46 layers with experts need 40 for a makespan, and more than 300 for a load."""
-
+# Number of limits on a load that halve what is open, and of all limits. After 8 halvings one to six
+# more prove the optimum.
 HALVINGS, MOST_AIMS = 8, 30
-"""Number of limits on a load that halve what is open, and of all limits. After 8 halvings one to
-six more prove the optimum."""
 
+# Number of times that room is reduced by what is missing at the peak, and of lines of few devices
+# that are tried if still no line fits, or none has plans of the semantics' class: on 1,258 ops 8
+# CPU s for a makespan, and 2 for a load.
 MOST_ROOM_TRIES, MOST_SIMPLE = 20, 500
-"""Number of times that room is reduced by what is missing at the peak, and of lines of few devices
-that are tried if still no line fits, or none has plans of the semantics' class: on 1,258 ops 8 CPU
-s for a makespan, and 2 for a load."""
-
+# Columns of labels: the sum of times, or the heaviest load of finished devices; load and bytes of
+# the last device; bytes and load of the host.
 TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
-"""Columns of labels: the sum of times, or the heaviest load of finished devices; load and bytes of
-the last device; bytes and load of the host."""
 
 
 class BestLine(NamedTuple):
@@ -98,8 +95,8 @@ class _Costs(NamedTuple):
     is_exact: bool
 
 
+# A state: number of used devices of each class, and the class of the last one.
 _Key = tuple[tuple[int, ...], int]
-"""A state: number of used devices of each class, and the class of the last one."""
 
 
 class _Step(NamedTuple):

@@ -162,9 +162,9 @@ def blocks_of(members: Ints) -> Ints:
     return np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little"))
 
 
+# Ideals of the first chunk, mostly without compiled code, and of each later one, after which the
+# clock is checked.
 FIRST_CHUNK, CHUNK = 256, 50_000
-"""Ideals of the first chunk, mostly without compiled code, and of each later one, after which the
-clock is checked."""
 
 
 class MemoryFull(LimitReached):
@@ -194,9 +194,9 @@ class IdealPath(NamedTuple):
     done: Ints
 
 
+# Go on with `next_ideal` and store the ideals to keep: True at the end; False once a number of
+# ideals is met or no room is left.
 Walk = Callable[[Amounts, CurrentSet, IdealPath, Ideals, int], bool]
-"""Go on with `next_ideal` and store the ideals to keep: True at the end; False once a number of
-ideals is met or no room is left."""
 
 
 def enumerate_ideals(

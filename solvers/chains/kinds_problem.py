@@ -34,10 +34,9 @@ from placegap.solvers.chains.problem import (
     kind_costs,
 )
 
+# With up to 100 vectors of counts at most half of them are kept, in any order of the classes: 50
+# layers of a million ideals are what `layers.MOST_VALUES` admits.
 MOST_LAYERS = 100
-"""With up to 100 vectors of counts at most half of them are kept, in any order of the classes: 50
-layers of a million ideals are what `layers.MOST_VALUES` admits."""
-
 NO_SYNC, NO_PATH = (0, 1), (1, 0)  # no time to sum up parameters; and no links to sum them up over
 
 
@@ -80,8 +79,8 @@ class Pool:
         return sum_by(list(self.kinds), list(used), num_kinds)
 
 
+# Narrowest bandwidth, in bytes/s, between two devices in both directions; None without a path.
 Width = Callable[[int, int], int | None]
-"""Narrowest bandwidth, in bytes/s, between two devices in both directions; None without a path."""
 
 
 def widths(instance: Instance) -> Width:

@@ -27,9 +27,8 @@ from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import WORD, Indices
 from placegap.solvers.chains.windows import set_sums
 
+# Every window of 6 bits occurs once, so (bit * DE_BRUIJN) >> 58 is another number for each bit.
 DE_BRUIJN = 0x03F79D71B4CB0A89
-"""Every window of 6 bits occurs once, so (bit * DE_BRUIJN) >> 58 is another number for each bit."""
-
 SLOPE_BITS = 30  # bits of precision of the first guess at a stage's synchronisation
 MOST_KEPT = 3_000  # with more ideals than this the peak of a pair is computed whenever it is needed
 

@@ -40,10 +40,10 @@ LARGEST_PRICE = 4096
 STEPS = 150  # rounds of the search for prices
 SCARCE = 0.34  # prices are also computed for clusters in which a kind has this share of devices
 
+# With more vectors of devices, or more rows for their sets of kinds, the enumeration only tests
+# what all devices together can hold: each row costs every ideal two sums, and each vector at least
+# one comparison.
 MOST_VECTORS, MOST_ROWS = 512, 32
-"""With more vectors of devices, or more rows for their sets of kinds, the enumeration only tests
-what all devices together can hold: each row costs every ideal two sums, and each vector at least
-one comparison."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,15 +28,14 @@ from placegap.instances.kernels.loading import loading_s
 
 T = TypeVar("T")
 
+# What a terminal, `timeout` and batch systems send to stop a command and all of its processes.
 STOP_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""What a terminal, `timeout` and batch systems send to stop a command and all of its processes."""
 
+# Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
+# worker ignores all of them, or a second one would hit what the first has set off.
 STOP = signal.SIGUSR1
-"""Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
-worker ignores all of them, or a second one would hit what the first has set off."""
-
 USUAL_S = 60.0  # the time limit where none is given
 
 POLL_S = 0.2
@@ -111,6 +110,8 @@ def never() -> bool:
     return False
 
 
+# Modules and packages whose calls end before an interrupt takes effect. After half an import, or
+# half a compilation, all later calls of the session would fail.
 PROTECTED = (
     "importlib",
     "numba",
@@ -121,13 +122,10 @@ PROTECTED = (
     "placegap.instances.kernels.compiled_kernels",
     "placegap.solvers.core.back_ends.standard_form",
 )
-"""Modules and packages whose calls end before an interrupt takes effect. After half an import, or
-half a compilation, all later calls of the session would fail."""
 
+# Makes the main thread look for requests. By default it is ignored; one from elsewhere does no
+# harm.
 WAKE = signal.SIGURG
-"""Makes the main thread look for requests. By default it is ignored; one from elsewhere does no
-harm."""
-
 RETRY_S = 0.01  # until the next look for requests, where the last one found a protected call
 
 _entered: list[Interruptible] = []

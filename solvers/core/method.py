@@ -22,9 +22,8 @@ if TYPE_CHECKING:  # Pyomo takes a second to load
     import pyomo.environ as pyo
 
 
+# Marks a parameter that says how long a search goes on: it decides no kernel.
 EFFORT: dict[str, JsonValue] = {"effort": True}
-"""Marks a parameter that says how long a search goes on: it decides no kernel."""
-
 FEW = 20  # steps of a search that only compiles its kernels
 
 
@@ -127,8 +126,8 @@ class Task(Generic[S_co]):
     at_peak: Instance | None = None
 
 
+# ``exact``: its bound reaches the optimum, given time; ``bound``: it returns no plan at all.
 Claim = Literal["exact", "heuristic", "bound"]
-"""``exact``: its bound reaches the optimum, given time; ``bound``: it returns no plan at all."""
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import METHODS, parse_params, why_not
 from placegap.solvers.core.result import Bound
 
+# Ops and edges beyond which a MIP or CP model of the whole fits neither into the time nor into the
+# memory, and one search has all of the time, for a second one would begin anew.
 LARGE_PARTS = 20_000
-"""Ops and edges beyond which a MIP or CP model of the whole fits neither into the time nor into the
-memory, and one search has all of the time, for a second one would begin anew."""
-
 TURN_SHARE = 1 / 3  # of the time that is left, for one of several searches
 BOUNDS = "bounds"  # stands for the portfolio of bounds where a step names its method
 

@@ -264,9 +264,8 @@ def reporter(instance: Instance, semantics: Semantics, by: str) -> Report:
     return report_by
 
 
+# Called with the value of a better plan, and the plan where the method hands it over already.
 OnPlan = Callable[[int, Plan | None], object]
-"""Called with the value of a better plan, and the plan where the method hands it over already."""
-
 OnBound = Callable[[int, str], object]  # called with a better bound and who proves it
 
 

@@ -43,6 +43,7 @@ OURS = "placegap"
 
 STAND_INS = f"{OURS}.experiments.research.stand_ins"
 
+# Names that methods had up to 0.2, and what to do instead.
 GONE = {
     **dict.fromkeys(
         ("fastt", "getf-milp", "mp-dps", "slicegraph"),
@@ -52,7 +53,6 @@ GONE = {
         ("archer-bottleneck", "archer-three-blocks"), "archer-combinatorial bounds the same plans"
     ),
 }
-"""Names that methods had up to 0.2, and what to do instead."""
 
 Run = TypeVar("Run", bound=Callable[..., Outcome])
 

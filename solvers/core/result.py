@@ -60,8 +60,8 @@ def no_plan(basis: str = PROOF, origin: str = "") -> Bound:
     return Bound(NO_PLAN_NS, origin, basis)
 
 
+# Distributions and the solvers they bring.
 SOLVERS = {"ortools": "CP-SAT", "highspy": "HiGHS", "pyscipopt": "SCIP"}
-"""Distributions and the solvers they bring."""
 
 
 @cache
@@ -83,18 +83,16 @@ def describe_basis(origin: str, rests_on: str) -> str:
     return "; ".join(filter(None, [origin, basis]))
 
 
+# ``optimal``: value == bound. ``gap_met``: the requested gap is reached. ``feasible``: a plan
+# without such proof. ``infeasible``: proven that no plan exists. ``bound``: a method that makes no
+# plans proved a bound. ``no_plan``: none found, and the message says why.
 Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
-"""``optimal``: value == bound. ``gap_met``: the requested gap is reached. ``feasible``: a plan
-without such proof. ``infeasible``: proven that no plan exists. ``bound``: a method that makes no
-plans proved a bound. ``no_plan``: none found, and the message says why.
-"""
 
 
+# How a fault begins that is no solver's claim: our code failed, the corpus records a wrong bound,
+# or a method of the user's did not return what it has to. The origin of a bound that the corpus
+# records begins like the second one, too.
 INTERNAL_ERROR, RECORDED, RUN_OF = "an internal error in", "recorded: ", "the run of"
-"""How a fault begins that is no solver's claim: our code failed, the corpus records a wrong bound,
-or a method of the user's did not return what it has to. The origin of a bound that the corpus
-records begins like the second one, too.
-"""
 
 
 class SolverDisagreement(AssertionError):

@@ -16,22 +16,20 @@ from placegap.solvers.core.progress import report
 from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import fault_of
 
+# A method that looks for a start gets a share of the time, and no more than this many seconds.
 LONGEST_S, SHARE = 10.0, 0.2
-"""A method that looks for a start gets a share of the time, and no more than this many seconds."""
-
 SECOND_S = 1.0  # placers are chosen by likely cost; after this many seconds also by the clock
-
+# Seconds of placers on small instances, which are soon solved: in all, and per op and edge.
 AT_LEAST_MS, MS_PER_PART = 3.0, 0.2
-"""Seconds of placers on small instances, which are soon solved: in all, and per op and edge."""
 
 
+# Larger graphs (ops + edges) are beyond the caches: `heft` takes 2.5 times as long for each.
 LARGE_PARTS, LARGE_FACTOR = 1_500_000, 2.0
-"""Larger graphs (ops + edges) are beyond the caches: `heft` takes 2.5 times as long for each."""
 
+# Asked however little time there is, those that do the objective.
 ALWAYS = tuple(
     name for name, home in HOMES.items() if any(cost.always for cost in home.starts.values())
 )
-"""Asked however little time there is, those that do the objective."""
 
 
 def start_costs(task: Task) -> dict[str, Cost]:

@@ -32,12 +32,12 @@ from placegap.solvers.core.clock import STOP_SIGNALS
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
+# What the interpreter runs. The pipe is its standard input, whatever else is open or closed.
 BEGIN = (
     "import fcntl, sys; from multiprocessing.connection import Connection; "
     "pipe = Connection(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)); sys.path[:] = pipe.recv(); "
     "from placegap.solvers.core.worker_process import begin; begin(pipe)"
 )
-"""What the interpreter runs. The pipe is its standard input, whatever else is open or closed."""
 
 _may_start_processes = True
 

@@ -70,24 +70,18 @@ MOST_INNER = 100  # sections with more ops between their ends are not solved by 
 
 
 PATIENCE = 10  # with a time limit, runs of annealing may be this many times longer than by default
-
+# Annealing gets `SHARE` of the time left. CP-SAT on the whole graph rarely closes models of more
+# than `PROMISING` parts: then annealing gets `LARGE_SHARE`, and all of it where there is no model.
 PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
-"""Annealing gets `SHARE` of the time left. CP-SAT on the whole graph rarely closes models of more
-than `PROMISING` parts: then annealing gets `LARGE_SHARE`, and all of it where there is no model."""
-
+# Sections get this share of the time left where some section is too large or memory binds, and so
+# does a chain of intervals or runs: the rest is for annealing and the whole model.
 SECTIONS_SHARE = 1 / 3
-"""Sections get this share of the time left where some section is too large or memory binds, and so
-does a chain of intervals or runs: the rest is for annealing and the whole model."""
-
 PRICE_SHARE = 0.1  # share of the time left for prices of bytes along one chain of runs
-
+# Larger graphs are not searched for intervals: their windows alone would take many seconds.
 MOST_OPS_OF_CHAINS = 20_000
-"""Larger graphs are not searched for intervals: their windows alone would take many seconds."""
-
 PARTS_PER_S = 20_000  # parts of a model built and presolved in a second; no larger one is built
-
+# Annealing begins at no more plans than this, whose values are at most `NEAR` times the best.
 MOST_STARTS, NEAR = 4, 1.03
-"""Annealing begins at no more plans than this, whose values are at most `NEAR` times the best."""
 
 
 class DecompositionParams(ExactParams):

@@ -48,18 +48,14 @@ from placegap.solvers.decomposition.section_jobs import (
 from placegap.solvers.local_search.annealing import Annealing
 
 MOST_LABELS = 32  # partial paths that are kept per cut and device
-
+# Device, start and end of each op; transfers, by items of the section, with theirs; the length.
 Timed = tuple[list[tuple[int, int, int]], list[tuple[Transfer, int, int]], int]
-"""Device, start and end of each op; transfers, by items of the section, with theirs; the length."""
-
 Steps = Callable[[Arc], Step | None]  # the next step on an arc, None if there is none
 Route = Callable[[Lengths], tuple[int, list[Use]]]  # a path, by the lengths of arcs
 MOST_PLACED = 300  # arcs that get plans of placers before plans are packed into memory
 SMALL = 20  # sections with fewer inner ops are solved at once, not for one horizon after the other
-
+# Seconds of CP-SAT for an arc at first, and the factor whenever it comes back.
 FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0
-"""Seconds of CP-SAT for an arc at first, and the factor whenever it comes back."""
-
 HANDICAP = 0.05  # while an arc is worked on, others are chosen as if its bound were higher by this
 
 

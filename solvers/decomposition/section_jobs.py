@@ -33,9 +33,8 @@ if TYPE_CHECKING:  # CP-SAT brings pandas
 
 Step = Literal["lp", "cp"]
 
+# Placers whose plans of the section, ends pinned, CP-SAT starts from.
 PLACERS = ("heft", "peft", "etf", "single-device")
-"""Placers whose plans of the section, ends pinned, CP-SAT starts from."""
-
 SPAWN_AFTER_S = 1.0  # processes start only after this time, as to start them takes about as long
 
 

@@ -28,11 +28,10 @@ from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, NS_PER_S, ceil
 from placegap.instances.problem.nets import stage_arcs, stage_blocks
 from placegap.solvers.chains.ideals import bit_set, ideals_as_bits
 
+# Limits on sums of sizes, and on the cost of a stage times devices: kernels add in int64.
 LARGEST, LARGEST_COST = 2**62, NO_WAY
-"""Limits on sums of sizes, and on the cost of a stage times devices: kernels add in int64."""
-
+# Stand for a mode's name: each layer has any mode of its own, or the one of Piper's rule.
 EVERY_MODE, GREEDY = -1, -2
-"""Stand for a mode's name: each layer has any mode of its own, or the one of Piper's rule."""
 
 
 class Tables(NamedTuple):

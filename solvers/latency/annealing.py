@@ -21,15 +21,14 @@ from placegap.solvers.local_search.cooling import heat_at
 
 COLD = 1e-5  # temperature at the end, relative to the start's latency
 SIDE = 0.02  # weight of the sum of all calls beside the latency
-
+# Groups: an op alone; with connected ops; with those after it; with those before it; all of its
+# call.
 ALONE, AROUND, LATER, EARLIER, WHOLE = range(5)
-"""Groups: an op alone; with connected ops; with those after it; with those before it; all of its
-call."""
 
 
+# Targets of the other ops of a colocation group: the same call; the call of their old number; the
+# call of a neighbour.
 TO, LIKE, NEAR = range(3)
-"""Targets of the other ops of a colocation group: the same call; the call of their old number; the
-call of a neighbour."""
 
 
 class _Group(NamedTuple):

@@ -31,16 +31,13 @@ from placegap.solvers.latency.calls import CallProblem, build_call_problem
 from placegap.solvers.latency.slices import group_slices, with_slices
 from placegap.solvers.latency.spine import Nodes, build_nodes, build_spine
 
+# Nodes beside more nodes of the longest path than this are left out; None keeps all nodes.
 BESIDE = (None, 16, 32, 8)
-"""Nodes beside more nodes of the longest path than this are left out; None keeps all nodes."""
-
 HEAT = (0.03, 0.01, 0.003)  # first temperatures of annealing runs, in turn
 STEPS_PER_S = 2e7  # ops and edges that annealing evaluates per second, at least; limits its moves
 LARGEST_MATRIX = 4000  # with more ops only the critical path is a bound: reachability is a matrix
-
+# Shares of the time limit: after the first no further spine is begun; the second is for chains.
 ROWS_SHARE, CHAINS_SHARE = 0.4, 0.3
-"""Shares of the time limit: after the first no further spine is begun; the second is for chains."""
-
 ANNEALING_SHARE = 0.4  # share of the remaining time for annealing before CP-SAT
 
 

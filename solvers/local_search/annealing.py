@@ -22,9 +22,8 @@ from placegap.solvers.local_search.cooling import Pace
 from placegap.solvers.local_search.run_moves import RunWalks, new_state
 
 RUNS = 4  # default number of runs: several short runs gave better plans than a long one
-
+# Default number of moves of a run, at most, per op, and as a limit on moves x (ops + edges).
 MOST_MOVES, MOVES_PER_OP, MOST_WORK = 20_000, 200, 40_000_000
-"""Default number of moves of a run, at most, per op, and as a limit on moves x (ops + edges)."""
 
 STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
 

@@ -16,9 +16,9 @@ import numpy as np
 from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.core.clock import now_s
 
+# Seconds that a kernel runs between two checks of the clock and of Ctrl-C; number of moves of the
+# first chunk, before their time is known.
 CHUNK_S, FIRST_CHUNK = 0.2, 16
-"""Seconds that a kernel runs between two checks of the clock and of Ctrl-C; number of moves of the
-first chunk, before their time is known."""
 
 
 class CoolingSteps(NamedTuple):

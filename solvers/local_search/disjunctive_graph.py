@@ -24,16 +24,14 @@ from placegap.instances.referee.channels import NO_CHANNEL, channels_of, num_cha
 NONE = -1
 
 START, DURATION, TAIL, LABEL, BEFORE, AFTER = 0, 1, 2, 3, 4, 5
+# Columns of an item; the last three have two columns each, one per machine that it occupies.
 PREV, NEXT, MACHINE = 6, 8, 10
-"""Columns of an item; the last three have two columns each, one per machine that it occupies."""
 
 COLUMNS = 12
 
+# Counters: items whose tail may change, items whose start may change, items in the heap, changes of
+# the structure and of starts that can be undone; and the last label where the structure changed.
 SEEDS, DIRTY, HEAPED, CHANGES, STARTS, HIGHEST = 0, 1, 2, 3, 4, 5
-"""Counters: items whose tail may change, items whose start may change, items in the heap, changes
-of the structure and of starts that can be undone; and the last label where the structure
-changed."""
-
 SPACE = 2**36  # distance of neighbouring labels when all are renumbered
 
 LAST_LABEL = 2**62

@@ -19,8 +19,8 @@ from placegap.instances.problem.mean_costs import mean_time_ns, mean_transfer_ns
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
 
+# Weights of a nanosecond of transfer against a nanosecond of delay; each gives a plan.
 LIST_WEIGHTS = (0.3, 1.0, 3.0, 10.0)
-"""Weights of a nanosecond of transfer against a nanosecond of delay; each gives a plan."""
 
 
 def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:

@@ -19,10 +19,9 @@ from placegap.instances.problem.mean_costs import flow_of
 SHARE = 8  # no part has more than 1/8 of all work, unless a single group does
 MOST_GROUPS = 200_000  # with more groups nothing is merged; this many take some five seconds
 LEAST_WORK = 0.1  # least work that a group counts for, in mean times of all groups
-
+# Factor by which a part is larger than the parts in it; and by which the worth of an edge may fall
+# before it is computed again.
 GROWTH, STALE = 1.2, 2.0
-"""Factor by which a part is larger than the parts in it; and by which the worth of an edge may fall
-before it is computed again."""
 
 
 def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list[list[int]]:

@@ -43,38 +43,29 @@ from placegap.solvers.local_search.quick_schedule import (
 )
 
 HOT, COLD = 4e-3, 2e-5  # temperatures at the beginning and at the end, in makespans of the start
-
+# Factors of memory's price after a move with, and without, overfilled memory.
 DEARER, CHEAPER = 1.01, 0.998
-"""Factors of memory's price after a move with, and without, overfilled memory."""
-
+# Price of exceeding one whole memory, in makespans of the start: first, least, most.
 PRICE, LEAST_PRICE, MOST_PRICE = 2.0, 0.1, 100.0
-"""Price of exceeding one whole memory, in makespans of the start: first, least, most."""
-
+# Shares of moves: those that change priorities, and those that move parts.
 SHIFT_SHARE, PARTS_SHARE = 0.02, 0.8
-"""Shares of moves: those that change priorities, and those that move parts."""
-
+# Share of the moves of parts that place one part like another; among these, the shares up to which
+# two parts exchange their devices, or two devices their names.
 COPY_SHARE, EXCHANGE_SHARE, RENAME_SHARE = 0.5, 0.3, 0.65
-"""Share of the moves of parts that place one part like another; among these, the shares up to which
-two parts exchange their devices, or two devices their names."""
-
 MOST_PARTS = 5  # most neighbouring parts that move to one device together
-
+# Longest run that moves, as a share of all groups; mean distance that a border between devices is
+# shifted.
 LONGEST_RUN, MEAN_SHIFT = 0.25, 4.0
-"""Longest run that moves, as a share of all groups; mean distance that a border between devices is
-shifted."""
 
 NAME = "run-moves"
 
+# Placers whose plans the search starts from if the task has no incumbent.
 STARTS = ("single-device", "m-topo", "memory-cuts", "interleaved-cuts")
-"""Placers whose plans the search starts from if the task has no incumbent."""
-
 USUAL_STEPS = 10_000  # number of moves if there is neither a time limit nor a number of steps
-
+# Moves of one cooling, at least and per group, where the time limit decides their number.
 LEAST_ROUND, ROUND_PER_GROUP = 2_000, 60
-"""Moves of one cooling, at least and per group, where the time limit decides their number."""
-
+# Time for moves, in multiples of the referee's time for the last plan, before the next one.
 MOVING_PER_JUDGING = 10.0
-"""Time for moves, in multiples of the referee's time for the last plan, before the next one."""
 
 
 class RunMovesParams(Params):

@@ -39,20 +39,16 @@ from placegap.solvers.local_search.schedule_changes import (
 )
 
 LARGEST_SET = 64  # most ops chosen for one move, without those colocated with them
-
+# Share of the moves without room that are tried as an exchange; number of ops tried to make room,
+# and largest distance between one and the next, in steps.
 EXCHANGE_SHARE, EXCHANGE_DRAWS, EXCHANGE_STEPS = 0.1, 12, 4
-"""Share of the moves without room that are tried as an exchange; number of ops tried to make room,
-and largest distance between one and the next, in steps."""
-
+# After this many schedules in a row that would be the best but overfill memory at its peak, the
+# walk returns to the best one.
 MOST_MISFITS = 16
-"""After this many schedules in a row that would be the best but overfill memory at its peak, the
-walk returns to the best one."""
-
 MOST_TOGETHER = 4096  # most ops that one move takes along, those colocated included
-
+# Weight of a nanosecond of work or transfer that a move adds, spread over all devices, beside the
+# makespan: so paths that delay nothing are kept short, too.
 LOAD_WEIGHT = 0.1
-"""Weight of a nanosecond of work or transfer that a move adds, spread over all devices, beside the
-makespan: so paths that delay nothing are kept short, too."""
 
 
 class Rooms(NamedTuple):

@@ -21,8 +21,8 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.models.run_mip import MIP, why_too_long, why_too_many_rows
 
+# No time of a model is longer, in its unit, but for schedules that do not matter.
 LONGEST = 1.001 * LARGEST_TIME
-"""No time of a model is longer, in its unit, but for schedules that do not matter."""
 
 
 def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) -> Outcome:

@@ -161,16 +161,13 @@ def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Wa
 # ---------------------------------------------------------------------------------------- too large
 
 
+# Larger MIPs are refused: they take minutes to build, and HiGHS hardly ends their root node.
 MOST_ROWS = 300_000
-"""Larger MIPs are refused: they take minutes to build, and HiGHS hardly ends their root node."""
-
 MOST_LP_ROWS = 1_000_000  # larger LPs are refused: they take a minute to build, and many to solve
-
+# Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway.
 MOST_EDGES = 20_000
-"""Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway."""
-
+# Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns.
 LONGEST_NS = 2**53
-"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
 
 
 def why_too_long(horizon_ns: int) -> str | None:

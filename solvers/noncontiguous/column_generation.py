@@ -38,10 +38,9 @@ STEP = 0.5  # position of the level between the best theta (0) and that of the L
 ENOUGH = 1e-5  # the level is at most 1 - ENOUGH if the LP can: a theta below 1 refutes the target
 MOST_CUTS = 250  # number of latest pricings that the level method takes into account
 LEAST_REACH = 0.05  # least step of a block's price, relative to that of the mean block
-
+# Number of prices, nearer and nearer to the LP's own, that may give no new set before the LP counts
+# as solved.
 MOST_TRIES = 4
-"""Number of prices, nearer and nearer to the LP's own, that may give no new set before the LP
-counts as solved."""
 
 TOLERANCE = 1e-7
 
@@ -49,8 +48,8 @@ HEAVY = 2e6  # moves times cells above which a pricing runs in a thread of its o
 
 T = TypeVar("T")
 
+# Grid on which pricers are compared: moves times cells, the fewest cells and the most.
 COARSE = (2e7, 1_000, 4_000)
-"""Grid on which pricers are compared: moves times cells, the fewest cells and the most."""
 
 
 @dataclass(eq=False)

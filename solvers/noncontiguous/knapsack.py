@@ -34,8 +34,8 @@ from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.nets import NetLists, Nets
 from placegap.solvers.core.clock import Clock
 
+# Number of blocks that greedy orders start from, evenly spread, and most steps of all orders.
 STARTS, MOST_STEPS = 24, 40_000
-"""Number of blocks that greedy orders start from, evenly spread, and most steps of all orders."""
 
 
 def elimination_orders(
@@ -235,9 +235,8 @@ def _advance(
 
 Prices = NDArray[np.int32]
 
+# Prices of all blocks sum to at most this: the price of a set then fits into 32 bits.
 TOTAL_PRICE = 2**30
-"""Prices of all blocks sum to at most this: the price of a set then fits into 32 bits."""
-
 UNREACHABLE = np.int32(-3 * 2**29)  # price of the impossible: negative with all prices added
 
 

@@ -68,9 +68,8 @@ LARGE = 1_000  # with more blocks than this, local search begins on coarser prob
 HEATS = (1.0, 0.3, 3.0)  # factors of the temperatures of searches on levels, in turn
 KICKS = 4  # number of searches from the best plan in each round
 HEAT = (0.002, 0.008, 0.0005, 0.03)  # first temperatures of annealing runs, in turn
-
+# Most moves of an annealing run: per block, and per remaining second.
 MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
-"""Most moves of an annealing run: per block, and per remaining second."""
 
 
 class PartitionSearch:
@@ -143,29 +142,21 @@ class PartitionSearch:
         return self.seed * 1_000_003 + self.searches
 
 
+# Grids of loads, coarse to fine: moves times cells, fewest cells, most cells.
 GRIDS = ((8e6, 400, 4_000), (6e7, 2_000, 16_000), (1.5e8, 4_000, 32_000), (5e8, 8_000, 100_000))
-"""Grids of loads, coarse to fine: moves times cells, fewest cells, most cells."""
-
+# The grid on which the best prices are tried once more: it loses least to rounding.
 FINE = (8e8, 8_000, 200_000)
-"""The grid on which the best prices are tried once more: it loses least to rounding."""
-
 SHARP = 4  # a grid is fine enough if rounding costs at most a quarter of the gap
-
+# Most pricings in the first round and in each later one; the last number holds for all others.
 PRICINGS = (600, 800, 2_000, 1_000)
-"""Most pricings in the first round and in each later one; the last number holds for all others."""
-
+# Shares of the remaining time: for pricing, each local search, and the first search on coarser
+# problems; and for the first local search.
 SHARE, LESS = 0.3, 0.25
-"""Shares of the remaining time: for pricing, each local search, and the first search on coarser
-problems; and for the first local search.
-"""
-
+# Shares of the remaining time for merging, and for the frontiers that pricing needs.
 MERGE_SHARE, SET_UP_SHARE = 0.1, 0.2
-"""Shares of the remaining time for merging, and for the frontiers that pricing needs."""
-
+# Moves times cells that a pricing does in a second, at least; largest share of the remaining time
+# for one pricing.
 PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
-"""Moves times cells that a pricing does in a second, at least; largest share of the remaining time
-for one pricing."""
-
 NEAR = 2_000  # on coarser grids the search ends within 1/2000 of the cells: rounding costs more
 FLOOR = "floor"  # origin of the bound that the task states; the caller has its proof
 

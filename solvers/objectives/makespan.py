@@ -16,16 +16,13 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.objective import LARGE_PARTS, Step, Strategy
 from placegap.solvers.core.result import Bound
 
+# Makespans with this many groups of ops, and edges between groups, are likely to be proven by
+# `decomposition` (`python -m placegap.experiments.research.bench.default`).
 SMALL_CHOICES = 1_500
-"""Makespans with this many groups of ops, and edges between groups, are likely to be proven by
-`decomposition` (`python -m placegap.experiments.research.bench.default`)."""
-
+# Equal ops are one class of its MIP, which takes 40 us for each op and edge to build.
 MOST_KNAPSACK_PARTS = 200_000
-"""Equal ops are one class of its MIP, which takes 40 us for each op and edge to build."""
-
+# Work beside the longest path: of a decoder's step it is 1.2 to 1.5 times that, of training 2.
 MOST_WIDTH = 1.5
-"""Work beside the longest path: of a decoder's step it is 1.2 to 1.5 times that, of training 2."""
-
 SEARCHES = ("run-moves", "disjunctive-search")  # in the order of their turns: layers, single ops
 ROUND_US = 4.0  # microseconds of a round of `run-moves` for each colocation group times op or edge
 

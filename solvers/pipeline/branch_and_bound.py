@@ -365,23 +365,17 @@ class Mixture:
         return Solved(paths, mixture, prices, of_walks / of_walks.sum(), value_ns)
 
 
+# Highest price of a unit beyond a limit; 1 is the cost of the longest path of all walks. So a walk
+# that breaks a limit by one unit costs more than any plan.
 MOST_PRICE = 4.0
-"""Highest price of a unit beyond a limit; 1 is the cost of the longest path of all walks. So a walk
-that breaks a limit by one unit costs more than any plan."""
-
+# Most single paths that are tried on all pairs, the latest ones. With none, 128 layers on 16
+# devices take 30 times the parts; with all, long searches spend most of their time there.
 LAST_PATHS = 300
-"""Most single paths that are tried on all pairs, the latest ones. With none, 128 layers on 16
-devices take 30 times the parts; with all, long searches spend most of their time there.
-"""
-
 ROUNDS = 100  # most rounds of LP and cheapest walk in one part of the search
 STALLED = 12  # rounds without progress after which a part is split
-
+# A part is split once further rounds could close at most 1/16 of the gap to the best plan: else
+# most of the time goes into the last thousandth of bounds that are per cents too low.
 CONVERGED = 16
-"""A part is split once further rounds could close at most 1/16 of the gap to the best plan: else
-most of the time goes into the last thousandth of bounds that are per cents too low.
-"""
-
 LEAST_SPLIT = 0.01  # least x (1 - x) for the fraction x of a mean number of layers to split at
 
 

@@ -35,10 +35,10 @@ from placegap.solvers.pipeline.event_times import event_table
 
 MOST_STEPS = 300  # most steps of all searches for a better balance; moves do what is left open
 
+# Share of the time for a first chain that keeps layers whole, and the gap that it may leave: 0.3 to
+# 1.5 CPU s for 12 to 32 layers, where the first chain between single ops of llama-7b's training
+# step takes 4. On gpt2's over slow links the result is 0.8 % better; none is worse.
 LAYERS_SHARE, LAYERS_GAP = 0.1, 0.05
-"""Share of the time for a first chain that keeps layers whole, and the gap that it may leave: 0.3
-to 1.5 CPU s for 12 to 32 layers, where the first chain between single ops of llama-7b's training
-step takes 4. On gpt2's over slow links the result is 0.8 % better; none is worse."""
 
 
 class StageCutsParams(ExactParams):

@@ -69,8 +69,8 @@ def single_device(task: Task, params: Params | None = None) -> Outcome:
 
 DEALT_OBJECTIVES: tuple[Objective, ...] = ("makespan", "max_load", "max_load_fwd_bwd")
 
+# Of the devices that take the next colocation group, at least one, the one it goes to.
 Choice = Callable[[Sequence[int]], int]
-"""Of the devices that take the next colocation group, at least one, the one it goes to."""
 
 
 def why_not_any(task: Task, params: Params) -> str | None:

@@ -61,14 +61,14 @@ from placegap.solvers.placers.list_problem import (
     settle,
 )
 
+# Rounds of Algorithm 3. Of 110 random graphs of 20 to 140 ops 48 have come round by then, and 72
+# after 200 rounds; their plans take 6.9 % less than those of one round, and 7.9 % less after 200.
 ROUNDS = 20
-"""Rounds of Algorithm 3. Of 110 random graphs of 20 to 140 ops 48 have come round by then, and 72
-after 200 rounds; their plans take 6.9 % less than those of one round, and 7.9 % less after 200."""
 
+# Ops that are looked at behind a slot to know whether it may be taken; where there are more, only
+# idle gaps are slots. With ten times as many a graph of 48,141 ops took twice the CPU time, and its
+# plan was 0.5 % longer.
 MOST_BEHIND = 1000
-"""Ops that are looked at behind a slot to know whether it may be taken; where there are more, only
-idle gaps are slots. With ten times as many a graph of 48,141 ops took twice the CPU time, and its
-plan was 0.5 % longer."""
 
 
 class DDpsParams(Params):

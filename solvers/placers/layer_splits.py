@@ -31,9 +31,8 @@ from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
+# The device of what is before the layers, of each layer, and of what is after them.
 LayerRule = Callable[[Instance, int], list[int]]
-"""The device of what is before the layers, of each layer, and of what is after them."""
-
 OpRule = Callable[[Instance, int], list[int] | None]  # the device of each op; None without a plan
 
 

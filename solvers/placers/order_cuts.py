@@ -120,12 +120,10 @@ def _slice(size: Floats, time_ns: Floats, blocked: Flags, room: Floats, sent_ns:
 
 
 ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # how often the devices take turns
-
+# How far a cut may be from where slices are equal, in slices: it goes where the least is sent.
 REACHES = (0.1, 0.3, 0.5)
-"""How far a cut may be from where slices are equal, in slices: it goes where the least is sent."""
-
+# Plans that are judged: at least the first number, and for the second number of parts in all.
 LEAST_PLANS, MOST_PARTS = 4, 400_000
-"""Plans that are judged: at least the first number, and for the second number of parts in all."""
 
 
 @method(

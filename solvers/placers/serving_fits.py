@@ -37,9 +37,8 @@ from placegap.solvers.placers.layer_splits import by_shares, fits
 
 MARGIN_BYTES = 2**30  # of each card, left free: the default of ``--fit-target``, ``--fit-margin``
 SLACK = 1e-9  # of parallax' layers, which are floats
-
+# Matrices of an expert by name; what is fused (``gate_up``) is tied together in any case.
 UP, GATE = (re.compile(rf"(^|[._])({name})([._]|$)") for name in ("up|w3", "gate|w1"))
-"""Matrices of an expert by name; what is fused (``gate_up``) is tied together in any case."""
 
 
 class LayersOnCards:

@@ -47,35 +47,27 @@ from placegap.solvers.solving.incumbent import JudgedKnown
 from placegap.solvers.solving.peak_memory import run_at_peak
 from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, plans
 
+# Of the limit, and seconds at most, that a likely proof works alone: both processes take at most
+# 1.5 times what a proof of up to a minute takes by itself, and no search waits longer.
 HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
-"""Of the limit, and seconds at most, that a likely proof works alone: both processes take at most
-1.5 times what a proof of up to a minute takes by itself, and no search waits longer."""
-
 SECOND_SEED = 1_000  # searches of this process have seeds so far beyond those of the other one
 
+# Of the time, for bounds that come before a proof that is not likely, and before any where memory
+# binds: most end within seconds, but labels of a frontier may need half a minute, and then prove a
+# third more (layers of ResNet-50 on two servers).
 BOUND_SHARE, MEMORY_BOUND_SHARE = 0.2, 0.5
-"""Of the time, for bounds that come before a proof that is not likely, and before any where memory
-binds: most end within seconds, but labels of a frontier may need half a minute, and then prove a
-third more (layers of ResNet-50 on two servers)."""
-
 PROOF_SHARE = 2 / 3  # of the time that is left, for a proof that takes turns with searches
-
+# Placers, and a method that no plan is known to, have no less, however short the limit is.
 FIRST_PLANS_S = 2.0
-"""Placers, and a method that no plan is known to, have no less, however short the limit is."""
-
+# A larger graph (ops + edges) stays in one process: two copies of it would need more than 6 GB.
 MOST_PARTS = 1_500_000
-"""A larger graph (ops + edges) stays in one process: two copies of it would need more than 6 GB."""
-
 PROCESS_S = 3.0  # with less time no process is started: that alone takes about a second
-
+# Kept of the limit for judging the last plans: a share, and for the size.
 RESERVE_SHARE, US_PER_PART = 0.01, 3.0
-"""Kept of the limit for judging the last plans: a share, and for the size."""
-
+# What ends with less of the limit left was ended by it: a MIP of 20 s keeps 0.4 for its plans.
 END_SHARE = 0.05
-"""What ends with less of the limit left was ended by it: a MIP of 20 s keeps 0.4 for its plans."""
-
+# Of a graph of a million ops, before a search or a proof first looks at the clock.
 US_PER_PART_STARTED = 35.0
-"""Of a graph of a million ops, before a search or a proof first looks at the clock."""
 
 ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time limit", "interrupted"
 

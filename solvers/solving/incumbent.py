@@ -42,8 +42,8 @@ class Contradiction(NamedTuple):
     claim: str
 
 
+# How a step ends: a result, a fault, or a sentence that says why there is neither.
 Answer = Result | Contradiction | str
-"""How a step ends: a result, a fault, or a sentence that says why there is neither."""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -38,16 +38,16 @@ from placegap.solvers.core.progress import Progress, has_listener, listening, re
 from placegap.solvers.core.result import Outcome, relative_gap
 from placegap.solvers.core.starts import placers, starts
 
+# Of the time that is left, for the run on the floor, for that run where a plan that fits is known,
+# and for each other one.
 FIRST_SHARE, KNOWN_SHARE, SHARE = 0.6, 0.9, 0.5
-"""Of the time that is left, for the run on the floor, for that run where a plan that fits is known,
-and for each other one."""
-
 TIMED_SHARE = 0.9  # a run that takes this share of its time, or more, is one that the clock ended
 PARTS = 16  # bisection between floor and ceiling goes by such parts of the way
 
 FLOOR, LESS_ROOM, CEILING, BETWEEN = "floor", "less room", "ceiling", "between"
 GIVEN, PLACER, SETTLED = "given plan", "placer", "settled"
 
+# What messages call the runs.
 WORDS = {
     LESS_ROOM: "a run with less room",
     CEILING: "a run on the sum of all that ops may hold",
@@ -56,7 +56,6 @@ WORDS = {
     PLACER: "a placer",
     SETTLED: "a run with the peak memory of stages",
 }
-"""What messages call the runs."""
 
 
 class _Try(NamedTuple):

@@ -37,13 +37,11 @@ from placegap.solvers.core.starts import task_for
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 from placegap.solvers.solving.incumbent import Contradiction, JudgedKnown
 
+# Where memory runs out, Linux ends the search before the process that holds the best plan.
 DIES_FIRST = "500"
-"""Where memory runs out, Linux ends the search before the process that holds the best plan."""
-
+# What the search gets at the end of all time to return what it has; half of it before it is
+# interrupted.
 GRACE_S = 2.0
-"""What the search gets at the end of all time to return what it has; half of it before it is
-interrupted."""
-
 LATE_S = 2.0  # seconds past the limit when a proof is interrupted: some rarely look at the clock
 
 POLL_S = 0.1

@@ -35,9 +35,8 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.result import PROOF, Result
 from placegap.solvers.solving.run_method import run_method
 
+# More cards are refused; where a group has more compositions of shares, units are halved.
 MOST_CARDS, MOST_COMPOSITIONS = 8, 50_000
-"""More cards are refused; where a group has more compositions of shares, units are halved."""
-
 LEAST_S = 2.0  # for each instance that is tried; after the limit only until there is a plan
 
 

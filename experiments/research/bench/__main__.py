@@ -59,9 +59,8 @@ from placegap.solvers import run_method
 from placegap.solvers.local_search.disjunctive_search import Search
 from placegap.solvers.local_search.list_schedules import contended_lists
 
+# A name, what is timed, and a remark read off its outcome.
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
-"""A name, what is timed, and a remark read off its outcome."""
-
 Row = dict[str, object]  # name, seconds, ratio, remark; of placers also their process' peak memory
 
 MAKESPAN = Makespan(channels="port")

@@ -115,9 +115,8 @@ def _measure(there: Connection, run: Callable[[], str], warm_up: Callable[[], ob
 
 T = TypeVar("T")
 
+# Details that say how large a method found its input; the first that there are, are shown.
 COUNTS = ("ideals", "blocks", "jobs")
-"""Details that say how large a method found its input; the first that there are, are shown."""
-
 SMALL_S = 10.0  # for a small run that loads the kernels
 
 HEADER = (

@@ -80,6 +80,7 @@ OF_IMAGES_AND_SOUND = (
 )
 TYPES = OF_TEXT + OF_IMAGES_AND_SOUND  # 52 types that people use
 
+# Fields that count layers.
 LAYERS = frozenset(
     {
         "num_hidden_layers",
@@ -92,10 +93,9 @@ LAYERS = frozenset(
         "num_encoder_layers",
     }
 )
-"""Fields that count layers."""
 
+# Fields that are made from the number of layers.
 DERIVED = frozenset({"stage_names", "out_features", "out_indices"})
-"""Fields that are made from the number of layers."""
 
 TOKENS = 64
 

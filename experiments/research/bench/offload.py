@@ -175,6 +175,7 @@ def _tied(model: Decoder, name: str) -> str | None:
     return "tied" if model.tied and name in ("embed", "lm_head") else None
 
 
+# Devices, and what joins them.
 CARDS: dict[str, tuple[tuple[Card, ...], Wire]] = {
     "8 GB + DDR4": ((Card(272 * GB, 7 * GIB), DDR4), PCIE4),
     "24 GB + DDR5": ((Card(936 * GB, 23 * GIB), DDR5), PCIE4),
@@ -185,8 +186,8 @@ CARDS: dict[str, tuple[tuple[Card, ...], Wire]] = {
         ETHERNET_10G,
     ),
 }
-"""Devices, and what joins them."""
 
+# Models and cards; those that fit the GPUs are left out.
 CASES = (
     ("dense-7b-fp16", "8 GB + DDR4"),
     ("dense-3b-tied-fp16", "8 GB + DDR4"),
@@ -197,7 +198,6 @@ CASES = (
     ("moe-8x7b-fp16", "2 x 32 GB + DDR5"),
     ("moe-235b-q4", "2 x 32 GB + DDR5"),
 )
-"""Models and cards; those that fit the GPUs are left out."""
 
 BASELINES = ("exo", "llama-cpp", "vllm-even", "sglang-even")
 

@@ -27,9 +27,8 @@ from placegap.solvers.local_search.quick_schedule import (
     plan_of,
 )
 
+# Placeto's penalty is 2 per GB; a GB is 1/16 of the devices of its time, so 32 per device.
 PENALTY, MOST_PENALTY = 32.0, 10.0
-"""Placeto's penalty is 2 per GB; a GB is 1/16 of the devices of its time, so 32 per device."""
-
 MOST_EVALUATIONS, EVALUATIONS_PER_OP = 4_000, 100  # placements that are tried by default
 
 

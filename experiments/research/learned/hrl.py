@@ -107,9 +107,8 @@ def _share(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 LOGIT_BOUND, TEMPERATURE = 5.0, 10.0  # logits are C tanh(logits / T), as published
-
+# Embedding of a kind of op, the grouper's hidden layer, embedding of a device.
 KIND_WIDTH, GROUPER_WIDTH, DEVICE_WIDTH = 20, 64, 16
-"""Embedding of a kind of op, the grouper's hidden layer, embedding of a device."""
 
 
 class Sample(NamedTuple):
@@ -184,9 +183,9 @@ def draw(logits: Tensor) -> Sample:
     return Sample(choice.squeeze(-1), log_probability.gather(-1, choice).squeeze(-1))
 
 
+# Clipping of gradients; decay of the average reward; reward of what does not fit, in units of the
+# reward of all ops one after the other.
 LARGEST_NORM, BASELINE_DECAY, NO_FIT = 1.0, 0.9, -10.0
-"""Clipping of gradients; decay of the average reward; reward of what does not fit, in units of the
-reward of all ops one after the other."""
 
 
 class Draws(NamedTuple):

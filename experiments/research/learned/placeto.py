@@ -44,8 +44,8 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
 
+# Factor of the initial weights of logits, and of what is summed over several nodes.
 GATHERED, FIRST_LOGITS = 0.3, 0.1
-"""Factor of the initial weights of logits, and of what is summed over several nodes."""
 
 
 class GraphTensors(NamedTuple):
@@ -224,9 +224,8 @@ def _read(path: Path) -> PolicyFile:
 
 
 BASELINE_UPDATES = 10  # updates over which the mean return of a step is its baseline
-
+# Share of the learning rate that is left at the end, and what gradients are clipped at.
 LAST_RATE_SHARE, LARGEST_NORM = 0.1, 1.25
-"""Share of the learning rate that is left at the end, and what gradients are clipped at."""
 
 
 class Tuning(NamedTuple):

@@ -158,8 +158,8 @@ MODELS = {
 
 CHAIN = MaxLoad(plans="chain", memory="peak")
 
+# For accelerate's maps: layers with shared weights may be on one device, out of order.
 ANY = MaxLoad(plans="any", memory="peak")
-"""For accelerate's maps: layers with shared weights may be on one device, out of order."""
 
 HEADS = (
     "model",

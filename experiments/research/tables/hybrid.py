@@ -279,11 +279,11 @@ def _errors(ratios: Sequence[float], lost: float) -> tuple[str, str]:
     return f"{100 * error:.1f} %", f"{100 * lost:.1f} %"
 
 
+# Heads and rows of each table; some rows are made for files.
 TABLES: Mapping[str, tuple[Sequence[str], Callable[[Sequence[str]], Iterator[tuple[str, ...]]]]] = {
     "published": (PUBLISHED_HEADS, lambda _: published_rows()),
     "measured": (MEASURED_HEADS, measured_rows),
 }
-"""Heads and rows of each table; some rows are made for files."""
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -47,8 +47,8 @@ from placegap.instances.torch_models.options import ASSUMED, TraceOptions, is_tr
 
 LICENCE_OF_TRANSFORMERS, OWN_LICENCE = "Apache-2.0", "MIT"
 
+# Traced from a module that placegap no longer has: the file cannot be made again.
 KEPT_AS_IT_IS = ("evoformer-train",)
-"""Traced from a module that placegap no longer has: the file cannot be made again."""
 
 
 class NetworkRecipe(InstancePart):
@@ -113,11 +113,11 @@ def _made(recipe: NetworkRecipe) -> Document:
     return read_traced_model(recipe.model, recipe.tracing)
 
 
+# Architectures that ship inside the onnx wheel, with their weights replaced by constants.
 ONNX_LIGHT = (
     *("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet"),
     *("squeezenet", "vgg19", "zfnet512"),
 )
-"""Architectures that ship inside the onnx wheel, with their weights replaced by constants."""
 
 
 def onnx_light_folder() -> Path:

@@ -64,6 +64,7 @@ class Workload:
     note: str = ""
 
 
+# What ``workloads.yaml`` names.
 NETWORKS: Mapping[str, Callable[..., None]] = {
     write.__name__: write
     for write in (
@@ -83,7 +84,6 @@ NETWORKS: Mapping[str, Callable[..., None]] = {
         vgg16,
     )
 }
-"""What ``workloads.yaml`` names."""
 
 
 @cache

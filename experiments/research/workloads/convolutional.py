@@ -143,8 +143,8 @@ def _auxiliary(tape: Tape, x: Tensor, batch: int, classes: int) -> Tensor:
     return view(tape, logits, (batch, classes), "Squeeze")
 
 
+# Which state an operation reads, the operation, and the same for its partner; they are added.
 Pair = tuple[int, str, int, str]
-"""Which state an operation reads, the operation, and the same for its partner; they are added."""
 
 
 @dataclass(frozen=True)
@@ -433,8 +433,8 @@ def vgg16(tape: Tape, batch: int, classes: int = 1000) -> None:
         loss(tape, x)
 
 
+# Convolutions, their filters, and the side of a training image (MIT-CGH-4K has 384 x 384).
 LAYERS, FILTERS, SIDE = 30, 24, 384
-"""Convolutions, their filters, and the side of a training image (MIT-CGH-4K has 384 x 384)."""
 
 
 def holography(tape: Tape, batch: int) -> None:

@@ -25,9 +25,8 @@ from placegap.experiments.research.workloads.tape import (
 )
 
 INDEX_BYTES = 8  # a small tensor on shapes: an axis, a size
-
+# Kinds whose outputs TF-Slim's scripts watch: its layers' end points.
 WATCHED = frozenset({"Relu", "MaxPool", "AvgPool", "BiasAdd", "Conv2D"})
-"""Kinds whose outputs TF-Slim's scripts watch: its layers' end points."""
 
 
 @dataclass
@@ -178,8 +177,8 @@ def _add_weight(lowered: Lowered, weight: Weight, group: str | None) -> None:
         lowered.of_weight[name] = list(gradient)
 
 
+# The ops of a random first value before the last; a constant one has one op.
 RANDOM_VALUE = ("shape", "min", "max", "RandomUniform", "sub", "mul")
-"""The ops of a random first value before the last; a constant one has one op."""
 
 
 def add_variable(draft: Draft, weight: Weight, dialect: Dialect) -> tuple[int, int]:
@@ -304,6 +303,8 @@ def add_penalty(draft: Draft, weight: Weight, read: int, backward: bool) -> Sequ
     return [penalty, gradient]
 
 
+# How TensorFlow scales a gradient down to a norm, up to the last product; whether an op is of the
+# gradient's size.
 CLIPPING = (
     ("Mul", True),
     ("Const", False),
@@ -317,8 +318,6 @@ CLIPPING = (
     ("clip_norm", False),
     ("Maximum", False),
 )
-"""How TensorFlow scales a gradient down to a norm, up to the last product; whether an op is of the
-gradient's size."""
 
 
 def add_clipping(draft: Draft, name: str, gradient: int, count: int) -> int:
@@ -354,13 +353,13 @@ def add_clipping(draft: Draft, name: str, gradient: int, count: int) -> int:
     )
 
 
+# Ops that only wait for all ops of some kinds, by the beginnings of the kinds.
 GROUPS = {
     "init": ("Assign",),
     "train_op": ("Apply", "AssignSub"),
     "save": ("VariableV2", "RestoreV2"),
     "merged_summaries": ("HistogramSummary", "ScalarSummary"),
 }
-"""Ops that only wait for all ops of some kinds, by the beginnings of the kinds."""
 
 
 def add_groups(draft: Draft) -> None:
@@ -371,6 +370,7 @@ def add_groups(draft: Draft) -> None:
             draft.add(name, "NoOp", [], 0, view=True, after=members, backward=True)
 
 
+# The ops of TensorFlow 1.14's zero_fraction: counted in 32 or in 64 bits, whichever suffices.
 ZERO_FRACTION = (
     "size",
     "LessEqual/y",
@@ -399,7 +399,6 @@ ZERO_FRACTION = (
     "truediv",
     "fraction",
 )
-"""The ops of TensorFlow 1.14's zero_fraction: counted in 32 or in 64 bits, whichever suffices."""
 
 FROM_VALUE = ("cond/NotEqual/Switch",)  # those that read the value itself
 

@@ -80,8 +80,8 @@ def add_bias(tape: Tape, x: Tensor, channels: int) -> Tensor:
     return tape.op(kind, [x], x.shape, weights=[tape.weight("bias", (channels,))], rule="bias")
 
 
+# What ONNX Runtime's training makes of a batch normalisation, beside its output.
 STATISTICS = ("Y", "running_mean", "running_var", "saved_mean", "saved_var")
-"""What ONNX Runtime's training makes of a batch normalisation, beside its output."""
 
 
 def batch_norm(tape: Tape, x: Tensor, *, scale: bool = True, name: str = "norm") -> Tensor:

@@ -36,13 +36,13 @@ from placegap.experiments.research.workloads.tape import (
 from placegap.instances.problem import Graph, Provenance
 from placegap.instances.reading.errors import paused_collector
 
+# Numbers that every update of an optimizer reads.
 STEERED_BY = {
     "GradientDescent": ("learning_rate",),
     "Momentum": ("learning_rate", "momentum"),
     "RMSProp": ("learning_rate", "decay", "momentum", "epsilon"),
     "Adam": ("beta1_power", "beta2_power", "learning_rate", "beta1", "beta2", "epsilon"),
 }
-"""Numbers that every update of an optimizer reads."""
 
 
 def lower(tape: Tape, name: str, provenance: Provenance) -> Graph:
@@ -379,6 +379,7 @@ class GradientRule(NamedTuple):
 
 BROADCAST = ("Shape", "Shape", "BroadcastGradientArgs")
 
+# How a reduction's gradient finds the shape to repeat to.
 REDUCTION = (
     "Shape",
     "Size",
@@ -395,8 +396,8 @@ REDUCTION = (
     "Maximum",
     "floordiv",
 )
-"""How a reduction's gradient finds the shape to repeat to."""
 
+# How the gradient of a mean finds what to divide by.
 AVERAGE = (
     "Shape",
     "Shape",
@@ -409,7 +410,6 @@ AVERAGE = (
     "floordiv",
     "Cast",
 )
-"""How the gradient of a mean finds what to divide by."""
 
 TENSORFLOW: Mapping[str, GradientRule] = {
     "unary": GradientRule(("{kind}Grad",), reads="output"),
@@ -487,6 +487,7 @@ ONNX: Mapping[str, GradientRule] = {
     "loss": GradientRule(("{kind}Grad",), reads="output"),
 }
 
+# Helpers that read nothing: constants.
 FIXED = frozenset(
     {
         "Size",
@@ -505,16 +506,13 @@ FIXED = frozenset(
         "Slice/begin",
     }
 )
-"""Helpers that read nothing: constants."""
 
+# Helpers that look at the forward op's output; the others read the two helpers before them.
 OF_FORWARD = frozenset({"Shape", "ShapeN", "zeros_like"})
-"""Helpers that look at the forward op's output; the others read the two helpers before them."""
-
+# Kinds of gradient ops that get a shape from the last helper.
 SHAPED = frozenset({"Reshape", "Tile", "Sum", "truediv", "Slice"})
-"""Kinds of gradient ops that get a shape from the last helper."""
-
+# Kinds of gradient ops that only look at their input in another way.
 NO_TIME = frozenset({"Reshape", "Identity", "ReshapeGradient", "ExpandDims", "PreventGradient"})
-"""Kinds of gradient ops that only look at their input in another way."""
 
 
 def rule_of(dialect: Dialect, rule: str) -> GradientRule | None:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.problem import Cluster, Device, Edge, Graph, Instance, Link, Op
 
+# Transfers of dnn-partitioning's layer graphs, and those of its other inputs.
 NS_PER_BYTE = {"light": 1 / 2100, "heavy": 1 / 2.1}
-"""Transfers of dnn-partitioning's layer graphs, and those of its other inputs."""
-
 BANDWIDTH = 2_100_000_000  # of links, for what states no time
 HOST_FACTOR = 10  # how many times slower hosts are
 
@@ -174,6 +173,7 @@ def residual(s: _Sketch, layers: int, apart: bool) -> None:
     s.op("classifier", 100, 1e5, [s.op("reshape", 0, size, [state])], weights=8e6, apart=apart)
 
 
+# Families: what draws them, how many layers, and how dear transfers are.
 KINDS: Mapping[str, tuple[Callable[[_Sketch, int, bool], None], int, str]] = {
     "translator": (translator, 8, "light"),
     "unrolled": (unrolled, 4, "heavy"),
@@ -181,7 +181,6 @@ KINDS: Mapping[str, tuple[Callable[[_Sketch, int, bool], None], int, str]] = {
     "inception": (inception, 6, "light"),
     "residual": (residual, 8, "light"),
 }
-"""Families: what draws them, how many layers, and how dear transfers are."""
 
 
 def partitioning_graph(

@@ -178,8 +178,8 @@ class Tape:
         return Weight(self.path(name), shape, trained, decays)
 
 
+# Parts of an op that are no equal ones: a small further output, and the shape of its output.
 SIDE, SHAPE = -1, -2
-"""Parts of an op that are no equal ones: a small further output, and the shape of its output."""
 
 LABELS = {SIDE: "side", SHAPE: "shape"}
 

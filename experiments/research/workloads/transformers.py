@@ -130,8 +130,8 @@ def attention(
     return dense(tape, view(tape, mixed, x.shape), width, bias=bias, name="output")
 
 
+# Size of dnn-partitioning's BERT: 30,522 words, rounded up, and sentences of 128.
 BERT_WORDS, BERT_STEPS = 30_528, 128
-"""Size of dnn-partitioning's BERT: 30,522 words, rounded up, and sentences of 128."""
 
 
 def bert(tape: Tape, batch: int, layers: int, hidden: int, inner: int) -> None:

@@ -17,9 +17,8 @@ HALF = "float16"
 
 _KINDS = """Add AddN BiasAdd Cast Exp Floor Log Maximum Mul Neg RealDiv Relu ReluGrad Rsqrt Sigmoid
     SigmoidGrad Softmax Sqrt Square SquareGrad SquaredDifference Sub Tanh TanhGrad truediv"""
+# Kinds whose kernels ask for an input's buffer first (``forward_input_or_allocate_output``).
 ELEMENTWISE = frozenset(_KINDS.split())
-"""Kinds whose kernels ask for an input's buffer first (``forward_input_or_allocate_output``)."""
-
 KEPT = "VariableV2"  # kind whose buffer is never given away: the next step reads it
 
 

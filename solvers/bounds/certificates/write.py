@@ -50,9 +50,8 @@ from placegap.solvers.bounds.certificates.section_lp import (
 from placegap.solvers.bounds.cheap_bounds import quick_bound, spread_weights
 from placegap.solvers.core.clock import Clock, LimitReached, stop_requested
 
+# Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices.
 S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
-"""Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices."""
-
 MOST_MOVES = 50_000_000  # times of edges from device to device that are held in memory: 2 GB
 LEAVES = (1, 8, 64, 512)  # leaves of the trees of arcs, round by round
 Proved = tuple[Any, Proof]  # a bound, and its proof
@@ -226,12 +225,12 @@ def _certify_stages(
     return certificate_of(instance, semantics, proven, StagesProof()) if proven else None
 
 
+# By objective, where certificates can be checked.
 WRITERS: Mapping[str, Callable[..., Certificate | None]] = {
     "makespan": partial(_certify_times, more_proofs=_pass_proofs),
     "max_load": partial(_certify_times, more_proofs=_load_proofs),
     "hybrid": _certify_stages,
 }
-"""By objective, where certificates can be checked."""
 
 
 def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Clock) -> Iterator[int]:

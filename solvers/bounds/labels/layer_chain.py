@@ -44,22 +44,16 @@ from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_p
 from placegap.solvers.core.clock import never
 
 CHAIN = "layers in a row"  # origin of its bounds
-
+# A stop cannot be there: more than all times and priced bytes together. Sums stay below 2**62.
 NEVER = 2**58
-"""A stop cannot be there: more than all times and priced bytes together. Sums stay below 2**62."""
-
 MOST_INNER = 1_000  # ops of an interval, at most
-
+# Labels after a stop, and ways to place groups that come more than once: with more there is no
+# bound.
 MOST_LABELS, MOST_TIES = 100_000, 32
-"""Labels after a stop, and ways to place groups that come more than once: with more there is no
-bound."""
-
 MOST_PARTS = 40  # parts of all placements that are divided at most
-
+# Bits of a sum of times in the unit of the prices; and bits by which priced bytes stay below the
+# limit of `room_prices`, so that both together stay below `NEVER`.
 MOST_BITS, SPARE_BITS = 57, 4
-"""Bits of a sum of times in the unit of the prices; and bits by which priced bytes stay below the
-limit of `room_prices`, so that both together stay below `NEVER`."""
-
 FIRST_AIM = 0.002  # the first aim is this share above the bound of the prices; it doubles each time
 
 

@@ -64,16 +64,15 @@ from placegap.solvers.bounds.labels.room_prices import RoomPrices, climb_prices
 from placegap.solvers.bounds.work_windows import WorkWindows
 from placegap.solvers.core.clock import never
 
+# Columns of labels: the device of the gate forward times K, plus that of the gate back; both times;
+# the label of the layer before, and the option that was added; the new names of its devices, as
+# digits; from `WORK` on the work on the devices, and their bytes, if memory binds.
 STATE, START, LEFT, SOURCE, OPTION, NAMES, WORK = range(7)
-"""Columns of labels: the device of the gate forward times K, plus that of the gate back; both
-times; the label of the layer before, and the option that was added; the new names of its devices,
-as digits; from `WORK` on the work on the devices, and their bytes, if memory binds."""
 
+# Cells of the new labels of one layer; and trials of all layers, about eight seconds: pairs of a
+# label and an option, or of gates of one, and half of the cells of each new label. With more there
+# is no bound.
 MOST_CELLS, MOST_TRIALS = 12_000_000, 200_000_000
-"""Cells of the new labels of one layer; and trials of all layers, about eight seconds: pairs of a
-label and an option, or of gates of one, and half of the cells of each new label. With more there is
-no bound."""
-
 CHUNK = 16_384  # labels that grow at a time, between two looks at `stop`
 
 MOST_KEY = 2**62
@@ -493,13 +492,12 @@ def _first_of(key: Ints, left: Ints, held: Ints) -> Ints:
 
 MOST_OPS = 20_000
 
+# A threshold is this share above the proven bound. The share is halved where labels were too many:
+# their number grows fast with the distance from the threshold down to the least label.
 STRIDE, LEAST_STRIDE = 0.003, 0.0005
-"""A threshold is this share above the proven bound. The share is halved where labels were too many:
-their number grows fast with the distance from the threshold down to the least label."""
-
+# If a threshold takes less than `EASY` of all trials, the next one is twice as far away, and may
+# take at most `FAR` of them.
 EASY, FAR = 0.001, 0.03
-"""If a threshold takes less than `EASY` of all trials, the next one is twice as far away, and may
-take at most `FAR` of them."""
 
 
 class NestedSearch(NamedTuple):

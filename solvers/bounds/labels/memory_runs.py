@@ -288,23 +288,19 @@ def _pay(start: int, size: Ints, ways: Ints, price: Ints, shift: int) -> tuple[i
 
 MODES = 4  # ways to count what lies between two stops on one device
 
+# For the section at a place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
+# from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on
+# a. Rows of the ends are not read. None: no times are known.
 Through = Callable[[int], tuple[Ints, Ints] | None]
-"""For the section at a place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
-from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on a.
-Rows of the ends are not read. None: no times are known."""
-
 MOST_LABELS = 64  # labels at a stop and device; where there are more, neighbours are joined
-
+# Labels at least, and stops x devices x labels at most: long chains have fewer labels, and the
+# longest are not tried.
 FEWEST_LABELS, MOST_WORK = 8, 8_000_000
-"""Labels at least, and stops x devices x labels at most: long chains have fewer labels, and the
-longest are not tried."""
-
+# Ops of a section; in larger ones no ways are computed, and the groups between the ends count
+# nowhere.
 MOST_INNER = 2_000
-"""Ops of a section; in larger ones no ways are computed, and the groups between the ends count
-nowhere."""
-
+# Cells of ways by three devices; beyond, bytes between two devices pay the least price of all.
 MOST_CELLS = 5_000_000
-"""Cells of ways by three devices; beyond, bytes between two devices pay the least price of all."""
 
 
 class Passage(NamedTuple):

@@ -53,12 +53,11 @@ from placegap.solvers.bounds.work_windows import (
     section_edges,
 )
 
+# With fewer layers, or where a smaller share of the work is in groups that come back, there is
+# nothing to be gained.
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
-"""With fewer layers, or where a smaller share of the work is in groups that come back, there is
-nothing to be gained."""
-
+# Ops of an interval, and ops of sections that become one, its entry aside.
 MOST_INNER, MOST_JOINED = 40, 8
-"""Ops of an interval, and ops of sections that become one, its entry aside."""
 
 
 class NestedLayer(NamedTuple):
@@ -273,19 +272,16 @@ def _sections(instance: Instance, chain: Sequence[Section], one: Flags) -> tuple
     return tuple(found)
 
 
+# Options of one layer, without and with memory that binds; and edges of all layers' options times
+# devices cubed, about two seconds. With more, the groups with the least work, or share of the
+# memory, are not placed.
 MOST_OPTIONS, MOST_TIGHT, MOST_WORK = 256, 16_384, 300_000_000
-"""Options of one layer, without and with memory that binds; and edges of all layers' options times
-devices cubed, about two seconds. With more, the groups with the least work, or share of the memory,
-are not placed."""
-
+# Cells of the times of all options of a layer; and options of equal work that each is compared with
+# at most.
 MOST_CELLS, MOST_COMPARED = 20_000_000, 256
-"""Cells of the times of all options of a layer; and options of equal work that each is compared
-with at most."""
-
 MOST_ALIKE = 15  # devices whose names are one number: K to the power of K is below 2**62
-
+# Steps of the grid for all work of a device; and widths of a step that are tried.
 FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
-"""Steps of the grid for all work of a device; and widths of a step that are tried."""
 
 
 class LayerOptions(NamedTuple):

@@ -33,11 +33,10 @@ from placegap.solvers.core.result import (
 SOLVER = solver_and_version("ortools")
 
 BOUND_SEARCH = ("objective_lb_search_no_lp",)
+# Complete searches of 2 or 3 workers, and of more; CP-SAT fills up with neighbourhood searches.
 PORTFOLIO = (*BOUND_SEARCH, "no_lp")
-"""Complete searches of 2 or 3 workers, and of more; CP-SAT fills up with neighbourhood searches."""
-
+# ``refused``: the model was not run; ``fault``: CP-SAT's claim contradicts a known plan.
 CpEnding = Ending | Literal["refused", "fault"]
-"""``refused``: the model was not run; ``fault``: CP-SAT's claim contradicts a known plan."""
 
 
 class CpModel(Protocol):

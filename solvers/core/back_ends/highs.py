@@ -28,10 +28,9 @@ if TYPE_CHECKING:  # Pyomo takes half a second to load
 
 WATCH_S = 0.1  # a watch is called so often at most
 SMALL_LP = 20_000  # entries of an LP for which Ctrl-C can wait: a thread would take longer
-
+# Presolve rules without which HiGHS 1.13.1 was right on models that it otherwise took for
+# infeasible, or proved a wrong optimum for (tests/solvers/core/back_ends/test_highs.py).
 PROBING, ENUMERATION = 1 << 15, 1 << 16
-"""Presolve rules without which HiGHS 1.13.1 was right on models that it otherwise took for
-infeasible, or proved a wrong optimum for (tests/solvers/core/back_ends/test_highs.py)."""
 
 
 def solve_model(

@@ -10,10 +10,9 @@ from typing import Literal
 from placegap.solvers.core.method import Limits
 from placegap.solvers.core.result import relative_gap
 
+# Of every MIP solver: a study runs as many workers as there are cores, and HiGHS' number is global
+# to the process: a second solve with another one fails.
 THREADS = 1
-"""Of every MIP solver: a study runs as many workers as there are cores, and HiGHS' number is
-global to the process: a second solve with another one fails."""
-
 BOUND_MARGIN = 1e-6  # off a dual bound, relative to max(1, bound): the solvers' tolerances are 1e-6
 MOST_PARTS = 400_000  # ops x devices + edges x devices^2 of the largest model that CP-SAT is given
 
@@ -21,8 +20,8 @@ Ending = Literal[
     "optimal", "infeasible", "unbounded", "time_limit", "interrupted", "memory_limit", "unknown"
 ]
 
+# Called with a MIP solver's objective and dual bound, infinite where it has none.
 Watch = Callable[[float, float], None]
-"""Called with a MIP solver's objective and dual bound, infinite where it has none."""
 
 
 @dataclass(frozen=True)
