@@ -58,12 +58,9 @@ class ComparedCell:
 
     row: PublishedRow
     column: PublishedColumn
-    #: As in the paper; empty where it has nothing.
-    printed: str
-    #: The same in nanoseconds; infinity for "OOM".
-    paper_ns: float | None
-    #: Our run; None where no study has one.
-    run: RunRow | None = None
+    printed: str  # as in the paper; empty where it has nothing
+    paper_ns: float | None  # the same in nanoseconds; infinity for "OOM"
+    run: RunRow | None = None  # our run; None where no study has one
     #: The plan's time, the method's, or a figure; infinity where the method found no plan.
     ours_ns: float | None = None
     #: The best bound of its row within memory; that of its own finer graph, if it splits ops.

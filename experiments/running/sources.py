@@ -62,22 +62,18 @@ class Source:
     #: Name of a cluster that ships with the package, a path, or a text such as "2xT4, pcie3"; None:
     #: the file's own devices.
     cluster: str | None = None
-    #: Unit of the file's times, where its format leaves that open.
-    time_unit: TimeUnit | None = None
+    time_unit: TimeUnit | None = None  # unit of the file's times, where its format leaves that open
     #: Parameters as (name, value) pairs and the seed, if `model` is a generator family.
     generated: tuple[tuple[tuple[str, int | float | str | bool], ...], int] | None = None
     #: Sizes of the dimensions that an ONNX file leaves open, or of a workload.
     dims: tuple[tuple[str, int], ...] = ()
-    #: How a model is traced; None: the usual way.
-    tracing: TraceOptions | None = None
-    #: File of measured times of its ops.
-    times: Path | None = None
+    tracing: TraceOptions | None = None  # how a model is traced; None: the usual way
+    times: Path | None = None  # file of measured times of its ops
     #: What gives ops without times theirs; None: what the model's graph notes, else calibrated.
     costs: str | None = None
     #: What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     device_memory: float | None = None
-    #: File of device kinds beside the catalogue's.
-    devices: Path | None = None
+    devices: Path | None = None  # file of device kinds beside the catalogue's
     #: Whether a training step becomes layers with modes, as hybrid_pipeline takes them.
     layers: bool = False
     #: Whether elementwise ops overwrite their inputs (`variants.written_in_place`).
@@ -88,8 +84,7 @@ class Source:
     slower_ops: float | None = None
     #: How many clones of the graph share its variables (`clones.with_clones`); None: it is none.
     clones: int | None = None
-    #: Whether every number takes two bytes; of a model without times.
-    half_precision: bool = False
+    half_precision: bool = False  # whether every number takes two bytes; of a model without times
     #: Whether the ops are those that Moirai's fusion makes, as fast as one kernel each.
     fused: bool = False
 

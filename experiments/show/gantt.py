@@ -68,14 +68,10 @@ class Scale(NamedTuple):
 class Lanes(NamedTuple):
     """Where the rows of a plan are drawn: devices that do nothing share a low one."""
 
-    #: The middle of each row.
-    at: tuple[float, ...]
-    #: What is written beside, and where.
-    names: tuple[tuple[float, str], ...]
-    #: Of these middles, those of low rows.
-    folded: frozenset[float]
-    #: Of all.
-    height: float
+    at: tuple[float, ...]  # the middle of each row
+    names: tuple[tuple[float, str], ...]  # what is written beside, and where
+    folded: frozenset[float]  # of these middles, those of low rows
+    height: float  # of all
 
 
 def fold(found: Anatomy) -> Lanes:

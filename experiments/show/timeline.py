@@ -23,17 +23,14 @@ NO_OP = -1
 class Bar(NamedTuple):
     """Something that lasts."""
 
-    #: A device, or a server after them.
-    row: int
-    #: Whether it is communication.
-    is_move: bool
+    row: int  # a device, or a server after them
+    is_move: bool  # whether it is communication
     start_ns: int
     end_ns: int
     #: name, label: What it is, and what it belongs to: a layer, a kind of ops, a stage.
     name: str
     label: str
-    #: `NO_OP` where it is no single op.
-    op: int = NO_OP
+    op: int = NO_OP  # `NO_OP` where it is no single op
     #: What to write into it, where there is room; neighbours of one label and text are one block.
     text: str = ""
 
@@ -61,10 +58,8 @@ class Crossing(NamedTuple):
     tensor: int
     producer: int
     source: int
-    #: One op on each device that gets it: the first in topological order.
-    readers: tuple[int, ...]
-    #: The devices that get it.
-    targets: tuple[int, ...]
+    readers: tuple[int, ...]  # one op on each device that gets it: the first in topological order
+    targets: tuple[int, ...]  # the devices that get it
     bytes: int
     #: source_ns, target_ns: What the borders of devices are charged; a transfer is charged to its
     #: target.

@@ -49,8 +49,7 @@ class PlannedRow:
 
     table: TableEntry
     source: Source
-    #: Whether it may be left out where nothing installed can read it.
-    optional: bool
+    optional: bool  # whether it may be left out where nothing installed can read it
     columns: Sequence[tuple[AnyMethod, Params, str]]
 
     @property

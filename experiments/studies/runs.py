@@ -59,8 +59,7 @@ class Run:
     gap: float
     versions: Mapping[str, str]
     coarsen: str | None = None
-    #: Of the source of methods from outside of the package (`code_of`).
-    code: str = ""
+    code: str = ""  # of the source of methods from outside of the package (`code_of`)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -79,10 +79,8 @@ class MeasuredPart(NamedTuple):
     time_ns: dict[str, tuple[int, int]]
     weight_bytes: int
     kept_bytes: int
-    #: The most that an op holds besides.
-    reserved_bytes: tuple[int, int]
-    #: Held between passes.
-    state_bytes: int
+    reserved_bytes: tuple[int, int]  # the most that an op holds besides
+    state_bytes: int  # held between passes
 
 
 class RowDegrees(NamedTuple):

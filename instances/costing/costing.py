@@ -210,10 +210,8 @@ class CostedKernels(NamedTuple):
     """What `cost_kernels` found."""
 
     ops: list[Op]
-    #: Kinds that some op got a time for.
-    added: set[str]
-    #: How many kernels there are.
-    kernels: int
+    added: set[str]  # kinds that some op got a time for
+    kernels: int  # how many kernels there are
     #: By kind that was added: the ops whose time a table has, and the tables.
     measured: dict[str, set[int]]
     tables: dict[str, KernelTables]

@@ -162,10 +162,8 @@ class KernelTables:
 
     source: str
     spec: DeviceSpec
-    #: The card that was measured.
-    measured_spec: DeviceSpec
-    #: A table by its name; None where the card has none.
-    table: Callable[[str], Columns | None]
+    measured_spec: DeviceSpec  # the card that was measured
+    table: Callable[[str], Columns | None]  # a table by its name; None where the card has none
 
     def time_ns(self, kernel: OpKernel) -> float | None:
         """What a kernel takes; None where no table has one like it. Of experts, all of a layer."""

@@ -77,8 +77,7 @@ BY_KERNELS = "priced by kernels"  # begins the note where costs are measured, or
 class LayerPart(NamedTuple):
     """What is between two collectives, for the forward pass of one microbatch on one device."""
 
-    #: Of matrix products.
-    flops: int = 0
+    flops: int = 0  # of matrix products
     #: weights, whole_weights: Numbers of them; those that are divided by t, and those that each
     #: device has (norms).
     weights: int = 0
@@ -87,20 +86,17 @@ class LayerPart(NamedTuple):
     #: stream.
     stash_bytes: int = 0
     stream_bytes: int = 0
-    #: What a pass all-reduces.
-    reduced_bytes: int = 0
+    reduced_bytes: int = 0  # what a pass all-reduces
     #: recomputed_flops, recomputed_bytes: What `selective` computes again, and the part of
     #: `stash_bytes` that it does not hold.
     recomputed_flops: int = 0
     recomputed_bytes: int = 0
-    #: Whether `selective` repeats the collective of the forward pass.
-    reduces_again: bool = False
+    reduces_again: bool = False  # whether `selective` repeats the collective of the forward pass
     #: forward, backward, again: What the passes run, and what `selective` runs again.
     forward: LayerWork = LayerWork()
     backward: LayerWork = LayerWork()
     again: LayerWork = LayerWork()
-    #: Bytes of each weight that a step moves beside its gradient.
-    weight_bytes_moved: int = 0
+    weight_bytes_moved: int = 0  # bytes of each weight that a step moves beside its gradient
     #: What a step all-reduces, where that is not `reduced_bytes` in each pass.
     step_reduced_bytes: tuple[int, ...] = ()
 
@@ -124,8 +120,7 @@ class Rates(NamedTuple):
     flops_per_s: int
     inner_bytes_per_s: int
     inner_latency_ns: int = 0
-    #: Measured costs, if those are chosen.
-    measured: KernelRates | None = None
+    measured: KernelRates | None = None  # measured costs, if those are chosen
 
 
 def server_link(cluster: Cluster) -> tuple[int, int]:

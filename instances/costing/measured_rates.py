@@ -77,14 +77,11 @@ class KernelRates:
     source: str
     flops_per_s: int
     bytes_per_s: int
-    #: Logarithms of the sizes m, n, k.
-    axes: tuple[Floats, Floats, Floats]
-    #: (M, N, K): Logarithms of measured time over roofline.
-    log_ratio: Floats
+    axes: tuple[Floats, Floats, Floats]  # logarithms of the sizes m, n, k
+    log_ratio: Floats  # (M, N, K): Logarithms of measured time over roofline
     #: By number of devices: logarithms of bytes and of ns, (2, sizes).
     all_reduce: Mapping[int, Floats]
-    #: Of a link inside of a server, for all-reduces that are not measured.
-    link_bytes_per_s: int = 1
+    link_bytes_per_s: int = 1  # of a link inside of a server, for all-reduces that are not measured
 
     def product_ns(self, m: int, n: int, k: int) -> float:
         """Time of a product of (m, k) by (k, n)."""

@@ -34,8 +34,7 @@ class WeightFormat:
     """A format of weights."""
 
     name: str
-    #: Per weight, with its share of scales and zero points.
-    bits: Fraction
+    bits: Fraction  # per weight, with its share of scales and zero points
     #: Whether embeddings and the head stay as they are, nothing does, or only stacks of experts are
     #: stored in it.
     part: Part = "linear"

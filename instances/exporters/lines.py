@@ -44,10 +44,8 @@ class LineClass(NamedTuple):
 
     #: Whether a host comes first, with what is before the layers and any number of layers.
     has_host: bool = False
-    #: Whether experts of any layers may be on the host.
-    experts_apart: bool = False
-    #: How many GPUs it takes at most.
-    most_gpus: int | None = None
+    experts_apart: bool = False  # whether experts of any layers may be on the host
+    most_gpus: int | None = None  # how many GPUs it takes at most
     #: Whether GPUs are filled by bytes: a slot without bytes is where the one before it is.
     fills: bool = False
 
@@ -55,10 +53,8 @@ class LineClass(NamedTuple):
 class LayerLine(NamedTuple):
     """Layers in a row on devices."""
 
-    #: The device of each slot.
-    home: tuple[int, ...]
-    #: Layers, from 0, whose experts are on the host.
-    away: tuple[int, ...] = ()
+    home: tuple[int, ...]  # the device of each slot
+    away: tuple[int, ...] = ()  # layers, from 0, whose experts are on the host
 
     @property
     def devices(self) -> list[int]:

@@ -62,8 +62,7 @@ class _Devices:
     kind: str
     label: str
     memory_bytes: int | None
-    #: By what it is joined to the others, if that is stated for it.
-    slot: LinkKind | None = None
+    slot: LinkKind | None = None  # by what it is joined to the others, if that is stated for it
 
     def __str__(self) -> str:
         memory = "" if self.memory_bytes is None else f":{Decimal(self.memory_bytes) / 10**9}GB"

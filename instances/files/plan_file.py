@@ -190,8 +190,7 @@ class StatedPlan:
     plan: Plan
     semantics: Semantics
     instance_hash: str = ""
-    #: In the unit of the semantics.
-    value: int | None = None
+    value: int | None = None  # in the unit of the semantics
     times: Times | None = None
     bound: StoredBound | None = None
 

@@ -41,8 +41,7 @@ FIRST_NAMES = 5  # how many of the names that match no op are printed
 class MeasuredTimes:
     """Times of ops by name and device kind."""
 
-    #: The file.
-    source: str
+    source: str  # the file
     #: Name of an op and a device kind, and all times measured; None where the file, a trace, does
     #: not say on which kind of device it was made.
     samples_ns: Mapping[tuple[str, str | None], Sequence[float]]
@@ -53,10 +52,8 @@ class TimedGraph:
     """A graph with measured times, and what the measurements leave open."""
 
     graph: Graph
-    #: Ops that have a measured time.
-    num_ops: int
-    #: Measured names that no op has, in the order of the file.
-    unmatched: tuple[str, ...]
+    num_ops: int  # ops that have a measured time
+    unmatched: tuple[str, ...]  # measured names that no op has, in the order of the file
 
 
 def load_times(path: str | Path) -> MeasuredTimes:

@@ -42,12 +42,9 @@ class Table:
 
     #: Op and device kind; or source and target; or producer and consumer; one per row.
     keys: tuple[tuple[str, str], ...]
-    #: (r,) int64: Batch, or bytes on a link.
-    size: Ints
-    #: (r,) float64: ``time_ns``, ``memory_bytes``, ``bytes``.
-    figures: Mapping[str, Floats]
-    #: ``file: row 7`` of each row, for messages.
-    place: tuple[str, ...]
+    size: Ints  # (r,) int64: Batch, or bytes on a link
+    figures: Mapping[str, Floats]  # (r,) float64: ``time_ns``, ``memory_bytes``, ``bytes``
+    place: tuple[str, ...]  # ``file: row 7`` of each row, for messages
 
     def rows(self, chosen: Flags) -> Table:
         """The chosen rows."""

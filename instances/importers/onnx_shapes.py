@@ -50,10 +50,8 @@ class Value:
 class Tensors:
     """What is known of the tensors of a graph, by name."""
 
-    #: Tensors of known shape.
-    values: dict[str, Value] = field(default_factory=dict)
-    #: Types of all tensors that have one.
-    types: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)  # tensors of known shape
+    types: dict[str, Any] = field(default_factory=dict)  # types of all tensors that have one
     #: Values of constants that may decide a shape.
     small: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     constants: set[str] = field(default_factory=set)
@@ -64,8 +62,7 @@ class Tensors:
     #: Constants of few bits, and those computed from such: weights are unpacked where they are
     #: read, and count as large as what they were computed from.
     quantized: set[str] = field(default_factory=set)
-    #: Why a shape is not known.
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)  # why a shape is not known
 
     def learn(self, name: str, stated: Any) -> None:
         """Note the type of a tensor, and its size where it follows from the type."""

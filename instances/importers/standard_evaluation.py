@@ -38,11 +38,9 @@ from placegap.instances.reading.input_files import LARGEST
 class Estimate:
     """A model at the requested batch, and how far to trust it."""
 
-    #: The model with estimated (or measured) costs, and its cluster.
-    document: Document
+    document: Document  # the model with estimated (or measured) costs, and its cluster
     batch: int
-    #: The batches that the lines were fitted to, ascending.
-    measured_batches: tuple[int, ...]
+    measured_batches: tuple[int, ...]  # the batches that the lines were fitted to, ascending
     links: tuple[LinkFit, ...]
     #: Of ``time`` and ``memory`` per op and device kind, and of ``tensors``, where the batch asked
     #: for was measured, too: those rows are held out of the fits.

@@ -274,8 +274,7 @@ class Kept(NamedTuple):
     """An entry of the cache."""
 
     name: str
-    #: CPU seconds that compiling it took, without the kernels that it calls.
-    compile_s: float
+    compile_s: float  # CPU seconds that compiling it took, without the kernels that it calls
     size_bytes: int
 
 

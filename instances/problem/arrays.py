@@ -28,12 +28,9 @@ from placegap.instances.reading.input_files import MAX_TABLE_ENTRIES
 class Arrays:
     """An instance with n ops, K devices, t tensors and g colocation groups as arrays."""
 
-    #: Structure of the graph.
-    index: GraphIndex
-    #: (n, K) int64: Time of each op on each device, `UNSUPPORTED` where it cannot run.
-    time_ns: Ints
-    #: (n,) int64
-    resident_bytes: Ints
+    index: GraphIndex  # structure of the graph
+    time_ns: Ints  # (n, K) int64: Time of each op on each device, `UNSUPPORTED` where it cannot run
+    resident_bytes: Ints  # (n,) int64
     #: (n,) int64: Colocation group of each op; an op without one is a group of its own. Groups are
     #: numbered by their first op.
     group: Ints
@@ -41,12 +38,9 @@ class Arrays:
     backward: Flags
     weight_gradient: Flags
     update: Flags
-    #: (K,) int64: `NO_LIMIT` where a device has none.
-    memory_bytes: Ints
-    #: (K,) bool
-    is_host: Flags
-    #: What the tables of device pairs are made of.
-    tables_of: tuple[Graph, Cluster]
+    memory_bytes: Ints  # (K,) int64: `NO_LIMIT` where a device has none
+    is_host: Flags  # (K,) bool
+    tables_of: tuple[Graph, Cluster]  # what the tables of device pairs are made of
 
     @cached_property
     def _tables(self) -> tuple[Ints, Ints, Ints]:
@@ -226,8 +220,7 @@ class MemoryArrays:
     #: aside; and what it needs while it runs.
     state_bytes: Ints
     workspace_bytes: Ints
-    #: (t,) int64
-    tensor_bytes: Ints
+    tensor_bytes: Ints  # (t,) int64
     #: shared_op, shared_name: (s,) int64: An op and a name that it holds state by.
     shared_op: Ints
     shared_name: Ints

@@ -45,22 +45,16 @@ from placegap.instances.problem.integers import UNSUPPORTED
 class Blocks:
     """An instance with n ops and K devices contracted to b blocks, numbered topologically."""
 
-    #: (n,) int64: Block of each op.
-    block: Ints
-    #: (b, K) int64: Sum over the ops, `UNSUPPORTED` where one of them cannot run.
-    time_ns: Ints
-    #: (b,) int64
-    resident_bytes: Ints
+    block: Ints  # (n,) int64: Block of each op
+    time_ns: Ints  # (b, K) int64: Sum over the ops, `UNSUPPORTED` where one of them cannot run
+    resident_bytes: Ints  # (b,) int64
     #: arc_tail, arc_head: (a,) int64: Arcs between different blocks, each once, sorted; a chain of
     #: ideals never goes against one.
     arc_tail: Ints
     arc_head: Ints
-    #: (n,) bool: Ops whose bytes count; those of the others are left out (`IdleRule`).
-    held: Flags
-    #: (K,) bool: Devices whose memory cannot end (`IdleRule`).
-    roomy: Flags
-    #: Whether the best chain of ideals of the blocks is as good as the best of the ops.
-    exact: bool
+    held: Flags  # (n,) bool: Ops whose bytes count; those of the others are left out (`IdleRule`)
+    roomy: Flags  # (K,) bool: Devices whose memory cannot end (`IdleRule`)
+    exact: bool  # whether the best chain of ideals of the blocks is as good as the best of the ops
 
     @property
     def num_blocks(self) -> int:
@@ -182,8 +176,7 @@ class IdleRule:
     #: What is done where memory may end: the block stays alone; it joins without its bytes; it
     #: joins with them.
     bytes: Bytes = "count"
-    #: Whether parameters cost something, as with replicas.
-    parameters: bool = False
+    parameters: bool = False  # whether parameters cost something, as with replicas
     #: (K,) bool: Devices whose memory cannot end; by default those that hold all that they can run.
     roomy: Flags | None = None
     #: (n,) bool: Ops whose blocks stay alone where memory may end, even if those of others do not.

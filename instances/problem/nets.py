@@ -43,8 +43,7 @@ class Nets:
     #: ascending.
     block_ptr: Ints
     net: Ints
-    #: (e, K) int64: What each device pays if the net is cut there; 0 on hosts.
-    weight_ns: Ints
+    weight_ns: Ints  # (e, K) int64: What each device pays if the net is cut there; 0 on hosts
 
     @property
     def num_nets(self) -> int:

@@ -59,14 +59,10 @@ from placegap.instances.problem.op import Edge, Op
 class Section:
     """The ops between two ops u and v, both of them included."""
 
-    #: Op u; None: the section begins with the graph.
-    entry: int | None
-    #: Op v; None: it ends with the graph.
-    exit: int | None
-    #: Entry, the ops between in topological order, exit.
-    ops: tuple[int, ...]
-    #: The edges of the graph among `ops`, in input order.
-    edges: tuple[int, ...]
+    entry: int | None  # op u; None: the section begins with the graph
+    exit: int | None  # op v; None: it ends with the graph
+    ops: tuple[int, ...]  # entry, the ops between in topological order, exit
+    edges: tuple[int, ...]  # the edges of the graph among `ops`, in input order
 
     @property
     def num_inner(self) -> int:

@@ -45,8 +45,7 @@ class JointProgram:
     graph_module: fx.GraphModule
     #: Name of every backward call, and of the forward call that it belongs to.
     forward_of: Mapping[str, str]
-    #: Path of the module of every call that has one.
-    module_of: Mapping[str, str]
+    module_of: Mapping[str, str]  # path of the module of every call that has one
     #: parameter_of, buffer_of: Names of the inputs that are parameters or buffers, and their names
     #: in the module.
     parameter_of: Mapping[str, str]

@@ -37,8 +37,7 @@ SPREAD = 0.02  # standard deviation of random weights: sums over thousands of th
 class OpTimes:
     """What a pass was measured to take."""
 
-    #: Median time of every op that was run, by its name.
-    of_op_ns: Mapping[str, float]
+    of_op_ns: Mapping[str, float]  # median time of every op that was run, by its name
     #: Median time of calls that are not ops (views, folded constants), by the op that reads what
     #: they return first, or else the op that they read; and of adding a gradient to that of the
     #: microbatches before, by the op that makes it.

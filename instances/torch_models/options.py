@@ -38,10 +38,8 @@ LARGEST_SIZE = 10**7  # of the batch, of the tokens and of the cache: sizes beyo
 class TraceOptions:
     """How a model is traced."""
 
-    #: Examples in a batch.
-    batch: int = 1
-    #: Tokens (or samples) of an example; None: what the model states.
-    seq: int | None = None
+    batch: int = 1  # examples in a batch
+    seq: int | None = None  # tokens (or samples) of an example; None: what the model states
     #: Number type of weights and activations; None: what the configuration states, else float32.
     dtype: Dtype | None = None
     #: Whether ops that read one parameter may each hold a copy, or form a colocation group.
@@ -51,8 +49,7 @@ class TraceOptions:
     keep_modules: bool = False
     #: How weights are stored (`weight_format`); None: as the configuration says, else in `dtype`.
     weights: str | None = None
-    #: Tokens for which attention ops hold keys and values: the context.
-    kv_tokens: int = 0
+    kv_tokens: int = 0  # tokens for which attention ops hold keys and values: the context
     #: How keys and values are stored in the cache (`cache_bits`); None: as they are computed.
     kv_dtype: str | None = None
     #: Whether the pass makes one token of each sequence from a cache of `kv_tokens`.

@@ -36,16 +36,11 @@ class Profile:
     """A measured model."""
 
     model: str
-    #: What the times are filed under.
-    device_kind: str
-    #: What the roofline is made of: the catalogue's entry, or what was measured.
-    spec: DeviceSpec
-    #: Whether the rates of `spec` were measured.
-    is_calibrated: bool
-    #: In the order of the graph.
-    ops: tuple[OpTime, ...]
-    #: Time of all that is no op: views, folded constants, adding gradients.
-    rest_ns: int
+    device_kind: str  # what the times are filed under
+    spec: DeviceSpec  # what the roofline is made of: the catalogue's entry, or what was measured
+    is_calibrated: bool  # whether the rates of `spec` were measured
+    ops: tuple[OpTime, ...]  # in the order of the graph
+    rest_ns: int  # time of all that is no op: views, folded constants, adding gradients
 
 
 def profile_model(

@@ -33,8 +33,7 @@ class Merge:
 
     fine: Instance
     coarse: Instance
-    #: (n,) int64: The merged op of each op.
-    op: Ints
+    op: Ints  # (n,) int64: The merged op of each op
     #: (m,) int64: The merged edge of each edge, -1 within a merged op. Edges that carry one tensor
     #: to one merged op are one edge.
     edge: Ints

@@ -44,10 +44,8 @@ class OpSplit:
 
     coarse: Instance
     fine: Instance
-    #: (n',) int64: The op of `coarse` that each op of `fine` is, is a part of, or gathers.
-    op: Ints
-    #: (n',) int64: Number of the part, from 0; `WHOLE` or `GATHER` where it is none.
-    part: Ints
+    op: Ints  # (n',) int64: The op of `coarse` that each op of `fine` is, is a part of, or gathers
+    part: Ints  # (n',) int64: Number of the part, from 0; `WHOLE` or `GATHER` where it is none
 
     @property
     def num_split(self) -> int:

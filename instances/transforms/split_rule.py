@@ -43,12 +43,9 @@ class SplitRule:
 
     #: Least mean time of an op, as a share of the mean times of all ops together.
     min_share: float = MIN_SHARE
-    #: Least mean time of an op; both must be reached.
-    min_time_ns: int = 0
-    #: Most bytes of parameters per ms of mean time.
-    max_parameters: int = MAX_PARAMETERS
-    #: Parts of an op; fewer where the axis has fewer elements.
-    parts: int = PARTS
+    min_time_ns: int = 0  # least mean time of an op; both must be reached
+    max_parameters: int = MAX_PARAMETERS  # most bytes of parameters per ms of mean time
+    parts: int = PARTS  # parts of an op; fewer where the axis has fewer elements
     #: Axes by preference: the first that the op can be split along is taken.
     axes: tuple[Axis, ...] = AXES
     #: Ops of these kinds that state no axes can be split along both channel axes.

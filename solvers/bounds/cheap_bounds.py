@@ -76,8 +76,7 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
 class Direction(NamedTuple):
     """Edges as they lead to ops, from the beginning, or from the end back."""
 
-    #: (n,) int64: Ops, each after all that edges lead from.
-    order: Ints
+    order: Ints  # (n,) int64: Ops, each after all that edges lead from
     #: pointer, edge: Edges to op v are those in ``edge[pointer[v] : pointer[v + 1]]``.
     pointer: Ints
     edge: Ints

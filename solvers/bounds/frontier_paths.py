@@ -80,17 +80,14 @@ def value_columns(num_ops: int, num_devices: int, num_pools: int) -> ValueColumn
 class OpenPlaces(NamedTuple):
     """The frontier after a step: what later steps need of it, and the least time to come."""
 
-    #: (p,) int64: The places whose devices are remembered.
-    places: Ints
-    #: (s,) int64
-    ops: Ints
+    places: Ints  # (p,) int64: The places whose devices are remembered
+    ops: Ints  # (s,) int64
     #: (s,) int64: The least time beyond the way of each op: after its end, or before its start.
     rest_ns: Ints
     #: (b, 3) int64: Positions in `ops` of a `HEAD` and a `TAIL` op, and the least time from the end
     #: of the first to the start of the second; pairs without a path between them are left out.
     between: Ints
-    #: The columns of the labels after this step.
-    columns: ValueColumns
+    columns: ValueColumns  # the columns of the labels after this step
 
 
 class FrontierLabels(NamedTuple):
@@ -132,16 +129,11 @@ class PlacedGraph(NamedTuple):
     producer: Ints
     consumer: Ints
     tensor: Ints
-    #: (P, K) bool
-    able: Flags
-    #: (P,) int64
-    size_bytes: Ints
-    #: (K,) int64
-    room_bytes: Ints
-    #: (K,) int64: The first device of each one's class.
-    peers: Ints
-    #: (K,) int64: That each device is in.
-    pool: Ints
+    able: Flags  # (P, K) bool
+    size_bytes: Ints  # (P,) int64
+    room_bytes: Ints  # (K,) int64
+    peers: Ints  # (K,) int64: The first device of each one's class
+    pool: Ints  # (K,) int64: That each device is in
     #: (S,) int64: The room of all devices of a pool; S is 0 where there are no pools.
     pool_room_bytes: Ints
     #: Whether each device takes in, and sends out, one transfer of an edge at a time.

@@ -144,8 +144,7 @@ def _along(order: list[int], into: list[list[tuple[int, int]]], alone: list[int]
 class Knapsack(NamedTuple):
     """The model of an instance."""
 
-    #: Counts are its integer columns.
-    form: StandardForm
+    form: StandardForm  # counts are its integer columns
     unit_ns: float
     classes: OpClasses
     #: (G, K) int64: Of the number of groups of a class on a device; -1 where they cannot be.

@@ -64,12 +64,9 @@ class SectionEdges(NamedTuple):
     #: producer, consumer: (e,) int64: -1 is the entry.
     producer: Ints
     consumer: Ints
-    #: (e,) int64: Edges of one number may share a transfer.
-    tensor: Ints
-    #: (e, K, K) int64
-    move_ns: Ints
-    #: (e,) int64: The least between two different devices.
-    least_ns: Ints
+    tensor: Ints  # (e,) int64: Edges of one number may share a transfer
+    move_ns: Ints  # (e, K, K) int64
+    least_ns: Ints  # (e,) int64: The least between two different devices
 
 
 def section_edges(instance: Instance, part: Section, semantics: Makespan) -> SectionEdges:
@@ -95,8 +92,7 @@ def section_edges(instance: Instance, part: Section, semantics: Makespan) -> Sec
 class ChannelTable(NamedTuple):
     """Which channels transfers hold."""
 
-    #: (K, K, 2) int64: The channels of a transfer between two devices, -1 for none.
-    of: Ints
+    of: Ints  # (K, K, 2) int64: The channels of a transfer between two devices, -1 for none
     num: int
     #: Whether a path from one device to another, over ops that each read and feed one op, must hold
     #: the channels of its two ends for a transfer that no other path shares.
@@ -488,8 +484,7 @@ BITS, MOST_BITS = 61, 20  # products of times and weights stay below 2**61; bits
 class WorkWindows(NamedTuple):
     """Heads and tails of an instance, and masses between them."""
 
-    #: (n, K) int64: `NO_WAY` where an op cannot be.
-    time_ns: Ints
+    time_ns: Ints  # (n, K) int64: `NO_WAY` where an op cannot be
     #: mass, weights: (n,), (K,): Masses of the ops, and weights of the devices.
     mass: Ints
     weights: Ints
@@ -497,8 +492,7 @@ class WorkWindows(NamedTuple):
     #: on each device.
     head_ns: Ints
     tail_ns: Ints
-    #: The small ones first.
-    intervals: list[Interval]
+    intervals: list[Interval]  # the small ones first
 
 
 def work_windows(instance: Instance) -> WorkWindows | None:

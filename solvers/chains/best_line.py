@@ -84,14 +84,10 @@ class _Costs(NamedTuple):
 
     # The last axis: experts with the rest of the slot, or on the host.
 
-    #: (S, C, 2): A slot on the same device as the one before it.
-    stay: Ints
-    #: (S, C, C, 2): A slot on a device of the second class, after one on the first.
-    enter: Ints
-    #: (S, C): What this adds to the load of the device before it.
-    left: Ints
-    #: (S,): Load of the host for the experts of the slot.
-    host: Ints
+    stay: Ints  # (S, C, 2): A slot on the same device as the one before it
+    enter: Ints  # (S, C, C, 2): A slot on a device of the second class, after one on the first
+    left: Ints  # (S, C): What this adds to the load of the device before it
+    host: Ints  # (S,): Load of the host for the experts of the slot
     is_exact: bool
 
 

@@ -77,8 +77,7 @@ class Rows(NamedTuple):
     #: work, cut: (N, rows) int64
     work: Ints
     cut: Ints
-    #: (rows,) int64
-    most: Ints
+    most: Ints  # (rows,) int64
     overlap: bool
 
 

@@ -58,10 +58,8 @@ class Amounts(NamedTuple):
     """Quantities that are summed over a set of blocks and over the nets that it cuts."""
 
     nets: CutNets
-    #: (b, r) int64
-    of_block: Ints
-    #: (e, c) int64: Counts if the net is cut.
-    of_net: Ints
+    of_block: Ints  # (b, r) int64
+    of_net: Ints  # (e, c) int64: Counts if the net is cut
 
     @property
     def width(self) -> int:
@@ -75,10 +73,8 @@ class CurrentSet(NamedTuple):
     #: members, cut_nets: (words,) int64
     members: Ints
     cut_nets: Ints
-    #: (e,) int64: Pins of each net that are in the set.
-    pins_in: Ints
-    #: (c + r,) int64: As of `Ideals`.
-    sums: Ints
+    pins_in: Ints  # (e,) int64: Pins of each net that are in the set
+    sums: Ints  # (c + r,) int64: As of `Ideals`
 
 
 def room_for(problem: ChainBlocks, amounts: Amounts, size: int) -> Ideals:
@@ -177,21 +173,18 @@ class IdealPath(NamedTuple):
     #: succ_ptr, succ: Of the problem.
     succ_ptr: Ints
     succ: Ints
-    #: (b,) int64: Predecessors of each block that are not in.
-    waiting: Ints
+    waiting: Ints  # (b,) int64: Predecessors of each block that are not in
     #: ready, next_ready: (b,) int64: Cells of the lists: a block, and the cell that follows (-1:
     #: none).
     ready: Ints
     next_ready: Ints
-    #: (1,) int64: Number of blocks on the path.
-    depth: Ints
+    depth: Ints  # (1,) int64: Number of blocks on the path
     #: cell, block, cells: (b + 1,) int64: For each step of the path: the cell to try next, the
     #: block that was taken, and the number of cells in use.
     cell: Ints
     block: Ints
     cells: Ints
-    #: (2,) int64: Ideals met, and ideals kept.
-    done: Ints
+    done: Ints  # (2,) int64: Ideals met, and ideals kept
 
 
 # Go on with `next_ideal` and store the ideals to keep: True at the end; False once a number of

@@ -183,10 +183,8 @@ class Steps(Known):
     task: Task[MaxLoad]
     start: Callable[[IdleRule], Bracket]
     max_ideals: int
-    #: The bracket whose ideals were searched last.
-    last: Bracket | None = None
-    #: Whether it is proven that no chain of ideals fits.
-    impossible: bool = False
+    last: Bracket | None = None  # the bracket whose ideals were searched last
+    impossible: bool = False  # whether it is proven that no chain of ideals fits
     build_s: float = 0.0
     _reached: LimitReached | None = None
 

@@ -43,12 +43,9 @@ NO_SYNC, NO_PATH = (0, 1), (1, 0)  # no time to sum up parameters; and no links 
 class Stage(NamedTuple):
     """A way to run a set of blocks."""
 
-    #: Kind of all its devices.
-    kind: int
-    #: Number of devices of each class.
-    uses: tuple[int, ...]
-    #: Number of all its devices.
-    replicas: int
+    kind: int  # kind of all its devices
+    uses: tuple[int, ...]  # number of devices of each class
+    replicas: int  # number of all its devices
     #: (int, int): A fraction: the devices take ceil(P * fraction) ns to sum up P bytes of
     #: parameters. With `NO_PATH` the stage must have none.
     sync: tuple[int, int]
@@ -60,8 +57,7 @@ class Pool:
 
     #: Devices of each class, for each of the equal sets.
     copies: tuple[tuple[tuple[int, ...], ...], ...]
-    #: Kind of each class.
-    kinds: tuple[int, ...]
+    kinds: tuple[int, ...]  # kind of each class
     stages: tuple[Stage, ...]
 
     @property

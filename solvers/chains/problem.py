@@ -75,8 +75,7 @@ class ChainBlocks:
 
     blocks: Blocks
     arcs: ArcLists
-    #: Nets, with the largest cost of any kind of device as their weight.
-    nets: CutNets
+    nets: CutNets  # nets, with the largest cost of any kind of device as their weight
     #: net_ptr, pin: (e + 1,): Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
     net_ptr: Ints
     pin: Ints
@@ -85,10 +84,8 @@ class ChainBlocks:
     #: (D, b) int64: Part of a device's `room` that each block takes; more than all of it where the
     #: block cannot run.
     need: Ints
-    #: (D,) int64: Memory of each kind, 0 where it holds everything.
-    room: Ints
-    #: Whether load is the larger of compute and communication, not their sum.
-    overlap: bool
+    room: Ints  # (D,) int64: Memory of each kind, 0 where it holds everything
+    overlap: bool  # whether load is the larger of compute and communication, not their sum
 
     @property
     def num_blocks(self) -> int:

@@ -53,8 +53,7 @@ class Cuts(NamedTuple):
     #: members, cut_nets: (N, words) int64: Bit sets of blocks and of nets.
     members: Ints
     cut_nets: Ints
-    #: (N,) int64: Cost of the cut of each ideal.
-    cut: Ints
+    cut: Ints  # (N,) int64: Cost of the cut of each ideal
     #: weight, net_ptr, pin: Weights and pins of the nets.
     weight: Ints
     net_ptr: Ints
@@ -70,8 +69,7 @@ class View(NamedTuple):
     work: Ints
     need: Ints
     parameters: Ints
-    #: (N, p) int64: Potentials q, with load(I - J) >= q(I) - q(J) on one device.
-    potential: Ints
+    potential: Ints  # (N, p) int64: Potentials q, with load(I - J) >= q(I) - q(J) on one device
     room: int
     #: pays, overlap: Whether any net costs something, and how communication counts.
     pays: bool
@@ -136,15 +134,12 @@ class StagePeak(NamedTuple):
     # ops there that use it (`instances.referee.memory`), so a sum over blocks is only a bound
     # (`additive_memory`).
 
-    #: (t + 1,) int64
-    tensor_ptr: Ints
+    tensor_ptr: Ints  # (t + 1,) int64
     #: block, step: (u,) int64: Block and step of each op that uses a tensor, by tensor and step.
     block: Ints
     step: Ints
-    #: (t,) int64: Bytes of each tensor.
-    size: Ints
-    #: (b,) int64: State bytes of each block without shared state.
-    state: Ints
+    size: Ints  # (t,) int64: Bytes of each tensor
+    state: Ints  # (b,) int64: State bytes of each block without shared state
     #: name_ptr, holder, shared: Blocks that hold each name of shared state; bytes of each name.
     name_ptr: Ints
     holder: Ints
@@ -152,10 +147,8 @@ class StagePeak(NamedTuple):
     #: step_block, workspace: (n,) int64: Block and workspace of the op at each step.
     step_block: Ints
     workspace: Ints
-    #: (n + 1,) int64: Scratch.
-    level: Ints
-    #: (N, N) int64: Peaks of the pairs of ideals that were computed, or (0, 0).
-    known: Ints
+    level: Ints  # (n + 1,) int64: Scratch
+    known: Ints  # (N, N) int64: Peaks of the pairs of ideals that were computed, or (0, 0)
 
 
 def no_peak() -> StagePeak:
@@ -258,17 +251,13 @@ class Sources(NamedTuple):
     # level l. Ideals are in the order of their enumeration: neighbours share most blocks, so the
     # common blocks of a node exclude many targets.
 
-    #: (s,) int32: Ideal of each state, ascending.
-    ideal: Indices
-    #: (levels + 1,) int64: First node of each level.
-    start: Ints
-    #: (nodes,) int64: Least value below each node.
-    value: Ints
+    ideal: Indices  # (s,) int32: Ideal of each state, ascending
+    start: Ints  # (levels + 1,) int64: First node of each level
+    value: Ints  # (nodes,) int64: Least value below each node
     #: need, parameters: (nodes,) int64: Largest need and most parameters.
     need: Ints
     parameters: Ints
-    #: (nodes, p) int64: Largest potentials.
-    potential: Ints
+    potential: Ints  # (nodes, p) int64: Largest potentials
     #: (nodes - s, words) int64: Blocks that all ideals below have in common; not for level 0.
     common: Ints
 
@@ -299,11 +288,9 @@ class Extension(NamedTuple):
     device: View
     sources: Sources
     sharing: Sharing
-    #: Number of the stage.
-    mark: int
+    mark: int  # number of the stage
     peak: StagePeak
-    #: The most that a stage may hold at its peak, if `peak` has any steps.
-    most_bytes: int
+    most_bytes: int  # the most that a stage may hold at its peak, if `peak` has any steps
 
 
 class States(NamedTuple):

@@ -224,11 +224,9 @@ class WindowTests(NamedTuple):
     #: most_held, most_rest: (V, R) int64: The most that these devices and the others take of a row.
     most_held: Ints
     most_rest: Ints
-    #: (R,) int64: Work of all blocks under each row.
-    total: Ints
+    total: Ints  # (R,) int64: Work of all blocks under each row
     overlap: bool
-    #: (1,) int64: The vector that the last ideal passed with.
-    latest: Ints
+    latest: Ints  # (1,) int64: The vector that the last ideal passed with
 
 
 def window_tests(book: PriceBook, limit: int) -> WindowTests:

@@ -134,18 +134,13 @@ Claim = Literal["exact", "heuristic", "bound"]
 class Formulation:
     """What the runner needs of a formulation."""
 
-    #: For messages.
-    name: str
-    #: Methods whose plans may serve as a start.
-    starts: tuple[str, ...]
-    #: Divides every value (`shared.times.granularity_ns`).
-    granularity_ns: int
+    name: str  # for messages
+    starts: tuple[str, ...]  # methods whose plans may serve as a start
+    granularity_ns: int  # divides every value (`shared.times.granularity_ns`)
     #: Start or None -> model with ``unit_ns`` and one objective to minimize.
     build: Callable[[Start | None], pyo.ConcreteModel]
-    #: (model, plan) -> None
-    warm_start: Callable[[pyo.ConcreteModel, Plan], None]
-    #: model -> plan
-    extract: Callable[[pyo.ConcreteModel], Plan]
+    warm_start: Callable[[pyo.ConcreteModel, Plan], None]  # (model, plan) -> None
+    extract: Callable[[pyo.ConcreteModel], Plan]  # model -> plan
 
 
 class Cost(NamedTuple):

@@ -26,32 +26,26 @@ class Step:
     """One run of a method of the registry."""
 
     method: str
-    #: The task's own, or rules whose plans or bounds hold for it.
-    semantics: Semantics
-    #: Of the time that is left when it begins.
-    share: float = 1.0
+    semantics: Semantics  # the task's own, or rules whose plans or bounds hold for it
+    share: float = 1.0  # of the time that is left when it begins
     params: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
-    #: Larger graphs (ops + edges) are not for it.
-    most_parts: float = float("inf")
+    most_parts: float = float("inf")  # larger graphs (ops + edges) are not for it
     #: Whether bounds run before it, where it is not likely to settle the task or memory binds.
     needs_bounds: bool = True
-    #: Whether it makes a plan of its own once, and does not search.
-    is_placer: bool = False
+    is_placer: bool = False  # whether it makes a plan of its own once, and does not search
 
 
 @dataclass(frozen=True)
 class Strategy:
     """How the tasks of an objective are solved: by which methods, in which order."""
 
-    #: Exact methods, the one that settles most instances first.
-    provers: tuple[Step, ...]
+    provers: tuple[Step, ...]  # exact methods, the one that settles most instances first
     #: Where others prove, too: all in order, one by one, for some take a second to load.
     proofs: Iterable[Step] = ()
     #: Run once, before the searches take turns: for other plans, or for a bound.
     first_plans: tuple[Step, ...] = ()
-    #: The search that finds most first.
-    searches: tuple[Step, ...] = ()
+    searches: tuple[Step, ...] = ()  # the search that finds most first
     #: With more groups of ops, and edges between groups, a proof is not likely.
     most_choices: float = float("inf")
     #: Bounds beyond a known one, within a time: cheapest first.
@@ -62,10 +56,8 @@ class Strategy:
     placers_of: Objective = ""
     #: Methods, with parameters, that can check a result; by default the provers.
     opinions: tuple[tuple[str, Mapping[str, str]], ...] = ()
-    #: Whether `explain_infeasible` knows its memory rule.
-    explains_memory: bool = False
-    #: Whether `auto` leaves the task to the first prover.
-    is_alone: bool = False
+    explains_memory: bool = False  # whether `explain_infeasible` knows its memory rule
+    is_alone: bool = False  # whether `auto` leaves the task to the first prover
 
 
 class ObjectiveSolvers(Protocol):

@@ -74,18 +74,13 @@ def report_nothing(value: int | None, bound: int | None, plan: Plan | None = Non
 class Known:
     """The best plan and the best bound so far; where they contradict each other, a fault."""
 
-    #: Of the values and bounds; None: nanoseconds, less is better.
-    rules: Semantics | None = None
-    #: Relative gap that suffices.
-    gap: float = 0.0
+    rules: Semantics | None = None  # of the values and bounds; None: nanoseconds, less is better
+    gap: float = 0.0  # relative gap that suffices
     plan: Plan | None = None
-    #: In the unit of the rules; None without a plan.
-    value: int | None = None
-    #: Who found the plan.
-    by: str = ""
+    value: int | None = None  # in the unit of the rules; None without a plan
+    by: str = ""  # who found the plan
     bound: Bound = NOTHING_PROVEN
-    #: Called with both whenever one of them is better.
-    on_progress: Report = report_nothing
+    on_progress: Report = report_nothing  # called with both whenever one of them is better
     #: Claims of a phase or a solver that a known plan contradicts, or how it failed.
     faults: list[str] = field(default_factory=list)
     details: dict[str, int | float | str] = field(default_factory=dict)
@@ -284,16 +279,11 @@ class Control:
     #: on_plan, on_bound: One that returns False, or raises `StopSearch`, ends the search.
     on_plan: OnPlan | None = None
     on_bound: OnBound | None = None
-    #: Called with all progress.
-    listener: Listener | None = None
-    #: The newest.
-    best: Progress = NO_PROGRESS
-    #: The last plan that was handed over.
-    plan: Plan | None = None
-    #: Whether a callback has ended the search.
-    is_stopped: bool = False
-    #: To be entered for the search.
-    region: Interruptible = field(default_factory=Interruptible)
+    listener: Listener | None = None  # called with all progress
+    best: Progress = NO_PROGRESS  # the newest
+    plan: Plan | None = None  # the last plan that was handed over
+    is_stopped: bool = False  # whether a callback has ended the search
+    region: Interruptible = field(default_factory=Interruptible)  # to be entered for the search
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def pass_on(self, progress: Progress) -> None:

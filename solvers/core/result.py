@@ -338,12 +338,9 @@ class RunFacts(TypedDict, total=False):
     solve_s: Required[float]
     setup_s: float
     seed: int
-    #: What suffices; the status says whether it is reached.
-    requested_gap: float
-    #: Whether the method makes no plans.
-    bound_only: bool
-    #: Its parameters and limits.
-    options: Mapping[str, str | int | float | bool | None]
+    requested_gap: float  # what suffices; the status says whether it is reached
+    bound_only: bool  # whether the method makes no plans
+    options: Mapping[str, str | int | float | bool | None]  # its parameters and limits
     versions: Mapping[str, str]
 
 

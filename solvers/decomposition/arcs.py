@@ -27,8 +27,7 @@ PROOFS = ("path", "section lp", "cp-sat")  # what proves a bound, the weakest fi
 class Arc:
     """The least time from the end of a section's entry to the end of its exit, on two devices."""
 
-    #: The section that is solved in place of all equal ones.
-    section: Section
+    section: Section  # the section that is solved in place of all equal ones
     #: entry, leave: The devices that it is solved for.
     entry: int | None
     leave: int | None
@@ -36,17 +35,14 @@ class Arc:
     lower_ns: int
     #: The time of `plan`; of a section with nothing but its ends, which needs none, its time.
     upper_ns: int | None = None
-    #: A plan of the section, with ops numbered as in ``section.ops``.
-    plan: Plan | None = None
-    #: What proves the bound, as a position in `PROOFS`.
-    proof: int = 0
+    plan: Plan | None = None  # a plan of the section, with ops numbered as in ``section.ops``
+    proof: int = 0  # what proves the bound, as a position in `PROOFS`
     #: The time of the plan that placers made first; `NO_WAY` if they found none.
     placed_ns: int | None = None
     #: steps, undecided: Jobs so far, and those of CP-SAT among them that ran out of time.
     steps: int = 0
     undecided: int = 0
-    #: Whether more jobs would be useless.
-    final: bool = False
+    final: bool = False  # whether more jobs would be useless
     #: ticket, kind: The number of its job, while there is one; and its kind, or that of the last
     #: one: "lp" or "cp".
     ticket: int | None = None

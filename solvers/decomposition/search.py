@@ -67,17 +67,14 @@ class SectionSearch(Known):
     table: ArcTable
     workers: SectionWorkers
     clock: Clock
-    #: What proves the bound, as a position in `decomposition.arcs.PROOFS`.
-    proof: int = 0
+    proof: int = 0  # what proves the bound, as a position in `decomposition.arcs.PROOFS`
     #: The makespan of the incumbent by the theorem, if it was joined of section plans.
     claim_ns: int | None = None
-    #: Jobs done.
-    jobs: int = 0
+    jobs: int = 0  # jobs done
     #: infeasible, interrupted: Whether it is proven that there is no plan; whether Ctrl-C came.
     infeasible: bool = False
     interrupted: bool = False
-    #: Why the whole model did not close the gap, if no limit ended it.
-    note: str = ""
+    note: str = ""  # why the whole model did not close the gap, if no limit ended it
     running: dict[int, Arc] = field(default_factory=dict)
     #: annealing, annealed: The annealing of the whole graph, once it has begun, and its runs so
     #: far.

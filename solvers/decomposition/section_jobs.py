@@ -42,16 +42,13 @@ SPAWN_AFTER_S = 1.0  # processes start only after this time, as to start them ta
 class Job:
     """A step on a section whose ends are pinned."""
 
-    #: The section (`sections.SectionMaker`).
-    instance: Instance
+    instance: Instance  # the section (`sections.SectionMaker`)
     semantics: Makespan
     step: Step
-    #: Only schedules of at most this length matter.
-    horizon_ns: int | None
+    horizon_ns: int | None  # only schedules of at most this length matter
     limit_s: float
     seed: int
-    #: The best plan known for the section.
-    plan: Plan | None
+    plan: Plan | None  # the best plan known for the section
 
 
 @dataclass(frozen=True)
@@ -61,15 +58,12 @@ class SectionAnswer:
     #: The section takes no less; `NO_WAY` if it has no schedule, one more than the horizon if it
     #: has none of interest.
     lower_ns: int
-    #: Time of `plan`.
-    upper_ns: int | None = None
+    upper_ns: int | None = None  # time of `plan`
     plan: Plan | None = None
-    #: Whether another step would be useless.
-    final: bool = False
+    final: bool = False  # whether another step would be useless
     #: Whether it proved the least time, or that there is none within the horizon.
     decided: bool = False
-    #: Whether Ctrl-C ended it.
-    interrupted: bool = False
+    interrupted: bool = False  # whether Ctrl-C ended it
     #: A solver's claim that contradicts a known plan; nothing else here comes from that solve.
     faults: tuple[str, ...] = ()
 

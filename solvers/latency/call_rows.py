@@ -47,18 +47,15 @@ class Ways(NamedTuple):
     #: first, second: Whether a call is open before the section, and another one after it.
     first: bool
     second: bool
-    #: Whether the two calls share a colocation group.
-    linked: bool
-    #: First bottlenecks of the calls before the section to which the ways apply.
-    starts: list[int]
+    linked: bool  # whether the two calls share a colocation group
+    starts: list[int]  # first bottlenecks of the calls before the section to which the ways apply
     found: Options
 
 
 class RowLabels(NamedTuple):
     """Rows of calls up to a bottleneck, all with the same number of calls."""
 
-    #: (l,) int64: First bottleneck of the open call, `HOST` where none is open.
-    start: Ints
+    start: Ints  # (l,) int64: First bottleneck of the open call, `HOST` where none is open
     #: bytes, cost_ns: (l,) int64: Memory of the open call and of calls that it is linked to; time
     #: so far.
     bytes: Ints
@@ -74,8 +71,7 @@ class RowLabels(NamedTuple):
 class Row:
     """The best row of calls."""
 
-    #: `NEVER` if there is none.
-    cost_ns: int
+    cost_ns: int  # `NEVER` if there is none
     #: (m,) int64: Call of each node, numbered in time, -1 for nodes outside of all calls of the
     #: row.
     call: Ints
@@ -378,8 +374,7 @@ def arriving_nets(spine: Spine) -> list[list[Arriving]]:
 class GroupMemory(NamedTuple):
     """Effects of colocation groups on calls, by first and last bottleneck."""
 
-    #: (T, T) int64: Memory that groups of the call have outside of it.
-    more_bytes: Ints
+    more_bytes: Ints  # (T, T) int64: Memory that groups of the call have outside of it
     #: (T, T) int64: Memory of the groups that may have nodes both in the call (its first section
     #: included) and after its last bottleneck: a linked call counts it itself.
     unfinished_bytes: Ints

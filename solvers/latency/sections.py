@@ -36,26 +36,19 @@ class RowSection(NamedTuple):
     own_ns: Ints
     host_ns: Ints
     size_bytes: Ints
-    #: (k, words) int64: Bits of the nodes before each.
-    ideal: Ints
+    ideal: Ints  # (k, words) int64: Bits of the nodes before each
     #: pred_ptr, pred: (k + 1,): The direct ones of these, with no other node between.
     pred_ptr: Ints
     pred: Ints
     #: (k + 2, words) int64: Bits of the colocation group of each node, of the bottleneck after the
     #: section, and of the one before it.
     together: Ints
-    #: 1 if a group is in a single call.
-    once: int
-    #: (e,) int64: Node of each net, -1 for the bottleneck before.
-    producer: Ints
-    #: (e, words) int64: Bits of its consumers.
-    consumers: Ints
-    #: (e,) int64: 1 if the bottleneck after the section is a consumer.
-    onward: Ints
-    #: (e,) int64: 1 if something after that bottleneck is a consumer.
-    farther: Ints
-    #: (e,) int64
-    move_ns: Ints
+    once: int  # 1 if a group is in a single call
+    producer: Ints  # (e,) int64: Node of each net, -1 for the bottleneck before
+    consumers: Ints  # (e, words) int64: Bits of its consumers
+    onward: Ints  # (e,) int64: 1 if the bottleneck after the section is a consumer
+    farther: Ints  # (e,) int64: 1 if something after that bottleneck is a consumer
+    move_ns: Ints  # (e,) int64
     #: made_ptr, made, taken_ptr, taken: (k + 1,): Nets that each node makes, and takes.
     made_ptr: Ints
     made: Ints
@@ -66,8 +59,7 @@ class RowSection(NamedTuple):
     #: already), calls between the two pay, and the second call pays (if no later op is a consumer).
     arriving: Ints
     arriving_ns: Ints
-    #: (k,) int64: Cost of the arriving tensors that each node reads.
-    entering_ns: Ints
+    entering_ns: Ints  # (k,) int64: Cost of the arriving tensors that each node reads
 
 
 class Options(NamedTuple):

@@ -44,22 +44,14 @@ class SpineNet:
 class Nodes:
     """m nodes in topological order, each an op together with the ops that go where it goes."""
 
-    #: (n,) int64: Node of each op.
-    node: Ints
-    #: (m,) int64: Least time on an accelerator, `NEVER` where none runs it.
-    own_ns: Ints
-    #: (m,) int64: Least time on a host, `NEVER` likewise.
-    host_ns: Ints
-    #: (m,) int64
-    size_bytes: Ints
-    #: (m,) int64: Colocation group of each node.
-    group: Ints
-    #: (m,) bool: Whether no other node represents the group of the node.
-    represents: Flags
-    #: Whether accelerators make one call: then a group is in a single call.
-    once: bool
-    #: (m, m) bool: Whether node j comes after node i.
-    after: Flags
+    node: Ints  # (n,) int64: Node of each op
+    own_ns: Ints  # (m,) int64: Least time on an accelerator, `NEVER` where none runs it
+    host_ns: Ints  # (m,) int64: Least time on a host, `NEVER` likewise
+    size_bytes: Ints  # (m,) int64
+    group: Ints  # (m,) int64: Colocation group of each node
+    represents: Flags  # (m,) bool: Whether no other node represents the group of the node
+    once: bool  # whether accelerators make one call: then a group is in a single call
+    after: Flags  # (m, m) bool: Whether node j comes after node i
     nets: tuple[SpineNet, ...]
 
 
@@ -75,8 +67,7 @@ class Spine:
     #: (m,) int64: Memory of the nodes; that of a node left out counts for the first one kept of its
     #: group.
     size_bytes: Ints
-    #: Nets of the nodes that are kept.
-    nets: tuple[SpineNet, ...]
+    nets: tuple[SpineNet, ...]  # nets of the nodes that are kept
 
 
 def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> Nodes:

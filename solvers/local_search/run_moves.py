@@ -227,14 +227,10 @@ class _Search(RunWalks):
 class Line(NamedTuple):
     """The order of the colocation groups, P places for n ops and K devices."""
 
-    #: (n,) int64: Place of each op's group.
-    place: Ints
-    #: (P, K) bool: Whether each device can run each place.
-    able: Flags
-    #: (P,) int64: Least bytes of each place, under either rule of memory.
-    size_bytes: Ints
-    #: (K,) int64
-    room_bytes: Ints
+    place: Ints  # (n,) int64: Place of each op's group
+    able: Flags  # (P, K) bool: Whether each device can run each place
+    size_bytes: Ints  # (P,) int64: Least bytes of each place, under either rule of memory
+    room_bytes: Ints  # (K,) int64
     #: member_ptr, member: The ops of each place, as a CSR list.
     member_ptr: Ints
     member: Ints

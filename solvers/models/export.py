@@ -32,8 +32,7 @@ class WrittenModel:
     #: rows, columns: Constraints and variables of the model; a constraint with two sides is one.
     rows: int
     columns: int
-    #: Nanoseconds per unit of the objective.
-    unit_ns: float
+    unit_ns: float  # nanoseconds per unit of the objective
     #: Value of the plan that the model may take for granted: plans that are worse may be cut off.
     start_ns: int | None
 

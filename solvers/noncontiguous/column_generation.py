@@ -57,12 +57,9 @@ class ColumnGeneration:
     """The search for prices on a grid of loads."""
 
     pricer: Pricer
-    #: Value of the best plan, the largest bound of interest.
-    value_ns: int
-    #: Number of cells of the grid.
-    num_cells: int
-    #: Loads below cell `lower` are refuted.
-    lower: int = 0
+    value_ns: int  # value of the best plan, the largest bound of interest
+    num_cells: int  # number of cells of the grid
+    lower: int = 0  # loads below cell `lower` are refuted
     sets: dict[tuple[int, bytes], tuple[int, Ints]] = field(default_factory=dict)
     cover: Cover | None = None
     #: best, proof: (b,) float: Prices of least theta at the last target, and those that refuted the
@@ -70,8 +67,7 @@ class ColumnGeneration:
     proof: Floats | None = None
     cuts: list[tuple[int, Floats]] = field(default_factory=list)
     iterations: int = 0
-    #: How far the bound was below that of other searches when this one began.
-    lost_ns: int = 0
+    lost_ns: int = 0  # how far the bound was below that of other searches when this one began
 
     def __post_init__(self) -> None:
         self.unit_ns = max(1, -(-self.value_ns // self.num_cells))

@@ -123,21 +123,17 @@ CHECKED = 256  # steps between checks of the clock
 class Frontier(NamedTuple):
     """All moves of the DP, sorted by step and by target state."""
 
-    #: (s,) int64: Block of each step.
-    order: Ints
-    #: (s + 1,) int64: Moves of step i are ``step_ptr[i]:step_ptr[i + 1]``.
-    step_ptr: Ints
+    order: Ints  # (s,) int64: Block of each step
+    step_ptr: Ints  # (s + 1,) int64: Moves of step i are ``step_ptr[i]:step_ptr[i + 1]``
     #: source, target: (a,) int64: States before and after, numbered from 0 within their step; one
     #: state at either end.
     source: Ints
     target: Ints
-    #: (a,) int64: 1 if the step's block is in the set.
-    taken: Ints
+    taken: Ints  # (a,) int64: 1 if the step's block is in the set
     #: paid_ptr, paid: (a + 1,): Nets that become mixed by the move.
     paid_ptr: Ints
     paid: Ints
-    #: (s + 1,) int64: States before each step, and 1 at the end.
-    num_states: Ints
+    num_states: Ints  # (s + 1,) int64: States before each step, and 1 at the end
 
     @property
     def step(self) -> Ints:
@@ -249,8 +245,7 @@ class Grid:
     #: unit_ns``.
     unit_ns: int
     num_cells: int
-    #: Cells before cell 0.
-    spare: int
+    spare: int  # cells before cell 0
     #: (a,) int64: Cells that each move adds; ``spare + num_cells`` where it is impossible.
     shift: Ints
     #: Type of unsigned integer that can number the moves to one state.

@@ -43,12 +43,9 @@ from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_pro
 class BestPartition(Known):
     """The best plan, by blocks and by ops, and the best bound."""
 
-    #: The problem after merging.
-    problem: SplitProblem
-    #: (n,) int64: Device of each op.
-    devices: Ints
-    #: (b,) int64: Device of each block, in the best plan of the problem's blocks.
-    merged: Ints
+    problem: SplitProblem  # the problem after merging
+    devices: Ints  # (n,) int64: Device of each op
+    merged: Ints  # (b,) int64: Device of each block, in the best plan of the problem's blocks
 
     @property
     def plan_ns(self) -> int:

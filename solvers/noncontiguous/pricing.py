@@ -70,13 +70,10 @@ class Pricer:
     """The frontiers of all kinds of devices of a problem, with one choice of weights."""
 
     problem: SplitProblem
-    #: Devices of each kind.
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # devices of each kind
     kinds: tuple[DeviceKind, ...]
-    #: (b,) int64: Mean rent of each block.
-    rent_ns: Ints
-    #: Most kinds that are priced at a time.
-    threads: int = 1
+    rent_ns: Ints  # (b,) int64: Mean rent of each block
+    threads: int = 1  # most kinds that are priced at a time
 
     @property
     def order(self) -> Ints:

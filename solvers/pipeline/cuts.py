@@ -38,8 +38,7 @@ class CutProblem:
     #: (n,) int64: Block of each op; blocks are numbered in an order in which none feeds an earlier
     #: one.
     block: Ints
-    #: (N, B) bool: Blocks of each cut, the empty one first, the full one last.
-    members: Flags
+    members: Flags  # (N, B) bool: Blocks of each cut, the empty one first, the full one last
     #: tail, head: (P,) int64: The smaller and the larger cut of each pair, sorted.
     tail: Ints
     head: Ints
@@ -56,27 +55,18 @@ class CutProblem:
     stash_bytes: Ints
     kept_bytes: Ints
     resident_bytes: Ints
-    #: (P,) int64: Work of the stage's blocks in layers, each block rounded (`_sizes`).
-    size: Ints
+    size: Ints  # (P,) int64: Work of the stage's blocks in layers, each block rounded (`_sizes`)
     #: forth_ns, back_ns: (N,) int64: Least time of the messages over each cut.
     forth_ns: Ints
     back_ns: Ints
-    #: (P,) int64: Memory of the stage's device, or of the largest.
-    room: Ints
-    #: (N,) int64: Devices before each cut, -1 where any number may be.
-    used: Ints
-    #: (P,) int64: Kind of the stage's device (`kinds`), 0 where that is open.
-    kind: Ints
-    #: Devices of each kind; empty where the kinds are open.
-    kinds: tuple[tuple[int, ...], ...]
-    #: 1 without backward ops, 2 with them, 3 with gradients of weights apart.
-    passes: int
-    #: Whether there are updates.
-    updates: bool
-    #: Whether every cut is here.
-    complete: bool
-    #: Whether the values are exact.
-    plain: bool
+    room: Ints  # (P,) int64: Memory of the stage's device, or of the largest
+    used: Ints  # (N,) int64: Devices before each cut, -1 where any number may be
+    kind: Ints  # (P,) int64: Kind of the stage's device (`kinds`), 0 where that is open
+    kinds: tuple[tuple[int, ...], ...]  # devices of each kind; empty where the kinds are open
+    passes: int  # 1 without backward ops, 2 with them, 3 with gradients of weights apart
+    updates: bool  # whether there are updates
+    complete: bool  # whether every cut is here
+    plain: bool  # whether the values are exact
 
     @property
     def trains(self) -> bool:

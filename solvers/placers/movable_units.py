@@ -72,16 +72,13 @@ def fits_nowhere(instance: Instance, units: Blocks, unit: int, why: str) -> Outc
 class State(NamedTuple):
     """u units on K devices."""
 
-    #: (u,) int64
-    device: Ints
-    #: (e, K) int64: Pins of each net on each device.
-    pins_on: Ints
+    device: Ints  # (u,) int64
+    pins_on: Ints  # (e, K) int64: Pins of each net on each device
     #: compute, paid, used_bytes: (K,) int64
     compute: Ints
     paid: Ints
     used_bytes: Ints
-    #: (K, K) int64: ArcLists from the units of one device to those of another.
-    arcs_between: Ints
+    arcs_between: Ints  # (K, K) int64: ArcLists from the units of one device to those of another
 
 
 def start(device: Ints, time: Ints, size: Ints, nets: NetLists, arcs: ArcLists) -> State:

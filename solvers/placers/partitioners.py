@@ -51,12 +51,9 @@ class Parting:
     """The input of a partitioner."""
 
     instance: Instance
-    #: Over the vertices.
-    nets: Nets
-    #: (p,) int64: The devices that parts are made for.
-    devices: Ints
-    #: (v,) int64: Scaled mean time of each vertex, at least 1.
-    weight: Ints
+    nets: Nets  # over the vertices
+    devices: Ints  # (p,) int64: The devices that parts are made for
+    weight: Ints  # (v,) int64: Scaled mean time of each vertex, at least 1
     #: (p,) float64: Share of the weight that each part should have, by the device's speed; the sum
     #: is 1.
     share: Floats

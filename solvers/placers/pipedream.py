@@ -236,15 +236,12 @@ def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
 class Layers:
     """l layers in their order, on the two kinds of devices of a `ChainProblem`."""
 
-    #: (n,) int64: Layer of each op.
-    layer: Ints
+    layer: Ints  # (n,) int64: Layer of each op
     #: time, need: (2, l) int64: As in `ChainProblem`.
     time: Ints
     need: Ints
-    #: (l,) int64
-    parameter_bytes: Ints
-    #: Over layers.
-    nets: CutNets
+    parameter_bytes: Ints  # (l,) int64
+    nets: CutNets  # over layers
 
     @property
     def num_layers(self) -> int:

@@ -53,8 +53,7 @@ class JudgedKnown(Known):
     # Two threads may write to it: the one that runs a proof, and the one that listens to the
     # search.
     task: Task
-    #: Whether the step that has proven the bound has not ended yet.
-    is_preliminary: bool = False
+    is_preliminary: bool = False  # whether the step that has proven the bound has not ended yet
 
     def __post_init__(self) -> None:
         self.rules, self.gap = self.task.semantics, self.task.limits.gap

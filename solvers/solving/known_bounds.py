@@ -129,17 +129,13 @@ def bound_to_store(result: Result) -> StoredBound | None:
 class Claim(NamedTuple):
     """What a file states of an instance under some rules."""
 
-    #: Its name, without folders.
-    file: str
-    #: The claimed bound, or the claimed value of a plan.
-    value: int
+    file: str  # its name, without folders
+    value: int  # the claimed bound, or the claimed value of a plan
     is_bound: bool
-    #: The method that is claimed to have found it.
-    origin: str
+    origin: str  # the method that is claimed to have found it
     #: The instance, or the one with whole modules or layers. None: another one, or other rules.
     about: Instance | None
-    #: The plans of which it is claimed, where these are not all.
-    plans: str = ""
+    plans: str = ""  # the plans of which it is claimed, where these are not all
 
 
 def claims_of(

@@ -67,8 +67,7 @@ class _Try(NamedTuple):
     #: claim_ns, split: As in `Outcome`.
     claim_ns: int | None = None
     split: OpSplit | None = None
-    #: The most that an overfilled device holds beyond its resident bytes.
-    beyond_bytes: int = 0
+    beyond_bytes: int = 0  # the most that an overfilled device holds beyond its resident bytes
 
 
 def run_at_peak(

@@ -47,15 +47,11 @@ class TensorPlan:
     instance: Instance
     result: Result
     groups: tuple[CardGroup, ...]
-    #: The cards of the cluster, by number.
-    cards: list[int]
-    #: No plan with groups is below.
-    bound_ns: int
-    #: Of the plan: how many all-reduces there are, and what all of them take.
-    num_reduced: int
+    cards: list[int]  # the cards of the cluster, by number
+    bound_ns: int  # no plan with groups is below
+    num_reduced: int  # of the plan: how many all-reduces there are, and what all of them take
     reduced_ns: int
-    #: What the bound rests on.
-    basis: str = PROOF
+    basis: str = PROOF  # what the bound rests on
 
     @property
     def value_ns(self) -> int:

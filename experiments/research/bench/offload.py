@@ -86,12 +86,9 @@ class Decoder:
     #: experts, routed: 1 and 1 is a dense model.
     experts: int = 1
     routed: int = 1
-    #: Of a weight, scales included.
-    bits: float = 16.0
-    #: Whether embeddings and head are one tensor, which both hold on one device.
-    tied: bool = False
-    #: Tokens whose keys and values are read, 16 bits each.
-    context: int = 4096
+    bits: float = 16.0  # of a weight, scales included
+    tied: bool = False  # whether embeddings and head are one tensor, which both hold on one device
+    context: int = 4096  # tokens whose keys and values are read, 16 bits each
 
     def weight_bytes(self, rows: int, columns: int) -> int:
         """Of a matrix."""

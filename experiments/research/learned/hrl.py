@@ -34,18 +34,14 @@ NEIGHBOURS = 4  # producers, and consumers, of an op that are among its features
 class OpFeatures:
     """An instance of n ops in U units: ops that are colocated are one unit."""
 
-    #: (n,) int64: The unit of each op.
-    unit: Ints
-    #: (U,) int64: Kind of the first op of each unit.
-    kind: Ints
+    unit: Ints  # (n,) int64: The unit of each op
+    kind: Ints  # (U,) int64: Kind of the first op of each unit
     num_kinds: int
-    #: (n,) int64
-    op_kind: Ints
+    op_kind: Ints  # (n,) int64
     #: (U, F) float32: Sizes and number of outputs, and where in the order the op and its neighbours
     #: are, all between -1 (no such neighbour) and 1.
     numbers: Numbers
-    #: (n,) float32: Bytes that each op sends, of the sum.
-    output_share: Numbers
+    output_share: Numbers  # (n,) float32: Bytes that each op sends, of the sum
     #: producer, consumer: (m,) int64: Edges between ops.
     producer: Ints
     consumer: Ints

@@ -20,24 +20,19 @@ STATIC_FEATURES = 6  # beside the one-hot of the device: time, output, memory, s
 class PlacetoNodes:
     """An instance of n ops on K devices, merged to N nodes."""
 
-    #: (n,) int64: The node of each op.
-    node: Ints
+    node: Ints  # (n,) int64: The node of each op
     #: Nodes that one visit places together (a colocation group), in topological order of the first
     #: of them.
     visits: tuple[Ints, ...]
-    #: (N, K) bool: Whether a device runs all that is colocated with a node.
-    supported: Flags
-    #: (N, N) float32: 1 in row a, column b where node a takes an output of node b.
-    feeds: Numbers
+    supported: Flags  # (N, K) bool: Whether a device runs all that is colocated with a node
+    feeds: Numbers  # (N, N) float32: 1 in row a, column b where node a takes an output of node b
     #: ancestors, descendants, parallel: (N, N) float32: Row a marks the nodes that come before node
     #: a, after it, and neither (but a itself).
     ancestors: Numbers
     descendants: Numbers
     parallel: Numbers
-    #: (N,) int64: First op of each node in topological order.
-    first_op: Ints
-    #: (N, K) float32: Sum of the times of a node's ops.
-    time_ns: Numbers
+    first_op: Ints  # (N,) int64: First op of each node in topological order
+    time_ns: Numbers  # (N, K) float32: Sum of the times of a node's ops
     #: output_bytes, memory_bytes: (N,) float32: Sums of what a node sends, each tensor once, and of
     #: what it holds.
     output_bytes: Numbers

@@ -49,13 +49,11 @@ POINTS = 50  # points of a curve of what has no updates
 class Found:
     """What one run of one search found."""
 
-    #: The referee's, of the best plan.
-    value_ns: int | None
+    value_ns: int | None  # the referee's, of the best plan
     #: What it began with: Placeto's and annealing's first placement, the mean of the first update
     #: of HRL, the first placement of random search.
     start_ns: float
-    #: Of the search; not of compiling kernels.
-    seconds: float
+    seconds: float  # of the search; not of compiling kernels
     curve: tuple[CurvePoint, ...]
 
 

@@ -45,12 +45,9 @@ class Split(NamedTuple):
     A loss or gap of 0.1 is a load that is 10 % higher; None: the plan does not fit.
     """
 
-    #: Under measured costs.
-    value_ns: int
-    #: By costs: layers on each card.
-    layers: Mapping[str, tuple[int, ...]]
-    #: By costs of the optimum: under measured costs.
-    losses: Mapping[str, float | None]
+    value_ns: int  # under measured costs
+    layers: Mapping[str, tuple[int, ...]]  # by costs: layers on each card
+    losses: Mapping[str, float | None]  # by costs of the optimum: under measured costs
     #: By placer and costs: to the optimum of these costs.
     gaps: Mapping[tuple[str, str], float | None]
 

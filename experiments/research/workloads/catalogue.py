@@ -44,24 +44,18 @@ MOST_STEPS = 1_024  # of time steps, each of which is hundreds of ops
 class Workload:
     """A network at the size that a paper placed it."""
 
-    #: Writes the network on a tape; takes the tape and `sizes` by name.
-    write: Callable[..., None]
-    #: Framework and phase; which kinds of ops the graph has beside the layers'.
-    dialect: Dialect
-    #: What may be chosen: ``batch``, and ``steps`` of sentences.
-    sizes: Mapping[str, int]
-    #: The paper's cluster, among those that ship.
-    cluster: str
+    write: Callable[..., None]  # writes the network on a tape; takes the tape and `sizes` by name
+    dialect: Dialect  # framework and phase; which kinds of ops the graph has beside the layers'
+    sizes: Mapping[str, int]  # what may be chosen: ``batch``, and ``steps`` of sentences
+    cluster: str  # the paper's cluster, among those that ship
     #: ops, edges: What the paper counts.
     ops: int | None
     edges: int | None = None
-    #: Its communication-to-computation ratio.
-    ccr: float | None = None
+    ccr: float | None = None  # its communication-to-computation ratio
     #: Millions of them in the published architecture, `cited` from there.
     parameters: float | None = None
     cited: str = ""
-    #: What the paper leaves open, and what was chosen.
-    note: str = ""
+    note: str = ""  # what the paper leaves open, and what was chosen
 
 
 # What ``workloads.yaml`` names.

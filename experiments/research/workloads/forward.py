@@ -35,18 +35,14 @@ class Lowered:
 
     tape: Tape
     draft: Draft = field(default_factory=Draft)
-    #: The op that stands for each op of the tape.
-    number: list[int] = field(default_factory=list)
-    #: In the order of their first use.
-    weights: dict[str, Weight] = field(default_factory=dict)
+    number: list[int] = field(default_factory=list)  # the op that stands for each op of the tape
+    weights: dict[str, Weight] = field(default_factory=dict)  # in the order of their first use
     #: holder, read: The op that holds a weight, which its update writes to, and the one that others
     #: read.
     holder: dict[str, int] = field(default_factory=dict)
     read: dict[str, int] = field(default_factory=dict)
-    #: Colocation group of a weight.
-    group: dict[str, str | None] = field(default_factory=dict)
-    #: What the loss adds up beside the last op.
-    penalties: list[int] = field(default_factory=list)
+    group: dict[str, str | None] = field(default_factory=dict)  # colocation group of a weight
+    penalties: list[int] = field(default_factory=list)  # what the loss adds up beside the last op
     #: Ops that make parts of each weight's gradient.
     of_weight: dict[str, list[int]] = field(default_factory=dict)
 

@@ -369,10 +369,8 @@ class GradientRule(NamedTuple):
     #: forward op's.
     data: tuple[str, ...] = ()
     weight: tuple[str, ...] = ()
-    #: Ops on shapes, before the chains; they take no time.
-    helpers: tuple[str, ...] = ()
-    #: One op makes all gradients: the first of `data`.
-    one_op: bool = False
+    helpers: tuple[str, ...] = ()  # ops on shapes, before the chains; they take no time
+    one_op: bool = False  # one op makes all gradients: the first of `data`
     #: What of the forward pass the first op of each chain reads beside the gradient.
     reads: str = "inputs"
 

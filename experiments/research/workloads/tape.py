@@ -26,26 +26,20 @@ class Dialect:
     #: ``tensorflow``: the graph of TensorFlow 1, with variables, reads, constants, and all that its
     #: automatic differentiation adds.
     framework: Literal["modules", "onnx", "tensorflow"]
-    #: Whether backward ops and updates follow the forward ops.
-    training: bool = False
-    #: Name of the update op.
-    optimizer: str = "SGD"
-    #: Variables of a weight's size that the optimizer keeps per weight (Adam: 2).
-    slots: int = 0
+    training: bool = False  # whether backward ops and updates follow the forward ops
+    optimizer: str = "SGD"  # name of the update op
+    slots: int = 0  # variables of a weight's size that the optimizer keeps per weight (Adam: 2)
     #: tensorflow: batch normalisation as one op, or written out in elementwise ops and means.
     fused_norms: bool = True
     #: tensorflow: a penalty on the weights of convolutions and products (TF-Slim's scripts).
     decay_weights: bool = False
     #: tensorflow: the ops that make and assign the first value of each variable.
     initial_values: bool = False
-    #: tensorflow: the ops that restore variables.
-    checkpoints: bool = False
+    checkpoints: bool = False  # tensorflow: the ops that restore variables
     #: tensorflow: a running average of each variable, as Inception-v3 is evaluated with.
     averages: bool = False
-    #: tensorflow: each gradient scaled down to a norm.
-    clips: bool = False
-    #: tensorflow: a histogram of each variable.
-    summaries: bool = False
+    clips: bool = False  # tensorflow: each gradient scaled down to a norm
+    summaries: bool = False  # tensorflow: a histogram of each variable
     #: tensorflow: histograms and shares of zeros of the activations, and of the gradients their
     #: histograms and norms, which TF-Slim's scripts can add.
     activity: bool = False

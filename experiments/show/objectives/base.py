@@ -85,10 +85,8 @@ class Homes:
     noun: str = "device"
     head: Row
     rows: list[Row]
-    #: The columns that stand side by side where two plans are compared.
-    compared: tuple[int, ...]
-    #: What ``--json`` prints.
-    objects: list[dict[str, Any]]
+    compared: tuple[int, ...]  # the columns that stand side by side where two plans are compared
+    objects: list[dict[str, Any]]  # what ``--json`` prints
     #: The number of each op's home, what it is called in comparisons, and how long the op runs.
     of_op: list[int]
     names: list[str]
@@ -102,22 +100,17 @@ class Parts:
     devices: tuple[DeviceShare, ...]
     homes: Homes
     drawn: Timeline
-    #: Of each home; moments are in ns if `is_timed`, else steps of a sample.
-    memory: list[Levels]
+    memory: list[Levels]  # of each home; moments are in ns if `is_timed`, else steps of a sample
     is_timed: bool = False
     path: tuple[PathPart, ...] = ()
-    #: The most expensive first.
-    crossings: tuple[Crossing, ...] = ()
+    crossings: tuple[Crossing, ...] = ()  # the most expensive first
     #: What limits the value, in sentences; and which part of the plan that is.
     why: Sequence[str] = ()
     where: str = "heaviest device"
-    #: When devices hold `held`.
-    moments: str = "at each step of a sample, op by op"
+    moments: str = "at each step of a sample, op by op"  # when devices hold `held`
     held: str = "resident bytes, all the time"
-    #: What changes were tried, if not moves to another device.
-    tried: str = ""
-    #: Of what an iteration repeats.
-    per: str = ""
+    tried: str = ""  # what changes were tried, if not moves to another device
+    per: str = ""  # of what an iteration repeats
 
 
 def device_parts(
@@ -212,8 +205,7 @@ class Words:
     """What a module states of its objective's plans and results; else they are shown plainly."""
 
     parts: Callable[[Judged[Any]], Parts] = plain_parts
-    #: What to change next.
-    moves: Callable[[Judged[Any]], Moves] | None = None
+    moves: Callable[[Judged[Any]], Moves] | None = None  # what to change next
     #: Why a plan leaves devices unused that it could use.
     idle: Callable[[Instance, Result, Evaluation], str] | None = None
     #: What an optimum leaves out.

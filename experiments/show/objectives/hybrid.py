@@ -50,8 +50,7 @@ class StageApart(NamedTuple):
     state_bytes: int
     held_bytes: int
     workspace_bytes: int
-    #: What the referee counts of one of its devices, and the limit of its memory.
-    use: DeviceUse
+    use: DeviceUse  # what the referee counts of one of its devices, and the limit of its memory
     limit_bytes: int | None
 
     @property

@@ -26,12 +26,9 @@ class PlanStages:
     #: (n,) int64: Place of each op's work in the passage of one microbatch: a forward op of stage s
     #: is in step s, a backward op in step 2 S - 1 - s.
     step: Ints
-    #: (S,) int64: Device of each stage.
-    device: Ints
-    #: Devices that have stages.
-    num_devices: int
-    #: Whether there are backward ops.
-    trains: bool
+    device: Ints  # (S,) int64: Device of each stage
+    num_devices: int  # devices that have stages
+    trains: bool  # whether there are backward ops
 
     @property
     def stage(self) -> Ints:

@@ -60,14 +60,10 @@ FIRST_AIM = 0.002  # the first aim is this share above the bound of the prices; 
 class Stops(NamedTuple):
     """S groups in a row on K devices."""
 
-    #: (S,) int64
-    group: Ints
-    #: (S, K) int64: `NEVER` where it cannot be.
-    time_ns: Ints
-    #: (S, K, K) int64: From the stop before on a to this one on b.
-    move_ns: Ints
-    #: (S, K) int64: 0 where a group comes again.
-    size_bytes: Ints
+    group: Ints  # (S,) int64
+    time_ns: Ints  # (S, K) int64: `NEVER` where it cannot be
+    move_ns: Ints  # (S, K, K) int64: From the stop before on a to this one on b
+    size_bytes: Ints  # (S, K) int64: 0 where a group comes again
     #: (z,) int64, (S, z) bool: Bytes that a device holds once if any of some stops is on it.
     shared_bytes: Ints
     shares: Flags

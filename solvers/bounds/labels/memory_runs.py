@@ -101,16 +101,13 @@ NOTHING = 2**62  # more than every price
 class RunTerms(NamedTuple):
     """Costs and bytes of runs, for c stops, K devices and some modes."""
 
-    #: (c, K) int64: The time of each stop on each device.
-    stop_ns: Ints
-    #: (c - 1, K, K) int64: The time between neighbouring stops on two devices.
-    cut_ns: Ints
+    stop_ns: Ints  # (c, K) int64: The time of each stop on each device
+    cut_ns: Ints  # (c - 1, K, K) int64: The time between neighbouring stops on two devices
     #: stay_ns, held_bytes: (c - 1, K, modes) int64: The time between neighbouring stops on one
     #: device, and the bytes of the groups between them that are there, too.
     stay_ns: Ints
     held_bytes: Ints
-    #: (c,) int64: The bytes of each stop's group.
-    size_bytes: Ints
+    size_bytes: Ints  # (c,) int64: The bytes of each stop's group
     #: room_bytes, pool, pool_room_bytes: The room of devices, the pool of each, the room of pools.
     room_bytes: Ints
     pool: Ints
@@ -306,18 +303,14 @@ MOST_CELLS = 5_000_000
 class Passage(NamedTuple):
     """One section between two neighbouring stops."""
 
-    #: Its place in the chain.
-    section: int
-    #: Whether it leads to the earlier stop.
-    backward: bool
+    section: int  # its place in the chain
+    backward: bool  # whether it leads to the earlier stop
     #: (G, K, K, K) int64: Entry [g, a, b, c]: the least time if the earlier stop is on a, the
     #: later one on b, and group g of the link on c. Without ``is_wide``, (G, K, 1, K): for both on
     #: a alone.
     way_ns: Ints
-    #: (G, K) int64: Time of group g's ops in the section on each device.
-    work_ns: Ints
-    #: (K,) int64: Time of the ops of both stops in it, the entry aside.
-    rest_ns: Ints
+    work_ns: Ints  # (G, K) int64: Time of group g's ops in the section on each device
+    rest_ns: Ints  # (K,) int64: Time of the ops of both stops in it, the entry aside
 
 
 class BetweenStops(NamedTuple):
@@ -360,16 +353,11 @@ class MemoryRuns:
     after_ns: Ints
     #: For each stop but the last: the sections and groups between it and the next.
     links: tuple[BetweenStops, ...]
-    #: Sections between ops of the same stop.
-    inside: tuple[tuple[int, int], ...]
-    #: Sections between stops that are no neighbours.
-    other: tuple[int, ...]
-    #: (c,) int64: Of each stop's group.
-    size_bytes: Ints
-    #: (K,) int64
-    room_bytes: Ints
-    #: Each device is a pool of its own where links are alike.
-    pools: DevicePools
+    inside: tuple[tuple[int, int], ...]  # sections between ops of the same stop
+    other: tuple[int, ...]  # sections between stops that are no neighbours
+    size_bytes: Ints  # (c,) int64: Of each stop's group
+    room_bytes: Ints  # (K,) int64
+    pools: DevicePools  # each device is a pool of its own where links are alike
     #: first, last: Stops of the chain's first and last node.
     first: int
     last: int

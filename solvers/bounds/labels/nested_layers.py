@@ -71,12 +71,9 @@ class NestedLayer(NamedTuple):
 class NestedLayers(NamedTuple):
     """Layers, outermost first, and what is between the last frame's gates."""
 
-    #: (m + 1,) int64
-    gates: Ints
-    #: Groups with the most work come first.
-    layers: tuple[NestedLayer, ...]
-    #: Sections inside the last frame, none where they are a layer.
-    core: range
+    gates: Ints  # (m + 1,) int64
+    layers: tuple[NestedLayer, ...]  # groups with the most work come first
+    core: range  # sections inside the last frame, none where they are a layer
     #: (n,) int64: The last gate that is an op itself or precedes it; -1 if none does.
     last_gate: Ints
 
@@ -295,14 +292,11 @@ class LayerOptions(NamedTuple):
     #: (p, K) int64: Work of the groups after the core's first gate, on each device, in steps of the
     #: grid.
     work: Ints
-    #: (p, K) int64: The part of it that follows the layer's inner gate on the way back.
-    ready: Ints
+    ready: Ints  # (p, K) int64: The part of it that follows the layer's inner gate on the way back
     #: (p, K) int64: Bytes of the groups on each device; (p, 0) where memory does not bind.
     held_bytes: Ints
-    #: (p,) int64: The price of these bytes.
-    paid_ns: Ints
-    #: (p, groups) int64: Where each option has the groups.
-    devices: Ints
+    paid_ns: Ints  # (p,) int64: The price of these bytes
+    devices: Ints  # (p, groups) int64: Where each option has the groups
 
     def only(self, rows: Ints) -> LayerOptions:
         """Some of the options."""
@@ -312,35 +306,26 @@ class LayerOptions(NamedTuple):
 class LayerTable(NamedTuple):
     """Layers and what surrounds them, outermost first."""
 
-    #: Equal layers share an object.
-    options: list[LayerOptions]
-    #: The groups that each layer's options place.
-    groups: list[tuple[int, ...]]
-    #: (K,) int64: Width of the grid.
-    step_ns: Ints
+    options: list[LayerOptions]  # equal layers share an object
+    groups: list[tuple[int, ...]]  # the groups that each layer's options place
+    step_ns: Ints  # (K,) int64: Width of the grid
     #: (K,) int64: Work of groups further out that need not be after the layer's inner gate on the
     #: way back, at most. One row more: work of all groups that need not be after the core's last
     #: gate.
     unready_ns: list[Ints]
     #: (K,) int64: The least time from the start of that gate to the end, by its device.
     left_ns: list[Ints]
-    #: (K,) int64: The earliest start of the inner gate of the way forward.
-    head_ns: list[Ints]
+    head_ns: list[Ints]  # (K,) int64: The earliest start of the inner gate of the way forward
     #: (K,) int64: The time of that gate of the way back; one row more: of the core's first gate.
     gate_ns: list[Ints]
-    #: Heads and tails of the outermost gates.
-    outer_ns: tuple[Ints, Ints]
-    #: (K, K) int64: From the start of the core's first gate to that of its last one.
-    core_ns: Ints
-    #: (K,) int64: Room of the devices; (0,) where memory does not bind.
-    room_bytes: Ints
-    #: (K,) int64: Identical devices have the same one.
-    kind: Ints
+    outer_ns: tuple[Ints, Ints]  # heads and tails of the outermost gates
+    core_ns: Ints  # (K, K) int64: From the start of the core's first gate to that of its last one
+    room_bytes: Ints  # (K,) int64: Room of the devices; (0,) where memory does not bind
+    kind: Ints  # (K,) int64: Identical devices have the same one
     #: (K,) int64: Price of a byte there, in ns times 2**shift; (0,) where bytes cost nothing.
     price: Ints
     shift: int = 0
-    #: The price of all room, less that of the groups that no option places.
-    worth_ns: int = 0
+    worth_ns: int = 0  # the price of all room, less that of the groups that no option places
 
 
 def layer_table(
@@ -423,14 +408,10 @@ class PlacedSection(NamedTuple):
     #: enter_ns, leave_ns: (K,) int64: Times of the ends; `NO_WAY` where they cannot be.
     enter_ns: Ints
     leave_ns: Ints
-    #: (s, K) int64: Times of the inner ops.
-    own_ns: Ints
-    #: Mass of the inner ops together, as in `work_windows`.
-    mass: int
-    #: By consumers in topological order.
-    edges: SectionEdges
-    #: (s + 2,) int64: Colocation groups of the entry, the inner ops and the exit.
-    group: Ints
+    own_ns: Ints  # (s, K) int64: Times of the inner ops
+    mass: int  # mass of the inner ops together, as in `work_windows`
+    edges: SectionEdges  # by consumers in topological order
+    group: Ints  # (s + 2,) int64: Colocation groups of the entry, the inner ops and the exit
 
     def key(self, names: dict[int, int]) -> tuple[object, ...]:
         """Equal for sections that take the same times; groups are numbered by `names`."""

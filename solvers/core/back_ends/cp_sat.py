@@ -74,11 +74,9 @@ M = TypeVar("M", bound=CpModel)
 class Settings:
     """How CP-SAT is to search."""
 
-    #: Threads.
-    workers: int = 1
+    workers: int = 1  # threads
     limit_s: float | None = None
-    #: A relative gap that suffices.
-    gap: float = 0.0
+    gap: float = 0.0  # a relative gap that suffices
     seed: int = 0
     #: Without relaxation and probing, and, beside others, with a worker that only raises the bound.
     #: One worker proved random schedules of 24 and 30 ops 2 to 4 times faster, sections of 13 to 36
@@ -91,22 +89,17 @@ class Settings:
 class Answer:
     """What a run of CP-SAT has shown, as far as no known plan contradicts it."""
 
-    #: ``optimal``: to the requested gap and the model's unit.
-    ending: CpEnding
-    #: Why the model was refused.
-    reason: str = ""
+    ending: CpEnding  # ``optimal``: to the requested gap and the model's unit
+    reason: str = ""  # why the model was refused
     #: plan, value_ns: The solution, which the referee finds feasible, and its value by the referee.
     plan: Plan | None = None
     value_ns: int | None = None
-    #: The plan's time by CP-SAT, where times are exact.
-    claim_ns: int | None = None
+    claim_ns: int | None = None  # the plan's time by CP-SAT, where times are exact
     #: No plan within the horizon takes less. None where nothing is proven, or no such plan exists.
     bound_ns: int | None = None
     faults: tuple[str, ...] = ()
-    #: How long CP-SAT ran.
-    seconds: float = 0.0
-    #: Ctrl-C came meanwhile, whether or not the search had ended by then.
-    interrupted: bool = False
+    seconds: float = 0.0  # how long CP-SAT ran
+    interrupted: bool = False  # Ctrl-C came meanwhile, whether or not the search had ended by then
     details: dict[str, int | float | str] = field(default_factory=dict)
 
     @property

@@ -28,20 +28,17 @@ Watch = Callable[[float, float], None]
 class MipOutcome:
     """How a solve ended."""
 
-    #: ``optimal`` means: to the requested gap.
-    ending: Ending
+    ending: Ending  # ``optimal`` means: to the requested gap
     #: objective, dual_bound: In the model's unit; None where there is none.
     objective: float | None = None
     dual_bound: float | None = None
-    #: The variables of the model hold the best solution found.
-    has_solution: bool = False
+    has_solution: bool = False  # the variables of the model hold the best solution found
     hand_off_s: float = 0.0
     solve_s: float = 0.0
     rows: int = 0
     columns: int = 0
     nodes: int = 0
-    #: Empty where the method's own packages state it.
-    solver_version: str = ""
+    solver_version: str = ""  # empty where the method's own packages state it
 
 
 def bound_ns(dual_bound: float | None, unit_ns: float, granularity: int) -> int | None:
