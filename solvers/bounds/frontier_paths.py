@@ -82,8 +82,7 @@ class OpenPlaces(NamedTuple):
 
     places: Ints  # (p,) int64: The places whose devices are remembered
     ops: Ints  # (s,) int64
-    #: (s,) int64: The least time beyond the way of each op: after its end, or before its start.
-    rest_ns: Ints
+    rest_ns: Ints  # (s,): least time beyond the way of each op: after its end, or before its start
     #: (b, 3) int64: Positions in `ops` of a `HEAD` and a `TAIL` op, and the least time from the end
     #: of the first to the start of the second; pairs without a path between them are left out.
     between: Ints
@@ -93,8 +92,7 @@ class OpenPlaces(NamedTuple):
 class FrontierLabels(NamedTuple):
     """L partial placements."""
 
-    #: (L, places) int64: The device of each place of the frontier; -1 where it is forgotten.
-    device: Ints
+    device: Ints  # (L, places): the device of each place of the frontier; -1 where it is forgotten
     #: (L, 3 + s + K + S + 6 K) int64: Numbers of which less is better (`ValueColumns`): the longest
     #: path that is complete; the ways of the last narrow op, from the beginning and to the end; the
     #: way to the end of each op of the frontier, or from its start; the bytes on each device of the
@@ -134,8 +132,7 @@ class PlacedGraph(NamedTuple):
     room_bytes: Ints  # (K,) int64
     peers: Ints  # (K,) int64: The first device of each one's class
     pool: Ints  # (K,) int64: That each device is in
-    #: (S,) int64: The room of all devices of a pool; S is 0 where there are no pools.
-    pool_room_bytes: Ints
+    pool_room_bytes: Ints  # (S,): room of all devices of a pool; S is 0 where there are no pools
     #: Whether each device takes in, and sends out, one transfer of an edge at a time.
     has_ports: bool
 

@@ -147,8 +147,7 @@ class Knapsack(NamedTuple):
     form: StandardForm  # counts are its integer columns
     unit_ns: float
     classes: OpClasses
-    #: (G, K) int64: Of the number of groups of a class on a device; -1 where they cannot be.
-    column: Ints
+    column: Ints  # (G, K): Of the number of groups of a class on a device; -1 where they cannot be
 
 
 class _Rows:

@@ -79,8 +79,7 @@ class ChainBlocks:
     #: net_ptr, pin: (e + 1,): Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
     net_ptr: Ints
     pin: Ints
-    #: (D, b) int64: Time of each block on each kind, 0 where it cannot run or does not fit.
-    time: Ints
+    time: Ints  # (D, b): Time of each block on each kind, 0 where it cannot run or does not fit
     #: (D, b) int64: Part of a device's `room` that each block takes; more than all of it where the
     #: block cannot run.
     need: Ints

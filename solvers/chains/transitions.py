@@ -258,8 +258,7 @@ class Sources(NamedTuple):
     need: Ints
     parameters: Ints
     potential: Ints  # (nodes, p) int64: Largest potentials
-    #: (nodes - s, words) int64: Blocks that all ideals below have in common; not for level 0.
-    common: Ints
+    common: Ints  # (nodes - s, words): Blocks that all ideals below have in common; not for level 0
 
 
 def build_sources(view: View, ideal: Indices, value: Ints) -> Sources:

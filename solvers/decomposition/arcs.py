@@ -171,8 +171,7 @@ class Chain:
 
     sections: tuple[Section, ...]
     uses: tuple[list[list[Use]], ...]
-    #: (rows of the first section,) int64: The earliest end of the first section's entry.
-    before_ns: Ints
+    before_ns: Ints  # (rows of the first section,): the earliest end of the first section's entry
     #: (columns of the last section,) int64: The least time after the end of the last section's
     #: exit.
     after_ns: Ints

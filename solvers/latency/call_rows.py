@@ -378,8 +378,7 @@ class GroupMemory(NamedTuple):
     #: (T, T) int64: Memory of the groups that may have nodes both in the call (its first section
     #: included) and after its last bottleneck: a linked call counts it itself.
     unfinished_bytes: Ints
-    #: (T, T) bool: Whether the call has only a part of a group that must be in one call.
-    is_torn: Flags
+    is_torn: Flags  # (T, T): Whether the call has only a part of a group that must be in one call
 
 
 def group_memory(spine: Spine) -> GroupMemory:

@@ -246,8 +246,7 @@ class Grid:
     unit_ns: int
     num_cells: int
     spare: int  # cells before cell 0
-    #: (a,) int64: Cells that each move adds; ``spare + num_cells`` where it is impossible.
-    shift: Ints
+    shift: Ints  # (a,): Cells that each move adds; ``spare + num_cells`` where it is impossible
     #: Type of unsigned integer that can number the moves to one state.
     rank_type: type[np.unsignedinteger[Any]]
 

@@ -74,8 +74,7 @@ class NestedLayers(NamedTuple):
     gates: Ints  # (m + 1,) int64
     layers: tuple[NestedLayer, ...]  # groups with the most work come first
     core: range  # sections inside the last frame, none where they are a layer
-    #: (n,) int64: The last gate that is an op itself or precedes it; -1 if none does.
-    last_gate: Ints
+    last_gate: Ints  # (n,): the last gate that is an op itself or precedes it; -1 if none does
 
 
 def nested_layers(
@@ -322,8 +321,7 @@ class LayerTable(NamedTuple):
     core_ns: Ints  # (K, K) int64: From the start of the core's first gate to that of its last one
     room_bytes: Ints  # (K,) int64: Room of the devices; (0,) where memory does not bind
     kind: Ints  # (K,) int64: Identical devices have the same one
-    #: (K,) int64: Price of a byte there, in ns times 2**shift; (0,) where bytes cost nothing.
-    price: Ints
+    price: Ints  # (K,): Price of a byte there, in ns times 2**shift; (0,) where bytes cost nothing
     shift: int = 0
     worth_ns: int = 0  # the price of all room, less that of the groups that no option places
 
