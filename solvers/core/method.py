@@ -113,14 +113,12 @@ class Task(Generic[S_co]):
     instance: Instance
     semantics: S_co
     limits: Limits = Limits()
-    #: A feasible plan to start from, where the method can use one.
-    incumbent: Plan | None = None
+    incumbent: Plan | None = None  #: A feasible plan to start from, where the method can use one
 
     #: Plans of fast placers and the incumbent, the best first (`run_exact`).
     starts: tuple[Start, ...] = ()
 
-    #: A proven bound on all plans.
-    floor_ns: int = 0
+    floor_ns: int = 0  #: A proven bound on all plans
 
     #: Whose memory counts at its peak, where `instance` stands in for it with bytes that add up.
     at_peak: Instance | None = None
@@ -152,12 +150,9 @@ class Cost(NamedTuple):
     #: ms, us_per_part: For a graph, and for each of its parts (ops and edges).
     ms: float
     us_per_part: float
-    #: Larger graphs are not tried first.
-    most_parts: int = 10**9
-    #: Whether the time of larger ones grows faster than linearly.
-    grows: bool = True
-    #: True if it runs even when almost no time is left.
-    always: bool = False
+    most_parts: int = 10**9  #: Larger graphs are not tried first
+    grows: bool = True  #: Whether the time of larger ones grows faster than linearly
+    always: bool = False  #: True if it runs even when almost no time is left
 
 
 class Home(NamedTuple):
@@ -185,17 +180,14 @@ class Method(Generic[P, T]):
     objectives: tuple[Objective, ...]
     #: Whose method it is, in words: ``"Hwang et al. 1989"``; empty where it is not published.
     paper: str
-    #: One line for tables: what it does.
-    summary: str
+    summary: str  #: One line for tables: what it does
     run: Callable[[Task[T], P], Outcome]
-    #: The method's parameters.
-    params: type[P]
+    params: type[P]  #: The method's parameters
     #: Why the method does not apply (semantics it does not model, size), or None if it does.
     applies: Callable[[Task[T], P], str | None] = lambda task, params: None
     #: What has to be installed first, with the command that does it, or None.
     missing: Callable[[], str | None] = lambda: None
-    #: Distributions whose versions belong to a result.
-    packages: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()  #: Distributions whose versions belong to a result
     #: Of a method that solves a MIP: what `export.write_model` writes.
     formulation: Callable[[Task[T], P], Formulation] | None = None
     #: Memory rules that the method itself keeps; others are kept around it (`peak_memory`).

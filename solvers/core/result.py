@@ -30,10 +30,8 @@ NO_PLAN_NS = LARGEST_SUM**2 + 1  # a bound above every value: no plan exists
 class Bound(NamedTuple):
     """What no plan is better than, who proves it, what that rests on, and for which plans."""
 
-    #: In the unit of the rules: nanoseconds, or the tokens of max_context.
-    value: int
-    #: What proves it: "ideal-dp", "cp-sat", "highs", ...
-    origin: str = ""
+    value: int  #: In the unit of the rules: nanoseconds, or the tokens of max_context
+    origin: str = ""  #: What proves it: "ideal-dp", "cp-sat", "highs", ..
     #: `PROOF`, an argument whose numbers our code computes in integers, or a solver and its version
     #: (`solver_and_version`); empty where that is not known.
     basis: str = PROOF
