@@ -318,11 +318,7 @@ def _last_endings(busy: list[TaskProcess[T]], stop_s: float) -> Generator[Ending
 
 
 class TaskProcess(Generic[T]):
-    """One process, the parent's end of its pipe, and its current task.
-
-    Stoppable tasks can be stopped early (`ask_to_stop`); one that is alone may start processes of
-    its own.
-    """
+    """One process, the parent's end of its pipe, and its current task."""
 
     def __init__(
         self,
@@ -333,6 +329,8 @@ class TaskProcess(Generic[T]):
         alone: bool = False,
         on_news: Callable[[Any], None] | None = None,
     ) -> None:
+        # Stoppable tasks can be stopped early (`ask_to_stop`); one that is alone may start
+        # processes of its own.
         self.on_news = on_news
         self.job, self.alone = (function, tuple(modules), stoppable), alone
         self.starts = 0

@@ -202,12 +202,11 @@ def _changing(what: str, stack: ExitStack) -> Listener:
 
 
 class _Lines:
-    """A line for the first plan, and for later ones when the last line is old enough.
-
-    What is done meanwhile stands in a line of its own where nothing else is known for a while.
-    """
+    """A line for the first plan, and for later ones when the last line is old enough."""
 
     def __init__(self) -> None:
+        # What is done meanwhile stands in a line of its own where nothing else is known for a
+        # while.
         self.began = self.printed = time.monotonic()
         self.newest = NO_PROGRESS
         self.timer: threading.Timer | None = None

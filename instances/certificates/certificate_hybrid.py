@@ -42,12 +42,10 @@ Row = tuple[Any, ...]
 
 
 class HybridLayers:
-    """Layers, their modes and edges, as a file states them.
-
-    Layers are colocation groups, and sets of them are integers with a bit for each.
-    """
+    """Layers, their modes and edges, as a file states them."""
 
     def __init__(self, parts: dict[str, Any], rules: dict[str, Any]) -> None:
+        # Layers are colocation groups, and sets of them are integers with a bit for each.
         ops, devices = parts["ops"], parts["devices"]
         group = dict[Any, int]()
         self.layer = [

@@ -30,13 +30,11 @@ State = tuple[int, Any, tuple[int, ...]]
 
 
 class IdealBlocks:
-    """Groups that need each other are one block; what blocks cost, and what tensors cost.
-
-    Ideals are integers with a bit for each group. `tick` is called again and again, and raises when
-    the time is over.
-    """
+    """Groups that need each other are one block; what blocks cost, and what tensors cost."""
 
     def __init__(self, problem: Terms, parts: dict[str, Any], tick: Callable[[], None]) -> None:
+        # Ideals are integers with a bit for each group. `tick` is called again and again, and
+        # raises when the time is over.
         edges, devices = parts["edges"], parts["devices"]
         self._blocks(problem, [op.get("backward", False) for op in parts["ops"]], tick)
         block, num, every = self.block, len(self.need), range(problem.num)

@@ -52,10 +52,9 @@ class WeightFormat:
 
 @dataclass(frozen=True)
 class PartFormats:
-    """Formats of parts of a model, by their names (`PARTS`); parts that it does not name are
-    stored as ``rest`` is, or stay as they are.
-    """
+    """Formats of parts of a model, by their names (`PARTS`)."""
 
+    # Parts that it does not name are stored as ``rest`` is, or stay as they are.
     name: str
     formats: Mapping[str, WeightFormat]
 

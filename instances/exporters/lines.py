@@ -38,9 +38,10 @@ VISIBLE = "CUDA_VISIBLE_DEVICES="  # for tools without an option for the order o
 
 
 class LineClass(NamedTuple):
-    """Which lines a tool can express. What is before or after the layers may be alone on a device,
-    but for embeddings where a tool keeps them on a host and the cluster has none.
-    """
+    """Which lines a tool can express."""
+
+    # What is before or after the layers may be alone on a device, but for embeddings where a tool
+    # keeps them on a host and the cluster has none.
 
     #: Whether a host comes first, with what is before the layers and any number of layers.
     has_host: bool = False

@@ -24,12 +24,10 @@ class OutputError(InputError):
 
 
 class OutputFile:
-    """An open output, which `place` puts in its place; until then it is a temporary file beside it.
-
-    A context manager: at the end, nothing is left of what has not taken its place.
-    """
+    """An open output: a temporary file beside it, which `place` puts in its place."""
 
     def __init__(self, path: str | Path) -> None:
+        # A context manager: at the end, nothing is left of what has not taken its place.
         self.path = Path(path)
         self._partial: Path | None = None
         self._target = Path(os.path.realpath(path))  # a link stays one

@@ -41,14 +41,13 @@ PLAIN_S = 0.5  # CPU seconds of a kernel as plain Python, then it is compiled: w
 
 
 class Kernel:
-    """A function of numbers and arrays, and what numba makes of it.
-
-    numba takes it for its own dispatcher wherever it looks for one: in a kernel that calls it
-    (`_numba_type_`), and in one that takes its code in (`targetoptions`, `py_func`). `options` are
-    those of `numba.njit`. A bounded kernel may run uncompiled: its arrays' lengths bound its work.
-    """
+    """A function of numbers and arrays, and what numba makes of it."""
 
     def __init__(self, function: FunctionType, options: dict[str, Any], bounded: Bounded) -> None:
+        # numba takes it for its own dispatcher wherever it looks for one: in a kernel that calls it
+        # (`_numba_type_`), and in one that takes its code in (`targetoptions`, `py_func`).
+        # `options` are those of `numba.njit`. A bounded kernel may run uncompiled: its arrays'
+        # lengths bound its work.
         update_wrapper(self, function)
         self.py_func, self.targetoptions, self.bounded = function, options, bounded
         self._dispatcher: Any = None

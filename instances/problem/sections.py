@@ -106,12 +106,10 @@ def interval(instance: Instance, between: Sequence[int], entry: int, exit: int) 
 
 
 class SectionMaker:
-    """Makes the instances of an instance's sections.
-
-    Ops, devices and tensors have neutral names, so that equal sections have equal instances.
-    """
+    """Makes the instances of an instance's sections."""
 
     def __init__(self, instance: Instance) -> None:
+        # Ops, devices and tensors have neutral names, so that equal sections have equal instances.
         self.instance = instance
 
     @cached_property

@@ -259,13 +259,11 @@ def alike(weight: str, stacks: Iterable[Stack]) -> list[str]:
 
 
 class _Names:
-    """What the nodes of a traced program are called in the whole one.
-
-    `homes` are the layers of nodes, `parts` the nodes of each, the last first, and `whole` the
-    names of nodes in the layers that they stand for.
-    """
+    """What the nodes of a traced program are called in the whole one."""
 
     def __init__(self, nodes: Sequence[tuple[str, str | None]], stacks: Sequence[Stack]) -> None:
+        # `homes` are the layers of nodes, `parts` the nodes of each, the last first, and `whole`
+        # the names of nodes in the layers that they stand for.
         self.homes = _homes(nodes, stacks)
         self.parts: dict[LayerPass | None, list[str]] = {}
         self.at: dict[str, int] = {}

@@ -254,10 +254,10 @@ def extended(
 
 
 class OneLabel(NamedTuple):
-    """A label that grows: the device of each place, -1 for none; the way of each op; the work since
-    the last narrow op, (6, K); and the ways of that op, (2,), as in `FrontierLabels`.
-    """
+    """A label that grows, as in `FrontierLabels`."""
 
+    # The device of each place, -1 for none; the way of each op; the work since the last narrow op,
+    # (6, K); and the ways of that op, (2,).
     at: Ints
     way_ns: Ints
     since_ns: Ints

@@ -561,10 +561,9 @@ def chain_arcs(
 
 
 class ArcsInto(NamedTuple):
-    """Arcs to op v: those in ``arc[pointer[v] : pointer[v + 1]]``, each from op `other`, with the
-    least time between both by their devices.
-    """
+    """Arcs to op v: those in ``arc[pointer[v] : pointer[v + 1]]``, each from op `other`."""
 
+    # `gap_ns` is the least time between both by their devices.
     pointer: Ints
     arc: Ints
     other: Ints

@@ -56,13 +56,11 @@ class Layer:
 
 
 class LayerSearch:
-    """The DP over a list of ideals of a problem, the empty ideal and the full one among them.
-
-    With all ideals that matter in the list the search is exact, with some of them it is a
-    heuristic. Servers cost nothing here. The sums of the ideals are the amounts of `book`.
-    """
+    """The DP over a list of ideals of a problem, the empty ideal and the full one among them."""
 
     def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
+        # With all ideals that matter in the list the search is exact, with some of them it is a
+        # heuristic. Servers cost nothing here. The sums of the ideals are the amounts of `book`.
         self.problem, self.ideals, self.clock = book.problem, ideals, clock
         self.blocks, self.pool = book.problem.blocks, book.problem.pool
         self.windows = PricedWindows(book, ideals)

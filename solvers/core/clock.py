@@ -135,17 +135,15 @@ _waiting: list[int] = []  # signals to stop the command that came during a prote
 
 
 class Interruptible:
-    """A region of code in which a request to end raises `KeyboardInterrupt`, once.
-
-    A request that comes before the region is entered, or during a protected call (`PROTECTED`),
-    takes effect afterwards. One that comes after the region has no effect. The signals that stop a
-    command wait for the end of a protected call, too; then the handler runs that they had before
-    the region. Only the main thread can be interrupted.
-    """
+    """A region of code in which a request to end raises `KeyboardInterrupt`, once."""
 
     def __init__(self) -> None:
         #: is_requested, has_interrupted: Whether an end was requested, and whether that has
         #: interrupted the region.
+        # A request that comes before the region is entered, or during a protected call
+        # (`PROTECTED`), takes effect afterwards. One that comes after the region has no effect. The
+        # signals that stop a command wait for the end of a protected call, too; then the handler
+        # runs that they had before the region. Only the main thread can be interrupted.
         self.is_requested = self.has_interrupted = False
 
     def interrupt(self) -> None:

@@ -270,11 +270,10 @@ class StopSearch(Exception):
 
 @dataclass(eq=False)
 class Control:
-    """A listener that passes progress to callbacks, and ends the search where one of them says so.
+    """A listener that passes progress to callbacks; where one says so, the search ends."""
 
-    The search ends as by Ctrl-C: solvers call from threads of their own, but what ends is what runs
-    in `region` in the main thread, from which `run_method` has to be called for that.
-    """
+    # The search ends as by Ctrl-C: solvers call from threads of their own, but what ends is what
+    # runs in `region` in the main thread, from which `run_method` has to be called for that.
 
     #: on_plan, on_bound: One that returns False, or raises `StopSearch`, ends the search.
     on_plan: OnPlan | None = None

@@ -43,12 +43,7 @@ _may_start_processes = True
 
 
 class WorkerProcess:
-    """A process that runs ``serve(pipe, *args)`` and ends with it, or with its parent.
-
-    `serve` is pickled by name. It may start processes of its own if `alone`
-    (`may_start_processes`), and be a copy of this process if `copied`, where that is safe
-    (`has_one_thread`).
-    """
+    """A process that runs ``serve(pipe, *args)`` and ends with it, or with its parent."""
 
     def __init__(
         self,
@@ -59,6 +54,9 @@ class WorkerProcess:
         copied: bool = False,
     ) -> None:
         #: The parent's end.
+        # `serve` is pickled by name. It may start processes of its own if `alone`
+        # (`may_start_processes`), and be a copy of this process if `copied`, where that is safe
+        # (`has_one_thread`).
         self.pipe, other = Pipe()
         # They go to whole process groups and are the parent's business: the child keeps the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)

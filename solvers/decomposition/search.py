@@ -373,9 +373,7 @@ def runs_of(instance: Instance, chain: Chain) -> Runs | None:
 
 
 class Label(NamedTuple):
-    """A path up to a cut: its length, the bytes it needs per device, its last arc, and the label
-    before.
-    """
+    """A path up to a cut: length, bytes needed per device, last arc, and the label before."""
 
     length_ns: int
     need: tuple[int, ...]

@@ -66,12 +66,10 @@ MOST_KEPT = 2**24  # most times of stages that are kept, 128 MB; 80 layers on 64
 
 
 class Uniform(NamedTuple):
-    """What all stages share: a tensor degree by number, d, and the names of modes to choose from.
+    """What all stages share: a tensor degree by number, d, names of modes to choose from."""
 
-    There are at most `stages` stages; `rate` is the scaled cost of a ns. A replica has `turns`
-    microbatches.
-    """
-
+    # There are at most `stages` stages; `rate` is the scaled cost of a ns. A replica has `turns`
+    # microbatches.
     tensor: int
     replicas: int
     names: Ints

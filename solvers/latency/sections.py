@@ -28,9 +28,9 @@ from placegap.solvers.latency.spine import Spine, most_ideals
 
 
 class RowSection(NamedTuple):
-    """A section of k nodes between two bottlenecks. Bits stand for its nodes, bit k for the
-    bottleneck after it.
-    """
+    """A section of k nodes between two bottlenecks."""
+
+    # Bits stand for its nodes, bit k for the bottleneck after it.
 
     #: own_ns, host_ns, size_bytes: (k,) int64
     own_ns: Ints

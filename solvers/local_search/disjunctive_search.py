@@ -301,11 +301,7 @@ class _Rounds:
 
 
 class Search:
-    """A schedule under search, its arrays, and the best schedule of this round.
-
-    With `at_peak` the best schedule must fit into the memory of that instance at its peak, as the
-    first one does; `instance` then has the bytes that are held in any case.
-    """
+    """A schedule under search, its arrays, and the best schedule of this round."""
 
     def __init__(
         self,
@@ -314,6 +310,8 @@ class Search:
         seed: Sequence[int],
         at_peak: Instance | None = None,
     ) -> None:
+        # With `at_peak` the best schedule must fit into the memory of that instance at its peak, as
+        # the first one does; `instance` then has the bytes that are held in any case.
         self.instance, self.semantics = instance, semantics
         arrays, k = instance.arrays, instance.num_devices
         self.machines = machines_of(instance, semantics)

@@ -62,11 +62,11 @@ def by_levels(instance: Instance) -> Ints:
 
 
 class Booked(NamedTuple):
-    """Colocation groups, and what is scheduled: where groups are (`NONE`: nowhere yet), the bytes
-    left on devices, ends of ops, the clock of each machine, and when a tensor is on a device
-    (per_tensor). `trial` is scratch: the clocks as they would be.
-    """
+    """Colocation groups, and what is scheduled."""
 
+    # Where groups are (`NONE`: nowhere yet), the bytes left on devices, ends of ops, the clock of
+    # each machine, and when a tensor is on a device (per_tensor). `trial` is scratch: the clocks as
+    # they would be.
     group: Ints
     size_bytes: Ints
     runs: Flags

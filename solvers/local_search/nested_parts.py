@@ -52,13 +52,12 @@ def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
 
 
 class _Merging:
-    """The graph of the parts during merging; `cost` has the edges between parts, in ns.
-
-    The part with more neighbours absorbs the other one, and the worth of an edge is computed again
-    only when it comes up: an op with thousands of readers is merged with all of them, one by one.
-    """
+    """The graph of the parts during merging; `cost` has the edges between parts, in ns."""
 
     def __init__(self, instance: Instance, place: Ints) -> None:
+        # The part with more neighbours absorbs the other one, and the worth of an edge is computed
+        # again only when it comes up: an op with thousands of readers is merged with all of them,
+        # one by one.
         index, flow, groups = instance.arrays.index, flow_of(instance.arrays), int(place.max()) + 1
         self.work = np.bincount(place, flow.node_ns, groups).tolist()
         whole = sum(self.work)

@@ -52,10 +52,9 @@ LOAD_WEIGHT = 0.1
 
 
 class Rooms(NamedTuple):
-    """Colocation groups, which move together, and memory; `held_bytes` (K,) is what devices hold
-    now.
-    """
+    """Colocation groups, which move together, and memory."""
 
+    # `held_bytes` (K,) is what devices hold now.
     group: Ints
     member_ptr: Ints
     member: Ints
@@ -78,11 +77,9 @@ class ScheduleWindow(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """State of a walk: ``value`` is (current makespan, least), ``best_...`` the state of the least.
+    """State of a walk: ``value`` is (current makespan, least), ``best_...`` are of the least."""
 
-    `saved` (1,) says whether that state is saved; otherwise it is the current one.
-    """
-
+    # `saved` (1,) says whether that state is saved; otherwise it is the current one.
     value: Ints
     saved: Flags
     chosen: Ints

@@ -244,11 +244,7 @@ def _least_work(problem: SplitProblem) -> int:
 
 
 class SplitSearch:
-    """The phases in turn until the gap is small enough or the time is over.
-
-    `ending` says why the search ended with a larger gap. A phase that fails is recorded as a fault,
-    and the search continues without it.
-    """
+    """The phases in turn until the gap is small enough or the time is over."""
 
     def __init__(
         self,
@@ -257,6 +253,8 @@ class SplitSearch:
         progress: BestPartition,
         clock: Clock,
     ) -> None:
+        # `ending` says why the search ended with a larger gap. A phase that fails is recorded as a
+        # fault, and the search continues without it.
         self.task, self.params, self.progress, self.clock = task, params, progress, clock
         self.plans = PartitionSearch(progress, clock, params.moves, task.limits.seed)
         self.pricer: Pricer | None = None

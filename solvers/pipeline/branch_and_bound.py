@@ -199,10 +199,9 @@ class WalkLimits(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Walks over the given pairs within the limits; walks, paths and weights of the parent part
-    start its LP.
-    """
+    """Walks over the given pairs within the limits."""
 
+    # Walks, paths and weights of the parent part start its LP.
     layers: PairLayers
     limits: WalkLimits
     walks: tuple[Ints, ...] = ()
@@ -294,13 +293,11 @@ class Solved(NamedTuple):
 
 
 class Mixture:
-    """The LP of one part of a search: max t, where t is at most the cost of each walk.
-
-    The cost of a walk is its mean over a mixture of paths, plus the price of a limit for each unit
-    by which the walk exceeds it.
-    """
+    """The LP of one part of a search: max t, where t is at most the cost of each walk."""
 
     def __init__(self, game: Game, part: Part, threads: int = 1) -> None:
+        # The cost of a walk is its mean over a mixture of paths, plus the price of a limit for each
+        # unit by which the walk exceeds it.
         self.game, self.limits = game, part.limits
         self.walks, self.times = list[Ints](), list[Ints]()
         self.paths = dict[bytes, Ints]()
@@ -380,10 +377,7 @@ LEAST_SPLIT = 0.01  # least x (1 - x) for the fraction x of a mean number of lay
 
 
 class PartSearch:
-    """All chains of S stages on p devices; `judge` keeps the best plan over all numbers of stages.
-
-    `beside` is from `held_beside`: how many other microbatches each stage holds.
-    """
+    """All chains of S stages on p devices; `judge` keeps the best plan over all S."""
 
     def __init__(
         self,
@@ -393,6 +387,7 @@ class PartSearch:
         beside: list[list[tuple[int, int]]],
         clock: Clock,
     ) -> None:
+        # `beside` is from `held_beside`: how many other microbatches each stage holds.
         self.problem, self.judge, self.table, self.clock = problem, judge, table, clock
         self.stages, self.beside = len(beside), beside
         self.num_devices = len(beside) // judge.semantics.stages_per_device

@@ -273,10 +273,9 @@ def _only_neighbours(before: list[int], members: Flags) -> tuple[Ints, Ints]:
 
 
 class _Tensors(NamedTuple):
-    """Blocks of each tensor's producer and readers, and their passes (0 forward, 1 backward, 2
-    gradients of weights that are apart).
-    """
+    """Blocks of each tensor's producer and readers, and their passes."""
 
+    # Passes are 0 forward, 1 backward, 2 gradients of weights that are apart.
     producer: Ints
     producer_pass: Ints
     pointer: Ints

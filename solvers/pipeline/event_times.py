@@ -151,10 +151,10 @@ def longest_path(table: EventTable, times: Times) -> Ints:
 
 
 class CutPairs(NamedTuple):
-    """The pairs of a `CutProblem` for the kernels; `kinds` is the number of kinds of events of a
-    stage: forward, backward, weight gradients, updates.
-    """
+    """The pairs of a `CutProblem` for the kernels."""
 
+    # `kinds` is the number of kinds of events of a stage: forward, backward, weight gradients,
+    # updates.
     tail: Ints
     head: Ints
     forward: Ints

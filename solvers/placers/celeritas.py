@@ -214,11 +214,9 @@ def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Ou
 
 
 class Traffic(NamedTuple):
-    """Tensors between clusters, each once to a cluster, by the cluster at this end, then the other.
+    """Tensors between clusters, once to each, by the cluster at this end, then the other."""
 
-    Tensor ``tensor[ptr[c]:ptr[c + 1]]`` of op `op`, to or from cluster `other`.
-    """
-
+    # Tensor ``tensor[ptr[c]:ptr[c + 1]]`` of op `op`, to or from cluster `other`.
     ptr: Ints
     other: Ints
     op: Ints

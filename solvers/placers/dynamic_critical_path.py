@@ -176,10 +176,9 @@ class LongestWays(NamedTuple):
 
 
 class PathSlots(NamedTuple):
-    """Of one op on each device, (K,): when its inputs are there, when it would begin or `NEVER`,
-    and whether the device holds a parent.
-    """
+    """Of one op on each device, (K,): when it could begin, and whether a parent is there."""
 
+    # `arrival` is when its inputs are there, `begin` when it would begin or `NEVER`.
     arrival: Ints
     begin: Ints
     is_near: Flags

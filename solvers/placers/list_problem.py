@@ -21,11 +21,9 @@ NOWHERE = -1
 
 
 class Inputs(NamedTuple):
-    """What feeds each op: ops ``op[ptr[i]:ptr[i + 1]]`` with tensors ``tensor[...]``, input order.
+    """What feeds each op: ops ``op[ptr[i]:ptr[i + 1]]``, tensors likewise, in input order."""
 
-    Tensor u takes ``transfer_ns[u, link_class[a, b]]`` from device a to b.
-    """
-
+    # Tensor u takes ``transfer_ns[u, link_class[a, b]]`` from device a to b.
     ptr: Ints
     op: Ints
     tensor: Ints

@@ -63,13 +63,11 @@ class LayersOnCards:
 
 
 class Filling:
-    """How many layers are on each card: whole ones, then some in part, whose experts are not.
-
-    The output counts as a layer. Of a card's first layer in part, experts are on the next card but
-    for the matrices of `kept`; None: on the host.
-    """
+    """How many layers are on each card: whole ones, then some in part, whose experts are not."""
 
     def __init__(self, layers: LayersOnCards) -> None:
+        # The output counts as a layer. Of a card's first layer in part, experts are on the next
+        # card but for the matrices of `kept`; None: on the host.
         self.layers, none = layers, [0] * len(layers.gpus)
         self.whole, self.part = none.copy(), none
         self.kept: list[tuple[re.Pattern[str], ...] | None] = [None] * len(none)

@@ -85,12 +85,7 @@ def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) 
 
 
 class SearchProcess:
-    """The search beside the proof, from a while after the beginning to the end of the time.
-
-    Results go to `known`. The proof works alone for `head_start_s` seconds; None: there is no other
-    process, and the limit alone is watched. `waiting` are placers that have not run yet; `workers`
-    are threads of a search that has all cores.
-    """
+    """The search beside the proof, from a while after the beginning to the end of the time."""
 
     def __init__(
         self,
@@ -100,6 +95,9 @@ class SearchProcess:
         waiting: Sequence[str] = (),
         workers: int = 1,
     ) -> None:
+        # Results go to `known`. The proof works alone for `head_start_s` seconds; None: there is no
+        # other process, and the limit alone is watched. `waiting` are placers that have not run
+        # yet; `workers` are threads of a search that has all cores.
         self.known, self.clock, self.head_start_s = known, clock, head_start_s
         self.waiting, self.workers = waiting, workers
         #: To be entered for each proof: the one that runs is interrupted when nothing is left to

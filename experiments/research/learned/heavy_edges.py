@@ -37,12 +37,10 @@ def merge_heavy_edges(instance: Instance, parts: int, num_ops: int | None = None
 
 
 class _Limited(Contraction):
-    """A contraction whose nodes have limits: of work in ns, and of bytes, (2, n) each.
-
-    `held` is what each node has, `most` what its most demanding op has.
-    """
+    """A contraction whose nodes have limits: of work in ns, and of bytes, (2, n) each."""
 
     def __init__(self, instance: Instance, parts: int) -> None:
+        # `held` is what each node has, `most` what its most demanding op has.
         super().__init__(instance, "dearest_first")
         arrays, order = instance.arrays, instance.arrays.index.topological_order
         work_ns, k = flow_of(arrays).node_ns, instance.num_devices

@@ -83,12 +83,10 @@ class Gather(nn.Module):  # type: ignore[misc]  # torch has no types here
 
 
 class PlacetoPolicy(nn.Module):  # type: ignore[misc]
-    """Logits over the devices for the current node of each state.
-
-    All rounds of message passing have the same weights.
-    """
+    """Logits over the devices for the current node of each state."""
 
     def __init__(self, num_features: int, num_devices: int, rounds: int) -> None:
+        # All rounds of message passing have the same weights.
         super().__init__()
         width, both = num_features, 2 * num_features
         self.rounds = rounds

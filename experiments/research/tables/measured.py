@@ -40,11 +40,9 @@ HEADS = (
 
 
 class Split(NamedTuple):
-    """Optima by each kind of costs, what those of models lose, and how far placers are from them.
+    """Optima by each kind of costs, what those of models lose, and gaps of placers to them."""
 
-    A loss or gap of 0.1 is a load that is 10 % higher; None: the plan does not fit.
-    """
-
+    # A loss or gap of 0.1 is a load that is 10 % higher; None: the plan does not fit.
     value_ns: int  # under measured costs
     layers: Mapping[str, tuple[int, ...]]  # by costs: layers on each card
     losses: Mapping[str, float | None]  # by costs of the optimum: under measured costs

@@ -79,10 +79,10 @@ class Tensor(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """A parameter of the network. `decays`: whether a penalty keeps it small; `optional`: no ONNX
-    op holds it (running statistics that are outputs there).
-    """
+    """A parameter of the network."""
 
+    # `decays`: whether a penalty keeps it small; `optional`: no ONNX op holds it (running
+    # statistics that are outputs there).
     name: str
     shape: Dims
     trained: bool = True
@@ -209,13 +209,11 @@ class DraftFields(TypedDict, total=False):
 
 
 class Draft:
-    """Ops in an order in which producers come first, and the edges between them.
-
-    Each op makes one tensor, or several equal parts. What is resident is state and output; views
-    (reads, reshapes) hold nothing of their own and take no time.
-    """
+    """Ops in an order in which producers come first, and the edges between them."""
 
     def __init__(self) -> None:
+        # Each op makes one tensor, or several equal parts. What is resident is state and output;
+        # views (reads, reshapes) hold nothing of their own and take no time.
         self.ops: list[Op] = []
         self.edges: list[Edge] = []
         self.out_bytes: list[int] = []

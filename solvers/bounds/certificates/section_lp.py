@@ -53,12 +53,7 @@ def num_routes(problem: Terms, able: Able) -> int:
 
 
 class SectionLp:
-    """The LP of some ops of a problem, solved again and again with other cases.
-
-    `able` are the devices of the ops. Time counts from the end of op `first`, or from the start of
-    the schedule. A window has the op before, those between (None: all of the section) and the op
-    after. `LimitReached` is raised if the clock is over before the LP is built.
-    """
+    """The LP of some ops of a problem, solved again and again with other cases."""
 
     def __init__(
         self,
@@ -68,6 +63,10 @@ class SectionLp:
         windows: Sequence[tuple[int, ...] | None] = (None,),
         clock: Clock | None = None,
     ) -> None:
+        # `able` are the devices of the ops. Time counts from the end of op `first`, or from the
+        # start of the schedule. A window has the op before, those between (None: all of the
+        # section) and the op after. `LimitReached` is raised if the clock is over before the LP is
+        # built.
         self.clock = Clock(None) if clock is None else clock
         self.problem, self.able, self.first = problem, able, first
         self.windows, self.channels = list(windows), problem.rules["channels"]

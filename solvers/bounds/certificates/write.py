@@ -365,12 +365,10 @@ def fits(instance: Instance, clock: Clock) -> bool:
 
 
 class TimedTerms(Terms):
-    """The checker's view; what takes long raises `LimitReached` when the time is over.
-
-    The clock may be replaced by that of a part of the work.
-    """
+    """The checker's view; what takes long raises `LimitReached` when the time is over."""
 
     def __init__(self, parts: dict[str, Any], rules: dict[str, Any], clock: Clock) -> None:
+        # The clock may be replaced by that of a part of the work.
         self.clock = clock
         self._whole = dict[bool, dict[int, list[Any]]]()
         super().__init__(parts, rules)

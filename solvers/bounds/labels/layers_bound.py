@@ -95,10 +95,9 @@ class LayerPath(NamedTuple):
 
 
 class Least(NamedTuple):
-    """The least bound of all labels, `NO_WAY` if all are above the threshold; and the paths of the
-    labels with the least bounds, as many as requested.
-    """
+    """The least bound of all labels, and the paths of the labels with the least bounds."""
 
+    # `NO_WAY` if all are above the threshold; as many paths as requested.
     ns: int
     paths: list[LayerPath]
 
@@ -107,10 +106,9 @@ class Least(NamedTuple):
 
 
 class LayerWays(NamedTuple):
-    """The least time of any option forward from a to a2 plus back from b2 to b, and that option;
-    (K, K, K, K).
-    """
+    """The least time of any option forward from a to a2 plus back from b2 to b; that option."""
 
+    # Both are (K, K, K, K).
     least_ns: Ints
     option: Ints
 
@@ -263,11 +261,10 @@ def _path(table: LayerTable, found: list[Ints], row: int) -> LayerPath:
 
 
 class LayerFrame(NamedTuple):
-    """One layer for a kernel: values of `LayerTable`; `rest_ns`, the least time between its inner
-    gates; `least_ns`, (K, K, p), that between the outer gates with each option; and `order`, the
-    options by rising `least_ns`.
-    """
+    """One layer for a kernel: values of `LayerTable`, and ways between its gates."""
 
+    # `rest_ns`: the least time between its inner gates; `least_ns`, (K, K, p): that between the
+    # outer gates with each option; `order`: the options by rising `least_ns`.
     step_ns: Ints
     room_bytes: Ints
     unready_ns: Ints

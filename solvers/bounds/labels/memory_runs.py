@@ -190,10 +190,10 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
 
 
 class LinkWays(NamedTuple):
-    """Groups between stops: those of link r are from ``pointer[r]`` on, with their bytes, and ways
-    (K, K, K) as in `Passage`; where these are (K, 1, K), bytes of a cut pay the least price of all.
-    """
+    """Groups between stops, with their bytes, and ways as in `Passage`."""
 
+    # Those of link r are from ``pointer[r]`` on; where ways are (K, 1, K), bytes of a cut pay the
+    # least price of all.
     pointer: Ints
     size_bytes: Ints
     ways_ns: Ints
@@ -321,10 +321,9 @@ class BetweenStops(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """`RunTerms` by arcs, the least time of all sections between stops that are no neighbours, and
-    the ways of the groups of all links.
-    """
+    """`RunTerms` by arcs, times of the other sections, and the ways of the groups of links."""
 
+    # `apart_ns` is the least time of all sections between stops that are no neighbours.
     terms: RunTerms
     apart_ns: int
     links: LinkWays
