@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileOptions:
-    """Options of ``placegap profile``."""
-
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="hf:NAME, hf:CONFIG.json or py:MODULE:FUNCTION.")
     ]
@@ -148,8 +146,6 @@ FILL = {"order": "dfs", "reach": 1}  # parameters that make order-place sequenti
 
 @dataclass(frozen=True, kw_only=True)
 class StandardEvaluationOptions(ModelOptions):
-    """Options of ``placegap standard-evaluation``."""
-
     measurements: Annotated[
         list[Path], typer.Argument(metavar="CSV...", help="op,device,batch,time_ns,memory_bytes")
     ]

@@ -50,8 +50,6 @@ MEANING: dict[Claim, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions(ModelOptions, TimedOptions):
-    """Options of ``placegap convert``."""
-
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")]
     weight_gradients: Annotated[
         bool,
@@ -164,8 +162,6 @@ def check_json_name(path: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CoarsenOptions(ModelOptions):
-    """Options of ``placegap coarsen``."""
-
     transform: Annotated[
         str | None,
         typer.Option("--with", metavar="TRANSFORM", help="Default: a line for each of them."),
@@ -290,8 +286,6 @@ def _write_coarse(found: Coarsening, out: Path | None, map_file: Path | None) ->
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions(ModelOptions):
-    """Options of ``placegap split``."""
-
     param: Annotated[
         list[str] | None,
         typer.Option(

@@ -75,8 +75,6 @@ LONGEST_S = 10**7
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceOptions(ModelOptions, TimedOptions):
-    """Options of ``placegap place``."""
-
     rules: Rules
     method: Annotated[
         str | None,

@@ -56,8 +56,6 @@ CHECK_S = 5.0  # seconds for the check of a certificate in a plan; 'placegap ver
 
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions(TimedOptions):
-    """Options of ``placegap show``."""
-
     file: Annotated[
         str, typer.Argument(metavar="INSTANCE|PLAN", help="A model, a corpus name, or a plan.")
     ]
@@ -184,8 +182,6 @@ def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(TimedOptions):
-    """Options of ``placegap compare``."""
-
     first: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
     second: Annotated[str, typer.Argument(metavar="PLAN", help="Another plan of the same model.")]
     model: ModelOption = None

@@ -28,8 +28,6 @@ METHODS_DISAGREE = 1
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """Options of ``placegap study``."""
-
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A study's YAML file.")]
     out: Annotated[
         Path | None,

@@ -70,12 +70,10 @@ def _figures(source: Source, batch: int, what: str) -> tuple[list[str], Floats]:
 
 
 def num_ops(instance: Instance) -> float:
-    """Ops of a graph."""
     return instance.num_ops
 
 
 def num_edges(instance: Instance) -> float:
-    """Edges of a graph."""
     return len(instance.graph.edges)
 
 

@@ -72,7 +72,6 @@ class OrderCount(NamedTuple):
 
     @property
     def num_pairs(self) -> int:
-        """All pairs."""
         return sum(self)
 
 

@@ -390,7 +390,6 @@ def pictures() -> Iterator[tuple[str, bytes]]:
 
 
 def main() -> None:
-    """Write them all."""
     for path, text in pages():
         write_text(text, path)
     for name, picture in pictures():

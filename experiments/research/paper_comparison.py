@@ -119,7 +119,6 @@ class ComparedTable:
         ]
 
     def cell(self, row: str, column: str) -> ComparedCell:
-        """The cell of a row and a column."""
         return next(c for c in self.cells if (c.row.name, c.column.name) == (row, column))
 
     @property

@@ -72,7 +72,6 @@ def with_scoreboard(readme: str, found: Sequence[PaperScore]) -> str:
 
 
 def pairs_csv(pairs: Sequence[Pair]) -> str:
-    """Every pair as a line of CSV."""
     text = io.StringIO()
     rows = csv.DictWriter(text, [each.name for each in fields(Pair)], lineterminator="\n")
     rows.writeheader()

@@ -291,7 +291,6 @@ def _wait(busy: list[TaskProcess[T]], most_s: float = math.inf) -> Sequence[obje
 def _endings(
     busy: list[TaskProcess[T]], ready: Sequence[object]
 ) -> list[tuple[TaskProcess[T], Ending[T]]]:
-    """The workers whose tasks have ended."""
     endings = ((worker, worker.ending(worker.pipe in ready)) for worker in busy)
     return [(worker, ending) for worker, ending in endings if ending is not None]
 
@@ -413,7 +412,6 @@ class TaskProcess(Generic[T]):
         return True
 
     def kill(self) -> None:
-        """Kill the process."""
         self.process.kill()
 
 

@@ -19,8 +19,6 @@ FIELD = re.compile(r"((?:^ +#:.*\n)*)^ {4}(\w+): ", re.MULTILINE)
 
 
 class Parameter(NamedTuple):
-    """A parameter of a method."""
-
     name: str
     default: Any
     meaning: str

@@ -156,7 +156,6 @@ def timeline(
 
 
 def last_end(bars: Iterable[Bar]) -> int:
-    """When the last one ends."""
     return max((bar.end_ns for bar in bars), default=0)
 
 
@@ -175,7 +174,6 @@ def short_label(label: str) -> str:
 
 
 def op_bars(instance: Instance, schedule: Schedule) -> Iterator[Bar]:
-    """The ops of a schedule."""
     labels = labels_of(instance.graph)
     columns = (schedule.device, schedule.start_ns, schedule.end_ns)
     times = zip(*(column.tolist() for column in columns), strict=True)

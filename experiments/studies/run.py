@@ -283,6 +283,5 @@ def _missing(
 def results_folder(
     study: Study, out: str | Path | None, shard: tuple[int, int] | None = None
 ) -> Path:
-    """The folder for the files of a study, or of a shard of it."""
     folder = Path("results") / study.name if out is None else Path(out)
     return folder if shard is None else folder / "shard-{}-of-{}".format(*shard)

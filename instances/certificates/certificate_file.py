@@ -146,7 +146,6 @@ class Certificate(InstancePart):
 def certificate_of(
     instance: Instance, semantics: Semantics, bound_ns: int, proof: Proof
 ) -> Certificate:
-    """A bound of an instance, with its proof."""
     return Certificate(
         instance=instance.name,
         instance_hash=instance.content_hash,
@@ -162,7 +161,6 @@ def certificate_content(certificate: Certificate) -> dict[str, Any]:
 
 
 def save_certificate(certificate: Certificate, path: str | Path) -> None:
-    """Write a certificate."""
     write_json(certificate_content(certificate), path)
 
 

@@ -181,7 +181,6 @@ class ModelledOn(NamedTuple):
     def cluster(
         cls, cluster: Cluster, precision: Precision = MIXED, *, measured: bool = False
     ) -> ModelledOn:
-        """All devices of a cluster."""
         rates = cluster_rates(cluster, precision.dtype, measured=measured)
         sizes = Counter(device.server for device in cluster.devices)
         shared = max(sizes.values()) if measured and len(sizes) > 1 else None

@@ -31,8 +31,6 @@ MOST_BITS = 64  # of a weight: no number type of a model has more
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """A format of weights."""
-
     name: str
     bits: Fraction  # per weight, with its share of scales and zero points
     #: Whether embeddings and the head stay as they are, nothing does, or only stacks of experts are

@@ -59,7 +59,6 @@ class LayerLine(NamedTuple):
 
     @property
     def devices(self) -> list[int]:
-        """Its devices in their order."""
         return [k for k, _ in groupby(self.home)]
 
 
@@ -70,7 +69,6 @@ class LayerSlots(NamedTuple):
     expert: Flags
 
     def plan(self, line: LayerLine, host: int | None) -> Plan:
-        """The plan of a line."""
         home = np.array(line.home)[self.slot]
         if line.away:
             home[self.expert & np.isin(self.slot, np.array(line.away) + 1)] = host

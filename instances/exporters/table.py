@@ -71,7 +71,6 @@ EXPORTERS: Mapping[str, Exporter] = {
 
 
 def find_exporter(name: str) -> Exporter:
-    """The exporter of a name."""
     return look_up("export", name, EXPORTERS)
 
 

@@ -47,7 +47,6 @@ class Table:
     place: tuple[str, ...]  # ``file: row 7`` of each row, for messages
 
     def rows(self, chosen: Flags) -> Table:
-        """The chosen rows."""
         at = np.flatnonzero(chosen).tolist()
         return Table(
             tuple(self.keys[r] for r in at),

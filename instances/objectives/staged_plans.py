@@ -236,7 +236,6 @@ class _Groups:
             yield {i: mode for part in parts for i, mode in part.items()}
 
     def mode_names(self) -> list[str]:
-        """Names of all modes."""
         return sorted({mode.name for op in self.facts.ops for mode in op.ways})
 
 

@@ -49,7 +49,6 @@ class FewOps(NamedTuple):
 
 
 def few_ops(instance: Instance, order: Ints) -> FewOps:
-    """The ops in the given order."""
     arrays = instance.arrays
     return FewOps(
         arrays.time_ns[order],

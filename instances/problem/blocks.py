@@ -58,7 +58,6 @@ class Blocks:
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return len(self.resident_bytes)
 
 

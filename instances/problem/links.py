@@ -87,7 +87,6 @@ class Links(Sequence[Link]):
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The groups, in order."""
         return tuple(entry for entry in self.entries if isinstance(entry, Group))
 
     @property

@@ -47,7 +47,6 @@ class Nets:
 
     @property
     def num_nets(self) -> int:
-        """Number of nets."""
         return len(self.weight_ns)
 
     @property

@@ -50,7 +50,6 @@ class Stack:
         return sorted(set(self.sources))
 
     def layer_of(self, module: str | None) -> int | None:
-        """The layer that a module is a part of."""
         found = re.match(re.escape(self.path) + r"\.([0-9]+)(\.|$)", module or "")
         return None if found is None else int(found[1])
 
@@ -207,7 +206,6 @@ class LayerPass(NamedTuple):
 
     @property
     def begin(self) -> int:
-        """The layer that the pass begins with."""
         return len(self.stack.kinds) - 1 if self.back else 0
 
     def ahead(self, layer: int) -> int:

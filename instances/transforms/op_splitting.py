@@ -54,7 +54,6 @@ class OpSplit:
 
     @property
     def num_parts(self) -> int:
-        """Number of parts of all of them."""
         return int((self.part >= 0).sum())
 
     @property

@@ -36,7 +36,6 @@ class Ideals(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of ideals."""
         return len(self.members)
 
     def take(self, which: Ints) -> Ideals:

@@ -62,7 +62,6 @@ class ArcLists(NamedTuple):
 
 
 def arc_lists(blocks: Blocks) -> ArcLists:
-    """The arcs of blocks."""
     succ_ptr, out = group_by(blocks.arc_tail, blocks.num_blocks)
     pred_ptr, into = group_by(blocks.arc_head, blocks.num_blocks)
     succ, pred = blocks.arc_head[out], blocks.arc_tail[into]
@@ -88,12 +87,10 @@ class ChainBlocks:
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return self.blocks.num_blocks
 
     @property
     def num_nets(self) -> int:
-        """Number of nets."""
         return len(self.nets.weight)
 
     @property

@@ -113,7 +113,6 @@ class Slices:
     number: Ints
 
     def devices(self, problem: ChainProblem) -> Ints:
-        """Device of each op."""
         table = [np.array(own, np.int64) for own in problem.devices]
         of_block = np.empty(problem.num_blocks, np.int64)
         for kind in (ACCELERATOR, HOST):

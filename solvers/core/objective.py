@@ -61,8 +61,6 @@ class Strategy:
 
 
 class ObjectiveSolvers(Protocol):
-    """A module of `solvers/objectives`."""
-
     def quick_bound(self, instance: Instance, semantics: Any) -> Bound:
         """A bound that costs next to nothing, in integers; memory adds up."""
 

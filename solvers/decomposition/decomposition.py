@@ -85,8 +85,6 @@ MOST_STARTS, NEAR = 4, 1.03
 
 
 class DecompositionParams(ExactParams):
-    """Parameters of ``decomposition``."""
-
     #: Worker processes for sections, from the second second on, and threads for the whole model.
     #: With one, and without a time limit, the same plan comes back every time.
     workers: int = Field(default=2, ge=1, le=1024)

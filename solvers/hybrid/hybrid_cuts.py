@@ -215,8 +215,6 @@ NAME = "hybrid-cuts"
 
 
 class HybridCutsParams(ExactParams):
-    """Parameters of `hybrid-cuts`."""
-
     #: With more ideals than this the instance is refused.
     max_ideals: int = Field(default=40_000, ge=2)
 

@@ -58,7 +58,6 @@ class CallProblem(NamedTuple):
         return bool(runs.all() and together.all() and (held <= self.memory_bytes).all())
 
     def plan(self, place: Ints) -> Plan:
-        """The plan of the ops' places."""
         number = np.where(place < self.num_calls, place % self.subgraphs, 0)
         devices = self.device[place].tolist()
         return Plan(tuple((k,) for k in devices), call=tuple(number.tolist()))

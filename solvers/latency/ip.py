@@ -29,8 +29,6 @@ STARTS = ("single-device", "m-topo")  # methods for the objective whose plans th
 
 
 class LatencyIpParams(MipParams, ExactParams):
-    """Parameters of ``latency-ip``."""
-
     #: cp-sat, or mip. CP-SAT with two workers closed the operator graph of BERT-3, one call per
     #: accelerator, to 1e-7 in 39 s; HiGHS was 0.6 % from its bound after a minute.
     model: Literal["mip", "cp-sat"] = "cp-sat"

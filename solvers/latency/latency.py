@@ -42,8 +42,6 @@ ANNEALING_SHARE = 0.4  # share of the remaining time for annealing before CP-SAT
 
 
 class LatencyParams(ExactParams):
-    """Parameters of ``latency``."""
-
     #: Most moves of an annealing run.
     moves: int = Field(default=300_000, ge=0, json_schema_extra=EFFORT)
     #: Number of times that annealing goes through all of `HEAT`.

@@ -29,8 +29,6 @@ STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
 
 
 class AnnealingParams(Params):
-    """Parameters of ``annealing``."""
-
     #: Number of runs, each with its own random numbers.
     restarts: int = Field(default=RUNS, ge=1, json_schema_extra=EFFORT)
     #: Moves of a run; by default `usual_moves`.

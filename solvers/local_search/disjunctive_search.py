@@ -66,8 +66,6 @@ USUAL_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
 
 
 class DisjunctiveSearchParams(Params):
-    """Parameters of ``disjunctive-search``."""
-
     #: Moves of each walk. By default they last for the whole time limit; without one there are 200
     #: per op, but at most 200,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
@@ -379,7 +377,6 @@ class Search:
         self.trace.saved[0] = False
 
     def whole(self) -> ScheduleWindow:
-        """A window of the whole schedule."""
         size = self.machines.num_items
         exits = np.zeros(MOST_EXITS + 1, np.int64)
         return ScheduleWindow(np.arange(self.instance.num_ops), size, size + 1, exits, False)

@@ -69,8 +69,6 @@ MOVING_PER_JUDGING = 10.0
 
 
 class RunMovesParams(Params):
-    """Parameters of ``run-moves``."""
-
     #: Most moves. By default they last for the whole time limit; without one there are 10,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
     #: Whether to start without the incumbent, which the result must still beat.

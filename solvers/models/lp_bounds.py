@@ -70,8 +70,6 @@ def _message(ending: Ending) -> str:
 
 
 class GetfLpParams(Params):
-    """Parameters of ``getf-lp``."""
-
     #: How devices are grouped: columns, of equal devices, gives the best bound; auto is as in the
     #: paper.
     groups: Grouping = "columns"

@@ -29,8 +29,6 @@ from placegap.solvers.models.run_mip import (
 
 
 class MoiraiParams(MipParams, ExactParams):
-    """Parameters of ``moirai``."""
-
     #: The model: strengthened, as_published (mended for port), or verbatim, which proves nothing.
     form: moirai.Form = "strengthened"
     #: Whether the strengthened form fixes the roles of equal devices.
@@ -104,8 +102,6 @@ def run_moirai(task: Task[Makespan], params: MoiraiParams) -> Outcome:
 
 
 class PestoParams(MipParams, ExactParams):
-    """Parameters of ``pesto``."""
-
     #: The model: strengthened or as_published.
     form: pesto.Form = "strengthened"
     #: Larger graphs are merged to this many ops first, and the method proves nothing.

@@ -83,7 +83,6 @@ class ColumnGeneration:
 
     @property
     def bound_ns(self) -> int:
-        """The proven bound."""
         return min(self.value_ns, self.lower * self.unit_ns)
 
     @property

@@ -150,7 +150,6 @@ class NetSteps(NamedTuple):
 
 
 def find_steps(nets: Nets, order: Ints) -> NetSteps:
-    """The steps of blocks in an order."""
     where, ptr = inverse(order)[nets.pin], nets.net_ptr[:-1]
     if nets.num_nets == 0:
         return NetSteps(order, where, where)

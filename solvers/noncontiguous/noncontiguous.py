@@ -134,7 +134,6 @@ class PartitionSearch:
         self.progress.offer(device)
 
     def next_seed(self) -> int:
-        """A seed for each local search."""
         self.searches += 1
         return self.seed * 1_000_003 + self.searches
 
@@ -164,8 +163,6 @@ T = TypeVar("T")
 
 
 class NoncontiguousParams(ExactParams):
-    """Parameters of ``noncontiguous``."""
-
     #: Most moves of an annealing run.
     moves: int = Field(default=500_000, ge=0, json_schema_extra=EFFORT)
     #: Rounds of further pricing and local search, on finer grids, after the first one; where there

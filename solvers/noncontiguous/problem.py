@@ -36,12 +36,10 @@ class SplitProblem:
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return len(self.size_bytes)
 
     @property
     def num_devices(self) -> int:
-        """Number of devices."""
         return len(self.kind)
 
     def members(self) -> Classes:

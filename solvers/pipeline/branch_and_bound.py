@@ -153,7 +153,6 @@ class Judge(Known):
 
 
 def stages_of(walk: Ints, problem: CutProblem) -> tuple[int, ...]:
-    """Stage of each op."""
     before = problem.members[problem.head[walk]].sum(axis=0)
     return tuple((len(walk) - before)[problem.block].tolist())
 
@@ -278,7 +277,6 @@ class Game:
         return cheap_pairs(self.problem, layers, paths, value_ns - 1)
 
     def time(self, walk: Ints) -> int:
-        """Iteration time of a walk."""
         return iteration_time(self.table, times_of(self.problem, walk))
 
 

@@ -85,7 +85,6 @@ class CutProblem:
 
     @property
     def num_cuts(self) -> int:
-        """Number of cuts."""
         return len(self.members)
 
     @property
@@ -95,7 +94,6 @@ class CutProblem:
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return int(self.members.shape[1])
 
 

@@ -196,7 +196,6 @@ class PairLayers(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Number of layers."""
         return len(self.pointer) - 1
 
     def of(self, layer: int) -> Ints:

@@ -42,8 +42,6 @@ LAYERS_SHARE, LAYERS_GAP = 0.1, 0.05
 
 
 class StageCutsParams(ExactParams):
-    """Parameters of `stage-cuts`."""
-
     #: With more cuts than this only those of one order of the blocks are tried, and the bound comes
     #: from cheap methods.
     max_cuts: int = Field(default=1000, ge=2)

@@ -142,8 +142,6 @@ def random_placement(task: Task, params: Params | None = None) -> Outcome:
 
 
 class ExpertParams(Params):
-    """Parameters of ``expert``."""
-
     #: The file: a split of dnn-partitioning, or a plan that placegap wrote.
     path: str | None = None
 
@@ -181,8 +179,6 @@ def _is_plan_file(path: str) -> bool:
 
 
 class DataParallelParams(Params):
-    """Parameters of ``data-parallel``."""
-
     #: Samples of one pass under makespan; by default the batch that ops state.
     batch: Annotated[int, Field(ge=1)] | None = None
 

@@ -57,8 +57,6 @@ class FusionParams(Params):
 
 
 class OrderPlaceParams(FusionParams):
-    """Parameters of ``order-place``."""
-
     #: The topological order of ops and of fused ops: CPD-TOPO or DFS-TOPO.
     order: Order = "cpd"
 
@@ -168,8 +166,6 @@ def _fill(admission: Admission, clusters: Clusters, order: Ints, best_effort: bo
 
 
 class CeleritasParams(FusionParams):
-    """Parameters of ``celeritas``."""
-
     #: Whether transfers take the time of both devices (6.1); by default where channels are not
     #: free.
     transfer_tasks: bool | None = None

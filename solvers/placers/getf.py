@@ -38,8 +38,6 @@ ROUNDS = 5  # attempts to place; in the last one ops may go anywhere
 
 
 class GetfParams(Params):
-    """Parameters of ``getf``."""
-
     #: How devices are grouped: auto is by speed, as in the paper, where speeds explain the times.
     groups: Grouping = "auto"
 

@@ -116,8 +116,6 @@ def _fill(
 
 
 class LocalSearchParams(Params):
-    """Parameters of ``local-search``."""
-
     #: How many random starts there are.
     restarts: int = Field(default=10, ge=1, json_schema_extra=EFFORT)
 

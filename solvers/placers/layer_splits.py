@@ -37,7 +37,6 @@ OpRule = Callable[[Instance, int], list[int] | None]  # the device of each op; N
 
 
 def why_no_layers(task: Task, params: Params) -> str | None:
-    """Why there are no layers to split, or None."""
     if task.semantics.plan_class != "any":
         return f"its plans are not {task.semantics.plan_class}"
     if not numbered_layers(layer_of(task.instance.graph)):

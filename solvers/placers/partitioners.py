@@ -61,7 +61,6 @@ class Parting:
 
     @property
     def num_parts(self) -> int:
-        """Number of parts."""
         return len(self.devices)
 
     def graph(self, *, counts: bool = False) -> tuple[Ints, Ints, Ints]:
@@ -207,8 +206,6 @@ def mend(
 
 
 class MetisParams(Params):
-    """Parameters of ``metis``."""
-
     #: A part may be this many thousandths heavier than its share (METIS' ``ufactor``).
     imbalance: int = Field(default=30, ge=1)
     #: What a cut between two groups costs: its transfers, or how many edges it cuts.
@@ -274,8 +271,6 @@ METIS_TRIES = 8
 
 
 class MtKahyparParams(Params):
-    """Parameters of ``mt-kahypar``."""
-
     #: A part may be heavier than its share by this fraction (``epsilon``).
     imbalance: float = Field(default=0.03, gt=0, lt=1)
 

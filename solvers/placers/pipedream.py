@@ -245,7 +245,6 @@ class Layers:
 
     @property
     def num_layers(self) -> int:
-        """Number of layers."""
         return len(self.parameter_bytes)
 
 

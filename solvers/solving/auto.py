@@ -76,8 +76,6 @@ MEMORY = "memory"  # what proves that there is no plan, where no method has to
 
 
 class AutoParams(Params):
-    """Parameters of ``auto``."""
-
     #: Threads and processes at a time; by default as many as there are cores.
     workers: int | None = Field(default=None, ge=1, le=1024)
 

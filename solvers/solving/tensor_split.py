@@ -55,7 +55,6 @@ class TensorPlan:
 
     @property
     def value_ns(self) -> int:
-        """The value of the plan by the referee."""
         assert self.result.value is not None
         return self.result.value
 

@@ -82,7 +82,6 @@ class PlacerRow:
 
     @property
     def name(self) -> str:
-        """Name of the row."""
         return f"{self.placer} {self.num_ops} ops {self.num_devices} devices"
 
     @property

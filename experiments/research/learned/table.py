@@ -152,7 +152,6 @@ class Case:
 
     @property
     def optimum_ns(self) -> int:
-        """The proven optimum."""
         known = best_known(self.graph, self.cluster, Makespan())
         if known is None or known.value_ns is None or known.value_ns != known.bound_ns:
             raise InputError(f"no optimum of {self.graph} on {self.cluster} is proven")

@@ -31,8 +31,6 @@ MEMORY_SHARE = 0.1  # of the smallest device: the most that a merged op and its 
 
 
 class MpDpsParams(Params):
-    """Parameters of ``mp-dps``."""
-
     #: How much of the smallest device a merged op and its colocation group may hold.
     memory_share: Annotated[float, Field(ge=0, le=1)] = MEMORY_SHARE
 

@@ -51,8 +51,6 @@ class Split(NamedTuple):
 
 
 class SplitRow(NamedTuple):
-    """A split, and of what it is."""
-
     cards: str
     model: str
     phase: str

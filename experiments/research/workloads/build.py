@@ -73,7 +73,6 @@ NOT_SHIPPED = {"kernel": None}  # fields that no file of the corpus has: they ar
 
 @cache
 def network_recipes() -> dict[str, NetworkRecipe]:
-    """The networks by name."""
     raw = read_yaml(Path(__file__).resolve().with_name("networks.yaml"))
     return TypeAdapter(dict[Name, NetworkRecipe]).validate_python(raw)
 

@@ -82,7 +82,6 @@ NETWORKS: Mapping[str, Callable[..., None]] = {
 
 @cache
 def workloads() -> Mapping[str, Workload]:
-    """All workloads by name."""
     papers = read_yaml(Path(__file__).resolve().with_name("workloads.yaml"))
     dialects = {name: Dialect(**fields) for name, fields in papers.pop("dialects").items()}
     found = {}

@@ -48,7 +48,6 @@ class Lowered:
 
     @property
     def tensorflow(self) -> bool:
-        """Whether the graph is one of TensorFlow."""
         return self.tape.dialect.framework == "tensorflow"
 
     @property
@@ -91,7 +90,6 @@ class Lowered:
 
 
 def size_of(target: Tensor | Weight) -> int:
-    """Bytes of a tensor or a weight."""
     return prod(target.shape) * FLOAT_BYTES
 
 

@@ -141,7 +141,6 @@ def _mode_rules(facts: Facts, rows: list[Row], semantics: HybridPipeline) -> Ite
 
 
 def stage_memory_bytes(row: Row, semantics: HybridPipeline, d: int, in_flight: int) -> int:
-    """Bytes on each device of a stage."""
     divided = {"none": (0, 0), "optimizer": (1, 0), "gradients": (1, 1)}[semantics.sharding]
     whole, shares = 0, Fraction(0)
     for mode in row.values():

@@ -88,7 +88,6 @@ class StageChain:
         return self.count * 2 if self.trains else self.count
 
     def stage_of(self, step: int) -> int:
-        """The stage of a step."""
         return step if step < self.count else 2 * self.count - 1 - step
 
     def numbered(self, q: int, *, backward: bool) -> list[Node]:

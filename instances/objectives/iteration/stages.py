@@ -37,12 +37,10 @@ class PlanStages:
 
     @property
     def num_stages(self) -> int:
-        """Number of stages."""
         return len(self.device)
 
     @property
     def num_steps(self) -> int:
-        """Steps of one microbatch."""
         return self.num_stages * (2 if self.trains else 1)
 
 

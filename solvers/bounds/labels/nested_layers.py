@@ -281,8 +281,6 @@ FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
 
 
 class LayerOptions(NamedTuple):
-    """The options of one layer."""
-
     #: forward_ns, back_ns: (p, K, K) int64: Times from the start of the outer gate to that of the
     #: inner one, and from the inner one to the outer one, by the devices of both; `NO_WAY` where an
     #: option has a gate elsewhere.
