@@ -73,12 +73,10 @@ class Attempt:
     gap: float = 0.0
     seed: int = 0
     incumbent: Plan | None = None
-    #: The transform that makes the instance coarser, if any, and its parameters.
-    coarsen: str | None = None
+    coarsen: str | None = None  # the transform that makes the instance coarser, and its parameters
 
     coarsen_params: Mapping[str, str] = field(default_factory=dict)
-    #: Whether only what the method itself proves counts, and nothing that is recorded.
-    alone: bool = False
+    alone: bool = False  # whether only what the method proves counts, and nothing recorded
 
     #: What the corpus records of the single ops, where whole modules or layers are placed.
     recorded: tuple[Bound, ...] = ()

@@ -31,8 +31,7 @@ from placegap.instances.kernels.kernel_folder import cache_folder
 from placegap.solvers.core.clock import STOP, STOP_SIGNALS, Interruptible
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 
-# `timeout` and terminals that close send their signal twice: so near to another it is the same.
-REPEAT_S = 1.0
+REPEAT_S = 1.0  # `timeout` and closing terminals send their signal twice: so near, it is the same
 
 
 @dataclass

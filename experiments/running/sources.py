@@ -74,19 +74,15 @@ class Source:
     #: What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     device_memory: float | None = None
     devices: Path | None = None  # file of device kinds beside the catalogue's
-    #: Whether a training step becomes layers with modes, as hybrid_pipeline takes them.
-    layers: bool = False
-    #: Whether elementwise ops overwrite their inputs (`variants.written_in_place`).
-    in_place: bool = False
+    layers: bool = False  # whether a training step becomes layers with modes for hybrid_pipeline
+    in_place: bool = False  # elementwise ops overwrite their inputs (`variants.written_in_place`)
     #: How many times as long every transfer takes; None: as the cluster says.
     slower_links: float | None = None
-    #: How many times as long every op takes, but on hosts; None: as the graph says.
-    slower_ops: float | None = None
+    slower_ops: float | None = None  # how many times as long ops take, but on hosts; None: once
     #: How many clones of the graph share its variables (`clones.with_clones`); None: it is none.
     clones: int | None = None
     half_precision: bool = False  # whether every number takes two bytes; of a model without times
-    #: Whether the ops are those that Moirai's fusion makes, as fast as one kernel each.
-    fused: bool = False
+    fused: bool = False  # whether ops are those of Moirai's fusion, as fast as one kernel each
 
 
 @lru_cache(maxsize=4)

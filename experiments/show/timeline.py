@@ -31,8 +31,7 @@ class Bar(NamedTuple):
     name: str
     label: str
     op: int = NO_OP  # `NO_OP` where it is no single op
-    #: What to write into it, where there is room; neighbours of one label and text are one block.
-    text: str = ""
+    text: str = ""  # what to write into it, if there is room; equal neighbours are one block
 
     @property
     def time_ns(self) -> int:

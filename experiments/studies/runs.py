@@ -189,8 +189,7 @@ TYPES = {name: {str: "str", Whole: "Int64", Real: "float64"}[_HINTS[name]] for n
 BEST_BOUND = ("best_bound_ns", "best_bound_by", "best_rests_on")
 
 ROW = ("study", "table", "instance", "cluster", "instance_hash", "seed")
-# What the runs of different methods are paired by: the unit of statistics, without the seed.
-PROBLEM = ROW[:-1]
+PROBLEM = ROW[:-1]  # what pairs runs of different methods: the unit of statistics, without seed
 # What is known of a row before its run.
 PLANNED = (*tuple(COLUMNS)[: tuple(COLUMNS).index("status")], *BEST_BOUND)
 # Columns that are computed when a file is read.

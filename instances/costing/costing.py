@@ -41,8 +41,7 @@ from placegap.instances.reading.errors import (
 if TYPE_CHECKING:
     from placegap.instances.costing.kernel_tables import KernelTables
 
-# Parameter of the provenance that says how ops without times are costed; by default calibrated.
-COSTS = "costs"
+COSTS = "costs"  # provenance: how ops without times are costed; by default calibrated
 
 KINDS_OF_COSTS = ("calibrated", "roofline", "measured")
 
@@ -212,8 +211,7 @@ class CostedKernels(NamedTuple):
     ops: list[Op]
     added: set[str]  # kinds that some op got a time for
     kernels: int  # how many kernels there are
-    #: By kind that was added: the ops whose time a table has, and the tables.
-    measured: dict[str, set[int]]
+    measured: dict[str, set[int]]  # by added kind: the ops whose time a table has, and the tables
     tables: dict[str, KernelTables]
 
     def share(self, kind: str) -> float:

@@ -48,8 +48,7 @@ SYSTEMS = {
     "Arc-Pro-B60": "b60",
 }
 
-# The card that was measured, where several kinds have a system's tables.
-MEASURED_ON = {"a100_sxm": "A100-80GB"}
+MEASURED_ON = {"a100_sxm": "A100-80GB"}  # the card measured, where several have its tables
 
 EXTRA = "measured costs need an extra: pip install 'placegap[measured]'"
 

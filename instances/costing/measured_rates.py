@@ -79,8 +79,7 @@ class KernelRates:
     bytes_per_s: int
     axes: tuple[Floats, Floats, Floats]  # logarithms of the sizes m, n, k
     log_ratio: Floats  # (M, N, K): Logarithms of measured time over roofline
-    #: By number of devices: logarithms of bytes and of ns, (2, sizes).
-    all_reduce: Mapping[int, Floats]
+    all_reduce: Mapping[int, Floats]  # by number of devices: logs of bytes and of ns, (2, sizes)
     link_bytes_per_s: int = 1  # of a link inside of a server, for all-reduces that are not measured
 
     def product_ns(self, m: int, n: int, k: int) -> float:

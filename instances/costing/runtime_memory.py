@@ -8,8 +8,7 @@ from placegap.instances.costing.layer_modes import MODELLED
 from placegap.instances.problem import Cluster, Graph
 from placegap.instances.problem.integers import format_bytes
 
-# CUDA's context with kernels of libraries and cuBLAS' workspace: 0.3 to 0.5 GB by card.
-CONTEXT_BYTES = 500_000_000
+CONTEXT_BYTES = 500_000_000  # CUDA's context with library kernels, cuBLAS' workspace: 0.3 to 0.5 GB
 # What training takes beside the modes of its layers (framework, communication, fragmentation), of
 # cards from this size on: 23 runs of BigScience on A100-80GB held 9 to 19 GiB more than modelled.
 TRAINING_BYTES, TRAINING_CARD_BYTES = 12 * 2**30, 80 * 10**9

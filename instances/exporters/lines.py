@@ -43,8 +43,7 @@ class LineClass(NamedTuple):
     # What is before or after the layers may be alone on a device, but for embeddings where a tool
     # keeps them on a host and the cluster has none.
 
-    #: Whether a host comes first, with what is before the layers and any number of layers.
-    has_host: bool = False
+    has_host: bool = False  # whether a host comes first, with what is before the layers, and layers
     experts_apart: bool = False  # whether experts of any layers may be on the host
     most_gpus: int | None = None  # how many GPUs it takes at most
     #: Whether GPUs are filled by bytes: a slot without bytes is where the one before it is.

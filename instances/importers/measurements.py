@@ -332,8 +332,7 @@ class Deviations:
 
     #: (c,) float64: Of all items with a measured value above 0, and 0 for those where both are 0.
     relative: Floats
-    #: Items that were estimated above 0 but measured as 0; they have no relative deviation.
-    undefined: int
+    undefined: int  # items estimated above 0 but measured as 0; they have no relative deviation
 
     @property
     def mean(self) -> float | None:

@@ -224,11 +224,8 @@ class MemoryArrays:
     #: shared_op, shared_name: (s,) int64: An op and a name that it holds state by.
     shared_op: Ints
     shared_name: Ints
-    #: (z,) int64: Size of the state of each name; names are numbered by their first ops.
-    shared_bytes: Ints
-    #: (n,) int64: Place of each op in the order that max_load's memory is counted in
-    #: (`derive_memory`).
-    step: Ints
+    shared_bytes: Ints  # (z,): size of the state of each name; names are numbered by first ops
+    step: Ints  # (n,): place of each op in the order of max_load's memory (`derive_memory`)
 
 
 def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:

@@ -11,8 +11,7 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.instance import Instance
 
-# Classes of devices in the order of their first ones, each in ascending order.
-Classes = tuple[tuple[int, ...], ...]
+Classes = tuple[tuple[int, ...], ...]  # of devices in the order of their first ones, each ascending
 
 
 def equal_columns(*tables: Any) -> Ints:

@@ -30,8 +30,7 @@ LONGEST_LIST = 10**4  # longer lists are those of the tokenizer, and are not kep
 
 PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
 
-# Tables of rotary embeddings, which transformers computes, are less than this part of a file.
-LEAST_LEFT_OVER = 1000
+LEAST_LEFT_OVER = 1000  # rotary tables, which transformers makes, are less than this part of a file
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "context_length": ("max_position_embeddings",),

@@ -43,8 +43,7 @@ class JointProgram:
     #: Inputs are parameters, buffers, the module's inputs, and gradients of its outputs; outputs
     #: are the module's outputs and the gradients. Every node has ``meta["val"]``.
     graph_module: fx.GraphModule
-    #: Name of every backward call, and of the forward call that it belongs to.
-    forward_of: Mapping[str, str]
+    forward_of: Mapping[str, str]  # name of every backward call, and of its forward call
     module_of: Mapping[str, str]  # path of the module of every call that has one
     #: parameter_of, buffer_of: Names of the inputs that are parameters or buffers, and their names
     #: in the module.

@@ -18,8 +18,7 @@ UNREAD = "parameters_that_no_op_reads"
 # Parameter of the provenance: layers that a configuration states and the traced model does not
 # have, as "num_nextn_predict_layers=1".
 LEFT_OUT = "layers_left_out"
-# Parameter of the provenance: chosen options that the model is too small for.
-UNFIT = "options_that_do_not_fit"
+UNFIT = "options_that_do_not_fit"  # provenance: options that the model is too small for
 
 PREFIXES = ("hf:", "py:")
 
@@ -42,8 +41,7 @@ class TraceOptions:
     seq: int | None = None  # tokens (or samples) of an example; None: what the model states
     #: Number type of weights and activations; None: what the configuration states, else float32.
     dtype: Dtype | None = None
-    #: Whether ops that read one parameter may each hold a copy, or form a colocation group.
-    tied: Tied = "copy"
+    tied: Tied = "copy"  # whether ops that read a parameter may hold copies, or form a group
     #: Whether the blocks that the model says are not to be split, and the other modules that hold
     #: parameters, stay whole, as colocation groups.
     keep_modules: bool = False
@@ -52,12 +50,10 @@ class TraceOptions:
     kv_tokens: int = 0  # tokens for which attention ops hold keys and values: the context
     #: How keys and values are stored in the cache (`cache_bits`); None: as they are computed.
     kv_dtype: str | None = None
-    #: Whether the pass makes one token of each sequence from a cache of `kv_tokens`.
-    decode: bool = False
+    decode: bool = False  # whether the pass makes a token of each sequence from a `kv_tokens` cache
     #: Tokens of a prompt that the pass fills the cache with; None: no such pass.
     prefill: int | None = None
-    #: Whether a whole training step is traced: forward, backward, updates of the weights.
-    train: bool = False
+    train: bool = False  # whether a whole training step is traced, with the updates of the weights
     #: What updates the weights; "none": nothing does, for what runs once per microbatch; None:
     #: adam.
     optimizer: Optimizer | None = None

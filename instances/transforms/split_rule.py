@@ -41,15 +41,12 @@ MAX_PARAMETERS = 3_000_000  # bytes of parameters per ms; Table 6: 57 KB is spli
 class SplitRule:
     """When an op is split, and how."""
 
-    #: Least mean time of an op, as a share of the mean times of all ops together.
-    min_share: float = MIN_SHARE
+    min_share: float = MIN_SHARE  # least mean time of an op, as a share of that of all ops together
     min_time_ns: int = 0  # least mean time of an op; both must be reached
     max_parameters: int = MAX_PARAMETERS  # most bytes of parameters per ms of mean time
     parts: int = PARTS  # parts of an op; fewer where the axis has fewer elements
-    #: Axes by preference: the first that the op can be split along is taken.
-    axes: tuple[Axis, ...] = AXES
-    #: Ops of these kinds that state no axes can be split along both channel axes.
-    kinds: tuple[str, ...] = KINDS
+    axes: tuple[Axis, ...] = AXES  # by preference: the first to split the op along is taken
+    kinds: tuple[str, ...] = KINDS  # ops of these that state no axes are split along channel axes
 
 
 def split_heavy_ops(instance: Instance, rule: SplitRule | None = None) -> OpSplit:

@@ -133,8 +133,7 @@ class PlacedGraph(NamedTuple):
     peers: Ints  # (K,) int64: The first device of each one's class
     pool: Ints  # (K,) int64: That each device is in
     pool_room_bytes: Ints  # (S,): room of all devices of a pool; S is 0 where there are no pools
-    #: Whether each device takes in, and sends out, one transfer of an edge at a time.
-    has_ports: bool
+    has_ports: bool  # whether each device takes in, and sends out, a transfer of an edge at a time
 
 
 @kernel

@@ -64,8 +64,7 @@ class IdealPairs(NamedTuple):
     #: ptr, ideal: (sources + 1,): Candidates of source j are ``ideal[ptr[j]:ptr[j + 1]]``.
     ptr: Ints
     ideal: Ints
-    #: (layers, pairs) int64: Least max_load with these devices of the server, value of J included.
-    value: Ints
+    value: Ints  # (layers, pairs): least max_load with these devices of the server, with J's value
     #: origin, stage: (layers, pairs) int32: Pair before and last stage of new states, -1 of others.
     origin: Indices
     stage: Indices

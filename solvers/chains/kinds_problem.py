@@ -55,8 +55,7 @@ class Stage(NamedTuple):
 class Pool:
     """One or several equal sets of devices: the cluster, or servers."""
 
-    #: Devices of each class, for each of the equal sets.
-    copies: tuple[tuple[tuple[int, ...], ...], ...]
+    copies: tuple[tuple[tuple[int, ...], ...], ...]  # devices of a class, for each of equal sets
     kinds: tuple[int, ...]  # kind of each class
     stages: tuple[Stage, ...]
 

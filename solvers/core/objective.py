@@ -31,8 +31,7 @@ class Step:
     params: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
     most_parts: float = float("inf")  # larger graphs (ops + edges) are not for it
-    #: Whether bounds run before it, where it is not likely to settle the task or memory binds.
-    needs_bounds: bool = True
+    needs_bounds: bool = True  # whether bounds run before it, if it is not likely or memory binds
     is_placer: bool = False  # whether it makes a plan of its own once, and does not search
 
 
@@ -41,19 +40,16 @@ class Strategy:
     """How the tasks of an objective are solved: by which methods, in which order."""
 
     provers: tuple[Step, ...]  # exact methods, the one that settles most instances first
-    #: Where others prove, too: all in order, one by one, for some take a second to load.
-    proofs: Iterable[Step] = ()
+    proofs: Iterable[Step] = ()  # where others prove, too: in order, as some take a second to load
     #: Run once, before the searches take turns: for other plans, or for a bound.
     first_plans: tuple[Step, ...] = ()
     searches: tuple[Step, ...] = ()  # the search that finds most first
-    #: With more groups of ops, and edges between groups, a proof is not likely.
-    most_choices: float = float("inf")
+    most_choices: float = float("inf")  # with more groups of ops, and edges, a proof is not likely
     #: Bounds beyond a known one, within a time: cheapest first.
     bounds: Callable[[Task[Any], Bound, Clock], Iterator[Bound]] | None = None
     #: Methods that prove bounds, microseconds per part of the graph, and most parts.
     bound_methods: tuple[tuple[str, float, int], ...] = ()
-    #: The objective whose placers make the first plans, where it is another one.
-    placers_of: Objective = ""
+    placers_of: Objective = ""  # whose placers make the first plans, where it is another one
     #: Methods, with parameters, that can check a result; by default the provers.
     opinions: tuple[tuple[str, Mapping[str, str]], ...] = ()
     explains_memory: bool = False  # whether `explain_infeasible` knows its memory rule

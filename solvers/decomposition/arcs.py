@@ -31,14 +31,12 @@ class Arc:
     #: entry, leave: The devices that it is solved for.
     entry: int | None
     leave: int | None
-    #: A proven bound; `NO_WAY` if there is no schedule, or none that a better plan could use.
-    lower_ns: int
+    lower_ns: int  # a proven bound; `NO_WAY` without a schedule that a better plan could use
     #: The time of `plan`; of a section with nothing but its ends, which needs none, its time.
     upper_ns: int | None = None
     plan: Plan | None = None  # a plan of the section, with ops numbered as in ``section.ops``
     proof: int = 0  # what proves the bound, as a position in `PROOFS`
-    #: The time of the plan that placers made first; `NO_WAY` if they found none.
-    placed_ns: int | None = None
+    placed_ns: int | None = None  # time of the plan that placers made first; `NO_WAY` without one
     #: steps, undecided: Jobs so far, and those of CP-SAT among them that ran out of time.
     steps: int = 0
     undecided: int = 0

@@ -77,8 +77,7 @@ PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
 # does a chain of intervals or runs: the rest is for annealing and the whole model.
 SECTIONS_SHARE = 1 / 3
 PRICE_SHARE = 0.1  # share of the time left for prices of bytes along one chain of runs
-# Larger graphs are not searched for intervals: their windows alone would take many seconds.
-MOST_OPS_OF_CHAINS = 20_000
+MOST_OPS_OF_CHAINS = 20_000  # larger graphs have no search for intervals: windows take seconds
 PARTS_PER_S = 20_000  # parts of a model built and presolved in a second; no larger one is built
 # Annealing begins at no more plans than this, whose values are at most `NEAR` times the best.
 MOST_STARTS, NEAR = 4, 1.03

@@ -54,8 +54,7 @@ Steps = Callable[[Arc], Step | None]  # the next step on an arc, None if there i
 Route = Callable[[Lengths], tuple[int, list[Use]]]  # a path, by the lengths of arcs
 MOST_PLACED = 300  # arcs that get plans of placers before plans are packed into memory
 SMALL = 20  # sections with fewer inner ops are solved at once, not for one horizon after the other
-# Seconds of CP-SAT for an arc at first, and the factor whenever it comes back.
-FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0
+FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0  # seconds of CP-SAT for an arc at first, its factor later
 HANDICAP = 0.05  # while an arc is worked on, others are chosen as if its bound were higher by this
 
 
@@ -68,8 +67,7 @@ class SectionSearch(Known):
     workers: SectionWorkers
     clock: Clock
     proof: int = 0  # what proves the bound, as a position in `decomposition.arcs.PROOFS`
-    #: The makespan of the incumbent by the theorem, if it was joined of section plans.
-    claim_ns: int | None = None
+    claim_ns: int | None = None  # the incumbent's makespan by the theorem, if joined of sections
     jobs: int = 0  # jobs done
     #: infeasible, interrupted: Whether it is proven that there is no plan; whether Ctrl-C came.
     infeasible: bool = False
@@ -80,8 +78,7 @@ class SectionSearch(Known):
     #: far.
     annealing: Annealing | None = None
     annealed: int = 0
-    #: The intervals of the whole graph, once they are computed.
-    intervals: list[Interval] | None = None
+    intervals: list[Interval] | None = None  # intervals of the whole graph, once they are computed
 
     def __post_init__(self) -> None:
         task = self.task

@@ -61,8 +61,7 @@ class SectionAnswer:
     upper_ns: int | None = None  # time of `plan`
     plan: Plan | None = None
     final: bool = False  # whether another step would be useless
-    #: Whether it proved the least time, or that there is none within the horizon.
-    decided: bool = False
+    decided: bool = False  # whether it proved the least time, or that none is within the horizon
     interrupted: bool = False  # whether Ctrl-C ended it
     #: A solver's claim that contradicts a known plan; nothing else here comes from that solve.
     faults: tuple[str, ...] = ()

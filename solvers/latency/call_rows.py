@@ -72,9 +72,7 @@ class Row:
     """The best row of calls."""
 
     cost_ns: int  # `NEVER` if there is none
-    #: (m,) int64: Call of each node, numbered in time, -1 for nodes outside of all calls of the
-    #: row.
-    call: Ints
+    call: Ints  # (m,): call of each node, numbered in time, -1 outside of all calls of the row
 
 
 def best_row(

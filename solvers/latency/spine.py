@@ -27,8 +27,7 @@ from placegap.instances.problem.graph_index import all_by, sum_by, times_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.masks import count_ideals, masks
 
-# Sections with more ideals are narrowed to some of their paths: pairs of ideals are compared.
-MOST_IDEALS = 20_000
+MOST_IDEALS = 20_000  # sections with more are narrowed to some of their paths: pairs are compared
 
 
 @dataclass(frozen=True, eq=False)

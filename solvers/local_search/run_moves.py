@@ -43,12 +43,10 @@ from placegap.solvers.local_search.quick_schedule import (
 )
 
 HOT, COLD = 4e-3, 2e-5  # temperatures at the beginning and at the end, in makespans of the start
-# Factors of memory's price after a move with, and without, overfilled memory.
-DEARER, CHEAPER = 1.01, 0.998
+DEARER, CHEAPER = 1.01, 0.998  # factors of memory's price after a move without, and with, room
 # Price of exceeding one whole memory, in makespans of the start: first, least, most.
 PRICE, LEAST_PRICE, MOST_PRICE = 2.0, 0.1, 100.0
-# Shares of moves: those that change priorities, and those that move parts.
-SHIFT_SHARE, PARTS_SHARE = 0.02, 0.8
+SHIFT_SHARE, PARTS_SHARE = 0.02, 0.8  # shares of moves that change priorities, that move parts
 # Share of the moves of parts that place one part like another; among these, the shares up to which
 # two parts exchange their devices, or two devices their names.
 COPY_SHARE, EXCHANGE_SHARE, RENAME_SHARE = 0.5, 0.3, 0.65
@@ -64,8 +62,7 @@ STARTS = ("single-device", "m-topo", "memory-cuts", "interleaved-cuts")
 USUAL_STEPS = 10_000  # number of moves if there is neither a time limit nor a number of steps
 # Moves of one cooling, at least and per group, where the time limit decides their number.
 LEAST_ROUND, ROUND_PER_GROUP = 2_000, 60
-# Time for moves, in multiples of the referee's time for the last plan, before the next one.
-MOVING_PER_JUDGING = 10.0
+MOVING_PER_JUDGING = 10.0  # time for moves before the next plan, in times of judging the last one
 
 
 class RunMovesParams(Params):

@@ -161,13 +161,10 @@ def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Wa
 # ---------------------------------------------------------------------------------------- too large
 
 
-# Larger MIPs are refused: they take minutes to build, and HiGHS hardly ends their root node.
-MOST_ROWS = 300_000
+MOST_ROWS = 300_000  # larger MIPs are refused: building takes minutes, HiGHS' root node for ever
 MOST_LP_ROWS = 1_000_000  # larger LPs are refused: they take a minute to build, and many to solve
-# Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway.
-MOST_EDGES = 20_000
-# Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns.
-LONGEST_NS = 2**53
+MOST_EDGES = 20_000  # larger graphs are refused before pairs are counted: an edge has some ten rows
+LONGEST_NS = 2**53  # longer horizons, over 100 days, are refused: floats do not resolve their ns
 
 
 def why_too_long(horizon_ns: int) -> str | None:

@@ -48,8 +48,7 @@ HEAVY = 2e6  # moves times cells above which a pricing runs in a thread of its o
 
 T = TypeVar("T")
 
-# Grid on which pricers are compared: moves times cells, the fewest cells and the most.
-COARSE = (2e7, 1_000, 4_000)
+COARSE = (2e7, 1_000, 4_000)  # grid to compare pricers on: moves times cells, fewest and most cells
 
 
 @dataclass(eq=False)

@@ -230,8 +230,7 @@ def _advance(
 
 Prices = NDArray[np.int32]
 
-# Prices of all blocks sum to at most this: the price of a set then fits into 32 bits.
-TOTAL_PRICE = 2**30
+TOTAL_PRICE = 2**30  # prices of all blocks sum to at most this: a set's price fits into 32 bits
 UNREACHABLE = np.int32(-3 * 2**29)  # price of the impossible: negative with all prices added
 
 
@@ -246,8 +245,7 @@ class Grid:
     num_cells: int
     spare: int  # cells before cell 0
     shift: Ints  # (a,): Cells that each move adds; ``spare + num_cells`` where it is impossible
-    #: Type of unsigned integer that can number the moves to one state.
-    rank_type: type[np.unsignedinteger[Any]]
+    rank_type: type[np.unsignedinteger[Any]]  # unsigned integer that can number moves to a state
 
 
 def build_grid(

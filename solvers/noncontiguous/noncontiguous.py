@@ -140,8 +140,7 @@ class PartitionSearch:
 
 # Grids of loads, coarse to fine: moves times cells, fewest cells, most cells.
 GRIDS = ((8e6, 400, 4_000), (6e7, 2_000, 16_000), (1.5e8, 4_000, 32_000), (5e8, 8_000, 100_000))
-# The grid on which the best prices are tried once more: it loses least to rounding.
-FINE = (8e8, 8_000, 200_000)
+FINE = (8e8, 8_000, 200_000)  # the grid to try the best prices on once more: it rounds least
 SHARP = 4  # a grid is fine enough if rounding costs at most a quarter of the gap
 # Most pricings in the first round and in each later one; the last number holds for all others.
 PRICINGS = (600, 800, 2_000, 1_000)

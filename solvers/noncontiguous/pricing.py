@@ -39,8 +39,7 @@ MOST_MOVES = 200_000  # if a frontier has more, its lightest nets are left out; 
 LIGHTER = 0.8  # share of the nets that each further try keeps
 MOST_BYTES = 500_000_000  # memory for the choices of one pricing
 LONGEST_NS = 2**56  # total work times devices above which `Weights` other than 1 might overflow
-# Pairs of work and transfer that are tried where the two overlap.
-OVERLAPS = ((1, 0), (7, 1), (3, 1), (1, 1))
+OVERLAPS = ((1, 0), (7, 1), (3, 1), (1, 1))  # work and transfer that are tried if the two overlap
 # Rents that are tried, as fractions of the value of the best plan.
 RENTS = ((0, 1), (1, 4), (1, 2), (1, 1), (2, 1))
 

@@ -35,9 +35,7 @@ MOST_PAIRS = 500_000  # with more pairs of cuts and kinds, a stage counts as on 
 class CutProblem:
     """N cuts and P pairs of them, one within the other, of an instance with B blocks."""
 
-    #: (n,) int64: Block of each op; blocks are numbered in an order in which none feeds an earlier
-    #: one.
-    block: Ints
+    block: Ints  # (n,): block of each op, in an order in which none feeds an earlier one
     members: Flags  # (N, B) bool: Blocks of each cut, the empty one first, the full one last
     #: tail, head: (P,) int64: The smaller and the larger cut of each pair, sorted.
     tail: Ints

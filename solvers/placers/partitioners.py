@@ -54,9 +54,7 @@ class Parting:
     nets: Nets  # over the vertices
     devices: Ints  # (p,) int64: The devices that parts are made for
     weight: Ints  # (v,) int64: Scaled mean time of each vertex, at least 1
-    #: (p,) float64: Share of the weight that each part should have, by the device's speed; the sum
-    #: is 1.
-    share: Floats
+    share: Floats  # (p,): share of the weight for each part, by the device's speed; the sum is 1
     seed: int
 
     @property

@@ -59,15 +59,11 @@ BOUND_SHARE, MEMORY_BOUND_SHARE = 0.2, 0.5
 PROOF_SHARE = 2 / 3  # of the time that is left, for a proof that takes turns with searches
 # Placers, and a method that no plan is known to, have no less, however short the limit is.
 FIRST_PLANS_S = 2.0
-# A larger graph (ops + edges) stays in one process: two copies of it would need more than 6 GB.
-MOST_PARTS = 1_500_000
+MOST_PARTS = 1_500_000  # larger graphs (ops + edges) stay in one process: two copies need over 6 GB
 PROCESS_S = 3.0  # with less time no process is started: that alone takes about a second
-# Kept of the limit for judging the last plans: a share, and for the size.
-RESERVE_SHARE, US_PER_PART = 0.01, 3.0
-# What ends with less of the limit left was ended by it: a MIP of 20 s keeps 0.4 for its plans.
-END_SHARE = 0.05
-# Of a graph of a million ops, before a search or a proof first looks at the clock.
-US_PER_PART_STARTED = 35.0
+RESERVE_SHARE, US_PER_PART = 0.01, 3.0  # of the limit for judging the last plans: share, size
+END_SHARE = 0.05  # what ends with less of the limit left was ended by it: a MIP of 20 s keeps 0.4
+US_PER_PART_STARTED = 35.0  # of a million ops, before a search or proof first looks at the clock
 
 ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time limit", "interrupted"
 

@@ -33,8 +33,7 @@ from placegap.solvers.core.result import (
 )
 from placegap.solvers.core.starts import best_start, placers, starts
 
-# Methods with quick starts of their own: placers and bounds run only if they end unproven.
-AFTERWARDS = ("ideal-dp",)
+AFTERWARDS = ("ideal-dp",)  # have quick starts: placers and bounds run only if they end unproven
 BOUND_SHARE = 0.1  # of the time for bounds beyond the quick one, before the method begins
 SMALL = 60  # ops and edges of instances that exact methods close faster than an LP is built
 

@@ -87,8 +87,7 @@ class Homes:
     rows: list[Row]
     compared: tuple[int, ...]  # the columns that stand side by side where two plans are compared
     objects: list[dict[str, Any]]  # what ``--json`` prints
-    #: The number of each op's home, what it is called in comparisons, and how long the op runs.
-    of_op: list[int]
+    of_op: list[int]  # number of each op's home, what comparisons call it, and how long it runs
     names: list[str]
     op_ns: list[int]
 
@@ -104,8 +103,7 @@ class Parts:
     is_timed: bool = False
     path: tuple[PathPart, ...] = ()
     crossings: tuple[Crossing, ...] = ()  # the most expensive first
-    #: What limits the value, in sentences; and which part of the plan that is.
-    why: Sequence[str] = ()
+    why: Sequence[str] = ()  # what limits the value, in sentences; which part of the plan that is
     where: str = "heaviest device"
     moments: str = "at each step of a sample, op by op"  # when devices hold `held`
     held: str = "resident bytes, all the time"

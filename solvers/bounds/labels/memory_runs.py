@@ -350,8 +350,7 @@ class MemoryRuns:
     #: the last one's exit, by device; of one entry where the section has no such end.
     before_ns: Ints
     after_ns: Ints
-    #: For each stop but the last: the sections and groups between it and the next.
-    links: tuple[BetweenStops, ...]
+    links: tuple[BetweenStops, ...]  # for each stop but the last: sections and groups to the next
     inside: tuple[tuple[int, int], ...]  # sections between ops of the same stop
     other: tuple[int, ...]  # sections between stops that are no neighbours
     size_bytes: Ints  # (c,) int64: Of each stop's group

@@ -56,8 +56,7 @@ from placegap.solvers.bounds.work_windows import (
 # With fewer layers, or where a smaller share of the work is in groups that come back, there is
 # nothing to be gained.
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
-# Ops of an interval, and ops of sections that become one, its entry aside.
-MOST_INNER, MOST_JOINED = 40, 8
+MOST_INNER, MOST_JOINED = 40, 8  # ops of an interval; ops of sections that become one, entry aside
 
 
 class NestedLayer(NamedTuple):
@@ -290,8 +289,7 @@ class LayerOptions(NamedTuple):
     #: grid.
     work: Ints
     ready: Ints  # (p, K) int64: The part of it that follows the layer's inner gate on the way back
-    #: (p, K) int64: Bytes of the groups on each device; (p, 0) where memory does not bind.
-    held_bytes: Ints
+    held_bytes: Ints  # (p, K): bytes of the groups on each device; (p, 0) without binding memory
     paid_ns: Ints  # (p,) int64: The price of these bytes
     devices: Ints  # (p, groups) int64: Where each option has the groups
 
@@ -310,8 +308,7 @@ class LayerTable(NamedTuple):
     #: way back, at most. One row more: work of all groups that need not be after the core's last
     #: gate.
     unready_ns: list[Ints]
-    #: (K,) int64: The least time from the start of that gate to the end, by its device.
-    left_ns: list[Ints]
+    left_ns: list[Ints]  # (K,): the least time from that gate's start to the end, by its device
     head_ns: list[Ints]  # (K,) int64: The earliest start of the inner gate of the way forward
     #: (K,) int64: The time of that gate of the way back; one row more: of the core's first gate.
     gate_ns: list[Ints]
