@@ -73,8 +73,7 @@ def certified_shares(
     cells: Iterable[RunRow], limit_s: float, folder: Path, known: dict[Key, Share]
 ) -> None:
     """Certify the best bounds of cells that are not in `known` yet, `limit_s` seconds for each."""
-    # A line on stderr reports each. `known` grows, so that it has all that is done when Ctrl-C
-    # comes.
+    # A line on stderr reports each. `known` grows, so it has all that is done when Ctrl-C comes.
     for cell in cells:
         key = key_of(cell)
         if key is None or (key in known and _is_enough(known[key], limit_s)):

@@ -107,8 +107,7 @@ TITLE_LETTERS = 68  # of a line of the plot's title
 
 def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
     """Value and bound over time, as steps until the end, and the gap between them."""
-    # The bound is a broken line on the value's wider one, so that both are seen where they are
-    # equal.
+    # The bound is a broken line on the value's wider one, so both are seen where they are equal.
     from placegap.experiments.show.drawing import COLOURS, dress, new_figure
 
     figure = new_figure(7.2, 4.0)

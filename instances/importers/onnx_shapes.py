@@ -108,8 +108,7 @@ def infer_tensors(
 ) -> tuple[Tensors, list[Any], int]:
     """Walk the graph: what is known of its tensors, the nodes that are left, the number folded."""
     # Every input has a static shape, or is an initializer. `sizes` are those of the symbols that
-    # stated shapes name; `stored` has the bits per weight of initializers that are stored in
-    # another type.
+    # stated shapes name; `stored` has the bits per weight of initializers stored in another type.
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     stated = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
     tensors = Tensors()

@@ -384,8 +384,7 @@ def anneal_runs(
                 copy_to(state.best_at, at)
                 copy_to(state.best_shift, state.shift)
         # The price balances itself: it rises by 1 % for a move in overfilled memory and falls by
-        # 0.2 % otherwise, so that the search is near the border of what fits, where the best plans
-        # are.
+        # 0.2 % otherwise, so the search is near the border of what fits, where the best plans are.
         memory[1] *= DEARER if memory[0] > 0.0 else CHEAPER
         memory[1] = min(max(memory[1], LEAST_PRICE), MOST_PRICE)
 

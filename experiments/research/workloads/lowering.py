@@ -94,8 +94,7 @@ def add_backward(lowered: Lowered) -> None:
 
 def _mirror(lowered: Lowered) -> None:
     """One backward op per module, of its inputs too, on the module's device."""
-    # It computes twice as much where there are weights, holds their gradients, and reads what the
-    # module kept.
+    # It computes twice as much with weights, holds their gradients, and reads what the module kept.
     arrived: dict[int, list[int]] = {}
     for at in range(len(lowered.tape.ops) - 1, -1, -1):
         op = lowered.tape.ops[at]

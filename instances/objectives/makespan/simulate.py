@@ -122,8 +122,7 @@ class _Items:
             np.int64,
         )
         self.channels: Ints = pairs[transfers.source * k + transfers.destination]
-        # Bottom levels with the times of the plan's own devices, so that ranks follow the plan's
-        # paths.
+        # Bottom levels with the times of the plan's own devices, so ranks follow the plan's paths.
         edge = index.succ_edge
         succ = index.consumer[edge]
         links = arrays.link_class[device[index.producer[edge]], device[succ]]

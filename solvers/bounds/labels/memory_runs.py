@@ -64,10 +64,9 @@ def fewer_labels(value: Ints, order: Ints, most: int, rows: Ints, least: Ints) -
     # `order` has the labels (rows of `value`) of the kind, the best first; it is overwritten. A
     # label stays unless one before it is nowhere above it. Where more are left, neighbours become
     # one: the first, with the least of each number. `rows` gets the labels that stay, and `least`
-    # their numbers.
-    # Joining keeps a bound: what a label may become, the joined one may become as well, at no
-    # higher cost. Neighbours in the order of costs are joined, so that costs, which decide, lose
-    # least.
+    # their numbers. Joining keeps a bound: what a label may become, the joined one may become as
+    # well, at no higher cost. Neighbours in the order of costs are joined, so costs, which decide,
+    # lose least.
     kept, width = 0, value.shape[1]
     for q in order:
         below = False
