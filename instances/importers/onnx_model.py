@@ -444,15 +444,11 @@ def count_axes(node: Node, has_weights: bool) -> dict[str, int]:
         if node.attributes.get("group", 1) == 1:
             sizes |= {"out_channel": right[0], "in_channel": right[1]}
     elif node.op_type in PRODUCTS and min(len(left), len(right)) >= 2:
-        if has_weights or _shares_batch(right, out):
+        if has_weights or (len(right) == len(out) > 2 and right[0] == out[0]):
             sizes["batch"] = out[0]
         summed = left[0] if node.op_type == "Gemm" and node.attributes.get("transA") else left[-1]
         sizes |= {"out_channel": out[-1], "in_channel": summed}
     return {axis: size for axis, size in sizes.items() if size > 1}
-
-
-def _shares_batch(right: Shape, out: Shape) -> bool:
-    return len(right) == len(out) > 2 and right[0] == out[0]
 
 
 # Metadata of torch's exporter: a list as text, of module paths and, last, of the node's name.

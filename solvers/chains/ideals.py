@@ -147,11 +147,6 @@ def bit_set(flags: Flags) -> Ints:
     return np.packbits(wide, bitorder="little").view(np.int64)
 
 
-def all_blocks(problem: ChainBlocks) -> Ints:
-    """The bit set of all blocks, (words,)."""
-    return bit_set(np.ones(problem.num_blocks, np.bool_))
-
-
 def blocks_of(members: Ints) -> Ints:
     """Blocks of a bit set."""
     return np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little"))

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.solvers.chains.ideals import Ideals, all_blocks, blocks_of
+from placegap.solvers.chains.ideals import Ideals, bit_set, blocks_of
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.chains.transitions import (
@@ -70,7 +70,7 @@ class LayerSearch:
         #: What stages hold at their peak, empty if that is not checked; and (D,) int64, the bytes
         #: that a device of each kind can hold then.
         self.peak, self.peak_room = no_peak(), np.zeros(len(self.views), np.int64)
-        full = all_blocks(self.problem)
+        full = bit_set(np.ones(self.problem.num_blocks, np.bool_))
         self.empty, self.full = ideals.find(np.zeros_like(full)), ideals.find(full)
 
     def best(self, limit: int, enough: int) -> Pipeline | None:
