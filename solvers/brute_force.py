@@ -42,14 +42,9 @@ from placegap.solvers.core.result import Bound, Outcome, no_plan
 
 MOST_OPS, MOST_LOADED_OPS = 8, 10
 MOST_PLACEMENTS = 2**20
-MOST_CONTEXTS = 2**14
-"""In Python, with a bisection for each."""
-
-MOST_ROWS = 2**22
-"""Most of them break an order or a limit, and are left out at once."""
-
-MOST_TRANSFERS = 10
-"""Edges of a makespan instance whose channels are not free: each may become a transfer."""
+MOST_CONTEXTS = 2**14  # in Python, with a bisection for each
+MOST_ROWS = 2**22  # most of them break an order or a limit, and are left out at once
+MOST_TRANSFERS = 10  # edges of a makespan instance without free channels: each may be a transfer
 
 
 def _over(number: int, most: int, what: str, of: str = "") -> str | None:
@@ -113,6 +108,7 @@ def _best_hybrid(instance: Instance, semantics: HybridPipeline) -> tuple[int, Pl
 WhyNot = Callable[[Instance, Any], str | None]
 BestPlan = Callable[[Instance, Any], tuple[int, Plan] | None]
 
+# Of each objective: why an instance is too large, and its best plan.
 ORACLES: Mapping[str, tuple[WhyNot, BestPlan]] = {
     "makespan": (_why_no_orders, best_schedule),
     "max_load": (_why_no_loads, _best_load),
@@ -121,7 +117,6 @@ ORACLES: Mapping[str, tuple[WhyNot, BestPlan]] = {
     "hybrid": (_why_no_rows, _best_hybrid),
     "context": (_why_no_contexts, best_context),
 }
-"""Of each objective: why an instance is too large, and its best plan."""
 
 
 def applies(task: Task, params: Params) -> str | None:

@@ -13,6 +13,7 @@ import typer
 from placegap.experiments.cli.options import command
 from placegap.experiments.cli.version import print_version
 
+# Name of a command -> its module, which has a function ``NAME_command``.
 MODULES = {
     "place": "place",
     "study": "study",
@@ -31,7 +32,6 @@ MODULES = {
     "generate": "models",
     "standard-evaluation": "measured",
 }
-"""Name of a command -> its module, which has a function ``NAME_command``."""
 
 
 def load_app(requested: str = "") -> typer.Typer:

@@ -29,8 +29,6 @@ from placegap.instances.torch_models.options import TraceOptions
 
 @dataclass(frozen=True, kw_only=True)
 class CostsOptions(ModelOptions):
-    """Options of ``placegap costs``."""
-
     tracing: TraceOptions
     costs: CostsOption = "measured"
     as_json: JsonOption = False

@@ -259,6 +259,7 @@ def _families() -> Rows:
     ]
 
 
+# What ``placegap instances`` lists.
 SECTIONS: Mapping[str, Callable[[], Rows]] = {
     "corpus": _corpus,
     "workloads": _workloads,
@@ -270,4 +271,3 @@ SECTIONS: Mapping[str, Callable[[], Rows]] = {
     "traced_models": _traced_models,
     "families_for_generate": _families,
 }
-"""What ``placegap instances`` lists."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileOptions:
-    """Options of ``placegap profile``."""
-
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="hf:NAME, hf:CONFIG.json or py:MODULE:FUNCTION.")
     ]
@@ -143,14 +141,11 @@ def _ratio(measured_ns: int, modelled_ns: int) -> str:
 
 
 NO_PLAN = 1
-FILL = {"order": "dfs", "reach": 1}
-"""Parameters of order-place that make it the paper's sequential placement."""
+FILL = {"order": "dfs", "reach": 1}  # parameters that make order-place sequential placement
 
 
 @dataclass(frozen=True, kw_only=True)
 class StandardEvaluationOptions(ModelOptions):
-    """Options of ``placegap standard-evaluation``."""
-
     measurements: Annotated[
         list[Path], typer.Argument(metavar="CSV...", help="op,device,batch,time_ns,memory_bytes")
     ]
@@ -301,10 +296,8 @@ def _reach(found: Estimate) -> str:
 
 
 def _write_plan(instance: Instance, path: Path) -> str | None:
-    """The paper's sequential placement: DFS-TOPO order, one device filled after the other.
-
-    Why there is none, if so.
-    """
+    """The paper's sequential placement: DFS-TOPO order, one device filled after the other."""
+    # Why there is none, if so.
     from placegap.instances.files.plan_file import save_plan
     from placegap.instances.problem import Makespan
     from placegap.solvers import run_method

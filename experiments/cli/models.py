@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from placegap.instances.transforms.table import Claim, Coarsening
 
 
-SPLIT_RULE = "fd-dps"
-"""The method whose parameters say what is split."""
+SPLIT_RULE = "fd-dps"  # the method whose parameters say what is split
 
 SIZE = ("ops", "edges", "ccr")
 MEANING: dict[Claim, str] = {
@@ -51,8 +50,6 @@ MEANING: dict[Claim, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions(ModelOptions, TimedOptions):
-    """Options of ``placegap convert``."""
-
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")]
     weight_gradients: Annotated[
         bool,
@@ -165,8 +162,6 @@ def check_json_name(path: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CoarsenOptions(ModelOptions):
-    """Options of ``placegap coarsen``."""
-
     transform: Annotated[
         str | None,
         typer.Option("--with", metavar="TRANSFORM", help="Default: a line for each of them."),
@@ -291,8 +286,6 @@ def _write_coarse(found: Coarsening, out: Path | None, map_file: Path | None) ->
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions(ModelOptions):
-    """Options of ``placegap split``."""
-
     param: Annotated[
         list[str] | None,
         typer.Option(

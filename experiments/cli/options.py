@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from placegap.instances.problem import Graph, Instance
 
 
-BROKEN_RULES = 1
-"""The exit status where a plan breaks a rule."""
+BROKEN_RULES = 1  # the exit status where a plan breaks a rule
 
 model_option = partial(typer.Option, rich_help_panel="Model")
 traced_option = partial(typer.Option, rich_help_panel="Model, if traced (hf: and py:)")
@@ -188,6 +187,7 @@ def _may(option: Any, kind: Any, text: str, *names: str, **more: Any) -> object:
 _rule, _traced = partial(_may, objective_option), partial(_may, traced_option)
 _held = partial(_may, memory_option)
 
+# The semantics options, by the names of `Rules`.
 RULES: Mapping[str, object] = {
     "objective": _rule(
         Objective,
@@ -214,8 +214,8 @@ RULES: Mapping[str, object] = {
         MemoryRule, "Count the sum of a device's bytes, or the peak under the schedule"
     ),
 }
-"""The semantics options, by the names of `Rules`."""
 
+# The options of traced models, by the names of `TraceOptions`.
 TRACING: Mapping[str, object] = {
     "batch": _traced(int, "hf: only: examples in a batch"),
     "seq": _traced(int, "hf: only: tokens of an example", show_default="the model's"),
@@ -242,7 +242,6 @@ TRACING: Mapping[str, object] = {
     "train": _traced(bool, "A training step with its weight updates", "--train"),
     "optimizer": _traced(Optimizer, "With --train: what updates the weights", show_default="adam"),
 }
-"""The options of traced models, by the names of `TraceOptions`."""
 
 
 class _Group(NamedTuple):
@@ -253,6 +252,7 @@ class _Group(NamedTuple):
     defaults: Mapping[str, object]
 
 
+# Types of fields that stand for several options.
 GROUPS: Mapping[type, _Group] = {
     Rules: _Group(RULES, Rules, DEFAULTS),
     TraceOptions: _Group(
@@ -261,7 +261,6 @@ GROUPS: Mapping[type, _Group] = {
         {field.name: field.default for field in fields(TraceOptions)},
     ),
 }
-"""Types of fields that stand for several options."""
 
 
 def _described(annotation: object, default: object = None) -> object:
@@ -289,11 +288,9 @@ def _described(annotation: object, default: object = None) -> object:
 
 
 def command(run: Callable[[Any], None]) -> Callable[..., None]:
-    """The command of a function: it takes what the function's dataclass has, as typer reads it.
-
-    A field is an option or an argument, as its annotation says, and a field of `GROUPS` is several
-    options, in its place.
-    """
+    """The command of a function: it takes what the function's dataclass has, as typer reads it."""
+    # A field is an option or an argument, as its annotation says, and a field of `GROUPS` is
+    # several options, in its place.
     (taken,) = signature(run, eval_str=True).parameters.values()
     options: type[Any] = taken.annotation
     types = get_type_hints(options, include_extras=True)
@@ -370,11 +367,11 @@ def source_of(options: Any, model: str | None = None) -> Source:
     )
 
 
+# Fields that name files to read, or may.
 INPUTS = (
     *("model", "file", "config", "start", "cluster", "devices", "times", "module"),
     *("measurements", "links", "tensors"),
 )
-"""Fields that name files to read, or may."""
 
 
 def inputs_of(options: Any) -> list[str]:

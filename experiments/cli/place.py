@@ -75,8 +75,6 @@ LONGEST_S = 10**7
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceOptions(ModelOptions, TimedOptions):
-    """Options of ``placegap place``."""
-
     rules: Rules
     method: Annotated[
         str | None,
@@ -551,11 +549,9 @@ def _ask_second(
 
 
 def report(options: PlaceOptions, instance: Instance, result: Result, extras: Extras) -> None:
-    """Print a result, explain a missing plan, write the plan.
-
-    A plan of a finer instance (operator splitting) is shown and written with that instance. A plan
-    that cannot be written is printed as it would stand in its file.
-    """
+    """Print a result, explain a missing plan, write the plan."""
+    # A plan of a finer instance (operator splitting) is shown and written with that instance. A
+    # plan that cannot be written is printed as it would stand in its file.
     out, whole, lost = options.out, instance, None
     opinion, certificate, price, claims, _, said, shares, kept = extras
     notes = () if options.tensor_split else words_of(result.semantics).optimum(instance, result)
@@ -681,10 +677,8 @@ def said_object(said: Said) -> dict[str, Any]:
 
 
 def said_lines(said: Said, result: Result, whole: Granularity) -> Iterator[str]:
-    """What a tool runs, its gap among the plans that its format expresses, and what that costs.
-
-    The result is of plans that keep modules, layers or experts whole, or single ops.
-    """
+    """What a tool runs, its gap among the plans that its format expresses, and what that costs."""
+    # The result is of plans that keep modules, layers or experts whole, or single ops.
     from placegap.experiments.show.words import WHOLES
 
     rules = result.semantics

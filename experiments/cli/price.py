@@ -25,8 +25,6 @@ from placegap.instances.torch_models.options import TraceOptions
 
 @dataclass(frozen=True, kw_only=True)
 class PriceOptions(ModelOptions):
-    """Options of ``placegap price``."""
-
     line: Annotated[
         str,
         typer.Option(

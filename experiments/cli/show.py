@@ -51,14 +51,11 @@ NO_MODEL = (
     "the plan is for {!r}, which the corpus does not have with this content: name its model"
     " (--model) and cluster (--cluster)"
 )
-CHECK_S = 5.0
-"""Seconds for the check of a certificate in a plan's file; 'placegap verify' has no limit."""
+CHECK_S = 5.0  # seconds for the check of a certificate in a plan; 'placegap verify' has no limit
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions(TimedOptions):
-    """Options of ``placegap show``."""
-
     file: Annotated[
         str, typer.Argument(metavar="INSTANCE|PLAN", help="A model, a corpus name, or a plan.")
     ]
@@ -185,8 +182,6 @@ def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(TimedOptions):
-    """Options of ``placegap compare``."""
-
     first: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
     second: Annotated[str, typer.Argument(metavar="PLAN", help="Another plan of the same model.")]
     model: ModelOption = None
@@ -251,11 +246,10 @@ def load_plan_file(file: str) -> PlanFile | None:
 
 
 def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | None:
-    """The instance of a plan: the one that is named, else the one that its name says.
-
-    A plan says ``MODEL@CLUSTER``, or ``MODEL`` on its own devices. If that is a graph of the corpus
-    on a cluster that ships, and its content is that of the plan, it is the instance; else None.
-    """
+    """The instance of a plan: the one that is named, else the one that its name says."""
+    # A plan says ``MODEL@CLUSTER``, or ``MODEL`` on its own devices. If that is a graph of the
+    # corpus on a cluster that ships, and its content is that of the plan, it is the instance; else
+    # None.
     from placegap.experiments.running.sources import Source, is_known_cluster, is_named, load_source
 
     layers = plan.semantics.has_modes

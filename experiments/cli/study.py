@@ -28,8 +28,6 @@ METHODS_DISAGREE = 1
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """Options of ``placegap study``."""
-
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A study's YAML file.")]
     out: Annotated[
         Path | None,
@@ -121,10 +119,8 @@ def intention(name: str, rows: Sequence[PlannedRow], workers: int) -> str:
 
 
 def longest_s(limits_s: Sequence[float], workers: int) -> float:
-    """Most seconds that runs with these limits take, started in order, `workers` at a time.
-
-    The last run starts when all workers have been busy with the others.
-    """
+    """Most seconds that runs with these limits take, started in order, `workers` at a time."""
+    # The last run starts when all workers have been busy with the others.
     last = max(limits_s)
     return (sum(limits_s) - last) / workers + last
 
@@ -146,10 +142,8 @@ def print_tables_to_run(rows: Sequence[PlannedRow], workers: int) -> None:
 
 
 def print_tables(rows: Sequence[RunRow], *, with_rows: bool) -> None:
-    """A line per method and the notes of every table on stdout, and what compiling took.
-
-    Perhaps also every row, and every model that was built.
-    """
+    """A line per method and the notes of every table on stdout, and what compiling took."""
+    # Perhaps also every row, and every model that was built.
     from placegap.experiments.studies.report import table_texts
 
     console = output()

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyOptions(ModelOptions):
-    """Options of ``placegap verify``."""
-
     plan_file: Annotated[
         Path | None, typer.Argument(metavar="[PLAN]", help="A plan's JSON file.")
     ] = None

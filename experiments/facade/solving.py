@@ -40,10 +40,8 @@ from placegap.solvers.solving.run_method import DEFAULT_METHOD, LimitOptions, So
 class Solution:
     """A result with its instance; `print` shows it as a table."""
 
-    #: What was solved: the finer instance, where the method split ops.
-    instance: Instance
-    #: All that is known: method, status, what the bound rests on, times, versions.
-    result: Result
+    instance: Instance  #: What was solved: the finer instance, where the method split ops
+    result: Result  #: All that is known: method, status, what the bound rests on, times, versions
     #: What went wrong on the way, and rules under which a method ran in place of the usual ones.
     warnings: tuple[str, ...] = ()
     #: What the files of the model and of the start claim; nothing of it is in the result.

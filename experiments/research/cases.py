@@ -33,13 +33,13 @@ from placegap.solvers.chains.best_line import best_line
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.solving.tensor_split import best_tensor_plan
 
+# Methods that restate what tools do by themselves.
 RULES = {
     "llama-fit": "llama.cpp's fit",
     "ik-llama-fit": "ik_llama.cpp's fit",
     "halda": "Halda of prima.cpp",
     "vllm-even": "vLLM's even split",
 }
-"""Methods that restate what tools do by themselves."""
 
 
 @cache
@@ -49,11 +49,9 @@ def cases() -> tuple[Mapping[str, Any], ...]:
 
 
 class CaseRow(NamedTuple):
-    """Values of a case, in ns: the best plan with its gap, the best line, and what rules take.
+    """Values of a case, in ns: the best plan with its gap, the best line, and what rules take."""
 
-    Plans keep layers whole, but for their experts; None: a rule has no room for the layers.
-    """
-
+    # Plans keep layers whole, but for their experts; None: a rule has no room for the layers.
     best_ns: int
     gap: float | None
     line_ns: int | None
@@ -111,6 +109,7 @@ def case_rows() -> Iterator[Sequence[str]]:
         )
 
 
+# Two to four cards, equal and different, with and without a host, of a 70B model in 4.9 bits.
 MACHINES = (
     "2xRTX3090, pcie4",
     "RTX5090+RTX4090, pcie4",
@@ -119,7 +118,6 @@ MACHINES = (
     "RTX3090+2xRTX3060+host:64GB, pcie4",
     "RTX4090+RTX3060+host:64GB, pcie4",
 )
-"""Two to four cards, equal and different, with and without a host, of a 70B model in 4.9 bits."""
 
 
 def shares_row(machine: str, instance: Instance) -> Sequence[str]:

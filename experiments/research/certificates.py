@@ -42,8 +42,7 @@ from placegap.solvers.core.result import PROOF
 
 FILE_NAME = "certified.csv"
 
-Key = tuple[str, str, int]
-"""The hash of an instance, the semantics' label, and the bound."""
+Key = tuple[str, str, int]  # the hash of an instance, the semantics' label, and the bound
 
 
 class Share(NamedTuple):
@@ -73,10 +72,8 @@ class Share(NamedTuple):
 def certified_shares(
     cells: Iterable[RunRow], limit_s: float, folder: Path, known: dict[Key, Share]
 ) -> None:
-    """Certify the best bounds of cells that are not in `known` yet, `limit_s` seconds for each.
-
-    A line on stderr reports each. `known` grows, so that it has all that is done when Ctrl-C comes.
-    """
+    """Certify the best bounds of cells that are not in `known` yet, `limit_s` seconds for each."""
+    # A line on stderr reports each. `known` grows, so it has all that is done when Ctrl-C comes.
     for cell in cells:
         key = key_of(cell)
         if key is None or (key in known and _is_enough(known[key], limit_s)):

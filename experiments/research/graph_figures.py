@@ -24,22 +24,15 @@ from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.transforms.split_rule import SplitRule, choose_cuts
 from placegap.instances.transforms.table import coarsen
 
-PARTS = (16, 8, 4)
-"""The batch is divided by these for the measurements."""
-
-NOISE = 0.05
-"""Standard deviation of the random factors."""
-
-WITHIN = {"exact": EXACT, "within 20 %": 0.2, "within 30 %": 0.3}
-"""Shares of ops that figure 5 is read at."""
+PARTS = (16, 8, 4)  # the batch is divided by these for the measurements
+NOISE = 0.05  # standard deviation of the random factors
+WITHIN = {"exact": EXACT, "within 20 %": 0.2, "within 30 %": 0.3}  # shares of ops for figure 5
 
 
 def deviation_figure(source: Source, name: str) -> float:
-    """A figure of the estimates of a workload with a batch, in percent.
-
-    `name` says what is estimated, ``memory``, ``time`` or ``noisy time``, and after a comma perhaps
-    a key of `WITHIN`. Without a key the figure is the mean relative deviation.
-    """
+    """A figure of the estimates of a workload with a batch, in percent."""
+    # `name` says what is estimated, ``memory``, ``time`` or ``noisy time``, and after a comma
+    # perhaps a key of `WITHIN`. Without a key the figure is the mean relative deviation.
     what, _, share = name.partition(", ")
     found = _deviations(source, what)
     figure = found.share_within(WITHIN[share]) if share else found.mean
@@ -77,12 +70,10 @@ def _figures(source: Source, batch: int, what: str) -> tuple[list[str], Floats]:
 
 
 def num_ops(instance: Instance) -> float:
-    """Ops of a graph."""
     return instance.num_ops
 
 
 def num_edges(instance: Instance) -> float:
-    """Edges of a graph."""
     return len(instance.graph.edges)
 
 
@@ -91,12 +82,12 @@ def ccr(instance: Instance) -> float:
     return float(communication_ratio(flow_of(instance.arrays)))
 
 
+# What a column may ask for; behind a comma follows the transform that comes first.
 FIGURES: Mapping[str, Callable[[Instance], float]] = {
     "ops": num_ops,
     "edges": num_edges,
     "ccr": ccr,
 }
-"""What a column may ask for; behind a comma follows the transform that comes first."""
 
 SPLITS = "splits "
 """Begins the figures of a kind of ops: 1 if FD-DPS' rule splits one of that kind, else 0.
@@ -115,19 +106,15 @@ def is_split(source: Source, op: str, share: str) -> float:
     return float(load_source(source).graph.op_index[op] in _cuts(source, share))
 
 
+# What a column may ask for of an op; the last argument is the least share, or empty.
 OP_FIGURES: Mapping[str, Callable[[Source, str, str], float]] = {"ms": ms, "split": is_split}
-"""What a column may ask for of an op; the last argument is the least share, or empty."""
-
-DEVIATION = "deviation of "
-"""Begins the figures of estimates."""
+DEVIATION = "deviation of "  # begins the figures of estimates
 
 
 def figure_of(source: Source, name: str) -> float:
-    """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform.
-
-    ``deviation of ...`` is one of `deviation_figure`, ``ms of conv1`` one of an op, and
-    ``splits Conv2D, 0.003`` one of a kind of ops, with its least share.
-    """
+    """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform."""
+    # ``deviation of ...`` is one of `deviation_figure`, ``ms of conv1`` one of an op, and
+    # ``splits Conv2D, 0.003`` one of a kind of ops, with its least share.
     if name.startswith(DEVIATION):
         return deviation_figure(source, name.removeprefix(DEVIATION))
     if name.startswith(SPLITS):

@@ -16,8 +16,8 @@ from placegap.instances.reading.input_files import data_path
 
 MEASURED = Path(__file__).resolve().parents[3] / "shared" / "instances" / "measured"
 
+# 64 KiB to 1 GiB: below it a transfer is latency alone, and no tensor of a plan is larger.
 SIZES = {2**k for k in range(16, 31)}
-"""64 KiB to 1 GiB: below it a transfer is latency alone, and no tensor of a plan is larger."""
 
 
 def bytes_ns(source: str) -> list[list[int]]:

@@ -20,10 +20,8 @@ def ranked(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_looser_bounds(runs: pd.DataFrame) -> pd.DataFrame:
-    """Runs of `memory` with the best bound of all that have as much memory or more.
-
-    A plan that fits into less memory fits into more, so a bound for more memory holds for less.
-    """
+    """Runs of `memory` with the best bound of all that have as much memory or more."""
+    # A plan that fits into less memory fits into more, so a bound for more memory holds for less.
     loose = runs.sort_values("memory_share", ascending=False, kind="stable")
     best = loose.groupby("instance")["best_bound_ns"].cummax().reindex(runs.index)
     gap = 1 - best.astype(float) / runs["value_ns"].astype(float)
@@ -31,11 +29,10 @@ def with_looser_bounds(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def blind_rows(runs: pd.DataFrame) -> pd.DataFrame:
-    """Methods that plan for free channels, under ports (`congestion`): a line for each.
-
-    ``promised`` is the value under ports over that for free channels, minus one, ``aware`` over the
-    plan that the method makes for ports; ``alike`` counts the ``plans`` that are worth the same.
-    """
+    """Methods that plan for free channels, under ports (`congestion`): a line for each."""
+    # ``promised`` is the value under ports over that for free channels, minus one, ``aware`` over
+    # the plan that the method makes for ports; ``alike`` counts the ``plans`` that are worth the
+    # same.
     blind, aware = (
         runs[runs["table"] == table].set_index([*WHERE, "method"]) for table in ("blind", "aware")
     )
@@ -55,8 +52,7 @@ def blind_rows(runs: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-RIGHT = "off by 0 %"
-"""The table of `sensitivity` whose costs are true."""
+RIGHT = "off by 0 %"  # the table of `sensitivity` whose costs are true
 
 
 def losses_by_error(runs: pd.DataFrame) -> pd.DataFrame:
@@ -76,18 +72,15 @@ class OrderCount(NamedTuple):
 
     @property
     def num_pairs(self) -> int:
-        """All pairs."""
         return sum(self)
 
 
 def compare_orders(
     runs: pd.DataFrame, by: Sequence[str], true: str, other: str, least: float = 0.0
 ) -> OrderCount:
-    """Count how often two columns rank a pair of methods alike.
-
-    Pairs stand in the same place `by`, and their `true` values differ by more than the share
-    `least`.
-    """
+    """Count how often two columns rank a pair of methods alike."""
+    # Pairs stand in the same place `by`, and their `true` values differ by more than the share
+    # `least`.
     known = runs[[*by, "method", true, other]].dropna()
     pairs = known.merge(known, on=list(by), suffixes=("", "_2"))
     pairs = pairs[pairs[f"{true}_2"] > pairs[true] * (1 + least)]

@@ -10,18 +10,15 @@ from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan
 from placegap.instances.referee.rules import PlanError
 from placegap.solvers import Result
 
-FREE_CHANNELS, NO_TRANSFERS = "free_channels_ns", "no_transfers_ns"
-"""The two clocks, as a log names them."""
+FREE_CHANNELS, NO_TRANSFERS = "free_channels_ns", "no_transfers_ns"  # the two clocks in a log
 
 FASTEST_BYTES_PER_S = 2**62
 
 
 def clocks_of(instance: Instance, result: Result) -> dict[str, int]:
-    """What the plan of a run would take with free channels, and without transfers.
-
-    Of a plan that breaks no rule but that of memory: what it takes, and the most bytes that a
-    device holds beyond its room.
-    """
+    """What the plan of a run would take with free channels, and without transfers."""
+    # Of a plan that breaks no rule but that of memory: what it takes, and the most bytes that a
+    # device holds beyond its room.
     verdict = result.evaluation
     if verdict is not None and {broken.rule for broken in verdict.violations} == {"memory"}:
         beyond = (
@@ -38,11 +35,9 @@ def clocks_of(instance: Instance, result: Result) -> dict[str, int]:
 
 
 def other_clocks(instance: Instance, plan: Plan, semantics: Makespan) -> dict[str, int]:
-    """The makespan of a plan with free channels, and without any transfer times.
-
-    The plan's orders of ops hold, and those of transfers are left open. Memory does not matter.
-    Empty where the orders of ops are circular without those of transfers.
-    """
+    """The makespan of a plan with free channels, and without any transfer times."""
+    # The plan's orders of ops hold, and those of transfers are left open. Memory does not matter.
+    # Empty where the orders of ops are circular without those of transfers.
     ops_only = Plan(placement=plan.placement, device_order=plan.device_order)
     free = semantics.model_copy(update={"channels": "free"})
     try:

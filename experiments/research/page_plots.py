@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-SHOWN = 8
-"""The best methods alone have lines: 22 hide one another."""
+SHOWN = 8  # the best methods alone have lines: 22 hide one another
 
 
 def profile_png(runs: pd.DataFrame) -> bytes:
@@ -31,10 +30,8 @@ def _best(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def plot_memory(runs: pd.DataFrame) -> bytes:
-    """A PNG of two panels over the memory share: share of rows with a plan, and mean gap.
-
-    A method has a mean where it has all plans: means over fewer rows compare with none.
-    """
+    """A PNG of two panels over the memory share: share of rows with a plan, and mean gap."""
+    # A method has a mean where it has all plans: means over fewer rows compare with none.
     runs = _best(runs)
     found = summary(with_looser_bounds(runs), ["memory_share", "label"])
     found["share"] = 100 * found["plans"] / found["rows"]

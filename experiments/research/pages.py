@@ -154,8 +154,7 @@ DOCS = ROOT / "docs"
 RESULTS_PAGE = DOCS / "results.md"
 DATA = Path(__file__).resolve().parent / "data"
 TABLE = re.compile(r"(<!-- data: ([a-z -]+) -->\n).*?(<!-- end of data -->)", re.DOTALL)
-MARGIN = 2e-6
-"""MIPs keep half of it in their bounds: a gap that is smaller is a closed model."""
+MARGIN = 2e-6  # MIPs keep half of it in their bounds: a gap that is smaller is a closed model
 
 ALONE, EXACT, DEFAULT = "single-device", "decomposition", "auto"
 
@@ -391,7 +390,6 @@ def pictures() -> Iterator[tuple[str, bytes]]:
 
 
 def main() -> None:
-    """Write them all."""
     for path, text in pages():
         write_text(text, path)
     for name, picture in pictures():

@@ -28,20 +28,16 @@ from placegap.solvers.core.result import relative_gap
 FIGURES = "figures.json"
 NO_PLAN_STATUSES = ("infeasible", "no_plan")
 
+# Published table, row and name of a figure -> the figure of its graph.
 FiguresOf = dict[str, dict[str, dict[str, float]]]
-"""Published table, row and name of a figure -> the figure of its graph."""
-
-QUARTER = 0.25
-"""A claim is met if our factor is within this share of the published one, on the same side of 1."""
+QUARTER = 0.25  # a claim is met if our factor is this near to the published one, on its side of 1
 
 
 @dataclass(frozen=True)
 class KeptResults:
-    """The kept runs of a paper's studies, by their files, and the figures of its graphs.
+    """The kept runs of a paper's studies, by their files, and the figures of its graphs."""
 
-    A bound that any of the studies has proved counts for every run of the same problem.
-    """
-
+    # A bound that any of the studies has proved counts for every run of the same problem.
     rows: Mapping[str, Sequence[RunRow]]
     figures: FiguresOf
 
@@ -62,12 +58,9 @@ class ComparedCell:
 
     row: PublishedRow
     column: PublishedColumn
-    #: As in the paper; empty where it has nothing.
-    printed: str
-    #: The same in nanoseconds; infinity for "OOM".
-    paper_ns: float | None
-    #: Our run; None where no study has one.
-    run: RunRow | None = None
+    printed: str  # as in the paper; empty where it has nothing
+    paper_ns: float | None  # the same in nanoseconds; infinity for "OOM"
+    run: RunRow | None = None  # our run; None where no study has one
     #: The plan's time, the method's, or a figure; infinity where the method found no plan.
     ours_ns: float | None = None
     #: The best bound of its row within memory; that of its own finer graph, if it splits ops.
@@ -126,7 +119,6 @@ class ComparedTable:
         ]
 
     def cell(self, row: str, column: str) -> ComparedCell:
-        """The cell of a row and a column."""
         return next(c for c in self.cells if (c.row.name, c.column.name) == (row, column))
 
     @property
@@ -165,10 +157,8 @@ def compare(table: PublishedTable, kept: KeptResults, cause: Cause | None = None
 def runs_of(
     row: PublishedRow, rows: Mapping[str, Sequence[RunRow]], results: Names, tables: Names
 ) -> list[RunRow]:
-    """The runs of some tables of studies on the instance and the cluster of a row.
-
-    The cluster may have other boards there: `device_memory` adds their share to its name.
-    """
+    """The runs of some tables of studies on the instance and the cluster of a row."""
+    # The cluster may have other boards there: `device_memory` adds their share to its name.
     return [
         run
         for study in results

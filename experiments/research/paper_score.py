@@ -36,12 +36,10 @@ VERDICTS = ("met", "same side", "tie", "reversed", "no plan")
 
 @dataclass(frozen=True)
 class Pair:
-    """Two columns of a row, the first strictly faster in the paper.
+    """Two columns of a row, the first strictly faster in the paper."""
 
-    The ratios are the times of the slower over those of the faster, in the paper and ours. A method
-    without a plan is the slowest. `why` is the change or the proof behind the verdict.
-    """
-
+    # The ratios are the times of the slower over those of the faster, in the paper and ours. A
+    # method without a plan is the slowest. `why` is the change or the proof behind the verdict.
     table: str
     row: str
     faster: str

@@ -31,20 +31,19 @@ from placegap.instances.files.output_files import write_text
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.registry import STAND_INS, use_module
 
+# Folder of a paper -> its name.
 PAPERS = {
     "tarnawski": "Tarnawski et al.",
     "moirai": "Moirai",
     "celeritas": "Celeritas",
     "fd-dps": "FD-DPS",
 }
-"""Folder of a paper -> its name."""
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER, DOCS = ROOT / "experiments" / "papers", ROOT / "docs" / "papers"
 NO_STUDIES = ("published.yaml", "scoring.yaml")
 
-LONGEST_MESSAGE = 160
-"""Characters of a run's message that are kept in the repository."""
+LONGEST_MESSAGE = 160  # characters of a run's message that are kept in the repository
 
 SCOREBOARD = re.compile(r"(?<=<!-- scoreboard -->\n).*?(?=<!-- end of scoreboard -->)", re.DOTALL)
 
@@ -73,7 +72,6 @@ def with_scoreboard(readme: str, found: Sequence[PaperScore]) -> str:
 
 
 def pairs_csv(pairs: Sequence[Pair]) -> str:
-    """Every pair as a line of CSV."""
     text = io.StringIO()
     rows = csv.DictWriter(text, [each.name for each in fields(Pair)], lineterminator="\n")
     rows.writeheader()

@@ -19,11 +19,9 @@ from placegap.instances.problem import Name
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.reading.yaml_file import read_yaml
 
+# Units that the papers print, in nanoseconds; figures of graphs have none.
 UNITS_NS = {"s": 10**9, "min": 60 * 10**9, "hrs": 3600 * 10**9, "ms": 10**6, "1": 1}
-"""Units that the papers print, in nanoseconds; figures of graphs have none."""
-
-NO_PLAN = "OOM"
-"""What papers print where a method found nothing that fits."""
+NO_PLAN = "OOM"  # what papers print where a method found nothing that fits
 
 NUMBER = re.compile(r"[<>]?\s*(?P<figure>\d+(\.\d+)?)\s*(?P<unit>s|min|hrs|ms)?(?P<mark>\*?)")
 

@@ -32,13 +32,10 @@ from placegap.solvers.bounds.portfolio import bound
 
 
 def record_best(instance: Instance, found: BestKnown, path: str | Path) -> BestEntry:
-    """Enter a value and a bound into a best-known file, keeping what is better there already.
-
-    The smaller value and the larger bound win, each with its origin; on a tie the old one stays,
-    unless the new bound alone says what it rests on.
-    An entry for another content (the graph or a cluster changed) is replaced. The file is made if
-    it is missing.
-    """
+    """Enter a value and a bound into a best-known file, keeping what is better there already."""
+    # The smaller value and the larger bound win, each with its origin; on a tie the old one stays,
+    # unless the new bound alone says what it rests on. An entry for another content (the graph or a
+    # cluster changed) is replaced. The file is made if it is missing.
     names = {"graph": instance.graph.name, "cluster": instance.cluster.name}
     fresh = _entry({**names, "content_hash": instance.content_hash, **dict(found)}, path)
     entries = {entry.key: entry for entry in load_best_known(path)} if Path(path).exists() else {}

@@ -26,8 +26,7 @@ from placegap.instances.torch_models.options import TraceOptions
 
 REPORTED = Path(__file__).resolve().parents[3] / "shared" / "cases" / "speeds" / "reported.csv"
 
-CARD_OP_NS, HOST_OP_NS = 2000, 8000
-"""The rule of two constants."""
+CARD_OP_NS, HOST_OP_NS = 2000, 8000  # the rule of two constants
 
 OPTIONS = {
     "--weights": "weights",
@@ -53,11 +52,9 @@ def instance_of(row: Mapping[str, str], folder: Path, costs: str) -> Instance:
 
 
 def plan_of(rule: str, instance: Instance) -> Plan:
-    """The plan of ``all=DEVICE`` or ``ts=N:N@DEVICE:DEVICE[;cpu=0-3,9@HOST]``.
-
-    ``ts`` gives layers to devices in order, ``cpu`` the experts of some to a host. Embeddings go to
-    the host if there is one, the head with the last layer.
-    """
+    """The plan of ``all=DEVICE`` or ``ts=N:N@DEVICE:DEVICE[;cpu=0-3,9@HOST]``."""
+    # ``ts`` gives layers to devices in order, ``cpu`` the experts of some to a host. Embeddings go
+    # to the host if there is one, the head with the last layer.
     names = [device.name for device in instance.cluster.devices]
     host = next((d.name for d in instance.cluster.devices if d.is_host), None)
     if rule.startswith("all="):

@@ -74,11 +74,9 @@ class Sweep(NamedTuple):
 def run_sweep(
     name: str, tasks: Iterable[Mapping[str, Any]], measure: Measure, out: Path | None = None
 ) -> list[RunRow]:
-    """Measure what the log of a sweep does not hold yet, and return the runs of all tasks.
-
-    Tasks and what `measure` finds are plain values. The log is ``results/NAME/runs.jsonl``, or in
-    the folder `out`.
-    """
+    """Measure what the log of a sweep does not hold yet, and return the runs of all tasks."""
+    # Tasks and what `measure` finds are plain values. The log is ``results/NAME/runs.jsonl``, or in
+    # the folder `out`.
     listed = [dict(task) for task in tasks]
     keys = [run_key({"sweep": name, "version": version("placegap"), **task}) for task in listed]
     with RunLog((out or Path("results", name)) / LOG_NAME, row_of) as log:
@@ -212,11 +210,9 @@ def believed_and_true(task: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def with_wrong_costs(instance: Instance, off: float, seed: int) -> Instance:
-    """The instance with each op's times and each tensor's size off by a factor of its own.
-
-    Factors are uniform in [1 - off, 1 + off], the same draws for the same seed. The kinds of
-    devices of an op share its factor, and so do the edges of a tensor; what is 0 stays 0.
-    """
+    """The instance with each op's times and each tensor's size off by a factor of its own."""
+    # Factors are uniform in [1 - off, 1 + off], the same draws for the same seed. The kinds of
+    # devices of an op share its factor, and so do the edges of a tensor; what is 0 stays 0.
     draw = random.Random(seed)
 
     def factor() -> float:

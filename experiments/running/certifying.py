@@ -31,21 +31,18 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.result import PROOF, RECORDED, Bound, Result, fault_words
 from placegap.solvers.solving.known_bounds import bound_to_store, proven_by
 
-SHARE, MOST_S = 0.25, 60.0
-"""Of the time limit, and seconds at most, that a certificate takes after the method."""
+SHARE, MOST_S = 0.25, 60.0  # of the limit, and seconds at most, for a certificate after the method
+KEEPING_S = 0.3  # seconds to check the certificate of a plan's file before it is written
 
-KEEPING_S = 0.3
-"""Seconds that the certificate in a plan's file may take to be checked before it is written."""
-
+# Proofs that the checker finds by itself, by the objective that they are about.
 WITHOUT_DATA: Mapping[str, IdealsProof | StagesProof] = {
     "max_load": IdealsProof(),
     "hybrid_pipeline": StagesProof(),
 }
-"""Proofs that the checker finds by itself, by the objective that they are about."""
 
+# Times of edges from device to device that a plan's file may need to be checked (0.6 s), and its
+# certificate's size: that of 66 ops on four cards has 99,000 bytes.
 MOST_MOVES, MOST_BYTES = 1_000_000, 200_000
-"""Times of edges from device to device that a plan's file may need to be checked (0.6 s), and its
-certificate's size: that of 66 ops on four cards has 99,000 bytes."""
 
 
 LATE = "its check takes too long here; 'placegap verify' has no limit"

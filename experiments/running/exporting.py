@@ -34,14 +34,10 @@ from placegap.solvers.core.result import Bound, is_better
 
 DEVICE_MAP, KTRANSFORMERS = "device_map", "ktransformers"
 
-NEAREST_S = 20.0
-"""Seconds for the best hybrid plan of one d, t and mode (optima take under 2), or device map."""
-
-LONGEST = 200
-"""Longer exports are named by their files in the answer."""
-
+NEAREST_S = 20.0  # seconds for the best hybrid plan of one d, t, mode (optima take 2), or map
+LONGEST = 200  # longer exports are named by their files in the answer
+# Formats that number stages and name no devices.
 IN_ORDER = ("torchtitan", "megatron", "vllm", "sglang", "pipelining")
-"""Formats that number stages and name no devices."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +90,8 @@ def joins_ends(kinds: Sequence[str]) -> bool:
 def able_exports(
     exports: dict[str, Path], placed: Instance, semantics: Semantics, model: str
 ) -> dict[str, Path]:
-    """The exports without those that can say none of the plans, of which each is reported at the
-    end; refused, before a plan is looked for, if none is left.
-    """
+    """The exports without those that can say none of the plans."""
+    # Each of these is reported at the end; refused, before a plan is looked for, if none is left.
     able, failed = dict[str, Path](), list[tuple[Path, InputError]]()
     for kind, path in exports.items():
         try:
@@ -113,11 +108,9 @@ def able_exports(
 
 
 def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) -> None:
-    """Refuse a format that can express no plan, or a copy of a file that is not an ONNX file.
-
-    `placed` has the groups of the granularity that was chosen: a layer of several may be divided,
-    which is no matter where a line is looked for by itself.
-    """
+    """Refuse a format that can express no plan, or a copy of a file that is not an ONNX file."""
+    # `placed` has the groups of the granularity that was chosen: a layer of several may be divided,
+    # which is no matter where a line is looked for by itself.
     if EXPORTERS[kind].annotate is not None and not is_onnx_file(placed.graph, model):
         raise InputError(
             f"is not an ONNX file, and --export {kind} writes the plan into a copy of one; place"
@@ -157,9 +150,8 @@ class Said:
 def best_lines(
     instance: Instance, placed: Instance, result: Result, kinds: Sequence[str]
 ) -> tuple[dict[LineClass, BestLine], Result]:
-    """The best line of each class of formats that cannot say an optimal plan; and the result, with
-    the best line in place of a worse plan, if it is one of what was placed.
-    """
+    """The best line of each class of formats that cannot say an optimal plan; and the result."""
+    # The result has the best line in place of a worse plan, if it is one of what was placed.
     semantics, found = result.semantics, dict[LineClass, BestLine]()
     for kind in kinds:
         of = line_class(kind, semantics)
@@ -203,11 +195,9 @@ def write_exports(
     model: str,
     lines: Mapping[LineClass, BestLine],
 ) -> tuple[tuple[str, ...], tuple[Said, ...]]:
-    """Write the best plan that each format can express, where a file can be written; warnings, and
-    what the tools run.
-
-    `model` is the name that the user gave: the file of which a copy is written.
-    """
+    """Write the best plan that each format can express; warnings, and what the tools run."""
+    # Only where a file can be written. `model` is the name that the user gave: the file of which a
+    # copy is written.
     if result.plan is None:
         return (), ()
     notes, texts, said = list[str](), dict[str, str](), list[Said]()
@@ -317,9 +307,8 @@ def _nearest(kind: str, instance: Instance, result: Result, rules: Semantics) ->
 
 
 def _device_map(instance: Instance, result: Result) -> tuple[str, Plan | None, Said] | None:
-    """The best map where accelerate copies the weights of what is on a CPU to its main card, the
-    first card of the map; None where the plan has nothing on a CPU.
-    """
+    """The best map where accelerate copies the weights of what is on a CPU to its main card."""
+    # That is the first card of the map; None where the plan has nothing on a CPU.
     gpus, host = gpus_and_host(instance.cluster)
     assert result.plan is not None
     used = {k for on in result.plan.placement for k in on}
@@ -391,10 +380,8 @@ def unusual_order(
 def price_of_modules(
     instance: Instance, attempt: Attempt, result: Result, granularity: Granularity
 ) -> ModulePrice | None:
-    """The cost of whole modules: the ops are placed one by one, from the plan at hand.
-
-    `attempt` has the time limit. None where that fails, or there is no plan.
-    """
+    """The cost of whole modules: the ops are placed one by one, from the plan at hand."""
+    # `attempt` has the time limit. None where that fails, or there is no plan.
     if result.plan is None or result.value is None:
         return None
     try:  # a plan of whole modules is one of single ops: what comes out is no worse

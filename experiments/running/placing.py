@@ -57,11 +57,8 @@ if TYPE_CHECKING:
 
 COMPILING = "compiling kernels (once per machine)"
 
-MOST_TIMES = 1000.0
-"""Larger factors of the least load are no limit."""
-
-STOP_S = 5.0
-"""What a method gets after Ctrl-C to return what it has; a second Ctrl-C ends it at once."""
+MOST_TIMES = 1000.0  # larger factors of the least load are no limit
+STOP_S = 5.0  # for a method to return what it has after Ctrl-C; a second one ends it at once
 
 
 @dataclass(frozen=True)
@@ -76,12 +73,10 @@ class Attempt:
     gap: float = 0.0
     seed: int = 0
     incumbent: Plan | None = None
-    #: The transform that makes the instance coarser, if any, and its parameters.
-    coarsen: str | None = None
+    coarsen: str | None = None  # the transform that makes the instance coarser, and its parameters
 
     coarsen_params: Mapping[str, str] = field(default_factory=dict)
-    #: Whether only what the method itself proves counts, and nothing that is recorded.
-    alone: bool = False
+    alone: bool = False  # whether only what the method proves counts, and nothing recorded
 
     #: What the corpus records of the single ops, where whole modules or layers are placed.
     recorded: tuple[Bound, ...] = ()
@@ -121,11 +116,9 @@ def choose_semantics(
     stated: Semantics | None = None,
     is_final: bool = True,
 ) -> Chosen:
-    """The semantics: by options, the plan to start from (`stated`), file and defaults.
-
-    A method that cannot do that gets the nearest that it can, but for what options state.
-    `is_final` is False where the method gets a coarser instance.
-    """
+    """The semantics: by options, the plan to start from (`stated`), file and defaults."""
+    # A method that cannot do that gets the nearest that it can, but for what options state.
+    # `is_final` is False where the method gets a coarser instance.
     own, params = stated or instance.semantics, params or {}
     found = find_method(method or DEFAULT_METHOD)
     usually = "makespan" if own is None else own.objective
@@ -213,11 +206,9 @@ def place(
     on_progress: Listener | None = None,
     pool: Callable[..., Generator[Ending[Attempt]]] | None = None,
 ) -> tuple[Result, tuple[str, ...]]:
-    """Run a method in a process of its own; its result, and warnings.
-
-    If it fails, the plan and the bound that it had reported stand, and a warning says so. The
-    result is no worse than `start`.
-    """
+    """Run a method in a process of its own; its result, and warnings."""
+    # If it fails, the plan and the bound that it had reported stand, and a warning says so. The
+    # result is no worse than `start`.
     log = ProgressLog(on_progress or (lambda progress: None), rules=attempt.semantics)
     reported: list[Plan] = []  # the last plan
 
@@ -277,10 +268,9 @@ def place(
 
 
 def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> tuple[Attempt, str]:
-    """The attempt with a limit of loads, `at_most` times the optimal `max_load`; and that in words.
-
-    The least load is that of the model as it is stated, with its caches, and has half of the time.
-    """
+    """The attempt with a limit of loads, `at_most` x the optimal `max_load`; that in words."""
+    # The least load is that of the model as it is stated, with its caches, and has half of the
+    # time.
     semantics = attempt.semantics
     if not isinstance(semantics, MaxContext):
         raise InputError("--at-most limits loads under --objective max_context; add that")
@@ -311,10 +301,8 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
 
 
 def better(best: Result | None, new: Result) -> Result:
-    """The result to report: the better plan (of two equal ones the later), and the better bound.
-
-    A claim of one that the plan of the other refutes becomes a fault of the result.
-    """
+    """The result to report: the better plan (of two equal ones the later), and the better bound."""
+    # A claim of one that the plan of the other refutes becomes a fault of the result.
     if best is None or best.value is None:
         return new
     if new.value is not None and not is_better(best.value, new.value, new.semantics):
@@ -364,10 +352,8 @@ def _as_progress(result: Result) -> Progress:
 
 
 def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
-    """The plan of a plan file or split file, judged, as a result to start from.
-
-    The bound that a plan file states is a claim (`claims`), and not the result's.
-    """
+    """The plan of a plan file or split file, judged, as a result to start from."""
+    # The bound that a plan file states is a claim (`claims`), and not the result's.
     found = run_method(instance, semantics, "expert", {"path": path})
     if found.plan is None:
         raise InputError(f"cannot be the start for {instance.name}: {found.message}", path)
@@ -391,20 +377,15 @@ def judged_plan(instance: Instance, semantics: Semantics, plan: Plan) -> Result:
     return found
 
 
-START = "start"
-"""Stands for the method in a result that is the plan that was given."""
-
-FIRST_SHARE = 2 / 3
-"""Of the time limit, for the first method, where a second opinion is requested."""
+START = "start"  # stands for the method in a result that is the plan that was given
+FIRST_SHARE = 2 / 3  # of the time limit, for the first method, where a second opinion is requested
 
 
 def ask_second(
     instance: Instance, first: Attempt, result: Result, modules: Sequence[str] = ()
 ) -> tuple[Result, Opinion]:
-    """Let another method check a result in the time that is left; the better of both, and why.
-
-    `first` has the time limit of both together.
-    """
+    """Let another method check a result in the time that is left; the better of both, and why."""
+    # `first` has the time limit of both together.
     from placegap.solvers.solving.second_opinion import Opinion, compare, no_opinion, second_methods
 
     other = next(second_methods(instance, first.semantics, result.method), None)

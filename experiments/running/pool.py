@@ -31,8 +31,7 @@ from placegap.instances.kernels.kernel_folder import cache_folder
 from placegap.solvers.core.clock import STOP, STOP_SIGNALS, Interruptible
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 
-REPEAT_S = 1.0
-"""`timeout` and terminals that close send their signal twice: so near to another it is the same."""
+REPEAT_S = 1.0  # `timeout` and closing terminals send their signal twice: so near, it is the same
 
 
 @dataclass
@@ -51,10 +50,8 @@ _state = _State()
 
 @contextmanager
 def handled(*, for_good: bool = False) -> Iterator[None]:
-    """Let the signals that stop a command raise `KeyboardInterrupt`, if they would end it.
-
-    Those that come later are ignored, where the process ends then `for_good`: its status stands.
-    """
+    """Let the signals that stop a command raise `KeyboardInterrupt`, if they would end it."""
+    # Those that come later are ignored, where the process ends then `for_good`: its status stands.
     _state.clear()
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -131,11 +128,9 @@ Fate = Literal["done", "timeout", "crashed"]
 
 @dataclass(frozen=True)
 class Ending(Generic[T]):
-    """How a task ended: `answer` is what the function returned, if the fate is "done".
+    """How a task ended: `answer` is what the function returned, if the fate is "done"."""
 
-    `last_progress` is its last report.
-    """
-
+    # `last_news` is its last report.
     task: T
     fate: Fate
     answer: Any
@@ -144,8 +139,7 @@ class Ending(Generic[T]):
     last_progress: Any = None
 
 
-STARTS = 2
-"""A worker that dies before its first task may have been killed: a second that does so was not."""
+STARTS = 2  # a worker that dies before its first task may have been killed; a second one was not
 
 
 class PoolError(RuntimeError):
@@ -164,11 +158,9 @@ _listeners: list[Callable[[_Report], None]] = []
 
 
 def send_progress(content: Any, *, paused: bool | None = None) -> None:
-    """Send something that can be pickled to the parent of this task; without a pool, do nothing.
-
-    From `paused` being True to False, the clock of the task's hard limit stands: the task reads its
-    instance or compiles a kernel.
-    """
+    """Send something that can be pickled to the parent of this task; without a pool, do nothing."""
+    # From `paused` being True to False, the clock of the task's hard limit stands: the task reads
+    # its instance or compiles a kernel.
     for listener in _listeners:
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
             listener(_Report(content, paused))
@@ -183,8 +175,7 @@ def _listening(listener: Callable[[_Report], None]) -> Iterator[None]:
         _listeners.remove(listener)
 
 
-POLL_S = 0.1
-"""How long what makes tasks may take before the pool looks whether others have ended."""
+POLL_S = 0.1  # how long what makes tasks may take before the pool looks whether others have ended
 
 
 def in_thread(make: Callable[[], T]) -> Iterator[T | None]:
@@ -235,18 +226,14 @@ def run_pool(
     stop_s: float = 0.0,
     on_progress: Callable[[Any], None] | None = None,
 ) -> Generator[Ending[T]]:
-    """Run ``function(task)`` in worker processes; yield each task's ending as it comes.
-
-    Tasks are drawn only when a worker is free, so with one worker a generator of tasks may look at
-    the endings before. One that has no task yet waits a little and yields None. Closing the
-    generator, or an exception in its consumer, kills the workers. The function is pickled by name,
-    and should not raise. A single worker may start processes of its own. The hard limit of a task
-    leaves out what it reports to (`send_progress`).
-
-    After Ctrl-C each task gets a `KeyboardInterrupt` and `stop_s` seconds to end; the endings of
-    those that return in time are yielded, and then `KeyboardInterrupt` is raised. A second Ctrl-C
-    raises it at once.
-    """
+    """Run ``function(task)`` in worker processes; yield each task's ending as it comes."""
+    # Tasks are drawn only when a worker is free, so with one worker a generator of tasks may look
+    # at the endings before. One that has no task yet waits a little and yields None. Closing the
+    # generator, or an exception in its consumer, kills the workers. The function is pickled by
+    # name, and should not raise. A single worker may start processes of its own. The hard limit of
+    # a task leaves out what it reports to (`send_progress`). After Ctrl-C each task gets a
+    # `KeyboardInterrupt` and `stop_s` seconds to end; the endings of those that return in time are
+    # yielded, and then `KeyboardInterrupt` is raised. A second Ctrl-C raises it at once.
     queue = iter(tasks)
     idle: list[TaskProcess[T]] = []
     busy: list[TaskProcess[T]] = []
@@ -307,7 +294,6 @@ def _wait(busy: list[TaskProcess[T]], most_s: float = math.inf) -> Sequence[obje
 def _endings(
     busy: list[TaskProcess[T]], ready: Sequence[object]
 ) -> list[tuple[TaskProcess[T], Ending[T]]]:
-    """The workers whose tasks have ended."""
     endings = ((worker, worker.ending(worker.pipe in ready)) for worker in busy)
     return [(worker, ending) for worker, ending in endings if ending is not None]
 
@@ -334,11 +320,7 @@ def _last_endings(busy: list[TaskProcess[T]], stop_s: float) -> Generator[Ending
 
 
 class TaskProcess(Generic[T]):
-    """One process, the parent's end of its pipe, and its current task.
-
-    Stoppable tasks can be stopped early (`ask_to_stop`); one that is alone may start processes of
-    its own.
-    """
+    """One process, the parent's end of its pipe, and its current task."""
 
     def __init__(
         self,
@@ -349,6 +331,8 @@ class TaskProcess(Generic[T]):
         alone: bool = False,
         on_progress: Callable[[Any], None] | None = None,
     ) -> None:
+        # Stoppable tasks can be stopped early (`ask_to_stop`); one that is alone may start
+        # processes of its own.
         self.on_progress = on_progress
         self.job, self.alone = (function, tuple(modules), stoppable), alone
         self.starts = 0
@@ -431,7 +415,6 @@ class TaskProcess(Generic[T]):
         return True
 
     def kill(self) -> None:
-        """Kill the process."""
         self.process.kill()
 
 

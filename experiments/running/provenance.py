@@ -12,8 +12,8 @@ from pathlib import Path
 
 from placegap.solvers.core.worker_process import num_cores
 
+# Packages whose versions decide how far a method gets, beside placegap and Python.
 PACKAGES = ("highspy", "ortools", "numpy", "numba")
-"""Packages whose versions decide how far a method gets, beside placegap and Python."""
 
 GIT_S = 5.0
 

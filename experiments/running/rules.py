@@ -13,8 +13,7 @@ from placegap.instances.problem import DEFAULTS, FIELDS, OBJECTIVES, Semantics, 
 from placegap.instances.problem.semantics import belongs
 from placegap.instances.reading.errors import InputError, from_validation_error
 
-MOST_CHANGES = 2
-"""Rules that `nearest` changes at once: as many as a device of several stages has."""
+MOST_CHANGES = 2  # rules that `nearest` changes at once: as many as a device of several stages has
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,11 @@ class Rules:
         return (self.objective or ("hybrid_pipeline" if own else "")) == "hybrid_pipeline"
 
     def override(self, own: Semantics | None, default: str | None = None) -> Semantics:
-        """The semantics to use: the file's own, with single fields replaced.
-
-        Where no option names the objective, the options must belong to that of `default`, else the
-        file's, else makespan, or they choose the first that all of them belong to. Another
-        objective than the file's resets all other fields but the memory rule, which is the model's.
-        """
+        """The semantics to use: the file's own, with single fields replaced."""
+        # Where no option names the objective, the options must belong to that of `default`, else
+        # the file's, else makespan, or they choose the first that all of them belong to. Another
+        # objective than the file's resets all other fields but the memory rule, which is the
+        # model's.
         objective = self.objective or self._objective(
             default or ("makespan" if own is None else own.objective)
         )

@@ -49,8 +49,7 @@ from placegap.instances.torch_models.options import (
 )
 from placegap.instances.transforms.traced_layers import traced_layers
 
-MOST_NAMES = 4
-"""Devices that a line names; more are counted."""
+MOST_NAMES = 4  # devices that a line names; more are counted
 
 
 @dataclass(frozen=True)
@@ -63,36 +62,27 @@ class Source:
     #: Name of a cluster that ships with the package, a path, or a text such as "2xT4, pcie3"; None:
     #: the file's own devices.
     cluster: str | None = None
-    #: Unit of the file's times, where its format leaves that open.
-    time_unit: TimeUnit | None = None
+    time_unit: TimeUnit | None = None  # unit of the file's times, where its format leaves that open
     #: Parameters as (name, value) pairs and the seed, if `model` is a generator family.
     generated: tuple[tuple[tuple[str, int | float | str | bool], ...], int] | None = None
     #: Sizes of the dimensions that an ONNX file leaves open, or of a workload.
     dims: tuple[tuple[str, int], ...] = ()
-    #: How a model is traced; None: the usual way.
-    tracing: TraceOptions | None = None
-    #: File of measured times of its ops.
-    times: Path | None = None
+    tracing: TraceOptions | None = None  # how a model is traced; None: the usual way
+    times: Path | None = None  # file of measured times of its ops
     #: What gives ops without times theirs; None: what the model's graph notes, else calibrated.
     costs: str | None = None
     #: What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     device_memory: float | None = None
-    #: File of device kinds beside the catalogue's.
-    devices: Path | None = None
-    #: Whether a training step becomes layers with modes, as hybrid_pipeline takes them.
-    layers: bool = False
-    #: Whether elementwise ops overwrite their inputs (`variants.written_in_place`).
-    in_place: bool = False
+    devices: Path | None = None  # file of device kinds beside the catalogue's
+    layers: bool = False  # whether a training step becomes layers with modes for hybrid_pipeline
+    in_place: bool = False  # elementwise ops overwrite their inputs (`variants.written_in_place`)
     #: How many times as long every transfer takes; None: as the cluster says.
     slower_links: float | None = None
-    #: How many times as long every op takes, but on hosts; None: as the graph says.
-    slower_ops: float | None = None
+    slower_ops: float | None = None  # how many times as long ops take, but on hosts; None: once
     #: How many clones of the graph share its variables (`clones.with_clones`); None: it is none.
     clones: int | None = None
-    #: Whether every number takes two bytes; of a model without times.
-    half_precision: bool = False
-    #: Whether the ops are those that Moirai's fusion makes, as fast as one kernel each.
-    fused: bool = False
+    half_precision: bool = False  # whether every number takes two bytes; of a model without times
+    fused: bool = False  # whether ops are those of Moirai's fusion, as fast as one kernel each
 
 
 @lru_cache(maxsize=4)
@@ -243,12 +233,10 @@ def find_model(
     dims: tuple[tuple[str, int], ...] = (),
     tracing: TraceOptions | None = None,
 ) -> Document:
-    """A document by its name in the corpus, from a file of any readable format, or traced.
-
-    A name of the corpus wins over a file of that name; ``./name`` is the file. So does a workload
-    (``celeritas:nmt``), whose sizes `dims` may choose. ``hf:`` and ``py:`` begin the names of
-    models that are traced, and ``.gguf`` ends them.
-    """
+    """A document by its name in the corpus, from a file of any readable format, or traced."""
+    # A name of the corpus wins over a file of that name; ``./name`` is the file. So does a workload
+    # (``celeritas:nmt``), whose sizes `dims` may choose. ``hf:`` and ``py:`` begin the names of
+    # models that are traced, and ``.gguf`` ends them.
     if is_traced(model):
         if time_unit is not None or dims:
             option = "--dim" if dims else "--time-unit"
@@ -343,9 +331,9 @@ def idle_devices(instance: Instance) -> str | None:
     return f"{names}{more}: no op has a time on the {kind} {what}, so no op can run there"
 
 
+# Bytes, bytes per second and FLOP/s below are figures of a larger unit: of what people write in
+# GB/s, Gbit/s or MB/s, NVLink has the most, 900,000; of real ones, 10 Mbit/s has 1,250,000.
 LEAST_FIGURE = 10**6
-"""Bytes, bytes per second and FLOP/s below are figures of a larger unit: of what people write in
-GB/s, Gbit/s or MB/s, NVLink has the most, 900,000; of real ones, 10 Mbit/s has 1,250,000."""
 
 
 def small_figure(cluster: Cluster) -> str | None:

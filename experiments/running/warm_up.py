@@ -16,9 +16,9 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers import run_method
 from placegap.solvers.core.registry import OURS, find_method
 
+# A run's hard limit is its time limit plus this: the method's own clock leaves out reading the
+# instance and compiling kernels, and some methods look at theirs only now and then.
 GRACE_S = 180.0
-"""A run's hard limit is its time limit plus this: the method's own clock leaves out reading the
-instance and compiling kernels, and some methods look at theirs only now and then."""
 
 _warm: set[tuple[str, str, str]] = set()
 
@@ -37,17 +37,14 @@ def one_line(error: BaseException) -> str:
     return " ".join(said.split())
 
 
-EXAMPLE_S = 1.0
-"""Of a run on the larger example."""
+EXAMPLE_S = 1.0  # of a run on the larger example
 
 
 def warm_up(method: str, semantics: Semantics, params: Mapping[str, Any]) -> None:
-    """Load a method's modules and kernels by runs on small examples, so that no run's time includes
-    that; kernels that are not kept yet are compiled.
-
-    The example of four ops is solved at once. In the one of 48 ops, searches branch, and exact
-    methods compute all bounds. A search that would go on for as long as it may gets a few steps.
-    """
+    """Load a method's modules and kernels by runs on small examples."""
+    # So no run's time includes that; kernels that are not kept yet are compiled. The example of
+    # four ops is solved at once. In the one of 48 ops, searches branch, and exact methods ask for
+    # all bounds. A search that would go on for as long as it may gets a few steps.
     # a warm-up with parameters that say how long to search could take as long as the run
     schema = find_method(method).params
     effort = schema.efforts()

@@ -14,8 +14,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import Bound, gap_to
 from placegap.solvers.solving.known_bounds import Claim
 
-MOST_CROSSINGS = 5
-"""Transfers that are named."""
+MOST_CROSSINGS = 5  # transfers that are named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +63,9 @@ def take_apart(
     num_moves: int = 5,
     whole: Instance | None = None,
 ) -> Anatomy | None:
-    """The anatomy of a plan; None where it has no value.
-
-    `num_moves` 0 tries no moves, which takes most of the time.
-    `whole` is the instance with whole modules or layers, where single moves are to keep them.
-    """
+    """The anatomy of a plan; None where it has no value."""
+    # `num_moves` 0 tries no moves, which takes most of the time. `whole` is the instance with whole
+    # modules or layers, where single moves are to keep them.
     verdict = evaluate(instance, plan, semantics)
     if verdict.value is None:
         return None

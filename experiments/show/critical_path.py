@@ -15,22 +15,18 @@ from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import shorten
 
-MOST_STEPS = 14
-"""Steps of the critical path that are printed; the middle of a longer one is left out."""
-
-LONGEST_NAME = 48
-"""Characters of a name in a sentence."""
+MOST_STEPS = 14  # steps of the critical path that are printed; the middle of longer ones is not
+LONGEST_NAME = 48  # characters of a name in a sentence
 
 Reason = Literal["start", "data", "turn"]
 
 
 class PathPart(NamedTuple):
-    """A part of the chain: an op, a call, an event or a transfer, on a device.
+    """A part of the chain: an op, a call, an event or a transfer, on a device."""
 
-    `why` says what it waited for: nothing (it began at 0), its data, or its turn on the device or
-    channel. `target` is where a transfer goes, -1 for other parts; `bytes` are those of a transfer.
-    """
-
+    # `why` says what it waited for: nothing (it began at 0), its data, or its turn on the device or
+    # channel. `target` is where a transfer goes, -1 for other parts; `bytes` are those of a
+    # transfer.
     name: str
     device: int
     start_ns: int

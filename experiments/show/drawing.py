@@ -59,10 +59,8 @@ class Style:
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """A style for each name; of 96 names no two have the same colour and marker.
-
-    Neighbours differ in both. Lines change with every round of colours.
-    """
+    """A style for each name; of 96 names no two have the same colour and marker."""
+    # Neighbours differ in both. Lines change with every round of colours.
     return {
         name: Style(
             COLOURS[k % len(COLOURS)],
@@ -117,11 +115,9 @@ LARGEST_PERCENT = 100.0
 
 
 def plot_deviations(found: Mapping[str, Deviations], title: str) -> bytes:
-    """A PNG with a step per quantity: share of items whose relative deviation is at most x.
-
-    As figure 5 of the Celeritas paper. The axis ends at 100 %; curves that end below 1 there have
-    items that are further off, or all items are undefined.
-    """
+    """A PNG with a step per quantity: share of items whose relative deviation is at most x."""
+    # As figure 5 of the Celeritas paper. The axis ends at 100 %; curves that end below 1 there have
+    # items that are further off, or all items are undefined.
     figure = new_figure(7, 4.2)
     axis = figure.subplots()
     style = styles(found)

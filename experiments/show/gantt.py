@@ -18,35 +18,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, ROW, MOST_HEIGHT = 12.0, 0.52, 40.0
-"""Inches: of the figure, of a row, and of the tallest figure."""
-
-LETTER = 0.064
-"""Inches that a letter in a bar takes."""
-
-FINEST = 700
-"""Blocks are no shorter than this part of the time."""
-
-MOST_KINDS = 8
-"""Kinds of ops with a colour of their own."""
+WIDTH, ROW, MOST_HEIGHT = 12.0, 0.52, 40.0  # inches: of the figure, a row, the tallest figure
+LETTER = 0.064  # inches that a letter in a bar takes
+FINEST = 700  # blocks are no shorter than this part of the time
+MOST_KINDS = 8  # kinds of ops with a colour of their own
 
 LONGEST_TICK = 24
+# Of a row of height 1: bars, bars of transfers and how far they are below, the critical path.
 BAR, MOVE, MOVE_AT, PATH_AT = 0.58, 0.12, 0.39, -0.33
-"""Of a row of height 1: bars, bars of transfers and how far they are below, the critical path."""
-
-FOLDED, FOLDED_BAR = 0.46, 0.26
-"""Height of the row of devices that have nothing to do, and of its bar."""
+FOLDED, FOLDED_BAR = 0.46, 0.26  # height of the row of devices with nothing to do, and of its bar
 
 OTHER, IDLE, INK, PROVEN, PATH = "#9aa5ae", "#eceff1", "#37474f", "#c1121f", "#111111"
 BAR_COLOURS = tuple(colour for colour in COLOURS if colour != PROVEN)
 
 
 def draw_plan(found: Anatomy) -> Figure:
-    """A row per device, and transfers below it.
-
-    Bars are blocks of layers (or kinds of ops) on idle time. A line above a bar says that it is on
-    the critical path; a dashed one is the bound, and what lies between it and the end is red.
-    """
+    """A row per device, and transfers below it."""
+    # Bars are blocks of layers (or kinds of ops) on idle time. A line above a bar says that it is
+    # on the critical path; a dashed one is the bound, and what lies between it and the end is red.
     drawn = found.drawn
     bound = found.bound if found.semantics.unit == "ns" else None  # it stands on the time axis
     end_ns = max(1, drawn.end_ns, 0 if bound is None else bound.value)
@@ -79,14 +68,10 @@ class Scale(NamedTuple):
 class Lanes(NamedTuple):
     """Where the rows of a plan are drawn: devices that do nothing share a low one."""
 
-    #: The middle of each row.
-    at: tuple[float, ...]
-    #: What is written beside, and where.
-    names: tuple[tuple[float, str], ...]
-    #: Of these middles, those of low rows.
-    folded: frozenset[float]
-    #: Of all.
-    height: float
+    at: tuple[float, ...]  # the middle of each row
+    names: tuple[tuple[float, str], ...]  # what is written beside, and where
+    folded: frozenset[float]  # of these middles, those of low rows
+    height: float  # of all
 
 
 def fold(found: Anatomy) -> Lanes:

@@ -7,17 +7,14 @@ from collections.abc import Iterable
 from placegap.instances.problem import Instance, Plan, Schedule, Semantics
 from placegap.instances.referee.memory import held_bytes, live_spans
 
-Levels = list[tuple[int, int]]
-"""When a level begins, in ns or in steps, and its bytes; the first begins at 0."""
+Levels = list[tuple[int, int]]  # when a level begins, in ns or in steps, and its bytes; first: 0
 
 
 def memory_levels(
     instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None
 ) -> list[Levels]:
-    """The levels of each device; their highest is what the referee holds against its memory.
-
-    Without a schedule, moments are the steps of `arrays.derive_memory`.
-    """
+    """The levels of each device; their highest is what the referee holds against its memory."""
+    # Without a schedule, moments are the steps of `arrays.derive_memory`.
     about = instance, plan, semantics, schedule
     held = held_bytes(*about)
     if semantics.memory_rule == "sum":

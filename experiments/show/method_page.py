@@ -8,19 +8,17 @@ from typing import Any, NamedTuple
 
 from placegap.solvers.core.method import AnyMethod, Claim, Params
 
+# What comes back.
 PROVES: dict[Claim, str] = {
     "exact": "a plan and a bound at any time limit; both are equal if the time suffices",
     "heuristic": "a plan, and a bound only where its line names one",
     "bound": "a bound, without a plan",
 }
-"""What comes back."""
 
 FIELD = re.compile(r"((?:^ +#:.*\n)*)^ {4}(\w+): ", re.MULTILINE)
 
 
 class Parameter(NamedTuple):
-    """A parameter of a method."""
-
     name: str
     default: Any
     meaning: str

@@ -42,21 +42,13 @@ from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.printable import printable
 
-MOST_BARS = 30_000
-"""More bars are drawn as blocks."""
-
+MOST_BARS = 30_000  # more bars are drawn as blocks
+# Blocks are no shorter than this part of the time; and where neither layers nor scopes of names
+# show where a block ends, no longer than that one.
 FINEST, RUNS = 4000, 120
-"""Blocks are no shorter than this part of the time; and where neither layers nor scopes of names
-show where a block ends, no longer than that one."""
-
-MOST_DOTS = 10_000
-"""Of more ops the graph is drawn in layers, scopes or runs."""
-
-MOST_LEVELS = 1500
-"""Levels of memory of a device; more are drawn as the highest of neighbours."""
-
-MOST_ROWS = 200
-"""Rows of the timeline's table."""
+MOST_DOTS = 10_000  # of more ops the graph is drawn in layers, scopes or runs
+MOST_LEVELS = 1500  # levels of memory of a device; more are drawn as the highest of neighbours
+MOST_ROWS = 200  # rows of the timeline's table
 
 
 def plan_page(found: Anatomy) -> str:
@@ -230,12 +222,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def page_data(found: Anatomy) -> dict[str, Any]:
-    """What the script reads: flat lists of integers, and texts by number.
-
-    ``bars``: 2 row + is_move, start, length, name, label, text or -1; ``fills``: the percentage of
-    each in which something runs, where bars are blocks. ``moves``: source, target,
-    start, length, name, bytes. ``path``: row, start, end. ``memory``: moment and bytes in turns.
-    """
+    """What the script reads: flat lists of integers, and texts by number."""
+    # ``bars``: 2 row + is_move, start, length, name, label, text or -1; ``fills``: the percentage
+    # of each in which something runs, where bars are blocks. ``moves``: source, target, start,
+    # length, name, bytes. ``path``: row, start, end. ``memory``: moment and bytes in turns.
     drawn, instance = found.drawn, found.instance
     number: dict[str, int] = {}
 
@@ -317,10 +307,8 @@ def _thinned(levels: Levels, last: int) -> Levels:
 
 
 def _graph(found: Anatomy, text: Callable[[str], int]) -> dict[str, Any]:
-    """Dots in columns by their longest path; in a column by the mean place of what they read.
-
-    A dot is an op, or in large graphs what `_dots` says; the way then follows their order alone.
-    """
+    """Dots in columns by their longest path; in a column by the mean place of what they read."""
+    # A dot is an op, or in large graphs what `_dots` says; the way then follows their order alone.
     instance, device = found.instance, found.homes.of_op
     dot, names = _dots(found)
     home = [0] * len(names)
@@ -355,9 +343,9 @@ def _graph(found: Anatomy, text: Callable[[str], int]) -> dict[str, Any]:
 
 
 def _dots(found: Anatomy) -> tuple[list[int], list[str]]:
-    """The dot of each op, and what each stands for: an op; of more than `MOST_DOTS` ops a layer, a
-    scope of names or a run of ops on one device.
-    """
+    """The dot of each op, and what each dot stands for."""
+    # It is an op; of more than `MOST_DOTS` ops a layer, a scope of names or a run of ops on one
+    # device.
     graph = found.instance.graph
     names = [op.name for op in graph.ops]
     if len(names) <= MOST_DOTS:

@@ -74,8 +74,7 @@ def layers_per_device(instance: Instance, plan: Plan) -> list[list[str]]:
     return [list(names) for names in held]
 
 
-LONGEST_LAYERS = 40
-"""Characters of a device's layers; longer ones are counted."""
+LONGEST_LAYERS = 40  # characters of a device's layers; longer ones are counted
 
 
 def layer_words(layers: Sequence[str]) -> str:
@@ -169,11 +168,8 @@ def _communication_ns(verdict: Evaluation, num_devices: int) -> list[int]:
     return moved
 
 
-SHOWN_S = 0.1
-"""Loading that takes less is not printed."""
-
-MOST_NAMES = 4
-"""More devices are counted, not named."""
+SHOWN_S = 0.1  # loading that takes less is not printed
+MOST_NAMES = 4  # more devices are counted, not named
 
 THROUGHPUT = "For throughput: --objective max_load"
 SAYS_FREE = "KIND:22GB in --cluster, or reserved_bytes in a file"
@@ -181,11 +177,9 @@ EXACT = "An exact method may find a better plan: leave --method out"
 
 
 def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
-    """Sentences about a result's plan, for people who expected all devices to be used.
-
-    The instance is that of the plan: the finer one, where the method split ops or layers were kept
-    whole.
-    """
+    """Sentences about a result's plan, for people who expected all devices to be used."""
+    # The instance is that of the plan: the finer one, where the method split ops or layers were
+    # kept whole.
     verdict, stated = result.evaluation, instance.cluster.provenance.parameters
     notes: tuple[str, ...] = (f"{stated[RESERVED]} ({SAYS_FREE})",) if RESERVED in stated else ()
     notes += (str(stated[MEASURED_LINKS]),) if MEASURED_LINKS in stated else ()
@@ -209,10 +203,8 @@ def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
 
 
 def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str, ...]:
-    """Why the plan leaves devices unused, if it does.
-
-    What is optimal among plans of whole layers is not proven of the ops one by one.
-    """
+    """Why the plan leaves devices unused, if it does."""
+    # What is optimal among plans of whole layers is not proven of the ops one by one.
     if not verdict.idle_devices:
         return ()
     if result.status == "optimal" and result.instance_hash != instance.content_hash:
@@ -365,8 +357,7 @@ def _gap_words(result: Result) -> str:
     return f"{words} to {format_value(bound.value, result.semantics.unit)} ({by})"
 
 
-LONGEST_ORIGIN = 80
-"""Characters of what a file says has proven its claim."""
+LONGEST_ORIGIN = 80  # characters of what a file says has proven its claim
 
 
 def claim_words(claim: Claim, semantics: Semantics) -> str:

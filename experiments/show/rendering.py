@@ -20,15 +20,11 @@ from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import json_text, printable
 
 LONGEST_WARNING = 300
+# Where stderr is no terminal, a line reports what takes longer: within two seconds of the start, of
+# which loading takes half.
 SOON_S = 1.0
-"""Where stderr is no terminal, a line reports what takes longer: within two seconds of the start,
-of which loading takes half."""
-
-PADDING = 3
-"""Between two columns."""
-
-PLAIN_WIDTH = 120
-"""Width of tables where there is no terminal."""
+PADDING = 3  # between two columns
+PLAIN_WIDTH = 120  # width of tables where there is no terminal
 
 
 class _Output(Console):
@@ -111,12 +107,10 @@ def warn(sentence: str) -> None:
 
 @contextmanager
 def spinner(what: str, *, reports: bool = False) -> Iterator[Callable[[str], None]]:
-    """A line with a spinner, a text and a clock on stderr, if that is a terminal; it goes away.
-
-    What it yields changes the text, which is cut where the terminal is too narrow for it. Where
-    stderr is no terminal, one that `reports` prints what it is about after a second. No thread is
-    left of either.
-    """
+    """A line with a spinner, a text and a clock on stderr, if that is a terminal; it goes away."""
+    # What it yields changes the text, which is cut where the terminal is too narrow for it. Where
+    # stderr is no terminal, one that `reports` prints what it is about after a second. No thread is
+    # left of either.
     if not shows_live():
         timer = threading.Timer(SOON_S, warn, [f"after {SOON_S:g} s: {what}"])
         if reports:
@@ -167,10 +161,8 @@ def plain_table(
     *,
     has_lines: bool = False,
 ) -> Table:
-    """A table of texts; every column but the first is aligned right if it holds figures.
-
-    `has_lines` says whether cells may have several lines: names of files may not.
-    """
+    """A table of texts; every column but the first is aligned right if it holds figures."""
+    # `has_lines` says whether cells may have several lines: names of files may not.
     if not has_lines:
         rows = [[*map(printable, row)] for row in rows]
     table = PlainTable(

@@ -64,12 +64,10 @@ def check_plot(path: Path | None) -> None:
 
 @contextmanager
 def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[Listener]:
-    """A listener that writes each line to `log` at once, and `plot` at the end, also after errors.
-
-    A line is an object: ``seconds``, ``value_ns``, ``bound_ns``, ``source``. A log replaces an
-    older one with its first line, or at the end. If it cannot be written, the search goes on
-    without.
-    """
+    """A listener that writes each line to `log` at once, and `plot` at the end or on errors."""
+    # A line is an object: ``seconds``, ``value_ns``, ``bound_ns``, ``source``. A log replaces an
+    # older one with its first line, or at the end. If it cannot be written, the search goes on
+    # without.
     began, moments, newest = time.monotonic(), list[Moment](), [NO_PROGRESS]
     with ExitStack() as stack:
         file = None if log is None else stack.enter_context(OutputFile(log))
@@ -104,15 +102,12 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
                     write_figure(draw(moments, time.monotonic() - began, title), plot)
 
 
-TITLE_LETTERS = 68
-"""Of a line of the plot's title."""
+TITLE_LETTERS = 68  # of a line of the plot's title
 
 
 def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
-    """Value and bound over time, as steps until the end, and the gap between them.
-
-    The bound is a broken line on the value's wider one, so that both are seen where they are equal.
-    """
+    """Value and bound over time, as steps until the end, and the gap between them."""
+    # The bound is a broken line on the value's wider one, so both are seen where they are equal.
     from placegap.experiments.show.drawing import COLOURS, dress, new_figure
 
     figure = new_figure(7.2, 4.0)
@@ -153,14 +148,10 @@ def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
     return figure
 
 
-ROOM = 0.12
-"""A gap that is larger is written between the lines, a smaller one above them."""
-
+ROOM = 0.12  # a gap that is larger is written between the lines, a smaller one above them
+# Lines are at least this many seconds apart, and at least this share of the time until then.
 EVERY_S, EVERY = 1.0, 0.05
-"""Lines are at least this many seconds apart, and at least this share of the time until then."""
-
-DOING_S = 20.0
-"""Seconds between lines on what takes long, while nothing better is found."""
+DOING_S = 20.0  # seconds between lines on what takes long, while nothing better is found
 
 
 def progress_text(progress: Progress) -> str:
@@ -179,11 +170,10 @@ def progress_text(progress: Progress) -> str:
 
 @contextmanager
 def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
-    """A function that takes `Progress` and shows it on stderr; with `quiet`, only on a terminal.
-
-    Nothing is shown, and no thread begun, before the first report: a worker process that is started
-    until then may be a copy of this one. `what` is shown while no report says what is being done.
-    """
+    """A function that takes `Progress` and shows it on stderr; with `quiet`, only on a terminal."""
+    # Nothing is shown, and no thread begun, before the first report: a worker process that is
+    # started until then may be a copy of this one. `what` is shown while no report says what is
+    # being done.
     if shows_live():
         with ExitStack() as stack:
             yield _changing(what, stack)
@@ -211,12 +201,11 @@ def _changing(what: str, stack: ExitStack) -> Listener:
 
 
 class _Lines:
-    """A line for the first plan, and for later ones when the last line is old enough.
-
-    What is done meanwhile stands in a line of its own where nothing else is known for a while.
-    """
+    """A line for the first plan, and for later ones when the last line is old enough."""
 
     def __init__(self) -> None:
+        # What is done meanwhile stands in a line of its own where nothing else is known for a
+        # while.
         self.began = self.printed = time.monotonic()
         self.newest = NO_PROGRESS
         self.timer: threading.Timer | None = None

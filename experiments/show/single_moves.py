@@ -12,20 +12,15 @@ from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_value
 
-MOST_WORK = 600_000
-"""Ops and edges that the referee may look at, over all moves: a few seconds."""
-
-FEWEST, MOST = 40, 2000
-"""Moves that are tried at least and at most."""
+MOST_WORK = 600_000  # ops and edges that the referee may look at, over all moves: a few seconds
+FEWEST, MOST = 40, 2000  # moves that are tried at least and at most
 
 
 class SingleMove(NamedTuple):
-    """Some ops to another device, and what the plan is worth then.
+    """Some ops to another device, and what the plan is worth then."""
 
-    `what` names the op, group or layer. `gain` None: the plan at hand breaks a rule, and this
-    one breaks none.
-    """
-
+    # `what` names the op, group or layer. `gain_ns` None: the plan at hand breaks a rule, and this
+    # one breaks none.
     what: str
     num_ops: int
     source: int
@@ -70,17 +65,15 @@ def best_moves(case: Judged[Semantics], moves: Moves, count: int) -> Tried:
     return Tried(tuple(found[:count]), len(tried), len(moves.options))
 
 
+# Plans with some ops on another device, by its number.
 Changed = Callable[[tuple[int, ...], int], Iterable[Plan]]
-"""Plans with some ops on another device, by its number."""
 
 
 def moves_of_ops(case: Judged[Semantics], changed: Changed | None = None, more: int = 0) -> Moves:
-    """Moves of what lies on one device to each other one; by default orders are given up.
-
-    A unit is a colocation group, an op without one, or a layer that is on one device. Where there
-    are more moves than `MOST`, or the graph is large, those come first that touch a border, or the
-    device with the most to do. `more` is what a plan costs the referee beyond ops and edges.
-    """
+    """Moves of what lies on one device to each other one; by default orders are given up."""
+    # A unit is a colocation group, an op without one, or a layer that is on one device. Where there
+    # are more moves than `MOST`, or the graph is large, those come first that touch a border, or
+    # the device with the most to do. `more` is what a plan costs the referee beyond ops and edges.
     plan, budget = case.plan, MOST_WORK // (case.instance.num_parts + more)
 
     def placed(ops: tuple[int, ...], target: int) -> Iterator[Plan]:

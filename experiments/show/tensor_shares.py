@@ -52,10 +52,8 @@ def shares_lines(plan: TensorPlan | None, layers_ns: int | None) -> Iterator[str
 
 
 def shares_texts(plan: TensorPlan) -> dict[str, str]:
-    """What tools run where one group of cards holds the model, by kind of export.
-
-    llama.cpp deprecates ``-sm row`` for it; vLLM and SGLang have equal shares only.
-    """
+    """What tools run where one group of cards holds the model, by kind of export."""
+    # llama.cpp deprecates ``-sm row`` for it; vLLM and SGLang have equal shares only.
     uses = () if plan.result.evaluation is None else plan.result.evaluation.uses
     if not sum(bool(use.num_ops) for use in uses) == len(plan.groups) == 1:
         return {}

@@ -23,19 +23,15 @@ NO_OP = -1
 class Bar(NamedTuple):
     """Something that lasts."""
 
-    #: A device, or a server after them.
-    row: int
-    #: Whether it is communication.
-    is_move: bool
+    row: int  # a device, or a server after them
+    is_move: bool  # whether it is communication
     start_ns: int
     end_ns: int
     #: name, label: What it is, and what it belongs to: a layer, a kind of ops, a stage.
     name: str
     label: str
-    #: `NO_OP` where it is no single op.
-    op: int = NO_OP
-    #: What to write into it, where there is room; neighbours of one label and text are one block.
-    text: str = ""
+    op: int = NO_OP  # `NO_OP` where it is no single op
+    text: str = ""  # what to write into it, if there is room; equal neighbours are one block
 
     @property
     def time_ns(self) -> int:
@@ -61,10 +57,8 @@ class Crossing(NamedTuple):
     tensor: int
     producer: int
     source: int
-    #: One op on each device that gets it: the first in topological order.
-    readers: tuple[int, ...]
-    #: The devices that get it.
-    targets: tuple[int, ...]
+    readers: tuple[int, ...]  # one op on each device that gets it: the first in topological order
+    targets: tuple[int, ...]  # the devices that get it
     bytes: int
     #: source_ns, target_ns: What the borders of devices are charged; a transfer is charged to its
     #: target.
@@ -85,11 +79,9 @@ def crossings(
     is_sent: bool,
     ignored: np.ndarray | None = None,
 ) -> list[Crossing]:
-    """All crossings of a plan, by tensor; those of replicated stages at their first devices.
-
-    One that `is_sent` is a transfer, from device to device. Otherwise it is one tensor, which the
-    borders of its devices are charged for, each once. `ignored` edges cost nothing.
-    """
+    """All crossings of a plan, by tensor; those of replicated stages at their first devices."""
+    # One that `is_sent` is a transfer, from device to device. Otherwise it is one tensor, which the
+    # borders of its devices are charged for, each once. `ignored` edges cost nothing.
     arrays, index, device = instance.arrays, instance.arrays.index, plan.devices
     cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
     found = []
@@ -134,11 +126,9 @@ def bytes_moved(found: Sequence[Crossing], num_devices: int) -> tuple[list[int],
 
 @dataclass(frozen=True)
 class Timeline:
-    """Rows of bars, arrows between them, and what they mean.
+    """Rows of bars, arrows between them, and what they mean."""
 
-    `by_layer` says whether labels are layers; else they are kinds of ops, or stages.
-    """
-
+    # `by_layer` says whether labels are layers; else they are kinds of ops, or stages.
     rows: tuple[str, ...]
     bars: tuple[Bar, ...]
     moves: tuple[Move, ...]
@@ -165,7 +155,6 @@ def timeline(
 
 
 def last_end(bars: Iterable[Bar]) -> int:
-    """When the last one ends."""
     return max((bar.end_ns for bar in bars), default=0)
 
 
@@ -184,7 +173,6 @@ def short_label(label: str) -> str:
 
 
 def op_bars(instance: Instance, schedule: Schedule) -> Iterator[Bar]:
-    """The ops of a schedule."""
     labels = labels_of(instance.graph)
     columns = (schedule.device, schedule.start_ns, schedule.end_ns)
     times = zip(*(column.tolist() for column in columns), strict=True)
@@ -199,8 +187,8 @@ def move_bars(moves: Iterable[Move]) -> Iterator[Bar]:
             yield Bar(k, True, move.start_ns, move.end_ns, move.name, "communication")
 
 
+# Name, label, time and op of something that a device does; a transfer has no op (`NO_OP`).
 Piece = tuple[str, str, int, int]
-"""Name, label, time and op of something that a device does; a transfer has no op (`NO_OP`)."""
 
 
 def pieces(
@@ -230,11 +218,9 @@ def busy_times(drawn: Timeline, num_devices: int) -> list[int]:
 
 
 class Block(NamedTuple):
-    """Bars of one row that are drawn as one; other fields are `Bar`'s.
+    """Bars of one row that are drawn as one; other fields are `Bar`'s."""
 
-    `num_bars` says how many they are, and `filled_ns` how long they last in sum.
-    """
-
+    # `num_bars` says how many they are, and `filled_ns` how long they last in sum.
     row: int
     is_move: bool
     start_ns: int
@@ -252,13 +238,11 @@ class Block(NamedTuple):
 
 
 def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> list[Block]:
-    """Bars as blocks: neighbours of one label and text, and what is shorter than `least_ns`.
-
-    A gap that is longer than `least_ns` ends a block, and so do other bars in a row once they are
-    longer than a quarter of it. A block is called after its longest bar's label. So no row has more
-    than about five blocks for each `least_ns`, beside long bars. With `longest_ns` no block of
-    several bars is longer than that.
-    """
+    """Bars as blocks: neighbours of one label and text, and what is shorter than `least_ns`."""
+    # A gap that is longer than `least_ns` ends a block, and so do other bars in a row once they are
+    # longer than a quarter of it. A block is called after its longest bar's label. So no row has
+    # more than about five blocks for each `least_ns`, beside long bars. With `longest_ns` no block
+    # of several bars is longer than that.
     found: list[Block] = []
     longest: list[int] = []
     others: list[int] = []  # how long bars of another label have lasted since one of the block's
@@ -300,16 +284,13 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
     return found
 
 
-MOST_SCOPES = 200
-"""With more, colours can no longer be distinguished."""
+MOST_SCOPES = 200  # with more, colours can no longer be distinguished
 
 
 def scopes_of(names: Sequence[str]) -> tuple[str, ...] | None:
-    """A scope of each op, in all no more than `MOST_SCOPES`; None without scopes.
-
-    Frameworks write out modules in names: ``block1/unit_2/conv1/Conv2D``. The scope with the most
-    ops is divided first.
-    """
+    """A scope of each op, in all no more than `MOST_SCOPES`; None without scopes."""
+    # Frameworks write out modules in names: ``block1/unit_2/conv1/Conv2D``. The scope with the most
+    # ops is divided first.
     paths = [name.split("/")[:-1] for name in names]
     if not any(paths):
         return None

@@ -34,10 +34,8 @@ def table_rows(
     semantics: Semantics,
     params: Mapping[str, Mapping[str, object]] | None = None,
 ) -> list[TransformRow]:
-    """A row for the instance as it is ("none") and one per transform.
-
-    `params` of transforms by name.
-    """
+    """A row for the instance as it is ("none") and one per transform."""
+    # `params` of transforms by name.
     rows = [TransformRow("none", *size_of(instance))]
     for name in TRANSFORMS:
         chosen = (params or {}).get(name, {})

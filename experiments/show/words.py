@@ -157,8 +157,7 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
             console.print(plain_table(None, MOVE_HEAD, move_rows(found)))
 
 
-MOST_GROUPS = 10
-"""Lines of ops that moved."""
+MOST_GROUPS = 10  # lines of ops that moved
 
 
 @dataclass(frozen=True)
@@ -187,10 +186,8 @@ def moved_ops(first: Anatomy, second: Anatomy) -> list[Moved]:
 
 
 def renamed_devices(instance: Instance, first: Plan, second: Plan) -> tuple[int, list[str]]:
-    """How many ops stay apart if like devices of the second plan swap names, and which do.
-
-    Devices are like if they are of one kind, server and memory; their links are not looked at.
-    """
+    """How many ops stay apart if like devices of the second plan swap names, and which do."""
+    # Devices are like if they are of one kind, server and memory; their links are not looked at.
     devices, count = instance.cluster.devices, instance.num_devices
     common = np.zeros((count, count))
     np.add.at(common, (second.devices, first.devices), 1)

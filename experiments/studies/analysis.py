@@ -18,25 +18,21 @@ from placegap.instances.reading.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-WITHIN = {"within_1": 0.01, "within_10": 0.1}
-"""Columns of a summary: plans whose gap is at most this."""
-
+WITHIN = {"within_1": 0.01, "within_10": 0.1}  # columns of a summary: plans with at most this gap
+# Further columns of a gap table's rows, each only if some runs still have the same cell.
 FURTHER = ("study", "seed", "memory_share", "num_ops", "instance_hash")
-"""Further columns of a gap table's rows, each only if some runs still have the same cell."""
+AVERAGED = ("value_ns", "gap", "lost", "solve_s")  # columns of a run that depend on its seed
 
-AVERAGED = ("value_ns", "gap", "lost", "solve_s")
-"""Columns of a run that depend on its seed."""
-
+# What `explain` sets beside a gap.
 CAUSES = {
     "bound_quality": "best bound / best plan",
     "ccr": "CCR",
     "num_ops": "ops",
     "memory_pressure": "bytes of all ops / memory",
 }
-"""What `explain` sets beside a gap."""
 
+# Bootstrap samples of a geometric mean: with more, the interval's second digit does not move.
 DRAWS, CONFIDENCE = 9999, 0.95
-"""Bootstrap samples of a geometric mean: with more, the interval's second digit does not move."""
 
 
 def load_runs(*paths: str | Path) -> pd.DataFrame:

@@ -171,10 +171,8 @@ class Study(Entry):
 
 
 def smallest(study: Study) -> Study:
-    """The study in its smallest form, under a name of its own; as it is where it states none.
-
-    Tables without any of the `smoke` instances are left out.
-    """
+    """The study in its smallest form, under a name of its own; as it is where it states none."""
+    # Tables without any of the `smoke` instances are left out.
     if study.smoke is None:
         return study
     tables = []
@@ -201,8 +199,8 @@ def _validated(raw: dict[str, Any], path: str | Path) -> Study:
         return Study.model_validate(raw)
 
 
+# What a study has of the one that it extends; the rest is about that study's own results.
 INHERITED = ("tables", "recorded_bounds")
-"""What a study has of the one that it extends; the rest is about that study's own results."""
 
 
 def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -291,8 +289,7 @@ def _swept(table: Any, number: int, path: str | Path) -> list[Any]:
     return tables
 
 
-LISTED = ("clusters", "device_memory", "seeds")
-"""Keys with lists, of which a sweep states one value."""
+LISTED = ("clusters", "device_memory", "seeds")  # keys with lists, of which a sweep states one
 
 
 def _set(node: Any, steps: list[str], value: Any) -> None:

@@ -23,8 +23,7 @@ Record = dict[str, Any]
 
 LOG_NAME = "runs.jsonl"
 
-LOCK_S = 1.0
-"""A study that was killed holds the lock until its workers, copies of it, have ended, too."""
+LOCK_S = 1.0  # a study that was killed holds the lock until its workers, copies of it, have ended
 
 
 def canonical_json(content: Any) -> str:
@@ -40,10 +39,8 @@ def run_key(identity: Mapping[str, Any]) -> str:
 def parse_log(
     data: bytes, path: str | Path, check: Callable[[Record], object]
 ) -> tuple[dict[str, Record], bytes]:
-    """The runs of a log by key, and the line at its end that was cut off while it was written.
-
-    Every other line that is no JSON, has no key or fails the `check` is an InputError.
-    """
+    """The runs of a log by key, and the line at its end that was cut off while it was written."""
+    # Every other line that is no JSON, has no key or fails the `check` is an InputError.
     *lines, cut_off = data.split(b"\n")
     with suppress(ValueError, RecursionError):
         json.loads(cut_off)  # only the end of the line is missing

@@ -14,20 +14,16 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.method import AnyMethod
 from placegap.solvers.core.registry import METHODS, OURS
 
+# Folders of what is installed: of such a folder, a method's own package alone counts.
 LIBRARIES = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
-"""Folders of what is installed: of such a folder, a method's own package alone counts."""
-
-_sources: dict[Path, bytes] = {}
-"""Of files, as they were when this process first looked."""
+_sources: dict[Path, bytes] = {}  # of files, as they were when this process first looked
 
 
 def code_of(method: AnyMethod, objective: Objective) -> str:
-    """SHA-256 of the source of a method from outside of the package, with what its modules import
-    from their own folder; empty for placegap's own methods.
-
-    If the method starts from plans of placers, those from outside of the package count as well.
-    Imports are read from the source, also those inside functions. Data files do not count.
-    """
+    """SHA-256 of the source of a method from outside of the package, else empty."""
+    # With what its modules import from their own folder. If the method starts from plans of
+    # placers, those from outside of the package count as well. Imports are read from the source,
+    # also those inside functions. Data files do not count.
     files = _files_of(method, objective)
     if not files:
         return ""

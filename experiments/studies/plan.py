@@ -39,8 +39,8 @@ from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.solving.known_bounds import recorded_bounds
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
+# Keys of an instance that are those of its source.
 CHANGES = ("costs", "in_place", "slower_links", "slower_ops", "clones", "half_precision", "fused")
-"""Keys of an instance that are those of its source."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ class PlannedRow:
 
     table: TableEntry
     source: Source
-    #: Whether it may be left out where nothing installed can read it.
-    optional: bool
+    optional: bool  # whether it may be left out where nothing installed can read it
     columns: Sequence[tuple[AnyMethod, Params, str]]
 
     @property
@@ -62,12 +61,10 @@ class PlannedRow:
 def study_rows(
     study: Study, path: str | Path, shard: tuple[int, int] | None = None
 ) -> list[PlannedRow]:
-    """All rows of a study, or of a shard of it; paths in it are relative to the folder of `path`.
-
-    No instance is read, and most of what may be wrong is found nevertheless: unknown methods,
-    parameters, families and clusters, files that are not there. A warning names each of the latter
-    that is optional.
-    """
+    """All rows of a study, or of a shard; paths in it are relative to the folder of `path`."""
+    # No instance is read, and most of what may be wrong is found nevertheless: unknown methods,
+    # parameters, families and clusters, files that are not there. A warning names each of the
+    # latter that is optional.
     rows, absent = [], dict[str, None]()
     for table in study.tables:
         with _of_table(table, path):

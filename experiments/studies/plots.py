@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
 
-FEW = 6
-"""Methods whose lines are bold where all would hide one another."""
+FEW = 6  # methods whose lines are bold where all would hide one another
 
 
 def plot_summary(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:

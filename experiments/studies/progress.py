@@ -14,17 +14,11 @@ from placegap.instances.reading.errors import shorten
 if TYPE_CHECKING:
     from placegap.experiments.studies.runs import Run
 
-LINE_S = 5.0
-"""Seconds between two lines of progress, in the first five minutes."""
-
-LINES = 60
-"""Later a line appears whenever the time has grown by one part in this number."""
-
-LONGEST = 160
-"""Characters of a line of progress."""
-
+LINE_S = 5.0  # seconds between two lines of progress, in the first five minutes
+LINES = 60  # later a line appears whenever the time has grown by one part in this number
+LONGEST = 160  # characters of a line of progress
+# What a run's worker is at; what comes before the run itself may take minutes, the first time.
 READING, WARMING, COMPILING, RUNNING = "reading for ", "warming up ", "compiling kernels for ", ""
-"""What a run's worker is at; what comes before the run itself may take minutes, the first time."""
 
 
 class StudyProgress:

@@ -33,8 +33,7 @@ from placegap.solvers.core.result import RECORDED, describe_basis, fault_words, 
 if TYPE_CHECKING:
     import pandas as pd
 
-Grid = tuple[tuple[str, ...], list[tuple[str, ...]]]
-"""A head and rows."""
+Grid = tuple[tuple[str, ...], list[tuple[str, ...]]]  # a head and rows
 
 REPORT_FILES = ("table.md", "runs.csv", "gaps.png")
 
@@ -48,11 +47,9 @@ MODEL_HEAD = (
     *("value", "bound", "own gap"),
 )
 
-RECORDED_MARK = "(r)"
-"""At a best bound that is recorded, and that no run of the study reached."""
-
+RECORDED_MARK = "(r)"  # at a best bound that is recorded, and that no run of the study reached
+# What stands in a cell without a value, if it is not the status.
 WORDS = {NOT_APPLICABLE: "n/a", NOT_INSTALLED: "not installed", NOT_RUN: "not run"}
-"""What stands in a cell without a value, if it is not the status."""
 
 
 class TableText(NamedTuple):

@@ -58,8 +58,8 @@ from placegap.solvers.core.worker_process import num_cores
 if TYPE_CHECKING:
     import pandas as pd
 
+# Workers load it before their first run, whose hard limit it would eat into.
 REFEREE = "placegap.instances.referee.evaluate"
-"""Workers load it before their first run, whose hard limit it would eat into."""
 
 REPORTED = ("status", "bound_origin", "bound_class", "rests_on", "message")
 TIMES = ("build_s", "solve_s", "setup_s")
@@ -71,11 +71,9 @@ def hard_limit_s(run: Run) -> float:
 
 
 def run_task(run: Run) -> dict[str, Any]:
-    """Solve one run; whatever goes wrong becomes a status and a one-line message.
-
-    It reports what it does: the run's key, and `READING`, `WARMING`, `COMPILING` or
-    `RUNNING`. The clock of its hard limit stands while it reads or compiles.
-    """
+    """Solve one run; whatever goes wrong becomes a status and a one-line message."""
+    # It reports what it does: the run's key, and `READING`, `WARMING`, `COMPILING` or
+    # `RUNNING`. The clock of its hard limit stands while it reads or compiles.
     at = WARMING
 
     def report(what: str, paused: bool | None = None) -> None:
@@ -120,11 +118,9 @@ def _solve(run: Run, instance: Instance) -> Result:
 
 
 def describe_result(result: Result) -> dict[str, Any]:
-    """The figures of a result, ready for JSON.
-
-    A plan of a finer instance (operator splitting) has no value here, for the run is about the
-    original instance; its value there is among the details, with a bound of the finer instance.
-    """
+    """The figures of a result, ready for JSON."""
+    # A plan of a finer instance (operator splitting) has no value here, for the run is about the
+    # original instance; its value there is among the details, with a bound of the finer instance.
     described = {name: getattr(result, name) for name in REPORTED}
     described |= {"value_ns": result.value, "bound_ns": result.bound_value}
     described |= {name: round(getattr(result, name), 6) for name in TIMES}
@@ -261,11 +257,9 @@ def _missing(
     log: RunLog,
     progress: StudyProgress,
 ) -> Iterator[Run | None]:
-    """The runs that the log lacks, each once, as workers draw them; what is read is `planned`.
-
-    A row is read when the runs of all rows before have begun, so that reading takes no core from
-    them; meanwhile this yields None.
-    """
+    """The runs that the log lacks, each once, as workers draw them; what is read is `planned`."""
+    # A row is read when the runs of all rows before have begun, so that reading takes no core from
+    # them; meanwhile this yields None.
     began, seen = False, set[str]()
     for row in rows:
         progress.reads(Path(row.source.model).name)
@@ -296,6 +290,5 @@ def _missing(
 def results_folder(
     study: Study, out: str | Path | None, shard: tuple[int, int] | None = None
 ) -> Path:
-    """The folder for the files of a study, or of a shard of it."""
     folder = Path("results") / study.name if out is None else Path(out)
     return folder if shard is None else folder / "shard-{}-of-{}".format(*shard)

@@ -59,8 +59,7 @@ class Run:
     gap: float
     versions: Mapping[str, str]
     coarsen: str | None = None
-    #: Of the source of methods from outside of the package (`code_of`).
-    code: str = ""
+    code: str = ""  # of the source of methods from outside of the package (`code_of`)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -184,20 +183,17 @@ COLUMNS: Mapping[str, str] = {
 """Every column and what it means."""
 
 _HINTS = get_type_hints(RunRow)
+# Every column's type in pandas.
 TYPES = {name: {str: "str", Whole: "Int64", Real: "float64"}[_HINTS[name]] for name in COLUMNS}
-"""Every column's type in pandas."""
 
 BEST_BOUND = ("best_bound_ns", "best_bound_by", "best_rests_on")
 
 ROW = ("study", "table", "instance", "cluster", "instance_hash", "seed")
-PROBLEM = ROW[:-1]
-"""What the runs of different methods are paired by: the unit of statistics, without the seed."""
-
+PROBLEM = ROW[:-1]  # what pairs runs of different methods: the unit of statistics, without seed
+# What is known of a row before its run.
 PLANNED = (*tuple(COLUMNS)[: tuple(COLUMNS).index("status")], *BEST_BOUND)
-"""What is known of a row before its run."""
-
+# Columns that are computed when a file is read.
 DERIVED = ("best_value_ns", "gap", "lost", "open", "over_limit_s")
-"""Columns that are computed when a file is read."""
 
 
 @cache
@@ -305,11 +301,9 @@ def _rank(rules: Semantics, bound: Bound) -> tuple[int, bool, bool]:
 
 
 def disagreements(rows: Sequence[RunRow]) -> list[str]:
-    """Every contradiction between methods, as a sentence; there must be none.
-
-    A bound above a value of its class, a proof of infeasibility beside a plan, or what the referee
-    objected to in a single run.
-    """
+    """Every contradiction between methods, as a sentence; there must be none."""
+    # A bound above a value of its class, a proof of infeasibility beside a plan, or what the
+    # referee objected to in a single run.
     found = [f"{row.place}: {row.message}" for row in rows if row.status == "disagreement"]
     planned = [row for row in rows if row.value_ns is not None]
     found += [

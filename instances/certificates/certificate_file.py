@@ -16,8 +16,8 @@ from placegap.instances.certificates import (
 from placegap.instances.files.document import Document, Version, write_json
 from placegap.instances.problem import Count, Instance, InstancePart, Semantics, StatedSemantics
 
+# An op, an edge, a device or a channel, counted from 0; or a weight.
 Number = Annotated[int, Field(strict=True, ge=0)]
-"""An op, an edge, a device or a channel, counted from 0; or a weight."""
 
 Price = Annotated[int, Field(strict=True)]
 
@@ -146,7 +146,6 @@ class Certificate(InstancePart):
 def certificate_of(
     instance: Instance, semantics: Semantics, bound_ns: int, proof: Proof
 ) -> Certificate:
-    """A bound of an instance, with its proof."""
     return Certificate(
         instance=instance.name,
         instance_hash=instance.content_hash,
@@ -162,7 +161,6 @@ def certificate_content(certificate: Certificate) -> dict[str, Any]:
 
 
 def save_certificate(certificate: Certificate, path: str | Path) -> None:
-    """Write a certificate."""
     write_json(certificate_content(certificate), path)
 
 

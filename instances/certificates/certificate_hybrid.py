@@ -26,28 +26,26 @@ if TYPE_CHECKING or __package__:
 else:  # both files alone, beside each other
     from certificate_checker import MALFORMED, Rejected, digest, main
 
+# The check gives up beyond: sets of layers, stages with d and t, and sums of one stage's modes.
 MOST_SETS, MOST_STAGES, MOST_SUMS = 2_000, 3_000_000, 200_000
-"""The check gives up beyond: sets of layers, stages with d and t, and sums of one stage's modes."""
 
+# What the rules may be; the first is the default.
 RULES = {
     "degrees": ("one", "one_t", "free"),
     "recompute": ("per_layer", "per_stage", "all_or_none"),
     "sharding": ("none", "optimizer", "gradients"),
 }
-"""What the rules may be; the first is the default."""
 
+# A layer's mode: time, gradients, bytes held per microbatch, always, and shared by the replicas;
+# its name; and what edges move more by it. Its workspace is kept apart.
 Row = tuple[Any, ...]
-"""A layer's mode: time, gradients, bytes held per microbatch, always, and shared by the replicas;
-its name; and what edges move more by it. Its workspace is kept apart."""
 
 
 class HybridLayers:
-    """Layers, their modes and edges, as a file states them.
-
-    Layers are colocation groups, and sets of them are integers with a bit for each.
-    """
+    """Layers, their modes and edges, as a file states them."""
 
     def __init__(self, parts: dict[str, Any], rules: dict[str, Any]) -> None:
+        # Layers are colocation groups, and sets of them are integers with a bit for each.
         ops, devices = parts["ops"], parts["devices"]
         group = dict[Any, int]()
         self.layer = [

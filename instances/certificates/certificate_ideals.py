@@ -23,21 +23,18 @@ else:  # both files alone, beside each other
     from certificate_checker import MALFORMED, Rejected, Terms, main
     from certificate_checker import check as check_header
 
+# The check gives up beyond. Sets of blocks are bits of integers: n blocks take n * n / 8 bytes.
 MOST_BLOCKS, MOST_IDEALS, MOST_STAGES = 20_000, 100_000, 3_000_000
-"""The check gives up beyond. Sets of blocks are bits of integers: n blocks take n * n / 8 bytes."""
-
+# An ideal, the least time of what is not in it, and the blocks by which it can grow.
 State = tuple[int, Any, tuple[int, ...]]
-"""An ideal, the least time of what is not in it, and the blocks by which it can grow."""
 
 
 class IdealBlocks:
-    """Groups that need each other are one block; what blocks cost, and what tensors cost.
-
-    Ideals are integers with a bit for each group. `tick` is called again and again, and raises when
-    the time is over.
-    """
+    """Groups that need each other are one block; what blocks cost, and what tensors cost."""
 
     def __init__(self, problem: Terms, parts: dict[str, Any], tick: Callable[[], None]) -> None:
+        # Ideals are integers with a bit for each group. `tick` is called again and again, and
+        # raises when the time is over.
         edges, devices = parts["edges"], parts["devices"]
         self._blocks(problem, [op.get("backward", False) for op in parts["ops"]], tick)
         block, num, every = self.block, len(self.need), range(problem.num)
@@ -156,11 +153,9 @@ def _borders(problem: Terms, u: int, stated: int | None) -> list[int]:
 
 
 def chain_within(blocks: IdealBlocks, limit: int, overlap: bool, tick: Callable[[], None]) -> bool:
-    """Whether some chain of ideals has no load above a limit.
-
-    States are worked through by how many devices they have used. One that has reached the same
-    ideal with no more devices of any kind can do all that another can.
-    """
+    """Whether some chain of ideals has no load above a limit."""
+    # States are worked through by how many devices they have used. One that has reached the same
+    # ideal with no more devices of any kind can do all that another can.
     if inf in blocks.least:
         return False
     full, total, tried = sum(blocks.own), sum(blocks.count), 0

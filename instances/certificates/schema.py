@@ -18,22 +18,20 @@ from placegap.instances.files.document import Document, write_json
 from placegap.instances.files.plan_file import PlanFile
 from placegap.instances.reading.input_files import data_path
 
+# Published schemas by the name and version of their format.
 SCHEMAS: dict[str, type[BaseModel]] = {
     "placegap-1": Document,
     "placegap-plan-1": PlanFile,
     "placegap-certificate-1": Certificate,
 }
-"""Published schemas by the name and version of their format."""
 
 _SECTION = re.compile(r"\n\n\w[\w ]*\n-{3,}\n.*", re.DOTALL)
 _FIELD = re.compile(r"((?: *#: .*\n)+) *(\w+)\b")
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a format, as the models state it.
-
-    What a schema cannot say (references, cycles, sums) is checked when a file is read.
-    """
+    """The JSON Schema of a format, as the models state it."""
+    # What a schema cannot say (references, cycles, sums) is checked when a file is read.
     schema = SCHEMAS[name].model_json_schema()
     parts = [schema, *schema.get("$defs", {}).values()]
     titles = {part.get("title") for part in parts}

@@ -13,8 +13,7 @@ from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Vio
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
 
-NO_SHAPE = ("shape", "fields")
-"""Rules without which a plan's times mean nothing."""
+NO_SHAPE = ("shape", "fields")  # rules without which a plan's times mean nothing
 
 
 @dataclass(frozen=True)
@@ -43,13 +42,11 @@ class Verification:
 
 
 def verify(instance: Instance, stated: StatedPlan, *, any_content: bool = False) -> Verification:
-    """Judge a plan twice, with the claims that come with it.
-
-    Besides the referee's rules, these may be broken: ``instance``, the plan was made for another
-    content (`any_content` lets it pass); ``claim``, the stated value is not the plan's;
-    ``precedence``, ``transfer``, ``duration``, ``device_overlap``, ``channel_overlap``, by the
-    stated times. Times that break no rule give the orders of a plan that states none.
-    """
+    """Judge a plan twice, with the claims that come with it."""
+    # Besides the referee's rules, these may be broken: ``instance``, the plan was made for another
+    # content (`any_content` lets it pass); ``claim``, the stated value is not the plan's;
+    # ``precedence``, ``transfer``, ``duration``, ``device_overlap``, ``channel_overlap``, by the
+    # stated times. Times that break no rule give the orders of a plan that states none.
     plan, semantics, times = stated.plan, stated.semantics, stated.times
     first, second = evaluate(instance, plan, semantics), recheck(instance, plan, semantics)
     judged = not any(v.rule in NO_SHAPE for v in first.violations)

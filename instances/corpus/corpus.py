@@ -138,10 +138,8 @@ def best_known(
 
 
 def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
-    """What the corpus records of this very content under one semantics.
-
-    Not what the instance's file states (`Instance.best_known`), which anybody can write.
-    """
+    """What the corpus records of this very content under one semantics."""
+    # Not what the instance's file states (`Instance.best_known`), which anybody can write.
     found = _recorded().get(instance.content_hash, ())
     return tuple(entry for entry in found if entry.semantics == semantics)
 

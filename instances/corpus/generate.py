@@ -16,14 +16,13 @@ from placegap.instances.problem import Edge, Graph, Name, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import InputError, as_input_error, look_up, paused_collector
 
-LARGEST_GRAPH = 10_000_000
-"""Ops or edges; a limit against slips, far above what any method takes."""
+LARGEST_GRAPH = 10_000_000  # ops or edges; a limit against slips, far above what any method takes
 
 FLOPS_PER_NS = 10_000
 
+# An op that takes 1 ns on the reference device does 10,000 FLOPs and moves 500 bytes (10 TFLOP/s,
+# 0.5 TB/s), so that ops can also be costed for the kinds of the catalogue.
 BYTES_MOVED_PER_NS = 500
-"""An op that takes 1 ns on the reference device does 10,000 FLOPs and moves 500 bytes (10 TFLOP/s,
-0.5 TB/s), so that ops can also be costed for the kinds of the catalogue."""
 
 Size = Annotated[int, Field(ge=1, le=LARGEST_GRAPH)]
 
@@ -275,11 +274,9 @@ class Shape:
 
 
 def layered(rng: random.Random, num_ops: int, width: int, density: float) -> Shape:
-    """Layers of 1 to 2 width - 1 ops; each op is fed by about density of the layer before.
-
-    The number of an op's producers is density times the size of the layer before it, rounded up
-    or down at random so that the mean is right, and at least one. O(ops + edges).
-    """
+    """Layers of 1 to 2 width - 1 ops; each op is fed by about density of the layer before."""
+    # The number of an op's producers is density times the size of the layer before it, rounded up
+    # or down at random so that the mean is right, and at least one. O(ops + edges).
     pairs: list[tuple[int, int]] = []
     before = range(0)
     first = 0
@@ -295,11 +292,9 @@ def layered(rng: random.Random, num_ops: int, width: int, density: float) -> Sha
 
 
 def series_parallel(rng: random.Random, num_ops: int, parallel: float) -> Shape:
-    """A two-terminal series-parallel graph, grown op by op from a single edge.
-
-    Each new op is put on a random edge (u, v): with probability `parallel` beside it, which keeps
-    (u, v), else in it. Ops 0 and 1 are source and sink. O(ops).
-    """
+    """A two-terminal series-parallel graph, grown op by op from a single edge."""
+    # Each new op is put on a random edge (u, v): with probability `parallel` beside it, which keeps
+    # (u, v), else in it. Ops 0 and 1 are source and sink. O(ops).
     pairs = [(0, 1)]
     for op in range(2, num_ops):
         at = below(rng, len(pairs))
@@ -313,10 +308,8 @@ def series_parallel(rng: random.Random, num_ops: int, parallel: float) -> Shape:
 
 
 def blocks(num_blocks: int, branches: int, length: int) -> Shape:
-    """A chain of blocks, each of `branches` parallel chains of `length` ops, as in Inception.
-
-    The op that joins a block splits the next one: 1 + num_blocks * (branches * length + 1) ops.
-    """
+    """A chain of blocks, each of `branches` parallel chains of `length` ops, as in Inception."""
+    # The op that joins a block splits the next one: 1 + num_blocks * (branches * length + 1) ops.
     pairs: list[tuple[int, int]] = []
     split = 0
     for _ in range(num_blocks):
@@ -368,16 +361,14 @@ CHANGE = "mirrored to a training graph: backward ops take twice the time, update
 
 
 def mirror_training(graph: Graph) -> Graph:
-    """The training graph of an inference graph: a backward op per op, an update per parameters.
-
-    Backward op ``x/backward`` takes twice the time of x; it gets x's output from x, and for each
-    edge x -> y a gradient of the edge's size from ``y/backward``. An op with parameters gets
-    ``x/update``, which takes a tenth of the time of x, rounded up, and holds twice the parameters
-    (Adam's moments). The three are one colocation group, for they share the parameters; ops that
-    were colocated stay so. They can be split along the same axes, but for an update's batch. The
-    layout is that of dnn-partitioning's training graphs. Forward ops come first, then backward ops,
-    then updates.
-    """
+    """The training graph of an inference graph: a backward op per op, an update per parameters."""
+    # Backward op ``x/backward`` takes twice the time of x; it gets x's output from x, and for each
+    # edge x -> y a gradient of the edge's size from ``y/backward``. An op with parameters gets
+    # ``x/update``, which takes a tenth of the time of x, rounded up, and holds twice the parameters
+    # (Adam's moments). The three are one colocation group, for they share the parameters; ops that
+    # were colocated stay so. They can be split along the same axes, but for an update's batch. The
+    # layout is that of dnn-partitioning's training graphs. Forward ops come first, then backward
+    # ops, then updates.
     if any(op.backward for op in graph.ops):
         raise InputError("has backward ops already", graph.name)
     group = {op.name: op.colocation or op.name for op in graph.ops}

@@ -27,22 +27,19 @@ from placegap.instances.files.document import Document
 from placegap.instances.problem import Graph, Op, Provenance
 from placegap.instances.reading.errors import InputError, look_up
 
-LARGEST_SIZE = 1_048_576
-"""Of a microbatch or a sequence: a limit against slips."""
-
+LARGEST_SIZE = 1_048_576  # of a microbatch or a sequence: a limit against slips
+# Per parameter; per token and hidden unit of a layer; per number of an activation.
 STATE_BYTES, STASH_BYTES, VALUE_BYTES = 16, 34, 2
-"""Per parameter; per token and hidden unit of a layer; per number of an activation."""
 
 
 class ModelShape(NamedTuple):
-    """A decoder of layers, between an embedding and a loss layer.
+    """A decoder of layers, between an embedding and a loss layer."""
 
-    `width` is that of a layer's feed-forward part as one token passes it, `products` how many
-    matrices it has, `all_width` what the device holds of it (all experts); the first `dense_layers`
-    have a width of their own. Keys and values have `kv_heads` heads (0: all). `fused` attention
-    keeps no scores and computes half of them (causal); without it there is dropout, too.
-    """
-
+    # `width` is that of a layer's feed-forward part as one token passes it, `products` how many
+    # matrices it has, `all_width` what the device holds of it (all experts); the first
+    # `dense_layers` have a width of their own. Keys and values have `kv_heads` heads (0: all).
+    # `fused` attention keeps no scores and computes half of them (causal); without it there is
+    # dropout, too.
     layers: int
     hidden: int
     width: int
@@ -61,6 +58,7 @@ def _megatron(layers: int, hidden: int, heads: int) -> ModelShape:
     return ModelShape(layers, hidden, 4 * hidden, 2, 51_200, 2048, heads, fused=False)
 
 
+# Language models by name.
 SHAPES = {
     # Touvron et al. 2023
     "llama-7b": ModelShape(32, 4096, 11008, 3, 32_000, 2048, 32),
@@ -83,19 +81,15 @@ SHAPES = {
     "megatron-145b": _megatron(80, 12288, 96),
     "megatron-310b": _megatron(96, 16384, 128),
 }
-"""Language models by name."""
 
+# Those that tables of pipelines have: other sizes need more than 16 devices.
 MODELS = ("llama-7b", "gpt-3-13b", "moe-16b")
-"""Those that tables of pipelines have: other sizes need more than 16 devices."""
-
-TRAIN = "-train"
-"""Behind the name of a shape: one training step of it."""
+TRAIN = "-train"  # behind the name of a shape: one training step of it
 
 
 def is_chain(name: str) -> bool:
-    """Whether a name is that of a training step of a shape, and of no traced one in the corpus; or
-    of a measured one.
-    """
+    """Whether a name is that of a training step of a shape, or of a measured one."""
+    # A name of a traced step in the corpus is none.
     return name.startswith(PREFIX) or name in chain_names()
 
 
@@ -145,11 +139,9 @@ def layers_with_modes(name: str, shape: ModelShape, batch: int, on: ModelledOn) 
 
 
 def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
-    """What the layers of a shape compute and hold: embedding, layers, loss.
-
-    Per token and hidden unit a layer without fused attention keeps 34 bytes and its scores
-    (Korthikanti et al. 2022, section 4.1): 10 of the residual stream, and 24 inside of blocks.
-    """
+    """What the layers of a shape compute and hold: embedding, layers, loss."""
+    # Per token and hidden unit a layer without fused attention keeps 34 bytes and its scores
+    # (Korthikanti et al. 2022, section 4.1): 10 of the residual stream, and 24 inside of blocks.
     tokens, hidden = batch * shape.tokens, shape.hidden
     unit, mask = tokens * hidden, 0 if shape.fused else tokens * hidden
     stream = 2 * VALUE_BYTES * unit + mask  # inputs of the norm and of the products
@@ -244,11 +236,9 @@ def _moving(*sizes: int, divided: Divided = "whole") -> tuple[MovedBytes, ...]:
 
 
 def _attention_work(shape: ModelShape, batch: int, narrow: int) -> _Passes:
-    """Products of queries, keys and values, of the core, and of the output, with their kernels.
-
-    Kernels are those of Megatron-LM: norm, dropout with bias and sum, permutation; and of the core
-    softmax and dropout. A fused core has no kernels of its own, and half of the products.
-    """
+    """Products of queries, keys and values, of the core, and of the output, with their kernels."""
+    # Kernels are those of Megatron-LM: norm, dropout with bias and sum, permutation; and of the
+    # core softmax and dropout. A fused core has no kernels of its own, and half of the products.
     tokens, hidden = batch * shape.tokens, shape.hidden
     unit, scores = tokens * hidden, 0 if shape.fused else shape.heads * tokens * shape.tokens
     products = Product(tokens, hidden + 2 * narrow, hidden, 1), Product(tokens, hidden, hidden, 2)
@@ -271,10 +261,8 @@ def _attention_work(shape: ModelShape, batch: int, narrow: int) -> _Passes:
 
 
 def _feed_forward_work(shape: ModelShape, tokens: int, width: int) -> _Passes:
-    """Products of the feed-forward part, and kernels: norm, dropout with bias and sum, activation.
-
-    The activation reads and writes 4 bytes per number, SwiGLU 6, and twice that going back.
-    """
+    """Products of the feed-forward part; kernels: norm, dropout with bias and sum, activation."""
+    # The activation reads and writes 4 bytes per number, SwiGLU 6, and twice that going back.
     hidden, unit, inner = shape.hidden, tokens * shape.hidden, tokens * width
     into = Product(tokens, (shape.products - 1) * width, hidden, 1)
     out = Product(tokens, hidden, width, 2)

@@ -29,6 +29,8 @@ from placegap.instances.reading.input_files import data_path
 
 PREFIX = "measured:"
 
+# Cards of the data, and of the catalogue. Sizes are those of the first that has them: a few
+# allocations are rounded differently, and GH-96 has 51,200 words for OPT-30's 50,272.
 KINDS = {
     "A100-40": "A100-40GB",
     "RTX-3090": "RTX3090",
@@ -37,21 +39,13 @@ KINDS = {
     "Titan-RTX": "TitanRTX",
     "V100-16": "V100-16GB",
 }
-"""Cards of the data, and of the catalogue. Sizes are those of the first that has them: a few
-allocations are rounded differently, and GH-96 has 51,200 words for OPT-30's 50,272."""
 
 PARTS = ("embedding", "layer", "head")
+# Which of `PARTS` an op is in; the others are a layer's.
 PART = {"encoder-embedding": 0, "final-layernorm": 2, "gpt-post-process": 2}
-"""Which of `PARTS` an op is in; the others are a layer's."""
-
-FILLER_US = 10_000_000.0
-"""In place of a time, where the run failed; none that was measured is as long."""
-
-TOKENS = 2048
-"""Of a sequence."""
-
-HALF = Precision("float16", 2, 2, 12)
-"""With Adam: a copy of the weights and both moments in single precision."""
+FILLER_US = 10_000_000.0  # in place of a time, where the run failed; none measured is as long
+TOKENS = 2048  # of a sequence
+HALF = Precision("float16", 2, 2, 12)  # with Adam: a weight copy and both moments in float32
 
 
 class ProfiledModel(NamedTuple):
@@ -67,16 +61,16 @@ class ProfiledModel(NamedTuple):
         return {"embedding": 0, **{f"layer{k}": 1 for k in range(self.layers)}, "head": 2}
 
 
+# The models by name, behind `PREFIX`.
 MEASURED = {
     "gpt-neo-2.7b": ProfiledModel("GPT-Neo-2.7", 32, 2560),
     "opt-350m": ProfiledModel("OPT-350", 24, 1024),
     "opt-30b": ProfiledModel("OPT-30", 48, 7168),
 }
-"""The models by name, behind `PREFIX`."""
 
+# Nothing else of it counts as memory: with gradients and optimizer it would hold 485 GB, more than
+# any cluster of these cards that ships.
 WEIGHTS_ALONE = ("OPT-30",)
-"""Nothing else of it counts as memory: with gradients and optimizer it would hold 485 GB, more than
-any cluster of these cards that ships."""
 
 
 class MeasuredPart(NamedTuple):
@@ -85,10 +79,8 @@ class MeasuredPart(NamedTuple):
     time_ns: dict[str, tuple[int, int]]
     weight_bytes: int
     kept_bytes: int
-    #: The most that an op holds besides.
-    reserved_bytes: tuple[int, int]
-    #: Held between passes.
-    state_bytes: int
+    reserved_bytes: tuple[int, int]  # the most that an op holds besides
+    state_bytes: int  # held between passes
 
 
 class RowDegrees(NamedTuple):
@@ -98,8 +90,7 @@ class RowDegrees(NamedTuple):
     tensor: int = 1
 
 
-DEGREES = (1, 2, 4, 8)
-"""Of both: eight devices on RTX 3090, RTX 2080 and Titan RTX alone."""
+DEGREES = (1, 2, 4, 8)  # of both: eight devices on RTX 3090, RTX 2080 and Titan RTX alone
 
 
 @cache
@@ -175,10 +166,8 @@ def measured_document(name: str, sizes: Mapping[str, int]) -> Document:
 def measured_with_modes(
     name: str, kinds: Collection[str], tensors: Sequence[int], sizes: Mapping[str, int]
 ) -> Graph:
-    """Layers with a mode for each tensor degree, of those given, that all kinds have rows for.
-
-    All devices of a layer hold its input and its output, and send them on whole.
-    """
+    """Layers with a mode for each tensor degree, of those given, that all kinds have rows for."""
+    # All devices of a layer hold its input and its output, and send them on whole.
     model, degrees = _chosen(name, sizes)
     sent, modes = _sent_bytes(model, degrees), tuple[list[Mode], ...](([], [], []))
     for t in [degrees.tensor] if "tensor" in sizes else tensors:

@@ -13,24 +13,19 @@ from placegap.instances.reading.errors import as_input_error
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
+# What large products reach of the peak: the median of measured ones of 2,048 rows and more on an
+# A100, 1 / 1.26. H100, H200 and RTX PRO 6000 reach 76, L40S 60.
 COMPUTE_PERCENT = 79
-"""What large products reach of the peak: the median of measured ones of 2,048 rows and more on an
-A100, 1 / 1.26. H100, H200 and RTX PRO 6000 reach 76, L40S 60."""
 
+# What kernels of cards and of hosts reach of the memory's bandwidth. With `THREADS_NS` they are
+# figures of a coarse grid that bring twelve reported token rates close
+# (`experiments.research.speeds`).
 BANDWIDTH_PERCENT, HOST_BANDWIDTH_PERCENT = 80, 70
-"""What kernels of cards and of hosts reach of the memory's bandwidth. With `THREADS_NS` they are
-figures of a coarse grid that bring twelve reported token rates close
-(`experiments.research.speeds`)."""
-
+# What a kernel that no table has takes beside its bytes where other kernels are measured:
+# ``mem_empirical_constant_latency`` of aiconfigurator-core 0.12.0. Tables leave out the launch.
 KERNEL_NS = 3_000
-"""What a kernel that no table has takes beside its bytes where other kernels are measured:
-``mem_empirical_constant_latency`` of aiconfigurator-core 0.12.0. Tables leave out the launch."""
-
-THREADS_NS = 30_000
-"""What a host takes more for each kernel, to wake its threads and join them."""
-
-HOST_OVERHEAD_NS = 1_000
-"""The launch overhead of a host that states none; the catalogue's for all CPUs."""
+THREADS_NS = 30_000  # what a host takes more for each kernel, to wake its threads and join them
+HOST_OVERHEAD_NS = 1_000  # launch overhead of a host that states none; the catalogue's for all CPUs
 
 
 def _as_spec(raw: Any) -> Any:
@@ -44,8 +39,8 @@ def _as_spec(raw: Any) -> Any:
     return overhead | fields
 
 
+# A kind as a file states it; ``is_host`` says that its devices are hosts.
 StatedSpec = Annotated[DeviceSpec, BeforeValidator(_as_spec)]
-"""A kind as a file states it; ``is_host`` says that its devices are hosts."""
 
 
 def as_host(spec: DeviceSpec) -> DeviceSpec:
@@ -62,10 +57,8 @@ def catalogue() -> dict[str, DeviceSpec]:
 
 
 def load_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
-    """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`.
-
-    ``is_host`` may stand for ``is_cpu``.
-    """
+    """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`."""
+    # ``is_host`` may stand for ``is_cpu``.
     raw = read_yaml(path)
     with as_input_error(raw, path):
         return TypeAdapter(dict[Name, StatedSpec]).validate_python(raw)

@@ -41,22 +41,16 @@ from placegap.instances.reading.errors import (
 if TYPE_CHECKING:
     from placegap.instances.costing.kernel_tables import KernelTables
 
-COSTS = "costs"
-"""Parameter of the provenance that says how ops without times are costed; by default calibrated."""
+COSTS = "costs"  # provenance: how ops without times are costed; by default calibrated
 
 KINDS_OF_COSTS = ("calibrated", "roofline", "measured")
 
-FRAMEWORKS = ("sglang", "trtllm", "vllm")
-"""Whose measured kernels there are tables of."""
-
+FRAMEWORKS = ("sglang", "trtllm", "vllm")  # whose measured kernels there are tables of
+# Parameter of the provenance: for how much of the time on each kind costs are measured.
 MEASURED_SHARE = "costs.measured_share"
-"""Parameter of the provenance: for how much of the time on each kind costs are measured."""
-
+# Parameter of the provenance: kinds on which less than `LEAST_SHARE` of the time is measured.
 MOSTLY_MODELLED = "costs.mostly_modelled"
-"""Parameter of the provenance: kinds on which less than `LEAST_SHARE` of the time is measured."""
-
-LEAST_SHARE = 0.5
-"""With a smaller share of measured time a warning is printed."""
+LEAST_SHARE = 0.5  # with a smaller share of measured time a warning is printed
 
 
 def roofline_ns(
@@ -172,9 +166,8 @@ def is_measured(graph: Graph) -> bool:
 
 
 def costed(graph: Graph, cluster: Cluster) -> Graph:
-    """The graph with a time for every device kind of the cluster whose rates are known, by the
-    costs that its provenance names.
-    """
+    """The graph with a time for every device kind of the cluster whose rates are known."""
+    # It has them by the costs that its provenance names.
     costs = str(graph.provenance.parameters.get(COSTS, "calibrated"))
     if costs == "roofline":
         return cost_graph(graph, cluster)
@@ -216,12 +209,9 @@ class CostedKernels(NamedTuple):
     """What `cost_kernels` found."""
 
     ops: list[Op]
-    #: Kinds that some op got a time for.
-    added: set[str]
-    #: How many kernels there are.
-    kernels: int
-    #: By kind that was added: the ops whose time a table has, and the tables.
-    measured: dict[str, set[int]]
+    added: set[str]  # kinds that some op got a time for
+    kernels: int  # how many kernels there are
+    measured: dict[str, set[int]]  # by added kind: the ops whose time a table has, and the tables
     tables: dict[str, KernelTables]
 
     def share(self, kind: str) -> float:

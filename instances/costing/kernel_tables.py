@@ -32,6 +32,8 @@ from placegap.instances.problem.op_kernel import (
 )
 from placegap.instances.reading.errors import InputError, MissingExtra
 
+# Device kinds of the catalogue that have tables, and what these call them. Boards for PCIe have
+# none: their power limits are lower.
 SYSTEMS = {
     "A100-40GB": "a100_sxm",
     "A100-80GB": "a100_sxm",
@@ -45,18 +47,14 @@ SYSTEMS = {
     "RTX-PRO-6000": "rtx_pro_6000_server",
     "Arc-Pro-B60": "b60",
 }
-"""Device kinds of the catalogue that have tables, and what these call them. Boards for PCIe have
-none: their power limits are lower."""
 
-MEASURED_ON = {"a100_sxm": "A100-80GB"}
-"""The card that was measured, where several kinds have a system's tables."""
+MEASURED_ON = {"a100_sxm": "A100-80GB"}  # the card measured, where several have its tables
 
 EXTRA = "measured costs need an extra: pip install 'placegap[measured]'"
 
 REINSTALL = "install aiconfigurator-core anew"
 
-SUPPLEMENT = "1.3.0rc23"
-"""A version of TensorRT-LLM with the experts of one model alone."""
+SUPPLEMENT = "1.3.0rc23"  # a version of TensorRT-LLM with the experts of one model alone
 
 _ATTENTION = ("attn_dtype", "batch_size", "num_heads", "head_dim", "isl", "latency")
 
@@ -72,19 +70,15 @@ COLUMNS = {
 }
 """What is read of a table."""
 
+# Columns of few different texts.
 TEXTS = ("gemm_dtype", "attn_dtype", "kv_cache_dtype", "moe_dtype", "distribution")
-"""Columns of few different texts."""
-
-WINDOW = "window_size"
-"""A column that tables of products, of A100 and of encoders lack: 0, for no window."""
-
+WINDOW = "window_size"  # a column that tables of products, A100, encoders lack: 0, no window
+# Number types of kernels, and what tables call them; half precisions take the same time.
 TABLE_TYPES = {"bfloat16": "bfloat16", "float16": "bfloat16", "float8": "fp8"}
-"""Number types of kernels, and what tables call them; half precisions take the same time."""
 
 ITEM_BYTES = {"bfloat16": 2, "fp8": 1}
 
-Columns = Mapping[str, Any]
-"""A table: arrays of its rows by column."""
+Columns = Mapping[str, Any]  # a table: arrays of its rows by column
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,10 +161,8 @@ class KernelTables:
 
     source: str
     spec: DeviceSpec
-    #: The card that was measured.
-    measured_spec: DeviceSpec
-    #: A table by its name; None where the card has none.
-    table: Callable[[str], Columns | None]
+    measured_spec: DeviceSpec  # the card that was measured
+    table: Callable[[str], Columns | None]  # a table by its name; None where the card has none
 
     def time_ns(self, kernel: OpKernel) -> float | None:
         """What a kernel takes; None where no table has one like it. Of experts, all of a layer."""
@@ -194,10 +186,8 @@ def _time_ns(tables: KernelTables, kernel: OpKernel) -> float | None:
 
 
 def _product_ns(tables: KernelTables, kernel: MatrixProduct, dtype: str) -> float | None:
-    """A batch has the ratio of as many rows. What is smaller than the table's takes as long.
-
-    A batch of such small ones (a depthwise convolution) is no product of the table.
-    """
+    """A batch has the ratio of as many rows. What is smaller than the table's takes as long."""
+    # A batch of such small ones (a depthwise convolution) is no product of the table.
     grid = _product_grid(tables, dtype)
     if grid is None:
         return None
@@ -249,13 +239,11 @@ def _attention_grid(
     window: int,
     shape: tuple[int, int, int],
 ) -> tuple[RatioGrid, float, float] | None:
-    """The ratios of the next shape, its number of heads of keys, and its least time in ns; None
-    where no size of heads is as small or none as large.
-
-    The next head size comes first, then the next number of heads that share keys. Keys of other
-    heads are as those of other sequences: on the tables themselves, twice the heads take what twice
-    the batch takes (median error on H100 3 %).
-    """
+    """The ratios of the next shape, its number of heads of keys, and its least time in ns."""
+    # None where no size of heads is as small or none as large. The next head size comes first, then
+    # the next number of heads that share keys. Keys of other heads are as those of other sequences:
+    # on the tables themselves, twice the heads take what twice the batch takes (median error on
+    # H100 3 %).
     name = f"{phase}_attention_perf"
     own_cache = {} if phase == "encoder" else {"kv_cache_dtype": dtypes[1]}
     rows = _where(tables.table(name), attn_dtype=dtypes[0], window_size=window, **own_cache)
@@ -279,10 +267,8 @@ def _attention_grid(
 
 
 def _experts_ns(tables: KernelTables, kernel: ExpertsKernel, dtype: str) -> float | None:
-    """Those of the next sizes, each at most twice or half; of tokens that choose evenly.
-
-    A100 and B60 were measured with uneven choices alone: the least uneven stand for even ones.
-    """
+    """Those of the next sizes, each at most twice or half; of tokens that choose evenly."""
+    # A100 and B60 were measured with uneven choices alone: the least uneven stand for even ones.
     rows = _where(tables.table("moe_perf"), moe_dtype=dtype, moe_tp_size=1, moe_ep_size=1)
     if rows is None:
         return None
@@ -342,10 +328,8 @@ def _where(table: Columns | None, **equal: object) -> Columns | None:
 
 @cache
 def kernel_tables(kind: str, framework: str | None = None) -> KernelTables | None:
-    """The tables of a device kind of the catalogue, None where it has none.
-
-    Of each table the newest version is taken, of vLLM unless a framework is named.
-    """
+    """The tables of a device kind of the catalogue, None where it has none."""
+    # Of each table the newest version is taken, of vLLM unless a framework is named.
     framework = framework or "vllm"
     if kind not in SYSTEMS:
         return None

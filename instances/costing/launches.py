@@ -23,27 +23,23 @@ from placegap.instances.problem import Graph, Op
 from placegap.instances.problem.graph_index import DisjointSets, GraphIndex
 from placegap.instances.problem.modules import is_expert
 
+# ONNX ops that have FLOPs and are no products; of traced graphs only products have FLOPs.
 LIGHT = ELEMENTWISE | MOVES | VARIADIC | WHOLE_INPUT | PER_OUTPUT.keys()
-"""ONNX ops that have FLOPs and are no products; of traced graphs only products have FLOPs."""
-
+# What makes two products without weights, and all between them, attention.
 SOFTMAX = frozenset({"softmax", "_softmax", "_safe_softmax", "Softmax"})
-"""What makes two products without weights, and all between them, attention."""
 
 
 def launch_of(graph: Graph, costed: Set[str] = frozenset()) -> Ints:
-    """The number of the kernel that runs each op, by the number of one of its ops.
-
-    Times on the kinds that are `costed` were costed before, and are none that ops bring.
-
-    A kernel is one product (an op with FLOPs that is not in `LIGHT`), or light ops that feed each
-    other directly and lie in one module. A module without weights (an activation) belongs to the
-    module around it; a norm has weights, and is a kernel of its own. Products without weights
-    before and after a softmax are one kernel with it. Nothing is fused across layers, experts and
-    other ops, forward and backward, or colocation groups, nor ops that bring times of their own.
-    What feeds on a state that a step finds (of a recurrence, of a convolution) is a kernel apart
-    from what does not, and the copy that writes it over another. No path leaves a kernel of light
-    ops and enters it again, because each border raises `level`. O(n + m).
-    """
+    """The number of the kernel that runs each op, by the number of one of its ops."""
+    # Times on the kinds that are `costed` were costed before, and are none that ops bring. A kernel
+    # is one product (an op with FLOPs that is not in `LIGHT`), or light ops that feed each other
+    # directly and lie in one module. A module without weights (an activation) belongs to the module
+    # around it; a norm has weights, and is a kernel of its own. Products without weights before and
+    # after a softmax are one kernel with it. Nothing is fused across layers, experts and other ops,
+    # forward and backward, or colocation groups, nor ops that bring times of their own. What feeds
+    # on a state that a step finds (of a recurrence, of a convolution) is a kernel apart from what
+    # does not, and the copy that writes it over another. No path leaves a kernel of light ops and
+    # enters it again, because each border raises `level`. O(n + m).
     ops, index = graph.ops, graph.index
     consumer, ends = index.consumer.tolist(), index.succ_ptr.tolist()
     out = [consumer[edge] for edge in index.succ_edge.tolist()]
@@ -124,10 +120,8 @@ def _block(path: str) -> str:
 
 
 def bytes_inside(index: GraphIndex, tensor_bytes: Ints, launch: Ints) -> Ints:
-    """Bytes of tensors between the ops of each kernel, (n,) by its number.
-
-    They are not read, nor written unless another kernel reads them, too.
-    """
+    """Bytes of tensors between the ops of each kernel, (n,) by its number."""
+    # They are not read, nor written unless another kernel reads them, too.
     saved = np.zeros(len(launch), np.int64)
     inner = launch[index.producer] == launch[index.consumer]
     np.add.at(saved, launch[index.consumer[inner]], tensor_bytes[index.tensor[inner]])

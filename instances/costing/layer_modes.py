@@ -57,37 +57,27 @@ class Precision(NamedTuple):
     optimizer_bytes: int
 
 
+# Mixed precision with Adam as Megatron-LM holds it: gradients are summed up in single precision, as
+# are the weights' copy and both moments.
 MIXED = Precision("bfloat16", 2, 4, 12)
-"""Mixed precision with Adam as Megatron-LM holds it: gradients are summed up in single precision,
-as are the weights' copy and both moments."""
 
+# Share of the peak rate of matrix products that a layer reaches, all else in it included: runs of
+# Megatron-LM on A100 reach 42 to 56 % with the bubble (Korthikanti et al. 2022, table 5), and those
+# of Llama 3 on H100 38 to 43 % (Grattafiori et al. 2024, table 4).
 SHARE_PERCENT = 50
-"""Share of the peak rate of matrix products that a layer reaches, all else in it included: runs of
-Megatron-LM on A100 reach 42 to 56 % with the bubble (Korthikanti et al. 2022, table 5), and those
-of Llama 3 on H100 38 to 43 % (Grattafiori et al. 2024, table 4)."""
-
+# Of a weight, moved where a microbatch's gradient joins those before it: it is read, and the sum
+# read and written, in half precision. In single precision it would be 12.
 SUMMED_BYTES = 6
-"""Of a weight, moved where a microbatch's gradient joins those before it: it is read, and the sum
-read and written, in half precision. In single precision it would be 12."""
-
-MOST_TENSOR = 64
-"""More devices for one layer than any server has."""
-
-HEADS = "heads"
-"""Parameter of a traced model's provenance: numbers that a tensor degree divides ("32 8")."""
-
-MODELLED = "modes"
-"""Parameter of the provenance: how the modes of a graph were made."""
-
-BY_KERNELS = "priced by kernels"
-"""How the note begins where costs are measured, or of the rule beside tables."""
+MOST_TENSOR = 64  # more devices for one layer than any server has
+HEADS = "heads"  # parameter of a traced model: numbers that a tensor degree divides ("32 8")
+MODELLED = "modes"  # parameter of the provenance: how the modes of a graph were made
+BY_KERNELS = "priced by kernels"  # begins the note where costs are measured, or of the rule
 
 
 class LayerPart(NamedTuple):
     """What is between two collectives, for the forward pass of one microbatch on one device."""
 
-    #: Of matrix products.
-    flops: int = 0
+    flops: int = 0  # of matrix products
     #: weights, whole_weights: Numbers of them; those that are divided by t, and those that each
     #: device has (norms).
     weights: int = 0
@@ -96,30 +86,25 @@ class LayerPart(NamedTuple):
     #: stream.
     stash_bytes: int = 0
     stream_bytes: int = 0
-    #: What a pass all-reduces.
-    reduced_bytes: int = 0
+    reduced_bytes: int = 0  # what a pass all-reduces
     #: recomputed_flops, recomputed_bytes: What `selective` computes again, and the part of
     #: `stash_bytes` that it does not hold.
     recomputed_flops: int = 0
     recomputed_bytes: int = 0
-    #: Whether `selective` repeats the collective of the forward pass.
-    reduces_again: bool = False
+    reduces_again: bool = False  # whether `selective` repeats the collective of the forward pass
     #: forward, backward, again: What the passes run, and what `selective` runs again.
     forward: LayerWork = LayerWork()
     backward: LayerWork = LayerWork()
     again: LayerWork = LayerWork()
-    #: Bytes of each weight that a step moves beside its gradient.
-    weight_bytes_moved: int = 0
+    weight_bytes_moved: int = 0  # bytes of each weight that a step moves beside its gradient
     #: What a step all-reduces, where that is not `reduced_bytes` in each pass.
     step_reduced_bytes: tuple[int, ...] = ()
 
 
 class TrainedLayer(NamedTuple):
-    """A layer of a network: what is recomputed as one, and lies in one stage.
+    """A layer of a network: what is recomputed as one, and lies in one stage."""
 
-    `full` says whether all of it may be recomputed from its input; t divides each of `divides`.
-    """
-
+    # `full` says whether all of it may be recomputed from its input; t divides each of `divides`.
     name: str
     kind: str
     blocks: tuple[LayerPart, ...]
@@ -135,8 +120,7 @@ class Rates(NamedTuple):
     flops_per_s: int
     inner_bytes_per_s: int
     inner_latency_ns: int = 0
-    #: Measured costs, if those are chosen.
-    measured: KernelRates | None = None
+    measured: KernelRates | None = None  # measured costs, if those are chosen
 
 
 def server_link(cluster: Cluster) -> tuple[int, int]:
@@ -183,12 +167,10 @@ def cluster_rates(
 
 
 class ModelledOn(NamedTuple):
-    """What modes are made for: rates by device kind, tensor degrees, number types.
+    """What modes are made for: rates by device kind, tensor degrees, number types."""
 
-    With `sequence` parallelism the residual stream is divided among the t devices. Where servers
-    of `server_devices` share a network, all t devices send gradients over it.
-    """
-
+    # With `sequence` parallelism the residual stream is divided among the t devices. Where servers
+    # of `server_devices` share a network, all t devices send gradients over it.
     rates: Mapping[str, Rates]
     tensors: Sequence[int]
     precision: Precision = MIXED
@@ -199,7 +181,6 @@ class ModelledOn(NamedTuple):
     def cluster(
         cls, cluster: Cluster, precision: Precision = MIXED, *, measured: bool = False
     ) -> ModelledOn:
-        """All devices of a cluster."""
         rates = cluster_rates(cluster, precision.dtype, measured=measured)
         sizes = Counter(device.server for device in cluster.devices)
         shared = max(sizes.values()) if measured and len(sizes) > 1 else None
@@ -296,11 +277,9 @@ def layer_graph(
     on: ModelledOn,
     provenance: Provenance,
 ) -> Graph:
-    """Layers with their modes as a graph for hybrid_pipeline; an edge is two layers and bytes.
-
-    Between stages each of t devices sends its part of the residual stream. So an edge carries what
-    one of the most devices sends, and a mode of fewer adds the rest, at its own end.
-    """
+    """Layers with their modes as a graph for hybrid_pipeline; an edge is two layers and bytes."""
+    # Between stages each of t devices sends its part of the residual stream. So an edge carries
+    # what one of the most devices sends, and a mode of fewer adds the rest, at its own end.
     ops, most = [], max(on.tensors)
     into: list[dict[int, int]] = [{} for _ in layers]
     out: list[dict[int, int]] = [{} for _ in layers]

@@ -13,8 +13,8 @@ import numpy as np
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.reading.input_files import data_path
 
+# Parameter of a cluster's provenance: what its measured links are, and how far off at worst.
 MEASURED_LINKS = "measured_links"
-"""Parameter of a cluster's provenance: what its measured links are, and how far off at worst."""
 
 
 class MeasuredLink(NamedTuple):
@@ -26,11 +26,9 @@ class MeasuredLink(NamedTuple):
 
 
 def fitted_line(bytes_ns: Sequence[Sequence[float]]) -> tuple[float, float, float]:
-    """Latency, ns per byte and largest error, as a share of the time: no line has a smaller one.
-
-    By Chebyshev's theorem it is the best line for some three sizes, off by the same share above,
-    below and above, and of all threes those with the largest such share.
-    """
+    """Latency, ns per byte and largest error, as a share of the time: no line has a smaller one."""
+    # By Chebyshev's theorem it is the best line for some three sizes, off by the same share above,
+    # below and above, and of all threes those with the largest such share.
     size, time = np.array(list(combinations(bytes_ns, 3)), np.float64).transpose(2, 0, 1)
     sides = np.broadcast_to([1.0, -1.0, 1.0], size.shape)
     lines = np.linalg.solve(np.stack([1 / time, size / time, sides], -1), np.ones((*size.shape, 1)))

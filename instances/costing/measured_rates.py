@@ -23,15 +23,12 @@ from placegap.instances.kernels.array_types import Floats
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.reading.input_files import data_path
 
+# Device kinds of the catalogue that have a table, and its file.
 TABLES = {"A100-40GB": "a100", "A100-80GB": "a100", "H100-80GB": "h100"}
-"""Device kinds of the catalogue that have a table, and its file."""
-
-ITEM_BYTES = 2
-"""Of a number of a product, in half precision."""
-
+ITEM_BYTES = 2  # of a number of a product, in half precision
+# All-reduces without a table: what one takes whatever its size, and the share of the link that a
+# ring reaches. Measured on A100 with 300 GB/s of NVLink: 40 to 50 us, and 193 to 222 GB/s.
 RULE_LATENCY_NS, RULE_BUS_PERCENT = 45_000, 70
-"""All-reduces without a table: what one takes whatever its size, and the share of the link that a
-ring reaches. Measured on A100 with 300 GB/s of NVLink: 40 to 50 us, and 193 to 222 GB/s."""
 
 
 class Product(NamedTuple):
@@ -59,11 +56,9 @@ Divided = Literal["whole", "stream", "tensor"]
 
 
 class MovedBytes(NamedTuple):
-    """A kernel that only moves bytes: all of them on each of t devices, or a share.
+    """A kernel that only moves bytes: all of them on each of t devices, or a share."""
 
-    The ``stream`` is divided under sequence parallelism alone.
-    """
-
+    # The ``stream`` is divided under sequence parallelism alone.
     bytes: int
     divided: Divided = "whole"
 
@@ -82,14 +77,10 @@ class KernelRates:
     source: str
     flops_per_s: int
     bytes_per_s: int
-    #: Logarithms of the sizes m, n, k.
-    axes: tuple[Floats, Floats, Floats]
-    #: (M, N, K): Logarithms of measured time over roofline.
-    log_ratio: Floats
-    #: By number of devices: logarithms of bytes and of ns, (2, sizes).
-    all_reduce: Mapping[int, Floats]
-    #: Of a link inside of a server, for all-reduces that are not measured.
-    link_bytes_per_s: int = 1
+    axes: tuple[Floats, Floats, Floats]  # logarithms of the sizes m, n, k
+    log_ratio: Floats  # (M, N, K): Logarithms of measured time over roofline
+    all_reduce: Mapping[int, Floats]  # by number of devices: logs of bytes and of ns, (2, sizes)
+    link_bytes_per_s: int = 1  # of a link inside of a server, for all-reduces that are not measured
 
     def product_ns(self, m: int, n: int, k: int) -> float:
         """Time of a product of (m, k) by (k, n)."""
@@ -131,10 +122,8 @@ def roof_ns(m: int, n: int, k: int, flops_per_s: int, bytes_per_s: int) -> float
 
 
 def interpolated(axes: Sequence[Floats], value: Floats, at: Sequence[float]) -> float:
-    """Multilinear between the points of a grid; at its edge beyond.
-
-    Eight terms of a product in place of scipy's interpolator, which takes 0.4 s to load.
-    """
+    """Multilinear between the points of a grid; at its edge beyond."""
+    # Eight terms of a product in place of scipy's interpolator, which takes 0.4 s to load.
     where = []
     for axis, x in zip(axes, at, strict=True):
         if len(axis) == 1:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from math import log2, prod
 from typing import Any
 
+# Ops whose output is their input under another shape (Dropout: at inference).
 VIEWS = frozenset({"BitCast", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Ops whose output is their input under another shape (Dropout: at inference)."""
 
+# Ops that move data and compute nothing.
 MOVES = frozenset(
     {
         *("Cast", "CastLike", "CenterCropPad", "Compress", "Concat", "Constant", "ConstantOfShape"),
@@ -27,11 +28,11 @@ MOVES = frozenset(
         *("Transpose", "Trilu", "Where"),
     }
 )
-"""Ops that move data and compute nothing."""
 
+# Ops that read of their first input only as much as they write (an embedding, not its table).
 READS_WHAT_IT_WRITES = frozenset({"Gather", "GatherElements", "GatherND", "Slice"})
-"""Ops that read of their first input only as much as they write (an embedding, not its table)."""
 
+# Ops that compute one function of each output element: 1 FLOP.
 ELEMENTWISE = frozenset(
     {
         *("Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "Bernoulli"),
@@ -44,8 +45,8 @@ ELEMENTWISE = frozenset(
         *("Softplus", "Softsign", "Sqrt", "Sub", "Tan", "Tanh", "ThresholdedRelu", "Xor"),
     }
 )
-"""Ops that compute one function of each output element: 1 FLOP."""
 
+# FLOPs per output element.
 PER_OUTPUT = {
     "BatchNormalization": 2,  # at inference: scale and shift
     "GroupNormalization": 8,  # mean 1, variance 3, normalise 2, scale and shift 2
@@ -67,8 +68,8 @@ PER_OUTPUT = {
     "QuantizeLinear": 3,  # divide, round, add
     "DynamicQuantizeLinear": 5,  # minimum, maximum, and as QuantizeLinear
 }
-"""FLOPs per output element."""
 
+# Convolutions, and which of their inputs holds the filters.
 WEIGHT_AT = {
     "Conv": 1,
     "ConvInteger": 1,
@@ -77,17 +78,16 @@ WEIGHT_AT = {
     "ConvTranspose": 1,
     "CausalConvWithState": 1,
 }
-"""Convolutions, and which of their inputs holds the filters."""
 
+# Matrix products, and which of their inputs are the matrices.
 PRODUCT_AT = {"Gemm": (0, 1), "MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3)}
-"""Matrix products, and which of their inputs are the matrices."""
-
+# Ops that are computed as a matrix product, and which of their inputs are multiplied.
 FACTORS = {kind: (0, at) for kind, at in WEIGHT_AT.items()} | PRODUCT_AT
-"""Ops that are computed as a matrix product, and which of their inputs are multiplied."""
 
 RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 WINDOWS = frozenset({"AveragePool", "LpPool", "MaxPool"})
 VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
+# Ops that touch every element of their input once.
 WHOLE_INPUT = frozenset(
     {
         *("ArgMax", "ArgMin", "Col2Im", "CumProd", "CumSum", "GlobalAveragePool", "GlobalLpPool"),
@@ -96,12 +96,11 @@ WHOLE_INPUT = frozenset(
         *("ReduceSum", "ReduceSumSquare", "TopK", "Unique"),
     }
 )
-"""Ops that touch every element of their input once."""
 
 Shape = tuple[int, ...]
 
+# Domain and kind of onnxruntime's product with weights of 2 to 8 bits, in blocks with scales.
 BLOCK_PRODUCT = ("com.microsoft", "MatMulNBits")
-"""Domain and kind of onnxruntime's product with weights of 2 to 8 bits, in blocks with scales."""
 
 STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.preview"})
 
@@ -149,10 +148,8 @@ def count_flops(node: Node) -> int:
 
 
 def product_sizes(node: Node) -> tuple[int, int, int, int]:
-    """Batch, m, n and k of the product (m, k) by (k, n) that a node of `FACTORS` is computed as.
-
-    A convolution has a product for each group, of all pixels of the batch.
-    """
+    """Batch, m, n and k of the product (m, k) by (k, n) that a node of `FACTORS` is computed as."""
+    # A convolution has a product for each group, of all pixels of the batch.
     left, right = (_shape(node, at) for at in FACTORS[node.op_type])
     out = _shape_of_output(node)
     if node.op_type in WEIGHT_AT:
@@ -171,10 +168,8 @@ def product_sizes(node: Node) -> tuple[int, int, int, int]:
 
 
 def _attention_flops(node: Node) -> int:
-    """Both products over all keys, past ones included, and the softmax between them.
-
-    A causal mask saves nothing: rules of other libraries do not count it either.
-    """
+    """Both products over all keys, past ones included, and the softmax between them."""
+    # A causal mask saves nothing: rules of other libraries do not count it either.
     query, key, value = (_shape(node, at) for at in (0, 1, 2))
     num_keys = key[-2]
     past = node.inputs[4] if len(node.inputs) > 4 else None
@@ -266,6 +261,7 @@ def _determinant_flops(node: Node) -> int:
     return prod(shape[:-2]) * 2 * shape[-1] ** 3 // 3
 
 
+# Kinds with a rule of their own.
 COUNTED: dict[str, Callable[[Node], int]] = {
     "Attention": _attention_flops,
     "DFT": _fourier_flops,
@@ -284,8 +280,8 @@ COUNTED: dict[str, Callable[[Node], int]] = {
     # a product of a size x (size + 1) matrix for each point of the grid
     "AffineGrid": lambda node: 2 * _elements(node.outputs[0]) * _shape(node, 0)[-1],
 }
-"""Kinds with a rule of their own."""
 
+# Kinds that have a rule.
 KINDS = frozenset().union(
     VIEWS,
     MOVES,
@@ -299,7 +295,6 @@ KINDS = frozenset().union(
     WHOLE_INPUT,
     COUNTED,
 )
-"""Kinds that have a rule."""
 
 
 def _shape(node: Node, at: int) -> Shape:

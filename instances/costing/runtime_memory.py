@@ -8,26 +8,19 @@ from placegap.instances.costing.layer_modes import MODELLED
 from placegap.instances.problem import Cluster, Graph
 from placegap.instances.problem.integers import format_bytes
 
-CONTEXT_BYTES = 500_000_000
-"""CUDA's context with kernels of libraries and cuBLAS' workspace: 0.3 to 0.5 GB by card."""
-
+CONTEXT_BYTES = 500_000_000  # CUDA's context with library kernels, cuBLAS' workspace: 0.3 to 0.5 GB
+# What training takes beside the modes of its layers (framework, communication, fragmentation), of
+# cards from this size on: 23 runs of BigScience on A100-80GB held 9 to 19 GiB more than modelled.
 TRAINING_BYTES, TRAINING_CARD_BYTES = 12 * 2**30, 80 * 10**9
-"""What training takes beside the modes of its layers (framework, communication, fragmentation), of
-cards from this size on: 23 runs of BigScience on A100-80GB held 9 to 19 GiB more than modelled."""
-
-PROMPT_TOKENS = 512
-"""An engine that decodes reads its prompts in pieces: llama.cpp's ubatch."""
-
+PROMPT_TOKENS = 512  # an engine that decodes reads its prompts in pieces: llama.cpp's ubatch
+# Parameter of a cluster's provenance: a sentence on what was taken of cards that state nothing.
 RESERVED = "reserved"
-"""Parameter of a cluster's provenance: a sentence on what was taken of cards that state nothing."""
 
 
 def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:
-    """The cluster without what a runtime takes of the cards that do not state it.
-
-    Only for graphs whose costs are ours and no rooflines, and for layers whose modes are modelled:
-    papers and files with times count no such memory.
-    """
+    """The cluster without what a runtime takes of the cards that do not state it."""
+    # Only for graphs whose costs are ours and no rooflines, and for layers whose modes are
+    # modelled: papers and files with times count no such memory.
     parameters = graph.provenance.parameters
     if MODELLED not in parameters and parameters.get(COSTS) in (None, "roofline"):
         return cluster
@@ -54,11 +47,9 @@ def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:
 
 
 def buffer_bytes(graph: Graph) -> int:
-    """Buffers of an engine that decodes: the widest product of a piece of a prompt, in float32.
-
-    A log of llama.cpp shows 398 MiB for 201,088 words of width 2,880; this gives 393. The memory of
-    a plan counts the activations of all other passes.
-    """
+    """Buffers of an engine that decodes: the widest product of a piece of a prompt, in float32."""
+    # A log of llama.cpp shows 398 MiB for 201,088 words of width 2,880; this gives 393. The memory
+    # of a plan counts the activations of all other passes.
     parameters = graph.provenance.parameters
     if not parameters.get("decode"):
         return 0

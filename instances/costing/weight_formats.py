@@ -26,17 +26,13 @@ Role = Literal["matrix", "embedding", "head", "router"]
 
 Part = Literal["linear", "all", "experts"]
 
-MOST_BITS = 64
-"""Of a weight: no number type of a model has more."""
+MOST_BITS = 64  # of a weight: no number type of a model has more
 
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """A format of weights."""
-
     name: str
-    #: Per weight, with its share of scales and zero points.
-    bits: Fraction
+    bits: Fraction  # per weight, with its share of scales and zero points
     #: Whether embeddings and the head stay as they are, nothing does, or only stacks of experts are
     #: stored in it.
     part: Part = "linear"
@@ -54,10 +50,9 @@ class WeightFormat:
 
 @dataclass(frozen=True)
 class PartFormats:
-    """Formats of parts of a model, by their names (`PARTS`); parts that it does not name are
-    stored as ``rest`` is, or stay as they are.
-    """
+    """Formats of parts of a model, by their names (`PARTS`)."""
 
+    # Parts that it does not name are stored as ``rest`` is, or stay as they are.
     name: str
     formats: Mapping[str, WeightFormat]
 
@@ -70,8 +65,7 @@ class PartFormats:
         return None if rest is None else rest.bits_of(module, num_axes, role)
 
 
-PARTS = ("experts", "embedding", "head", "rest")
-"""Of a model, whose weights may be of different formats."""
+PARTS = ("experts", "embedding", "head", "rest")  # of a model, whose weights may differ in format
 
 Weights = WeightFormat | PartFormats
 
@@ -109,9 +103,10 @@ LINEAR = {
     "nvfp4": grouped_bits(4, 16, 8),
 }
 
+# OCP Microscaling Formats 1.0: 32 weights share an 8-bit scale; gpt-oss stores experts so.
 EXPERTS = {"mxfp4": grouped_bits(4, 32, 8)}
-"""OCP Microscaling Formats 1.0: 32 weights share an 8-bit scale; gpt-oss stores experts so."""
 
+# Bits per weight of files of llama.cpp, embeddings and head included.
 GGUF = {
     # blocks of one type, as ggml-common.h of llama.cpp lays them out
     **{"q4_0": "4.5", "q4_1": "5", "q5_0": "5.5", "q5_1": "6"},
@@ -128,7 +123,6 @@ GGUF = {
     **{"q3_k": "3.9960", "q4_k": "4.8944", "q5_k": "5.7036"},
     **{"f32": "32", "f16": "16", "bf16": "16"},
 }
-"""Bits per weight of files of llama.cpp, embeddings and head included."""
 
 FORMATS: Mapping[str, WeightFormat] = {
     **{name: WeightFormat(name, Fraction(bits), "all") for name, bits in FLOATS.items()},
@@ -139,6 +133,7 @@ FORMATS: Mapping[str, WeightFormat] = {
 
 FORMATS_OF_PARTS = {"mxfp4_moe": "experts=mxfp4,rest=q8_0"}
 
+# Bits of a key or value in a cache, by the names that tools have for them.
 CACHE_BITS: Mapping[str, Fraction] = {
     **{name: Fraction(32) for name in ("f32", "float32")},
     **{name: Fraction(16) for name in ("f16", "float16", "bf16", "bfloat16")},
@@ -149,7 +144,6 @@ CACHE_BITS: Mapping[str, Fraction] = {
     "iq4_nl": Fraction("4.5"),
     "q8_0": Fraction("8.5"),
 }
-"""Bits of a key or value in a cache, by the names that tools have for them."""
 
 
 def cache_bits(text: str) -> Fraction:
@@ -161,9 +155,8 @@ def cache_bits(text: str) -> Fraction:
 
 
 def weight_format(text: str) -> Weights:
-    """A format by its name, or by its bits per weight, scales included, of linear layers; or those
-    of parts, as ``experts=q4_k_m,rest=q8_0``.
-    """
+    """A format by its name, its bits per weight, or those of its parts."""
+    # Bits are those of linear layers, scales included; parts are ``experts=q4_k_m,rest=q8_0``.
     name = text.lower()
     name = FORMATS_OF_PARTS.get(name, name)
     if "=" in name:
@@ -244,9 +237,9 @@ def _gptq(raw: Mapping[str, Any]) -> tuple[Fraction, Part]:
 
 
 def _bitsandbytes(raw: Mapping[str, Any]) -> tuple[Fraction, Part]:
-    """8 bits with a scale per row, or 4 bits with a scale of 64; double quantization stores that
-    in 8 bits, and 256 of them share a float32 (Dettmers et al. 2023, section 3).
-    """
+    """8 bits with a scale per row, or 4 bits with a scale of 64."""
+    # Double quantization stores that in 8 bits, and 256 of them share a float32 (Dettmers et al.
+    # 2023, section 3).
     if not (raw.get("load_in_4bit") or raw.get("_load_in_4bit")):
         return Fraction(8), "linear"
     if raw.get("bnb_4bit_use_double_quant"):

@@ -33,20 +33,18 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 
 KEEP, SELECTIVE, FULL = "keep", "selective", "full"
+# What names of modes mean to the tools: ours, and those of Piper's inputs.
 WORDS = {
     **dict.fromkeys(("keep", "vanilla", "own", "none"), KEEP),
     **dict.fromkeys(("selective",), SELECTIVE),
     **dict.fromkeys(("full", "recompute", "activation recomp"), FULL),
 }
-"""What names of modes mean to the tools: ours, and those of Piper's inputs."""
 
 
 class NumberedLayers(NamedTuple):
-    """The numbered layers in the order in which they run, and what stands before and after them.
+    """The numbered layers in the order in which they run, and what stands before and after them."""
 
-    Each is the numbers of its ops.
-    """
-
+    # Each is the numbers of its ops.
     names: tuple[str, ...]
     numbered: tuple[tuple[int, ...], ...]
     before: tuple[int, ...]
@@ -54,10 +52,8 @@ class NumberedLayers(NamedTuple):
 
 
 def read_layers(instance: Instance) -> NumberedLayers:
-    """The layers of a model by their modules; without modules, by the names of its ops.
-
-    Numbered layers are those whose names differ in their last number alone, most of all names.
-    """
+    """The layers of a model by their modules; without modules, by the names of its ops."""
+    # Numbered layers are those whose names differ in their last number alone, most of all names.
     ops, modules = instance.graph.ops, layer_of(instance.graph)
     label = [layer or op.colocation or op.name for layer, op in zip(modules, ops, strict=True)]
     order = instance.arrays.index.topological_order.tolist()
@@ -122,8 +118,8 @@ def _read(instance: Instance, plan: Plan, semantics: HybridPipeline) -> _Read:
     return _Read(layers, stages[0].replicas, stages[0].tensor, rows)
 
 
+# The options of a tool, and what they do to a layer by its place in its stage, from 0.
 Setting = tuple[str, Callable[[int], str]]
-"""The options of a tool, and what they do to a layer by its place in its stage, from 0."""
 
 
 def _megatron(most: int) -> Iterator[Setting]:
@@ -147,8 +143,8 @@ def _vllm(most: int) -> Iterator[Setting]:
     yield "", lambda at: KEEP
 
 
+# Settings of recomputation that each tool has, for stages of limited size.
 SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan, "vllm": _vllm}
-"""Settings of recomputation that each tool has, for stages of limited size."""
 
 
 def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:
@@ -163,9 +159,8 @@ def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: Semantics
 def nearest_hybrid(
     kind: str, instance: Instance, plan: Plan, semantics: Semantics
 ) -> tuple[str, int]:
-    """The setting of a tool that is most like a plan of those that take no longer, else the
-    fastest one; and what it takes.
-    """
+    """The setting of a tool that is most like a plan, and what it takes."""
+    # Of the settings that take no longer than the plan; without one, the fastest.
     assert isinstance(semantics, HybridPipeline)
     verdict = evaluate(instance, plan, semantics)
     if not verdict.feasible or verdict.value_ns is None:
@@ -206,10 +201,8 @@ def _num_alike(one: Plan, other: Plan) -> int:
 def _with_setting(
     instance: Instance, plan: Plan, found: _Read, does: Callable[[int], str]
 ) -> Plan | None:
-    """The plan with layers in the modes of a setting, and ends in the first and last stage.
-
-    None where some layer has no such mode.
-    """
+    """The plan with layers in the modes of a setting, and ends in the first and last stage."""
+    # None where some layer has no such mode.
     assert plan.stage is not None
     stage, mode = list(plan.stage), list[str | None](plan.mode or ())
     last = len(found.stages) - 1

@@ -33,24 +33,19 @@ from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import homes_by_layer, is_expert
 from placegap.instances.reading.errors import InputError
 
-GIB = 2**30
-"""Unit of exllama's shares."""
-
-VISIBLE = "CUDA_VISIBLE_DEVICES="
-"""By which tools that have no option of their own get GPUs in another order."""
+GIB = 2**30  # unit of exllama's shares
+VISIBLE = "CUDA_VISIBLE_DEVICES="  # for tools without an option for the order of GPUs
 
 
 class LineClass(NamedTuple):
-    """Which lines a tool can express. What is before or after the layers may be alone on a device,
-    but for embeddings where a tool keeps them on a host and the cluster has none.
-    """
+    """Which lines a tool can express."""
 
-    #: Whether a host comes first, with what is before the layers and any number of layers.
-    has_host: bool = False
-    #: Whether experts of any layers may be on the host.
-    experts_apart: bool = False
-    #: How many GPUs it takes at most.
-    most_gpus: int | None = None
+    # What is before or after the layers may be alone on a device, but for embeddings where a tool
+    # keeps them on a host and the cluster has none.
+
+    has_host: bool = False  # whether a host comes first, with what is before the layers, and layers
+    experts_apart: bool = False  # whether experts of any layers may be on the host
+    most_gpus: int | None = None  # how many GPUs it takes at most
     #: Whether GPUs are filled by bytes: a slot without bytes is where the one before it is.
     fills: bool = False
 
@@ -58,14 +53,11 @@ class LineClass(NamedTuple):
 class LayerLine(NamedTuple):
     """Layers in a row on devices."""
 
-    #: The device of each slot.
-    home: tuple[int, ...]
-    #: Layers, from 0, whose experts are on the host.
-    away: tuple[int, ...] = ()
+    home: tuple[int, ...]  # the device of each slot
+    away: tuple[int, ...] = ()  # layers, from 0, whose experts are on the host
 
     @property
     def devices(self) -> list[int]:
-        """Its devices in their order."""
         return [k for k, _ in groupby(self.home)]
 
 
@@ -76,7 +68,6 @@ class LayerSlots(NamedTuple):
     expert: Flags
 
     def plan(self, line: LayerLine, host: int | None) -> Plan:
-        """The plan of a line."""
         home = np.array(line.home)[self.slot]
         if line.away:
             home[self.expert & np.isin(self.slot, np.array(line.away) + 1)] = host
@@ -84,10 +75,9 @@ class LayerSlots(NamedTuple):
 
 
 def slots_of(instance: Instance, num_layers: int | None = None) -> LayerSlots:
-    """Where the ops of a model belong, by default of one with one list of layers.
-
-    Colocated ops are where the first of them is. Experts are those whose whole group is of experts.
-    """
+    """Where the ops of a model belong, by default of one with one list of layers."""
+    # Colocated ops are where the first of them is. Experts are those whose whole group is of
+    # experts.
     count = len(layer_list(instance)) if num_layers is None else num_layers
     slot = np.array(homes_by_layer(instance, range(count + 2)), np.int64)
     arrays = instance.arrays
@@ -105,9 +95,8 @@ def gpus_and_host(cluster: Cluster) -> tuple[list[int], int | None]:
 
 
 def even_counts(layers: int, ranks: int, tool: str) -> list[int]:
-    """Layers of each rank by default: vLLM gives what remains to ranks from the last but one
-    backwards, SGLang to the last ones.
-    """
+    """Layers of each rank by default."""
+    # vLLM gives what remains to ranks from the last but one backwards, SGLang to the last ones.
     each, rest = divmod(layers, ranks)
     begin = ranks - rest - (tool == "vllm" and rest > 0)
     return [each + (begin <= rank < begin + rest) for rank in range(ranks)]
@@ -158,9 +147,9 @@ def why_not(instance: Instance, line: LayerLine, kind: LineClass) -> str | None:
 
 
 def filling_bytes(instance: Instance) -> Ints:
-    """Bytes of each slot by which exllama fills GPUs: weights and cache, not the activations that
-    resident bytes of a prompt have; resident bytes where a file states nothing else.
-    """
+    """Bytes of each slot by which exllama fills GPUs."""
+    # These are weights and cache, not the activations that resident bytes of a prompt have;
+    # resident bytes where a file states nothing else.
     slot, found = slots_of(instance).slot, np.zeros(len(layer_list(instance)) + 2, np.int64)
     for op, at in zip(instance.graph.ops, slot.tolist(), strict=True):
         own = op.parameter_bytes if op.state_bytes is None else op.state_bytes
@@ -205,9 +194,7 @@ def alike_devices(instance: Instance) -> Classes:
 def _said(
     instance: Instance, plan: Plan, kind: LineClass
 ) -> tuple[LayerLine, list[int], list[int], str]:
-    """The line of a plan, all GPUs, those of the line by their numbers, and what sets another order
-    of them than the usual one.
-    """
+    """The line of a plan, all GPUs, those of the line, and what sets another order of them."""
     line = line_of(instance, plan)
     gpus, host = gpus_and_host(instance.cluster)
     if kind.has_host and host is not None and (slots_of(instance).slot > 0).all():
@@ -225,8 +212,8 @@ def _said(
 LLAMACPP = LineClass(has_host=True, experts_apart=True)
 OLLAMA = LineClass(has_host=True, most_gpus=1)
 EXLLAMA = LineClass(fills=True)
+# Of vLLM, SGLang, Megatron ("Et*3|(tt|)*29,m|L" in its guide), torchtitan and pipelining.
 RANKS = LineClass()
-"""Of vLLM, SGLang, Megatron ("Et*3|(tt|)*29,m|L" in its guide), torchtitan and pipelining."""
 
 
 def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
@@ -258,9 +245,8 @@ def write_ollama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 
 def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The GPU split of a plan: GiB of each device, with as many places as the next slot needs not
-    to fit there as well.
-    """
+    """The GPU split of a plan: GiB of each device."""
+    # With as many places as the next slot needs not to fit there as well.
     line, _, _, order = _said(instance, plan, EXLLAMA)
     bytes_, shares, end = filling_bytes(instance).tolist(), list[str](), 0
     for _, own in groupby(line.home):

@@ -38,11 +38,9 @@ from placegap.instances.reading.printable import printable
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.rules import PlanError
 
-APART = "~host"
-"""Ends the names of ops of experts that are apart from those on the card."""
-
+APART = "~host"  # ends the names of ops of experts that are apart from those on the card
+# Of which a part of the experts has its share.
 SIZES = ("flops", "bytes_moved", "parameter_bytes", "resident_bytes", "state_bytes")
-"""Of which a part of the experts has its share."""
 
 
 def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:
@@ -161,11 +159,9 @@ def run_order(instance: Instance) -> list[int]:
 
 
 def device_map(instance: Instance, plan: Plan) -> dict[str, int | str]:
-    """The device of each layer: the number of an accelerator, or "cpu".
-
-    Modules that hold weights and that no op names (their ops were folded, or never run) are with
-    the first layer that shares most of their path.
-    """
+    """The device of each layer: the number of an accelerator, or "cpu"."""
+    # Modules that hold weights and that no op names (their ops were folded, or never run) are with
+    # the first layer that shares most of their path.
     cluster, number, cpus = instance.cluster, dict[int, int | str](), list[int]()
     for k, spec in enumerate(cluster.devices):
         if is_cpu(spec, cluster):
@@ -192,10 +188,10 @@ def write_device_map(instance: Instance, plan: Plan, semantics: Semantics) -> st
 
 
 def priced_map(instance: Instance, main: int) -> Instance:
-    """The instance as accelerate runs a map: what is on a CPU runs on the main card, to which its
-    weights are copied in every pass (``dispatch_model``: ``execution_device=main_device``). Links
-    stay: what such a module reads and writes is small beside its weights.
-    """
+    """The instance as accelerate runs a map."""
+    # What is on a CPU runs on the main card, to which its weights are copied in every pass
+    # (``dispatch_model``: ``execution_device=main_device``). Links stay: what such a module reads
+    # and writes is small beside its weights.
     arrays, cluster, ops = instance.arrays, instance.cluster, list(instance.graph.ops)
     devices, kinds = list(cluster.devices), dict[str, str]()
     of_cards = {device.kind for device in devices if not is_cpu(device, cluster)}
@@ -231,10 +227,9 @@ def priced_map(instance: Instance, main: int) -> Instance:
 
 
 def parted_experts(instance: Instance, on_card: int) -> Instance:
-    """The instance with the experts of each layer in two parts, side by side: `on_card`, and, by
-    names with `APART`, the others. Of a token's experts each part runs as large a share as it
-    holds, in the mean; ops that hold no weights both parts run.
-    """
+    """The instance with the experts of each layer in two parts, side by side."""
+    # They are `on_card`, and, by names with `APART`, the others. Of a token's experts each part
+    # runs as large a share as it holds, in the mean; ops that hold no weights both parts run.
     graph, count = instance.graph, num_experts(instance)
     if not 0 <= on_card <= count:
         raise InputError(f"there are {count} experts in a layer, and {on_card} cannot be on a card")
@@ -298,11 +293,9 @@ COLUMNS = (
 
 
 def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The table of a plan; an op of a replicated stage has a row for each of its devices.
-
-    ``stage`` is empty but under pipeline_iteration, ``start_ns`` and ``end_ns`` are where the
-    value has no schedule of ops. Control characters of names are written as escapes.
-    """
+    """The table of a plan; an op of a replicated stage has a row for each of its devices."""
+    # ``stage`` is empty but under pipeline_iteration, ``start_ns`` and ``end_ns`` are where the
+    # value has no schedule of ops. Control characters of names are written as escapes.
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)

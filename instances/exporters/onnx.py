@@ -22,19 +22,14 @@ from placegap.instances.exporters.modules import op_stages
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 
-CONFIGURATION = "placegap"
-"""What the configuration is called."""
-
-FIRST_IR = 11
-"""The first version of ONNX' IR that has configurations."""
+CONFIGURATION = "placegap"  # what the configuration is called
+FIRST_IR = 11  # the first version of ONNX' IR that has configurations
 
 
 def annotate(model: Any, instance: Instance, plan: Plan, semantics: Semantics) -> None:
-    """Write a plan into a model, in place; a configuration of the same name is replaced.
-
-    The model has no functions of its own. A node that is no op, as its inputs are constants, is on
-    the devices of the nodes that read it; a node that nothing depends on is nowhere.
-    """
+    """Write a plan into a model, in place; a configuration of the same name is replaced."""
+    # The model has no functions of its own. A node that is no op, as its inputs are constants, is
+    # on the devices of the nodes that read it; a node that nothing depends on is nowhere.
     for op, devices in zip(instance.graph.ops, plan.placement, strict=True):
         if len(devices) > 1:
             raise InputError(f"op {op.name!r} is on {len(devices)} devices; leave out --replicas")
@@ -87,9 +82,8 @@ def _branches(node: Any) -> Iterator[Any]:
 
 
 def _op_of(nodes: list[Any], instance: Instance) -> list[int | None]:
-    """The op that each node is: by the tensors that it writes, and where nothing reads those, by
-    its name, as the importer gives them.
-    """
+    """The op that each node is: by the tensors that it writes, else by its name."""
+    # The name, as the importer gives them, is for nodes whose tensors nothing reads.
     ops, index = instance.graph.ops, instance.arrays.index
     writer = {
         edge.tensor: int(i)

@@ -36,12 +36,13 @@ from placegap.instances.problem.modules import feeders, layer_of
 from placegap.instances.reading.errors import InputError
 
 EXPERTS = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
+# Tensors of a layer in GGUF that ``-ot`` may name: of experts, and others.
 REST = (
     *("attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "attn_norm", "ffn_norm"),
     *("ffn_gate", "ffn_up", "ffn_down", "ffn_gate_inp", "ffn_up_shexp", "ffn_down_shexp"),
 )
-"""Tensors of a layer in GGUF that ``-ot`` may name: of experts, and others."""
 
+# Options that decide a placement, by the names that they have here.
 OPTIONS = {
     "visible": (VISIBLE.rstrip("="),),
     "vllm": ("VLLM_PP_LAYER_PARTITION",),
@@ -61,17 +62,13 @@ OPTIONS = {
     "ktransformers": ("--kt-num-gpu-experts",),
     "megatron": ("--pipeline-model-parallel-layout",),
 }
-"""Options that decide a placement, by the names that they have here."""
 
-MOST_PARTS = 10_000
-"""Of Megatron's layout; more are a slip."""
+MOST_PARTS = 10_000  # of Megatron's layout; more are a slip
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d\d?)?", re.ASCII | re.IGNORECASE)
-MOST_DIGITS = 30
-"""Of a number: one of thousands, or with such an exponent, takes minutes to compute with."""
-
+MOST_DIGITS = 30  # of a number: thousands, or such an exponent, take minutes to compute with
+# Options that no other tool has, by the names of their tools.
 TOOLS = ("vllm", "sglang", "megatron", "exllama", "ollama", "ktransformers")
-"""Options that no other tool has, by the names of their tools."""
 
 Given = dict[str, str]
 

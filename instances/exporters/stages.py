@@ -27,20 +27,18 @@ from placegap.instances.problem.modules import feeders, layer_ends, layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 
+# Modules of a Llama by their names in transformers, and in torchtitan; layers are ``layers.3``. The
+# head is ``lm_head`` since 2026, and was ``output``; names that a model lacks are ignored.
 TORCHTITAN = {
     "embed_tokens": ("tok_embeddings",),
     "norm": ("norm",),
     "lm_head": ("lm_head", "output"),
 }
-"""Modules of a Llama by their names in transformers, and in torchtitan; layers are ``layers.3``.
-The head is ``lm_head`` since 2026, and was ``output``; names that a model lacks are ignored."""
 
 
 def write_torchtitan(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """``module_fqns_per_model_part``: a list of lists, in JSON, which is TOML and Python as well.
-
-    Modules that are named as in transformers' Llama get torchtitan's names; others keep theirs.
-    """
+    """``module_fqns_per_model_part``: a list of lists, in JSON, which TOML and Python read too."""
+    # Modules that are named as in transformers' Llama get torchtitan's names; others keep theirs.
     stages = layer_stages(instance, plan, semantics)
     renamed = {layer: _torchtitan_name(layer) for stage in stages for layer in stage}
     if None not in renamed.values():

@@ -37,16 +37,14 @@ from placegap.instances.reading.errors import InputError, look_up
 
 @dataclass(frozen=True)
 class Exporter:
-    """One row of the table.
+    """One row of the table."""
 
-    `whole_layers` says whether only plans of whole layers can be written, but for experts where
-    `line` has them apart; `join_ends`, whether the first stage must hold all that comes before the
-    numbered layers, and the last one all that comes after them; `gpus_alone`, whether a stage on a
-    CPU is one that its tool cannot run; `line`, which lines of layers the tool can always express.
-    A format that is a copy of the model's own file has `annotate` in place of `write`: it changes
-    the model, as it was read from that file.
-    """
-
+    # `whole_layers` says whether only plans of whole layers can be written, but for experts where
+    # `line` has them apart; `join_ends`, whether the first stage must hold all that comes before
+    # the numbered layers, and the last one all that comes after them; `gpus_alone`, whether a stage
+    # on a CPU is one that its tool cannot run; `line`, which lines of layers the tool can always
+    # express. A format that is a copy of the model's own file has `annotate` in place of `write`:
+    # it changes the model, as it was read from that file.
     write: Callable[[Instance, Plan, Semantics], str] | None
     whole_layers: bool = False
     join_ends: bool = False
@@ -73,7 +71,6 @@ EXPORTERS: Mapping[str, Exporter] = {
 
 
 def find_exporter(name: str) -> Exporter:
-    """The exporter of a name."""
     return look_up("export", name, EXPORTERS)
 
 

@@ -340,11 +340,9 @@ def cluster_names() -> tuple[str, ...]:
 
 
 def full_name(name: str, added: Mapping[str, DeviceSpec] | None = None) -> str:
-    """The shipped cluster whose name alone ends so, or alone contains it; else the name itself.
-
-    Case and dashes do not count. Devices, such as ``8xH100``, only become the one cluster of just
-    these devices whose name begins so: the link is all that it adds.
-    """
+    """The shipped cluster whose name alone ends so, or alone contains it; else the name itself."""
+    # Case and dashes do not count. Devices, such as ``8xH100``, only become the one cluster of just
+    # these devices whose name begins so: the link is all that it adds.
     names, wanted = cluster_names(), plain_name(name)
     if name in names:
         return name
@@ -368,10 +366,9 @@ def _of_just(counts: str, kinds: Sequence[str], begin: str = "") -> list[str]:
 
 
 def _parts(name: str, *, ends: bool) -> set[str]:
-    """Runs of the words of a cluster's name, in plain letters; all of them, or those at its end.
-
-    A word ends at a sign; no count is left out: the words of ``8xH100-nvlink`` are 8xH100, nvlink.
-    """
+    """Runs of the words of a cluster's name, in plain letters; all of them, or those at its end."""
+    # A word ends at a sign; no count is left out: the words of ``8xH100-nvlink`` are 8xH100,
+    # nvlink.
     words = [word for word in re.split(f"[{SIGNS}]", name) if word]
     stops = [len(words)] if ends else range(1, len(words) + 1)
     return {plain_name("".join(words[start:stop])) for stop in stops for start in range(stop)}

@@ -30,29 +30,24 @@ from placegap.instances.problem import DeviceSpec
 from placegap.instances.reading.errors import InputError, instead_of, plain_name
 from placegap.instances.reading.input_files import MAX_DEVICES, MAX_LINKS
 
-HOST_KIND = "DDR5-2ch"
-"""What ``host`` stands for: a desktop's CPU and memory."""
-
+HOST_KIND = "DDR5-2ch"  # what ``host`` stands for: a desktop's CPU and memory
+# 16 lanes of 8 GT/s, 128 bits of 130, one way; each generation doubles it.
 PCIE3_BYTES_PER_S = 15_750_000_000
-"""16 lanes of 8 GT/s, 128 bits of 130, one way; each generation doubles it."""
-
+# What Thunderbolt takes of PCIe: 32 Gbit/s (of version 3 at most), and 64.
 THUNDERBOLT_BYTES_PER_S = {"3": 4_000_000_000, "4": 4_000_000_000, "5": 8_000_000_000}
-"""What Thunderbolt takes of PCIe: 32 Gbit/s (of version 3 at most), and 64."""
-
+# By the first word of a link; our assumption, as in the clusters that ship.
 LATENCIES_NS = {"pcie": 10_000, "nvlink": 5_000, "ethernet": 50_000, "infiniband": 10_000}
-"""By the first word of a link; our assumption, as in the clusters that ship."""
-
+# What links of a family do, where it is not the family's name.
 ROLES = {"ethernet": "network", "infiniband": "network", "measured": "nvlink"}
-"""What links of a family do, where it is not the family's name."""
 
+# Kinds of links that messages and lists name; lanes and other rates of networks go, too.
 LINK_KINDS = (
     *("pcie3", "pcie4", "pcie5", "thunderbolt4", "thunderbolt5", "nvlink", "measured"),
     *("ethernet-1g", "ethernet-10g", "ethernet-100g", "infiniband"),
 )
-"""Kinds of links that messages and lists name; lanes and other rates of networks go, too."""
 
+# A name of a kind that says which board, or which half of one.
 BOARD = re.compile(r"(.+)-(?:\d+GB|PCIe|GCD)", re.IGNORECASE)
-"""A name of a kind that says which board, or which half of one."""
 
 SERIES = re.compile(r"(?:RTX|RX)-?(?=\w*\d)", re.IGNORECASE)
 
@@ -67,8 +62,7 @@ class _Devices:
     kind: str
     label: str
     memory_bytes: int | None
-    #: By what it is joined to the others, if that is stated for it.
-    slot: LinkKind | None = None
+    slot: LinkKind | None = None  # by what it is joined to the others, if that is stated for it
 
     def __str__(self) -> str:
         memory = "" if self.memory_bytes is None else f":{Decimal(self.memory_bytes) / 10**9}GB"
@@ -109,10 +103,8 @@ def is_cluster_text(text: str, added: Mapping[str, DeviceSpec] | None = None) ->
 
 
 def cluster_content(text: str, added: Mapping[str, DeviceSpec] | None = None) -> dict[str, Any]:
-    """What a cluster file would hold, had the text been written as one.
-
-    `added` are kinds beside the catalogue's.
-    """
+    """What a cluster file would hold, had the text been written as one."""
+    # `added` are kinds beside the catalogue's.
     source = f"cluster {text!r}"
     known = {**catalogue(), **(added or {})}
     first, *words = text.split(",")
@@ -253,10 +245,8 @@ def _memory_bytes(text: str) -> int:
 
 
 def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
-    """The device kind of a name, in full or as `_short_names` has it; case and dashes go.
-
-    Of several boards the one counts with which all others begin: H100-80GB before H100-80GB-PCIe.
-    """
+    """The device kind of a name, in full or as `_short_names` has it; case and dashes go."""
+    # Of several boards the one counts with which all others begin: H100-80GB before H100-80GB-PCIe.
     boards = _kinds_named(name, known)
     for kind in boards:
         if all(plain_name(other).startswith(plain_name(kind)) for other in boards):
@@ -396,10 +386,8 @@ def _in_server(
 def _slots(
     ends: Mapping[str, LinkKind | None], fast: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, int | None]]]:
-    """What each device sends to the others, but among `fast`: the slower end counts.
-
-    A host whose link is not stated is the other end of all of them.
-    """
+    """What each device sends to the others, but among `fast`: the slower end counts."""
+    # A host whose link is not stated is the other end of all of them.
     for one, own in ends.items():
         others = [other for other in ends if other != one and not {one, other} <= {*fast}]
         yield (

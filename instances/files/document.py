@@ -43,8 +43,8 @@ Part = TypeVar("Part", bound=InstancePart)
 FORMAT = "placegap"
 VERSION = 1
 
+# In JSON, an escape of half a letter of UTF-16; mostly the other half follows.
 HALF_LETTER = r"\\u[dD][89a-fA-F]"
-"""In JSON, an escape of half a letter of UTF-16; mostly the other half follows."""
 
 
 def _integer(value: Any) -> Any:
@@ -53,11 +53,9 @@ def _integer(value: Any) -> Any:
     return value
 
 
-Version = Annotated[Literal[1], BeforeValidator(_integer)]
-"""The version of a format; there is one so far."""
-
+Version = Annotated[Literal[1], BeforeValidator(_integer)]  # of a format; there is one so far
+# Of a format with rules: in version 2 they mean chains where they state no plans (`OLD_PLANS`).
 AnyVersion = Annotated[Literal[1, 2], BeforeValidator(_integer)]
-"""Of a format with rules: in version 2 they mean chains where they state no plans (`OLD_PLANS`)."""
 
 
 class Document(InstancePart):
@@ -227,10 +225,8 @@ def read_json(path: str | Path) -> Any:
 def parse_json(
     data: bytes | str, source: str | Path, parse_float: Callable[[str], Any] = float
 ) -> Any:
-    """Parse JSON text of a file; `parse_float` makes the numbers that are no integers.
-
-    NaN and Infinity come through, for the models to refuse them by the name of their place.
-    """
+    """Parse JSON text of a file; `parse_float` makes the numbers that are no integers."""
+    # NaN and Infinity come through, for the models to refuse them by the name of their place.
     _count_values(data, source)
     try:
         with paused_collector():
@@ -264,10 +260,8 @@ def _refuse_half_letters(data: bytes | str, found: Any, source: str | Path) -> N
 
 
 def _count_values(data: bytes | str, source: str | Path) -> None:
-    """Refuse, before anything is built, what may hold more values than the limit.
-
-    Every value but the first follows one of three characters; in texts they count as well.
-    """
+    """Refuse, before anything is built, what may hold more values than the limit."""
+    # Every value but the first follows one of three characters; in texts they count as well.
     if isinstance(data, bytes):
         most = data.count(b",") + data.count(b"[") + data.count(b"{")
     else:

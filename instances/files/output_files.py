@@ -24,12 +24,10 @@ class OutputError(InputError):
 
 
 class OutputFile:
-    """An open output, which `place` puts in its place; until then it is a temporary file beside it.
-
-    A context manager: at the end, nothing is left of what has not taken its place.
-    """
+    """An open output: a temporary file beside it, which `place` puts in its place."""
 
     def __init__(self, path: str | Path) -> None:
+        # A context manager: at the end, nothing is left of what has not taken its place.
         self.path = Path(path)
         self._partial: Path | None = None
         self._target = Path(os.path.realpath(path))  # a link stays one
@@ -108,10 +106,8 @@ _failures: list[InputError] = []
 
 
 def reserve_outputs(*paths: Path | None, inputs: Iterable[str | Path] = ()) -> None:
-    """Refuse outputs that cannot be written, and make the temporary files of all others.
-
-    Outputs must not be `inputs`, the files that the command may read.
-    """
+    """Refuse outputs that cannot be written, and make the temporary files of all others."""
+    # Outputs must not be `inputs`, the files that the command may read.
     read = [(name, found) for name in inputs if (found := _regular(name)) is not None]
     seen: set[str] = set()
     for path in filter(None, paths):

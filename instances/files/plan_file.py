@@ -62,8 +62,8 @@ class TimesFile(InstancePart):
 
 T = TypeVar("T")
 
+# Above `LARGEST_SUM` where a batch has many microbatches.
 Value = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM**2)]
-"""Above `LARGEST_SUM` where a batch has many microbatches."""
 
 CallNumber = Annotated[int, Field(strict=True, ge=0)]
 
@@ -190,8 +190,7 @@ class StatedPlan:
     plan: Plan
     semantics: Semantics
     instance_hash: str = ""
-    #: In the unit of the semantics.
-    value: int | None = None
+    value: int | None = None  # in the unit of the semantics
     times: Times | None = None
     bound: StoredBound | None = None
 

@@ -36,8 +36,8 @@ from placegap.instances.reading.input_files import read_content, refuse_other
 from placegap.instances.reading.time_unit import Number, TimeReader, TimeUnit, Whole
 
 ACCELERATOR, CPU = "accelerator", "cpu"
+# What the file's authors compute for it: the contiguous split of least maximum load.
 SEMANTICS = MaxLoad(plans="chain")
-"""What the file's authors compute for it: the contiguous split of least maximum load."""
 
 COST_TOLERANCE = Decimal("1e-6")
 MAX_DEVICES = 1000
@@ -88,20 +88,16 @@ def is_dnn_partitioning(raw: Any) -> bool:
 
 
 def load_dnn_partitioning(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
-    """Read an input of dnn-partitioning, with its own devices and semantics.
-
-    Node ids become op names, and the nodes' names, which are not unique, modules; colour classes
-    become colocation groups. Every node's output is one tensor with the node's cost as its host
-    time. Accelerators come before CPUs, which are hosts without a memory limit. Files do not state
-    the unit; their authors mean milliseconds.
-
-    ``graph.provenance.changes`` lists what was not taken over as it stands: rounded times, dropped
-    duplicate edges, sizes of edges that are no whole bytes, and sizes of out-edges of one node that
-    differ, of which the largest is kept. No value depends on the sizes of edges: costs do.
-
-    J. Tarnawski et al., Efficient Algorithms for Device Placement of DNN Graph Operators, NeurIPS
-    2020; github.com/msr-fiddle/dnn-partitioning.
-    """
+    """Read an input of dnn-partitioning, with its own devices and semantics."""
+    # Node ids become op names, and the nodes' names, which are not unique, modules; colour classes
+    # become colocation groups. Every node's output is one tensor with the node's cost as its host
+    # time. Accelerators come before CPUs, which are hosts without a memory limit. Files do not
+    # state the unit; their authors mean milliseconds. ``graph.provenance.changes`` tells what was
+    # not taken over as it stands: rounded times, dropped duplicate edges, sizes of edges that are
+    # no whole bytes, and sizes of out-edges of one node that differ, of which the largest is kept.
+    # No value depends on the sizes of edges: costs do. J. Tarnawski et al., Efficient Algorithms
+    # for Device Placement of DNN Graph Operators, NeurIPS 2020;
+    # github.com/msr-fiddle/dnn-partitioning.
     times = TimeReader(time_unit)
     raw = parse_json(read_content(path), path, parse_float=Decimal)
     try:

@@ -32,19 +32,16 @@ from placegap.instances.reading.input_files import (
     read_content,
 )
 
+# Parameter of the provenance that says how many ops are measured, and which names match none.
 MEASURED = "measured_times"
-"""Parameter of the provenance that says how many ops are measured, and which names match none."""
-
-FIRST_NAMES = 5
-"""How many of the names that match no op are printed."""
+FIRST_NAMES = 5  # how many of the names that match no op are printed
 
 
 @dataclass(frozen=True)
 class MeasuredTimes:
     """Times of ops by name and device kind."""
 
-    #: The file.
-    source: str
+    source: str  # the file
     #: Name of an op and a device kind, and all times measured; None where the file, a trace, does
     #: not say on which kind of device it was made.
     samples_ns: Mapping[tuple[str, str | None], Sequence[float]]
@@ -55,10 +52,8 @@ class TimedGraph:
     """A graph with measured times, and what the measurements leave open."""
 
     graph: Graph
-    #: Ops that have a measured time.
-    num_ops: int
-    #: Measured names that no op has, in the order of the file.
-    unmatched: tuple[str, ...]
+    num_ops: int  # ops that have a measured time
+    unmatched: tuple[str, ...]  # measured names that no op has, in the order of the file
 
 
 def load_times(path: str | Path) -> MeasuredTimes:
@@ -85,11 +80,9 @@ def load_times(path: str | Path) -> MeasuredTimes:
 
 
 def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGraph:
-    """The graph with measured times in place of what its ops state; costing leaves them alone.
-
-    The cluster's device kinds decide which times count; a trace counts for the only kind it has.
-    Medians are rounded half to even to whole ns. O(ops + samples).
-    """
+    """The graph with measured times in place of what its ops state; costing leaves them alone."""
+    # The cluster's device kinds decide which times count; a trace counts for the only kind it has.
+    # Medians are rounded half to even to whole ns. O(ops + samples).
     kinds = sorted({device.kind for device in cluster.devices})
     medians = {
         (name, _kind(kind, kinds, times.source)): round(median(found))

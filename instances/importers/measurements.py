@@ -42,15 +42,11 @@ class Table:
 
     #: Op and device kind; or source and target; or producer and consumer; one per row.
     keys: tuple[tuple[str, str], ...]
-    #: (r,) int64: Batch, or bytes on a link.
-    size: Ints
-    #: (r,) float64: ``time_ns``, ``memory_bytes``, ``bytes``.
-    figures: Mapping[str, Floats]
-    #: ``file: row 7`` of each row, for messages.
-    place: tuple[str, ...]
+    size: Ints  # (r,) int64: Batch, or bytes on a link
+    figures: Mapping[str, Floats]  # (r,) float64: ``time_ns``, ``memory_bytes``, ``bytes``
+    place: tuple[str, ...]  # ``file: row 7`` of each row, for messages
 
     def rows(self, chosen: Flags) -> Table:
-        """The chosen rows."""
         at = np.flatnonzero(chosen).tolist()
         return Table(
             tuple(self.keys[r] for r in at),
@@ -138,6 +134,7 @@ def _whole(text: str, column: str, place: str) -> int:
 
 Doubt = Literal["single", "falling", "two", "poor", "negative"]
 
+# Doubts about an estimate, and what is done about them.
 DOUBTS: dict[Doubt, str] = {
     "single": "measured at one size only: this value is taken, nothing is extrapolated",
     "falling": "falls as the size grows: the largest measured value is taken, not the line",
@@ -145,10 +142,8 @@ DOUBTS: dict[Doubt, str] = {
     "poor": "a line fits badly (R2)",
     "negative": "the line is below zero there: 0 is taken",
 }
-"""Doubts about an estimate, and what is done about them."""
 
-MIN_R2 = 0.9
-"""Below this a fit is called poor."""
+MIN_R2 = 0.9  # below this a fit is called poor
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,11 +167,9 @@ class Lines:
         return self.mean_y - self.slope * self.mean_x
 
     def estimate(self, x: float, min_r2: float = MIN_R2) -> tuple[Floats, list[tuple[int, Doubt]]]:
-        """Value of each group at x, and the doubts about it as (group, doubt).
-
-        A line with three sizes or more is an estimate as it is, also a poor one. Neither a falling
-        line nor a single size is extrapolated (`DOUBTS`).
-        """
+        """Value of each group at x, and the doubts about it as (group, doubt)."""
+        # A line with three sizes or more is an estimate as it is, also a poor one. Neither a
+        # falling line nor a single size is extrapolated (`DOUBTS`).
         value = self.mean_y + self.slope * (x - self.mean_x)
         falling = self.slope < 0
         value[falling] = self.largest_y[falling]
@@ -198,12 +191,10 @@ class Lines:
 
 
 def fit_lines(group: Ints, x: Ints, y: Floats, num_groups: int) -> Lines:
-    """Fit a line to the points of each group, by least squares.
-
-    Ordinary linear regression with one variable; sums about the means, so that exact lines through
-    whole numbers give whole numbers back. O(p log p) for p points. Groups are numbered from 0, and
-    every group has a point.
-    """
+    """Fit a line to the points of each group, by least squares."""
+    # Ordinary linear regression with one variable; sums about the means, so that exact lines
+    # through whole numbers give whole numbers back. O(p log p) for p points. Groups are numbered
+    # from 0, and every group has a point.
     points = np.bincount(group, minlength=num_groups)
     order = np.lexsort((x, group))
     new = np.ones(len(x), np.bool_)
@@ -232,11 +223,9 @@ NEGATIVE_LATENCY = "the line begins below zero: latency 0 is taken"
 
 @dataclass(frozen=True)
 class LinkFit:
-    """A link, the line behind it, and doubts about it.
+    """A link, the line behind it, and doubts about it."""
 
-    `bandwidth_bytes_per_s` is 1 / k and `latency_ns` is b, both rounded half to even.
-    """
-
+    # `bandwidth_bytes_per_s` is 1 / k and `latency_ns` is b, both rounded half to even.
     source: str
     target: str
     bandwidth_bytes_per_s: int
@@ -332,8 +321,7 @@ def _rate_of_largest(table: Table, rows: Flags) -> float:
     return mean / size
 
 
-EXACT = 0.005
-"""Up to this relative deviation an estimate counts as exact: it rounds to 0 %."""
+EXACT = 0.005  # up to this relative deviation an estimate counts as exact: it rounds to 0 %
 
 LEVELS = (0.05, 0.1, 0.2, 0.3, 0.5)
 
@@ -344,8 +332,7 @@ class Deviations:
 
     #: (c,) float64: Of all items with a measured value above 0, and 0 for those where both are 0.
     relative: Floats
-    #: Items that were estimated above 0 but measured as 0; they have no relative deviation.
-    undefined: int
+    undefined: int  # items estimated above 0 but measured as 0; they have no relative deviation
 
     @property
     def mean(self) -> float | None:

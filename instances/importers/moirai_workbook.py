@@ -27,29 +27,24 @@ from placegap.instances.reading.errors import InputError, MissingExtra, from_val
 from placegap.instances.reading.input_files import MAX_CELLS, MAX_WORKBOOK_BYTES, read_content
 from placegap.instances.reading.time_unit import TimeReader, TimeUnit, exact_number, whole_number
 
-SEMANTICS = Makespan(channels="port", transfers="per_edge")
-"""The rules of Moirai's MILP (eqs. 4-8)."""
+SEMANTICS = Makespan(channels="port", transfers="per_edge")  # the rules of Moirai's MILP (eqs. 4-8)
 
 FIXED_COLUMNS = ("task", "c_task", "dir_succ", "dir_succ_add", "mi")
 
-MAX_DEVICES = 10
-"""Columns name devices by one digit."""
+MAX_DEVICES = 10  # columns name devices by one digit
 
 Matrix = tuple[tuple[int, ...], ...]
 
 
 def load_moirai_workbook(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
-    """Read a workbook of Moirai, with its own devices, transfer times and semantics.
-
-    Task ids become op names; every device is a kind of its own (gpu0, gpu1, ..). Edges carry their
-    transfer times as a matrix, row = sender; a successor without a flow costs nothing to reach.
-    Flows are paired with successors by their order in `dir_succ_add`. Blank rows, notes below the
-    data, and sheets without the columns are passed over. The files do not state the unit of times;
-    milliseconds fit the authors' figures.
-
-    Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices, 2023;
-    sample data of github.com/moirai-placement/moirai.
-    """
+    """Read a workbook of Moirai, with its own devices, transfer times and semantics."""
+    # Task ids become op names; every device is a kind of its own (gpu0, gpu1, ..). Edges carry
+    # their transfer times as a matrix, row = sender; a successor without a flow costs nothing to
+    # reach. Flows are paired with successors by their order in `dir_succ_add`. Blank rows, notes
+    # below the data, and sheets without the columns are passed over. The files do not state the
+    # unit of times; milliseconds fit the authors' figures. Moirai: Towards Optimal Placement for
+    # Distributed Inference on Heterogeneous Devices, 2023; sample data of
+    # github.com/moirai-placement/moirai.
     times = TimeReader(time_unit)
     try:
         table = _table(path)
@@ -286,8 +281,7 @@ XLS_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 XLSX_MAGIC = b"PK\x03\x04"
 
-Cell = float | str | None
-"""A number, a text, or nothing; anything else in a cell is an input error."""
+Cell = float | str | None  # a number, a text, or nothing; anything else in a cell is an input error
 
 
 def is_workbook(data: bytes) -> bool:

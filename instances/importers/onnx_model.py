@@ -53,12 +53,10 @@ from placegap.instances.problem import ASSUMED_DIMS, WITHOUT_RULE, Graph, Matrix
 from placegap.instances.reading.errors import InputError, MissingExtra, as_input_error
 from placegap.instances.reading.input_files import MAX_ONNX_BYTES, MAX_ONNX_NODES, check_regular
 
-UNNAMED_BATCH = "batch"
-"""What an open first dimension without a name is called."""
+UNNAMED_BATCH = "batch"  # what an open first dimension without a name is called
+OPEN_SIZE = -1  # the value of a dimension that some exporters write where it is open
 
-OPEN_SIZE = -1
-"""The value of a dimension that some exporters write where it is open."""
-
+# Number types that devices compute in at a rate of their own, by ONNX' names; others are None.
 DTYPES = {
     "FLOAT16": "float16",
     "BFLOAT16": "bfloat16",
@@ -68,25 +66,19 @@ DTYPES = {
     "FLOAT8E4M3FN": "float8",
     "FLOAT8E5M2": "float8",
 }
-"""Number types that devices compute in at a rate of their own, by ONNX' names; others are None."""
 
-INTEGERS = frozenset({"INT8", "UINT8"})
-"""Types of factors that are multiplied as they are stored."""
-
-NUMBERS = (1, 10, 11, 16)
-"""ONNX' float, float16, double and bfloat16."""
+INTEGERS = frozenset({"INT8", "UINT8"})  # types of factors that are multiplied as they are stored
+NUMBERS = (1, 10, 11, 16)  # ONNX' float, float16, double and bfloat16
 
 
 def load_onnx(
     path: str | Path, dims: Mapping[str, int] | None = None, weights: Weights | None = None
 ) -> Document:
-    """An ONNX model as a document without a cluster.
-
-    `dims` has sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A first
-    dimension that is not known is the batch, and is set to 1 unless given here; "batch" means all
-    of them where none is called so. Another unknown dimension is an error. `weights` says how
-    initializers of numbers are stored; None: in their type.
-    """
+    """An ONNX model as a document without a cluster."""
+    # `dims` has sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A
+    # first dimension that is not known is the batch, and is set to 1 unless given here; "batch"
+    # means all of them where none is called so. Another unknown dimension is an error. `weights`
+    # says how initializers of numbers are stored; None: in their type.
     path = Path(path)
     model = inlined_model(path)
     constants = {tensor.name for tensor in model.graph.initializer}
@@ -143,10 +135,8 @@ def inlined_model(path: Path) -> Any:
 def _fix_inputs(
     model: Any, constants: set[str], dims: Mapping[str, int]
 ) -> tuple[list[str], list[str], dict[str, int]]:
-    """Give every input a static shape.
-
-    What this changed, the sizes that are not stated, and the sizes of all symbols.
-    """
+    """Give every input a static shape."""
+    # What this changed, the sizes that are not stated, and the sizes of all symbols.
     data = [value for value in model.graph.input if value.name not in constants]
     for value in data:
         if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
@@ -182,10 +172,8 @@ def _fix_inputs(
 def _stated_sizes(
     names: Mapping[tuple[str, int], str], batch: Mapping[str, int], dims: Mapping[str, int]
 ) -> dict[str, int]:
-    """The sizes that are stated, by the names of the dimensions.
-
-    A dimension goes by its name, or by its input and axis; "batch" gives way to both.
-    """
+    """The sizes that are stated, by the names of the dimensions."""
+    # A dimension goes by its name, or by its input and axis; "batch" gives way to both.
     keys = {f"{name}.{axis}": key for (name, axis), key in names.items()}
     keys |= {key: key for key in names.values()}
     sizes: dict[str, int] = {}
@@ -368,14 +356,9 @@ def _unique(name: str, taken: set[str]) -> str:
     return candidate
 
 
-GRAPH_FIELD = 7
-"""Of the model message."""
-
-BYTES = 2
-"""Wire type of texts, messages and packed numbers: a length, then as many bytes."""
-
-FIXED = {1: 8, 5: 4}
-"""Sizes of the wire types of fixed size."""
+GRAPH_FIELD = 7  # of the model message
+BYTES = 2  # wire type of texts, messages and packed numbers: a length, then as many bytes
+FIXED = {1: 8, 5: 4}  # sizes of the wire types of fixed size
 
 
 def _model_message(path: Path) -> Any:
@@ -449,11 +432,9 @@ PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger"})
 
 
 def count_axes(node: Node, has_weights: bool) -> dict[str, int]:
-    """Sizes of the batch and of the channels of a convolution or a matrix product.
-
-    Axes of one element, and nodes of other types, are left out; so are the channels of grouped
-    convolutions. A batch is what all inputs that are no weights share.
-    """
+    """Sizes of the batch and of the channels of a convolution or a matrix product."""
+    # Axes of one element, and nodes of other types, are left out; so are the channels of grouped
+    # convolutions. A batch is what all inputs that are no weights share.
     if len(node.inputs) < 2 or not node.inputs[0] or not node.inputs[1] or not node.outputs[0]:
         return {}
     left, right, out = node.inputs[0], node.inputs[1], node.outputs[0]
@@ -463,29 +444,21 @@ def count_axes(node: Node, has_weights: bool) -> dict[str, int]:
         if node.attributes.get("group", 1) == 1:
             sizes |= {"out_channel": right[0], "in_channel": right[1]}
     elif node.op_type in PRODUCTS and min(len(left), len(right)) >= 2:
-        if has_weights or _shares_batch(right, out):
+        if has_weights or (len(right) == len(out) > 2 and right[0] == out[0]):
             sizes["batch"] = out[0]
         summed = left[0] if node.op_type == "Gemm" and node.attributes.get("transA") else left[-1]
         sizes |= {"out_channel": out[-1], "in_channel": summed}
     return {axis: size for axis, size in sizes.items() if size > 1}
 
 
-def _shares_batch(right: Shape, out: Shape) -> bool:
-    return len(right) == len(out) > 2 and right[0] == out[0]
-
-
+# Metadata of torch's exporter: a list as text, of module paths and, last, of the node's name.
 NAME_SCOPES = "pkg.torch.onnx.name_scopes"
-"""Metadata of torch's exporter: a list as text, of module paths and, last, of the node's name."""
-
-LONGEST = 10_000
-"""Characters of it; a path has some hundred."""
+LONGEST = 10_000  # characters of it; a path has some hundred
 
 
 def module_of(node: Any) -> str | None:
-    """Path of the innermost module ("encoder.layer.0.attention"), None where none is noted.
-
-    The text is parsed as a literal and never run; another text counts as none.
-    """
+    """Path of the innermost module ("encoder.layer.0.attention"), None where none is noted."""
+    # The text is parsed as a literal and never run; another text counts as none.
     text = next((entry.value for entry in node.metadata_props if entry.key == NAME_SCOPES), "")
     if not text or len(text) > LONGEST:
         return None

@@ -27,19 +27,14 @@ from placegap.instances.costing.weight_formats import stored_bytes
 
 SUB_BYTE_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 
+# Types of weights that are no numbers to compute with; those of positions are wider.
 QUANTIZED = frozenset({*SUB_BYTE_BITS, "INT8", "UINT8", "FLOAT8E4M3FN", "FLOAT8E5M2"})
-"""Types of weights that are no numbers to compute with; those of positions are wider."""
 
 SHAPE_OPS = frozenset({"Shape", "Size"})
 
-POSITIONS = SHAPE_OPS | {"Range"}
-"""Ops that write positions and sizes, which are in no file."""
-
-LONGEST_SHAPE = 8
-"""Numbers of a shape, as Reshape and Expand read it."""
-
-LONGEST_REASON = 120
-"""Characters of what inference says."""
+POSITIONS = SHAPE_OPS | {"Range"}  # ops that write positions and sizes, which are in no file
+LONGEST_SHAPE = 8  # numbers of a shape, as Reshape and Expand read it
+LONGEST_REASON = 120  # characters of what inference says
 
 
 @dataclass(frozen=True)
@@ -55,10 +50,8 @@ class Value:
 class Tensors:
     """What is known of the tensors of a graph, by name."""
 
-    #: Tensors of known shape.
-    values: dict[str, Value] = field(default_factory=dict)
-    #: Types of all tensors that have one.
-    types: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)  # tensors of known shape
+    types: dict[str, Any] = field(default_factory=dict)  # types of all tensors that have one
     #: Values of constants that may decide a shape.
     small: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     constants: set[str] = field(default_factory=set)
@@ -69,8 +62,7 @@ class Tensors:
     #: Constants of few bits, and those computed from such: weights are unpacked where they are
     #: read, and count as large as what they were computed from.
     quantized: set[str] = field(default_factory=set)
-    #: Why a shape is not known.
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)  # why a shape is not known
 
     def learn(self, name: str, stated: Any) -> None:
         """Note the type of a tensor, and its size where it follows from the type."""
@@ -114,12 +106,9 @@ class Tensors:
 def infer_tensors(
     model: Any, sizes: Mapping[str, int], stored: Mapping[str, Fraction] | None = None
 ) -> tuple[Tensors, list[Any], int]:
-    """Walk the graph: what is known of its tensors, the nodes that are left, how many were folded.
-
-    Every input has a static shape, or is an initializer. `sizes` are those of the symbols that
-    stated shapes name; `stored` has the bits per weight of initializers that are stored in another
-    type.
-    """
+    """Walk the graph: what is known of its tensors, the nodes that are left, the number folded."""
+    # Every input has a static shape, or is an initializer. `sizes` are those of the symbols that
+    # stated shapes name; `stored` has the bits per weight of initializers stored in another type.
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     stated = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
     tensors = Tensors()
@@ -343,9 +332,9 @@ def _in_one_line(error: Exception) -> str:
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
 
 
-SMALL = 1024
-"""Elements of a tensor whose value may matter for a shape."""
+SMALL = 1024  # elements of a tensor whose value may matter for a shape
 
+# Ops that chains of shapes consist of; each writes no more than its inferred shape says.
 ARITHMETIC = frozenset(
     {
         "Abs",
@@ -405,13 +394,10 @@ ARITHMETIC = frozenset(
         "Xor",
     }
 )
-"""Ops that chains of shapes consist of; each writes no more than its inferred shape says."""
 
+# Likewise; their outputs have shapes that depend on the inputs' values, and a bounded size.
 SHRINKING = frozenset({"Compress", "NonZero", "Unique"})
-"""Likewise; their outputs have shapes that depend on the inputs' values, and a bounded size."""
-
-NUMBERS = "biuf"
-"""Kinds of NumPy's types that are computed with."""
+NUMBERS = "biuf"  # kinds of NumPy's types that are computed with
 
 
 def evaluate_node(
@@ -420,10 +406,8 @@ def evaluate_node(
     num_elements: Sequence[int | None],
     opsets: Mapping[str, int],
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """What a node of shape arithmetic writes, by name; empty where that is not to be computed.
-
-    `num_elements` are those of its outputs, None where unknown; `opsets` has versions by domain.
-    """
+    """What a node of shape arithmetic writes, by name; empty where that is not to be computed."""
+    # `num_elements` are those of its outputs, None where unknown; `opsets` has versions by domain.
     if node.domain not in ("", "ai.onnx"):
         return {}
     known = all(count is not None and count <= SMALL for count in num_elements)

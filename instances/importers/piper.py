@@ -35,9 +35,9 @@ from placegap.instances.reading.time_unit import Number, TimeReader, TimeUnit, W
 
 ACCELERATOR = "accelerator"
 
+# A microbatch whose layers take longer on one device has times in another unit, most likely: those
+# of the published inputs take 1 s in seconds, and 462 and 520 in milliseconds.
 LONG_MICROBATCH_S = 60
-"""A microbatch whose layers take longer on one device has times in another unit, most likely: those
-of the published inputs take 1 s in seconds, and 462 and 520 in milliseconds."""
 
 Id = Annotated[int, Field(strict=True)]
 
@@ -79,17 +79,14 @@ def is_piper(raw: Any) -> bool:
 
 
 def load_piper(path: str | Path, time_unit: TimeUnit = "s") -> Document:
-    """Read an input of Piper, with its own devices, and its semantics with free degrees.
-
-    An op is named by the layer's name and id; sizes that are no whole bytes are rounded up. The
-    planner counts 4 (d - 1) / d times the weights for a sum of gradients, and `hybrid_pipeline` 2:
-    so `parameter_bytes` are twice the file's. The op's own time and sizes are those of its first
-    option with the fewest devices. The planner divides bytes by bytes per second and adds them to
-    the times, so times count as seconds; of the published inputs two are in milliseconds.
-
-    J. Tarnawski, D. Narayanan, A. Phanishayee, Piper: Multidimensional Planner for DNN
-    Parallelization, NeurIPS 2021; github.com/msr-fiddle/piper.
-    """
+    """Read an input of Piper, with its own devices, and its semantics with free degrees."""
+    # An op is named by the layer's name and id; sizes that are no whole bytes are rounded up. The
+    # planner counts 4 (d - 1) / d times the weights for a sum of gradients, and `hybrid_pipeline`
+    # 2: so `parameter_bytes` are twice the file's. The op's own time and sizes are those of its
+    # first option with the fewest devices. The planner divides bytes by bytes per second and adds
+    # them to the times, so times count as seconds; of the published inputs two are in milliseconds.
+    # J. Tarnawski, D. Narayanan, A. Phanishayee, Piper: Multidimensional Planner for DNN
+    # Parallelization, NeurIPS 2021; github.com/msr-fiddle/piper.
     times, sizes = TimeReader(time_unit), _Sizes()
     raw = parse_json(read_content(path), path, parse_float=Decimal)
     try:

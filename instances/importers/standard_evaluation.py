@@ -38,11 +38,9 @@ from placegap.instances.reading.input_files import LARGEST
 class Estimate:
     """A model at the requested batch, and how far to trust it."""
 
-    #: The model with estimated (or measured) costs, and its cluster.
-    document: Document
+    document: Document  # the model with estimated (or measured) costs, and its cluster
     batch: int
-    #: The batches that the lines were fitted to, ascending.
-    measured_batches: tuple[int, ...]
+    measured_batches: tuple[int, ...]  # the batches that the lines were fitted to, ascending
     links: tuple[LinkFit, ...]
     #: Of ``time`` and ``memory`` per op and device kind, and of ``tensors``, where the requested
     #: batch was measured, too: those rows are held out of the fits.
@@ -61,14 +59,12 @@ def standard_evaluation(
     use_measured: bool = False,
     min_r2: float = MIN_R2,
 ) -> Estimate:
-    """The model at a batch, from measurements at others.
-
-    What is not measured stays as the document has it, with a warning. An op's resident bytes are
-    the largest estimate over the device kinds. Rows of this batch are left out of the fits and
-    compared with the estimates; with `use_measured` they replace them: the second step. Fits below
-    `min_r2` are warned about. Estimates are rounded to whole ns and bytes, half to even. O(r log r)
-    for r rows.
-    """
+    """The model at a batch, from measurements at others."""
+    # What is not measured stays as the document has it, with a warning. An op's resident bytes are
+    # the largest estimate over the device kinds. Rows of this batch are left out of the fits and
+    # compared with the estimates; with `use_measured` they replace them: the second step. Fits
+    # below `min_r2` are warned about. Estimates are rounded to whole ns and bytes, half to even.
+    # O(r log r) for r rows.
     if not 1 <= batch <= LARGEST:
         raise InputError(f"the batch must be from 1 to 2**53, not {batch}")
     check_ops(document.graph, cluster, ops)

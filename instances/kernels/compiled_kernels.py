@@ -39,14 +39,13 @@ except ImportError:  # not on Windows, where several processes may compile the s
 
 SUFFIX = ".kernel"
 
+# How long to wait for another process that compiles the same kernel. The longest takes 10 s on an
+# idle core; a process that waits in vain compiles it, too.
 PATIENCE_S = 120.0
-"""How long to wait for another process that compiles the same kernel. The longest takes 10 s on an
-idle core; a process that waits in vain compiles it, too."""
 
 POLL_S = 0.02
 
-_settings: dict[str, Any] = vars(config)
-"""numba's own, which are attributes of a module."""
+_settings: dict[str, Any] = vars(config)  # numba's own, which are attributes of a module
 
 
 class Dispatcher(CPUDispatcher):
@@ -133,16 +132,13 @@ class _Spent:
         self.own_s, self.others_s = 0.0, 0.0
 
 
-_spending: list[_Spent] = []
-"""Of the kernels that are compiled now: each is called by the one before it."""
+_spending: list[_Spent] = []  # of the kernels compiled now: each is called by the one before it
 
 
 @contextmanager
 def _spent() -> Iterator[_Spent]:
-    """The CPU time of this kernel alone; garbage is looked for a hundred times less often.
-
-    A twelfth of it went into looking for garbage among the millions of objects of a compiler.
-    """
+    """The CPU time of this kernel alone; garbage is looked for a hundred times less often."""
+    # A twelfth of it went into looking for garbage among the millions of objects of a compiler.
     usual = gc.get_threshold()
     if not _spending:
         gc.set_threshold(100 * usual[0], *usual[1:])
@@ -160,8 +156,7 @@ def _spent() -> Iterator[_Spent]:
             gc.set_threshold(*usual)
 
 
-_compiling: list[Path | None] = []
-"""Entries that are compiled now: each is called by the one before it."""
+_compiling: list[Path | None] = []  # entries compiled now: each is called by the one before it
 
 
 @contextmanager
@@ -181,11 +176,9 @@ def _watched(entry: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _alone(entry: Path | None) -> Iterator[None]:
-    """Be the only process that compiles this entry.
-
-    The lock ends with the process that holds it. Kernels are locked from callers to called, which
-    is the same order everywhere: no two processes wait for each other.
-    """
+    """Be the only process that compiles this entry."""
+    # The lock ends with the process that holds it. Kernels are locked from callers to called, which
+    # is the same order everywhere: no two processes wait for each other.
     if entry is None or fcntl is None:
         yield
         return
@@ -281,15 +274,13 @@ class Kept(NamedTuple):
     """An entry of the cache."""
 
     name: str
-    #: CPU seconds that compiling it took, without the kernels that it calls.
-    compile_s: float
+    compile_s: float  # CPU seconds that compiling it took, without the kernels that it calls
     size_bytes: int
 
 
 def kept_kernels() -> list[Kept]:
-    """What the cache holds, slowest to compile first; one kernel may have been compiled for several
-    types, or by several versions of placegap.
-    """
+    """What the cache holds, slowest to compile first."""
+    # One kernel may have been compiled for several types, or by several versions of placegap.
     folder = cache_folder()
     found = []
     for entry in () if folder is None else sorted(folder.glob(f"*{SUFFIX}")):

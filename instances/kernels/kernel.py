@@ -30,27 +30,24 @@ from placegap.instances.kernels.loading import loading
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Of a function that counts steps from arguments: infinite where plain Python differs.
 Bounded = bool | Callable[..., float]
-"""Of a function that counts steps from arguments: infinite where plain Python differs."""
 
+# Arrays of a kernel's arguments, together, up to which it may run as plain Python, and steps, of
+# 0.02 to 0.6 us, where they are counted. A graph of 200 ops on 8 devices has about 5,000 entries;
+# HEFT's schedule of it takes 0.1 s uncompiled.
 SMALL_ENTRIES, SMALL_STEPS = 20_000, 300_000
-"""Arrays of a kernel's arguments, together, up to which it may run as plain Python, and steps, of
-0.02 to 0.6 us, where they are counted. A graph of 200 ops on 8 devices has about 5,000 entries;
-HEFT's schedule of it takes 0.1 s uncompiled."""
-
-PLAIN_S = 0.5
-"""CPU seconds of a kernel as plain Python before it is compiled: about what compiling takes."""
+PLAIN_S = 0.5  # CPU seconds of a kernel as plain Python, then it is compiled: what compiling takes
 
 
 class Kernel:
-    """A function of numbers and arrays, and what numba makes of it.
-
-    numba takes it for its own dispatcher wherever it looks for one: in a kernel that calls it
-    (`_numba_type_`), and in one that takes its code in (`targetoptions`, `py_func`). `options` are
-    those of `numba.njit`. A bounded kernel may run uncompiled: its arrays' lengths bound its work.
-    """
+    """A function of numbers and arrays, and what numba makes of it."""
 
     def __init__(self, function: FunctionType, options: dict[str, Any], bounded: Bounded) -> None:
+        # numba takes it for its own dispatcher wherever it looks for one: in a kernel that calls it
+        # (`_numba_type_`), and in one that takes its code in (`targetoptions`, `py_func`).
+        # `options` are those of `numba.njit`. A bounded kernel may run uncompiled: its arrays'
+        # lengths bound its work.
         update_wrapper(self, function)
         self.py_func, self.targetoptions, self.bounded = function, options, bounded
         self._dispatcher: Any = None
@@ -158,15 +155,13 @@ def kernel(
 def kernel(
     function: Any = None, *, allocates: bool = True, bounded: Bounded = False, **options: bool | str
 ) -> Any:
-    """Compile a function of numbers and arrays where it is first called, and keep the result.
-
-    Where it neither makes nor returns arrays (`allocates` is false), references to those that it
-    gets are not counted. Counting was up to three quarters of the time of small functions. With
-    `bounded`, a low power of its arrays' lengths bounds its work, and plain Python computes the
-    same (no bits of unsigned numbers, no sums beyond 64 bits): on small arrays it then runs
-    uncompiled, with all that it calls. Where lengths say too little, `bounded` counts the steps.
-    More options of njit: ``nogil``, ``inline``, ``boundscheck``, ``fastmath``.
-    """
+    """Compile a function of numbers and arrays where it is first called, and keep the result."""
+    # Where it neither makes nor returns arrays (`allocates` is false), references to those that it
+    # gets are not counted. Counting was up to three quarters of the time of small functions. With
+    # `bounded`, a low power of its arrays' lengths bounds its work, and plain Python computes the
+    # same (no bits of unsigned numbers, no sums beyond 64 bits): on small arrays it then runs
+    # uncompiled, with all that it calls. Where lengths say too little, `bounded` counts the steps.
+    # More options of njit: ``nogil``, ``inline``, ``boundscheck``, ``fastmath``.
     # there is no C code that holds a kernel's address, and without the entry for it kernels compile
     # in a tenth less time; _nrt left out would be what the caller of the kernel has
     chosen = {"nopython": True, "boundscheck": None, "no_cfunc_wrapper": True, "_nrt": allocates}
@@ -179,10 +174,8 @@ def kernel(
 
 @kernel(nogil=True, allocates=False, bounded=True)
 def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
-    """Write the first entries of an array over all of another one; both have one axis.
-
-    The source must be as long as the target; this is not checked.
-    """
+    """Write the first entries of an array over all of another one; both have one axis."""
+    # The source must be as long as the target; this is not checked.
     for at in range(len(target)):
         target[at] = source[at]
 
@@ -211,10 +204,8 @@ def draw(rng: np.random.Generator, count: int) -> int:
 
 @kernel(nogil=True, allocates=False, bounded=True)
 def push(heap: Ints, size: int, key: Ints, x: int) -> int:
-    """Put an item into a heap by its key, ties by number; the heap's new size.
-
-    `heapq` needs lists of tuples, whose code takes numba seconds.
-    """
+    """Put an item into a heap by its key, ties by number; the heap's new size."""
+    # `heapq` needs lists of tuples, whose code takes numba seconds.
     at = size
     while at > 0:
         parent = heap[(at - 1) // 2]
@@ -244,8 +235,7 @@ def pop(heap: Ints, size: int, key: Ints) -> int:
     return left
 
 
-RUN = 16
-"""Entries that are put in order one by one before runs are merged."""
+RUN = 16  # entries that are put in order one by one before runs are merged
 
 
 @kernel(nogil=True, bounded=True)

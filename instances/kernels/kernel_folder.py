@@ -14,8 +14,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+# Environment variable: set for processes that are started where no folder can be written.
 UNCACHED = "PLACEGAP_UNCACHED_KERNELS"
-"""Environment variable: set for processes that are started where no folder can be written."""
 
 FOLDER = "placegap-kernels"
 
@@ -56,10 +56,8 @@ def _user_cache() -> Path:
 
 
 def _temporary_folder() -> Path | None:
-    """A folder of this user's for temporary files, the same for every process; or None.
-
-    What is in it is run: it is not used where anybody else may write into it.
-    """
+    """A folder of this user's for temporary files, the same for every process; or None."""
+    # What is in it is run: it is not used where anybody else may write into it.
     try:
         folder = Path(tempfile.gettempdir()) / f"placegap-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)

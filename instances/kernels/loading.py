@@ -37,6 +37,6 @@ def loading_s() -> float:
 
 Watcher = tuple[Callable[[], object], Callable[[], object]]
 
+# What is called when this process begins to compile a kernel, or to wait for another process that
+# does; and when it ends, after all kernels that this one calls.
 watchers: list[Watcher] = []
-"""What is called when this process begins to compile a kernel, or to wait for another process that
-does; and when it ends, after all kernels that this one calls."""

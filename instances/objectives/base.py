@@ -23,11 +23,9 @@ Unit = Literal["ns", "tokens"]
 PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""
 
+# What rules mean that state no plans in a file before version 2, in a run or in a record.
 OLD_PLANS: PlanClass = "any"
-"""What rules mean that state no plans in a file before version 2, in a run or in a record."""
-
-PEAK: Mapping[MemoryRule, str] = {"sum": "", "peak": " peak"}
-"""How a label states the memory rule."""
+PEAK: Mapping[MemoryRule, str] = {"sum": "", "peak": " peak"}  # how a label states the memory rule
 
 
 class Semantics(BaseModel):

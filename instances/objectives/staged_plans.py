@@ -35,8 +35,7 @@ from placegap.instances.problem import (
 MOST_STAGED_OPS = 7
 MOST_STAGED_DEVICES = 4
 
-MOST_PLANS = 2**13
-"""Each takes about a millisecond."""
+MOST_PLANS = 2**13  # each takes about a millisecond
 
 
 def best_stages(instance: Instance, semantics: Loads) -> tuple[int, Plan] | None:
@@ -142,8 +141,7 @@ def _stages_of_groups(instance: Instance, count: int) -> Iterator[list[int]]:
     yield from extend(0)
 
 
-Stages = tuple[tuple[int, ...], ...]
-"""Groups of each stage."""
+Stages = tuple[tuple[int, ...], ...]  # groups of each stage
 
 Degrees = tuple[tuple[int, int], ...]
 """Replicas and tensor degree of each stage."""
@@ -238,7 +236,6 @@ class _Groups:
             yield {i: mode for part in parts for i, mode in part.items()}
 
     def mode_names(self) -> list[str]:
-        """Names of all modes."""
         return sorted({mode.name for op in self.facts.ops for mode in op.ways})
 
 

@@ -33,10 +33,8 @@ def peak_rule(
 
 
 def peak_bytes(facts: Facts, plan: Plan, semantics: Semantics, times: Times | None) -> list[int]:
-    """What each device holds at its fullest moment, in bytes.
-
-    Times are those of a makespan plan; None counts steps.
-    """
+    """What each device holds at its fullest moment, in bytes."""
+    # Times are those of a makespan plan; None counts steps.
     when = steps(facts) if times is None else list(times.ops)
     live: list[dict[int, Span]] = [{} for _ in facts.devices]
 

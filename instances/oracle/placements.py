@@ -49,7 +49,6 @@ class FewOps(NamedTuple):
 
 
 def few_ops(instance: Instance, order: Ints) -> FewOps:
-    """The ops in the given order."""
     arrays = instance.arrays
     return FewOps(
         arrays.time_ns[order],
@@ -60,10 +59,8 @@ def few_ops(instance: Instance, order: Ints) -> FewOps:
 
 
 def best_schedule(instance: Instance, semantics: Makespan) -> tuple[int, Plan] | None:
-    """Optimal makespan in ns and a plan with all its orders, or None if no placement is feasible.
-
-    Exponential: meant for the sizes that `brute_force.applies` admits.
-    """
+    """Optimal makespan in ns, and a plan with all its orders; None if no placement is feasible."""
+    # Exponential: meant for the sizes that `brute_force.applies` admits.
     arrays, index = instance.arrays, instance.arrays.index
     order, position = index.topological_order, index.topological_position
     per_tensor = semantics.transfers == "per_tensor"
@@ -105,13 +102,12 @@ class FewLinks(NamedTuple):
 
 
 class Items(NamedTuple):
-    """Items of a placement: each op, followed by the transfers of its outputs.
+    """Items of a placement: each op, followed by the transfers of its outputs."""
 
-    Durations, resources (devices, then channels; two columns), lags, longest ways from the start of
-    each item to the end, and (carried, destination) of each transfer, -1 for ops. ``lag[j, i]``:
-    item i starts at least this long after the end of item j; -1: it does not wait for j.
-    """
-
+    # Durations, resources (devices, then channels; two columns), lags, longest ways from the start
+    # of each item to the end, and (carried, destination) of each transfer, -1 for ops.
+    # ``lag[j, i]``: item i starts at least this long after the end of item j; -1: it does not wait
+    # for j.
     duration: Ints
     resources: Ints
     lag: Ints
@@ -123,12 +119,10 @@ class Items(NamedTuple):
 def _least_makespan(
     ops: FewOps, edges: Ints, links: FewLinks, sizes: PeakSizes
 ) -> tuple[int, Ints, Ints, Ints, Ints]:
-    """Try every placement of the ops, which are numbered topologically.
-
-    Row e of `edges` is (producer, consumer, carried, tensor), ordered by producer; edges with the
-    same `carried` to one destination share a transfer. Returns the value, the device of each op,
-    and the starts, durations and `move` of the items (see `_items`).
-    """
+    """Try every placement of the ops, which are numbered topologically."""
+    # Row e of `edges` is (producer, consumer, carried, tensor), ordered by producer; edges with the
+    # same `carried` to one destination share a transfer. Returns the value, the device of each op,
+    # and the starts, durations and `move` of the items (see `_items`).
     memory_bytes, group = ops.memory_bytes, ops.group
     num_devices = len(memory_bytes)
     num_resources = num_devices + links.channels.max() + 1
@@ -239,11 +233,9 @@ def _items(device: Ints, time_ns: Ints, edges: Ints, links: FewLinks) -> Items:
 def _best_order(
     items: Items, num_resources: int, best: int, sizes: PeakSizes, touches: Ints, left: Ints
 ) -> tuple[int, Ints]:
-    """Append items depth first; the least makespan below `best`, or `best`, and the starts.
-
-    At depth d, `sequence[:d]` has been appended, and ``candidate[d]`` is the next item to try.
-    Under the rule `peak` nothing is appended to what holds too much before the last item starts.
-    """
+    """Append items depth first; the least makespan below `best`, or `best`, and the starts."""
+    # At depth d, `sequence[:d]` has been appended, and ``candidate[d]`` is the next item to try.
+    # Under the rule `peak` nothing is appended to what holds too much before the last item starts.
     duration, lag, size = items.duration, items.lag, len(items.duration)
     start, found = np.full(size, -1, np.int64), np.zeros(size, np.int64)
     earliest = np.zeros((size, size), np.int64)
@@ -293,10 +285,8 @@ def _best_order(
 
 @kernel
 def _earliest(start: Ints, items: Items, num_resources: int, earliest: Ints) -> int:
-    """Fill in when each item can start after those that have a start (>= 0); a makespan bound.
-
-    A resource is free when the last started item on it has ended, as items are only appended.
-    """
+    """Fill in when each item can start after those that have a start (>= 0); a makespan bound."""
+    # A resource is free when the last started item on it has ended, as items are only appended.
     duration, resources, lag, tail, _ = items
     free = np.zeros(num_resources, np.int64)
     for i in range(len(start)):
@@ -318,11 +308,9 @@ def _earliest(start: Ints, items: Items, num_resources: int, earliest: Ints) -> 
 
 
 class PeakSizes(NamedTuple):
-    """Sizes of the ops, which are numbered topologically, and of the tensors; in bytes.
+    """Sizes of the ops, which are numbered topologically, and of the tensors; in bytes."""
 
-    `counts` is false under the rule `sum`; `holds[i, z]`: op i holds shared state z.
-    """
-
+    # `counts` is false under the rule `sum`; `holds[i, z]`: op i holds shared state z.
     counts: bool
     state: Ints
     workspace: Ints
@@ -365,12 +353,10 @@ def state_of(device: Ints, sizes: PeakSizes, num_devices: int) -> Ints:
 
 @kernel
 def item_touches(device: Ints, edges: Ints, move: Ints, links: FewLinks) -> Ints:
-    """What the items of a makespan (`_items`) do in memory: (item, tensor, lag, device).
-
-    The item keeps the tensor on the device while it runs; tensor -1 - i is the workspace of op i.
-    Where ``lag`` is not negative, a transfer without a channel follows the item for so long: the
-    tensor is there during the transfer.
-    """
+    """What the items of a makespan (`_items`) do in memory: (item, tensor, lag, device)."""
+    # The item keeps the tensor on the device while it runs; tensor -1 - i is the workspace of op i.
+    # Where ``lag`` is not negative, a transfer without a channel follows the item for so long: the
+    # tensor is there during the transfer.
     n = len(device)
     item_of_op, at = np.zeros(n, np.int64), 0
     for item in range(len(move)):
@@ -408,11 +394,9 @@ def item_touches(device: Ints, edges: Ints, move: Ints, links: FewLinks) -> Ints
 def too_full(
     start: Ints, duration: Ints, touches: Ints, sizes: PeakSizes, left: Ints, until: int
 ) -> bool:
-    """Whether a device holds more than `left` at some moment before `until`.
-
-    Items whose start is still open (-1) start at `until` or later. A set of spans is fullest when
-    one of them begins.
-    """
+    """Whether a device holds more than `left` at some moment before `until`."""
+    # Items whose start is still open (-1) start at `until` or later. A set of spans is fullest when
+    # one of them begins.
     n, num_tensors = len(sizes.workspace), len(sizes.tensor)
     first = np.full((num_tensors + n, len(left)), NEVER, np.int64)
     last = np.full((num_tensors + n, len(left)), -1, np.int64)
@@ -450,12 +434,10 @@ def too_full(
 
 
 def best_assignment(instance: Instance, semantics: Loads) -> tuple[int, Plan] | None:
-    """Least max_load or max_load_fwd_bwd in ns and its plan, or None if no plan is feasible.
-
-    The class of plans is decided here, not by `check`: ``convex``: no path over forward ops
-    leaves a device and comes back; ``chain``: forward edges between devices form no cycle, where
-    the edges at a colour class without forward op count as reversed forward edges.
-    """
+    """Least max_load or max_load_fwd_bwd in ns and its plan, or None if no plan is feasible."""
+    # The class of plans is decided here, not by `check`: ``convex``: no path over forward ops
+    # leaves a device and comes back; ``chain``: forward edges between devices form no cycle, where
+    # the edges at a colour class without forward op count as reversed forward edges.
     arrays, index = instance.arrays, instance.arrays.index
     position, order = index.topological_position, index.topological_order
     edges = np.column_stack([position[index.producer], position[index.consumer], index.tensor])
@@ -473,11 +455,9 @@ def best_assignment(instance: Instance, semantics: Loads) -> tuple[int, Plan] | 
 
 
 def best_context(instance: Instance, semantics: MaxContext) -> tuple[int, Plan] | None:
-    """The most tokens, and a plan that has room for them, or None if no plan is feasible.
-
-    Every placement: the class of its plans and its loads by the kernels of `best_assignment`, and
-    its tokens by bisection, device by device.
-    """
+    """The most tokens, and a plan that has room for them, or None if no plan is feasible."""
+    # Every placement: the class of its plans and its loads by the kernels of `best_assignment`, and
+    # its tokens by bisection, device by device.
     arrays, index = instance.arrays, instance.arrays.index
     position, order = index.topological_position, index.topological_order
     edges = np.column_stack([position[index.producer], position[index.consumer], index.tensor])
@@ -580,11 +560,9 @@ def _least_load(
 
 @kernel
 def too_full_by_steps(device: Ints, edges: Ints, sizes: PeakSizes, memory_bytes: Ints) -> bool:
-    """Whether some step of a device does not fit; row e of `edges` is (producer, consumer, tensor).
-
-    Ops take their steps one after another, and a tensor is there from the first step of the device
-    that writes or reads it to the last.
-    """
+    """Whether some step of a device is too full; rows of `edges`: (producer, consumer, tensor)."""
+    # Ops take their steps one after another, and a tensor is there from the first step of the
+    # device that writes or reads it to the last.
     left = memory_bytes - state_of(device, sizes, len(memory_bytes))
     first, last = np.zeros(len(sizes.tensor), np.int64), np.zeros(len(sizes.tensor), np.int64)
     for k in range(len(memory_bytes)):
@@ -615,10 +593,8 @@ def _largest_load(
     overlap: bool,
     counts: Ints,
 ) -> int:
-    """The heaviest device; a tensor counts once per device that it leaves or enters.
-
-    Only ops that count, and tensors that they produce, are looked at.
-    """
+    """The heaviest device; a tensor counts once per device that it leaves or enters."""
+    # Only ops that count, and tensors that they produce, are looked at.
     compute, moved = np.zeros(len(is_host), np.int64), np.zeros(len(is_host), np.int64)
     # By the definition: a tensor that crosses is paid once by every device at either end.
     counted = np.zeros(host_ns.shape, np.bool_)
@@ -673,13 +649,11 @@ def count_assignments(instance: Instance, semantics: LatencySubgraphs) -> int:
 
 
 def best_calls(instance: Instance, semantics: LatencySubgraphs) -> tuple[int, Plan] | None:
-    """Least latency in ns and a plan that has it, or None if no plan is feasible.
-
-    Memory, colocation (all hosts count as one device), cycles and times are judged here, by other
-    means than the referee's: a cycle is a slot that reaches itself in the transitive closure, and
-    times are those of a relaxation until nothing changes. O((H + (K - H) q)^n (n + m)^2) for n ops,
-    m edges, K devices and H hosts.
-    """
+    """Least latency in ns and a plan that has it, or None if no plan is feasible."""
+    # Memory, colocation (all hosts count as one device), cycles and times are judged here, by other
+    # means than the referee's: a cycle is a slot that reaches itself in the transitive closure, and
+    # times are those of a relaxation until nothing changes. O((H + (K - H) q)^n (n + m)^2) for n
+    # ops, m edges, K devices and H hosts.
     arrays, index = instance.arrays, instance.arrays.index
     device, call = [], []
     for k, host in enumerate(arrays.is_host.tolist()):
@@ -744,10 +718,8 @@ def _latency(
     host_ns: Ints,
     is_host: Ints,
 ) -> int:
-    """The latest end; `NEVER` if some ops wait for each other.
-
-    Node i stands for the call of op i, which is that of its first op, or for op i on a host.
-    """
+    """The latest end; `NEVER` if some ops wait for each other."""
+    # Node i stands for the call of op i, which is that of its first op, or for op i on a host.
     n = len(slot)
     # The first op of a call represents it: its duration is summed there, and its waits stand there.
     node, lasts = np.arange(n), np.zeros(n, np.int64)

@@ -46,10 +46,8 @@ def _resident(op: Op) -> int:
 def placed_rules(
     facts: Facts, plan: Plan, semantics: Semantics, bytes_of: Callable[[Op], int] = _resident
 ) -> list[Violation]:
-    """Fields, memory by the rule `sum`, colocation, and the class of plans.
-
-    Raises WrongShape where the plan does not put every op on a device that runs it.
-    """
+    """Fields, memory by the rule `sum`, colocation, and the class of plans."""
+    # Raises WrongShape where the plan does not put every op on a device that runs it.
     wrong = wrong_shape(facts, plan, semantics)
     if wrong is not None:
         raise WrongShape(wrong)

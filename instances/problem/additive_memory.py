@@ -51,15 +51,12 @@ from placegap.instances.problem.weighted_dag import critical_paths
 
 S = TypeVar("S", bound=Semantics)
 
-MOST_STARTS = 16
-"""Ops that are tried as the moment of a makespan: of longest paths, or of one group."""
+MOST_STARTS = 16  # ops that are tried as the moment of a makespan: of longest paths, or of a group
 
 
 def relax_memory(instance: Instance, semantics: S) -> tuple[Instance, S]:
-    """The instance and semantics themselves under `sum`; the floor, under `sum`, for `peak`.
-
-    The last floor is kept as long as its instance lives: many placers use the same.
-    """
+    """The instance and semantics themselves under `sum`; the floor, under `sum`, for `peak`."""
+    # The last floor is kept as long as its instance lives: many placers use the same.
     if semantics.memory_rule == "sum":
         return instance, semantics
     plain = semantics.model_copy(update={"memory": "sum"})
@@ -71,8 +68,7 @@ def relax_memory(instance: Instance, semantics: S) -> tuple[Instance, S]:
     return floor, plain
 
 
-_last: list[tuple[ref[Instance], Semantics, Instance]] = []
-"""An instance, semantics and their floor."""
+_last: list[tuple[ref[Instance], Semantics, Instance]] = []  # an instance, semantics, their floor
 
 
 def with_resident(instance: Instance, resident_bytes: Ints) -> Instance:
@@ -86,10 +82,8 @@ def with_resident(instance: Instance, resident_bytes: Ints) -> Instance:
 
 
 def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
-    """Bytes (n,) of ops whose sum over a device is never more than it holds at its peak.
-
-    O((n + m) log(n + m)), and O(n + m) for each of `MOST_STARTS` ops.
-    """
+    """Bytes (n,) of ops whose sum over a device is never more than it holds at its peak."""
+    # O((n + m) log(n + m)), and O(n + m) for each of `MOST_STARTS` ops.
     sizes = instance.memory_arrays
     floor = sizes.state_bytes.copy()
     _, first = np.unique(sizes.shared_name, return_index=True)
@@ -130,12 +124,10 @@ def ceiling_bytes(instance: Instance) -> Ints:
 
 
 class _Uses(NamedTuple):
-    """Which colocation group writes or reads which tensor, a row for each pair.
+    """Which colocation group writes or reads which tensor, a row for each pair."""
 
-    Rows are ordered by tensor, that of the producer's group first. `op` is the group's first op
-    that uses the tensor. ``member[start[r]:start[r + 1]]`` are all of them, producers included.
-    """
-
+    # Rows are ordered by tensor, that of the producer's group first. `op` is the group's first op
+    # that uses the tensor. ``member[start[r]:start[r + 1]]`` are all of them, producers included.
     tensor: Ints
     op: Ints
     start: Ints
@@ -176,10 +168,8 @@ def _largest_op(instance: Instance, uses: _Uses) -> tuple[int, Flags]:
 
 
 def _fullest_start(instance: Instance, uses: _Uses) -> tuple[int, Flags] | None:
-    """The op at whose start the most is live in every schedule, and what is: rows of `uses`.
-
-    Looked at are ops of longest paths, which most other ops come before or after.
-    """
+    """The op at whose start the most is live in every schedule, and what is: rows of `uses`."""
+    # Looked at are ops of longest paths, which most other ops come before or after.
     on_path = np.flatnonzero(_on_longest_path(instance.arrays.index))
     starts = _starts(instance, uses, on_path, _guess(instance, uses))
     return max(starts, key=lambda start: _held_bytes(instance, uses, *start), default=None)

@@ -30,12 +30,9 @@ from placegap.instances.reading.input_files import MAX_TABLE_ENTRIES
 class Arrays:
     """An instance with n ops, K devices, t tensors and g colocation groups as arrays."""
 
-    #: Structure of the graph.
-    index: GraphIndex
-    #: (n, K) int64: Time of each op on each device, `UNSUPPORTED` where it cannot run.
-    time_ns: Ints
-    #: (n,) int64
-    resident_bytes: Ints
+    index: GraphIndex  # structure of the graph
+    time_ns: Ints  # (n, K) int64: Time of each op on each device, `UNSUPPORTED` where it cannot run
+    resident_bytes: Ints  # (n,) int64
     #: (n,) int64: Colocation group of each op; an op without one is a group of its own. Groups are
     #: numbered by their first op.
     group: Ints
@@ -43,12 +40,9 @@ class Arrays:
     backward: Flags
     weight_gradient: Flags
     update: Flags
-    #: (K,) int64: `NO_LIMIT` where a device has none.
-    memory_bytes: Ints
-    #: (K,) bool
-    is_host: Flags
-    #: What the tables of device pairs are made of.
-    tables_of: tuple[Graph, Cluster]
+    memory_bytes: Ints  # (K,) int64: `NO_LIMIT` where a device has none
+    is_host: Flags  # (K,) bool
+    tables_of: tuple[Graph, Cluster]  # what the tables of device pairs are made of
 
     @cached_property
     def _tables(self) -> tuple[Ints, Ints, Ints]:
@@ -70,10 +64,9 @@ class Arrays:
 
     @property
     def transfer_ns(self) -> Ints:
-        """(t, L) int64: Time of each tensor over each link class.
-
-        Moving tensor u from device a to b takes ``transfer_ns[u, link_class[a, b]]``; 0 if a == b.
-        """
+        """(t, L) int64: Time of each tensor over each link class."""
+        # Moving tensor u from device a to b takes ``transfer_ns[u, link_class[a, b]]``; 0 if a ==
+        # b.
         return self._tables[1]
 
     @property
@@ -137,14 +130,12 @@ class Arrays:
 
     @cached_property
     def exchanged(self) -> Flags:
-        """Which edges of a training step are exchanges of gradients, (m,).
-
-        Two stages that hold a copy of one weight add up its gradients after the last microbatch,
-        beside the pipeline: such an edge leads from any stage to any other. It is one from layer to
-        layer (colocation group) between two `weight_gradient` ops; or, where those are not
-        marked, one whose producer is the sum of a shared weight's gradients: a backward op whose
-        readers are backward ops that feed nothing (updates), one of them in its own layer.
-        """
+        """Which edges of a training step are exchanges of gradients, (m,)."""
+        # Two stages that hold a copy of one weight add up its gradients after the last microbatch,
+        # beside the pipeline: such an edge leads from any stage to any other. It is one from layer
+        # to layer (colocation group) between two `weight_gradient` ops; or, where those are not
+        # distinguished, one whose producer is the sum of a shared weight's gradients: a backward op
+        # whose readers are backward ops that feed nothing (updates), one of them in its own layer.
         a, b = self.index.producer, self.index.consumer
         apart = self.group[a] != self.group[b]
         feeds = np.zeros(len(self.group), np.bool_)
@@ -164,10 +155,8 @@ def _frozen(flags: Flags) -> Flags:
 
 
 def derive_arrays(graph: Graph, cluster: Cluster) -> Arrays:
-    """Build the arrays of a graph on a cluster; O(n K + m).
-
-    Tables of device pairs are made at once, for their errors, where links or sizes leave a doubt.
-    """
+    """Build the arrays of a graph on a cluster; O(n K + m)."""
+    # Tables of device pairs are made at once, for their errors, where links or sizes leave a doubt.
     ops, devices = graph.ops, cluster.devices
     kinds = list(dict.fromkeys(device.kind for device in devices))
     by_kind = np.array(
@@ -196,10 +185,8 @@ def derive_arrays(graph: Graph, cluster: Cluster) -> Arrays:
 
 
 def _plainly_sound(graph: Graph, cluster: Cluster, busy_ns: int) -> bool:
-    """Whether links alone say that all devices are joined and no sum of times reaches 2**62.
-
-    A transfer takes at most the latencies of all devices on a path, and the least bandwidth.
-    """
+    """Whether links alone say that all devices are joined and no sum of times reaches 2**62."""
+    # A transfer takes at most the latencies of all devices on a path, and the least bandwidth.
     if len(cluster.devices) < 2:
         return False
     if any(e.transfer_ns is not None or e.host_time_ns is not None for e in graph.edges):
@@ -218,10 +205,8 @@ def _plainly_sound(graph: Graph, cluster: Cluster, busy_ns: int) -> bool:
 
 
 def _check_total(arrays: Arrays, busy_ns: int) -> None:
-    """No makespan, load or latency may reach 2**62: kernels add in int64, and use it as infinity.
-
-    Each tensor leaves its producer's device once, and enters at most once for each edge.
-    """
+    """No makespan, load or latency may reach 2**62: kernels add in int64; it is their infinity."""
+    # Each tensor leaves its producer's device once, and enters at most once for each edge.
     tensor, host_ns = arrays.index.tensor, arrays.host_ns.max(axis=1, initial=0)
     total = busy_ns + sum(arrays.transfer_ns.max(axis=1, initial=0)[tensor].tolist())
     total += sum(host_ns.tolist()) + sum(host_ns[tensor].tolist())
@@ -242,25 +227,19 @@ class MemoryArrays:
     #: aside; and what it needs while it runs.
     state_bytes: Ints
     workspace_bytes: Ints
-    #: (t,) int64
-    tensor_bytes: Ints
+    tensor_bytes: Ints  # (t,) int64
     #: shared_op, shared_name: (s,) int64: An op and a name that it holds state by.
     shared_op: Ints
     shared_name: Ints
-    #: (z,) int64: Size of the state of each name; names are numbered by their first ops.
-    shared_bytes: Ints
-    #: (n,) int64: Place of each op in the order that max_load's memory is counted in
-    #: (`derive_memory`).
-    step: Ints
+    shared_bytes: Ints  # (z,): size of the state of each name; names are numbered by first ops
+    step: Ints  # (n,): place of each op in the order of max_load's memory (`derive_memory`)
 
 
 def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:
-    """Build the arrays; O(n + m) but for sorting.
-
-    The order of the steps is topological and puts forward ops before backward ops as far as the
-    edges allow: ops are sorted by how often the pass changes at most on a path to them (a path that
-    begins with a backward op has changed once), then by topological position.
-    """
+    """Build the arrays; O(n + m) but for sorting."""
+    # The order of the steps is topological and puts forward ops before backward ops as far as the
+    # edges allow: ops are sorted by how often the pass changes at most on a path to them (a path
+    # that begins with a backward op has changed once), then by topological position.
     index, ops = graph.index, graph.ops
     name_of: dict[str, int] = {}
     size: list[int] = []
@@ -307,8 +286,7 @@ def _changes(graph: Graph, backward: Flags) -> Ints:
     return np.array(changes, np.int64)
 
 
-SLOWEST_BYTES_PER_S = 1000
-"""A link below is at fault where a transfer takes 146 years; else the tensor is."""
+SLOWEST_BYTES_PER_S = 1000  # slower links are at fault, not tensors, if a transfer takes 146 years
 
 
 def link_time_ns(size_bytes: int, bandwidth_bytes_per_s: int, latency_ns: int) -> int:
@@ -317,12 +295,10 @@ def link_time_ns(size_bytes: int, bandwidth_bytes_per_s: int, latency_ns: int) -
 
 
 def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
-    """Link classes (K, K) and times (tensors, classes) of all tensors.
-
-    Device pairs whose transfers always take the same time share a class, so that a large cluster
-    with few kinds of links needs few columns; class 0 is a device with itself and costs nothing.
-    Unreachable pairs, matrices of the wrong shape and sums above 2**62 are ValueErrors.
-    """
+    """Link classes (K, K) and times (tensors, classes) of all tensors."""
+    # Device pairs whose transfers always take the same time share a class, so that a large cluster
+    # with few kinds of links needs few columns; class 0 is a device with itself and costs nothing.
+    # Unreachable pairs, matrices of the wrong shape and sums above 2**62 are ValueErrors.
     tensors = [graph.edges[e] for e in graph.index.tensor_first_edge.tolist()]
     _check_matrices(graph, len(cluster.devices))
     explicit = any(edge.transfer_ns is not None for edge in tensors)
@@ -359,11 +335,9 @@ def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
 
 
 def host_times(graph: Graph, link_class: Ints, transfer_ns: Ints) -> Ints:
-    """host_time(tensor, device) of max_load, (tensors, K).
-
-    The explicit value where the source gives one, else the least transfer time between the device
-    and any other, over both directions (a convention of the cost model).
-    """
+    """host_time(tensor, device) of max_load, (tensors, K)."""
+    # The explicit value where the source gives one, else the least transfer time between the device
+    # and any other, over both directions (a convention of the cost model).
     num_devices = len(link_class)
     host_ns = np.zeros((len(transfer_ns), num_devices), np.int64)
     for k in range(num_devices):

@@ -45,26 +45,19 @@ from placegap.instances.problem.integers import UNSUPPORTED
 class Blocks:
     """An instance with n ops and K devices contracted to b blocks, numbered topologically."""
 
-    #: (n,) int64: Block of each op.
-    block: Ints
-    #: (b, K) int64: Sum over the ops, `UNSUPPORTED` where one of them cannot run.
-    time_ns: Ints
-    #: (b,) int64
-    resident_bytes: Ints
+    block: Ints  # (n,) int64: Block of each op
+    time_ns: Ints  # (b, K) int64: Sum over the ops, `UNSUPPORTED` where one of them cannot run
+    resident_bytes: Ints  # (b,) int64
     #: arc_tail, arc_head: (a,) int64: Arcs between different blocks, each once, sorted; a chain of
     #: ideals never goes against one.
     arc_tail: Ints
     arc_head: Ints
-    #: (n,) bool: Ops whose bytes count; those of the others are left out (`IdleRule`).
-    held: Flags
-    #: (K,) bool: Devices whose memory cannot end (`IdleRule`).
-    roomy: Flags
-    #: Whether the best chain of ideals of the blocks is as good as the best of the ops.
-    exact: bool
+    held: Flags  # (n,) bool: Ops whose bytes count; those of the others are left out (`IdleRule`)
+    roomy: Flags  # (K,) bool: Devices whose memory cannot end (`IdleRule`)
+    exact: bool  # whether the best chain of ideals of the blocks is as good as the best of the ops
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return len(self.resident_bytes)
 
 
@@ -75,18 +68,16 @@ def contract(
     one_pass: bool = False,
     rule: IdleRule | None = None,
 ) -> Blocks:
-    """Contract an instance to the blocks of its chain plans.
-
-    1. A colour class (colocation group) is one block. Arcs are the edges between forward ops; a
-       class without a forward op has instead the reversed edges between backward ops at it.
-    2. Blocks that reach each other in both directions become one.
-    3. With `merge_idle`, blocks that take no time join their only neighbour (`join_idle`): the
-       optimum of max_load stays the same, the number of ideals falls. Without it the blocks
-       describe *all* chain plans, not only enough for an optimal one.
-
-    With `one_pass`, backward ops count as forward ones, as in latency_subgraphs. The default `rule`
-    lets blocks join where that is exact without replicas. O(n K + m) but for sorting.
-    """
+    """Contract an instance to the blocks of its chain plans."""
+    # 1. A colour class (colocation group) is one block. Arcs are the edges between forward ops; a
+    #    class without a forward op has instead the reversed edges between backward ops at it.
+    # 2. Blocks that reach each other in both directions become one.
+    # 3. With `merge_idle`, blocks that take no time join their only neighbour (`join_idle`): the
+    #    optimum of max_load stays the same, the number of ideals falls. Without it the blocks
+    #    describe *all* chain plans, not only enough for an optimal one.
+    #
+    # With `one_pass`, backward ops count as forward ones, as in latency_subgraphs. The default
+    # `rule` lets blocks join where that is exact without replicas. O(n K + m) but for sorting.
     arrays = instance.arrays
     tail, head = _class_arcs(instance, one_pass)
     block = components(tail, head, arrays.num_groups)[arrays.group]
@@ -150,10 +141,8 @@ def components(tail: Ints, head: Ints, num_nodes: int) -> Ints:
 
 
 def _depth_first_order(tail: Ints, head: Ints, num_nodes: int) -> Ints:
-    """A topological order that follows one branch as long as it can (last ready, first out).
-
-    Nodes on a cycle or behind one are left out.
-    """
+    """A topological order that follows one branch as long as it can (last ready, first out)."""
+    # Nodes on a cycle or behind one are left out.
     pointer, arc = group_by(tail, num_nodes)
     starts, target = pointer.tolist(), head[arc].tolist()
     waiting = np.bincount(head, minlength=num_nodes).tolist()
@@ -186,8 +175,7 @@ class IdleRule:
     #: What is done where memory may end: the block stays alone; it joins without its bytes; it
     #: joins with them.
     bytes: Bytes = "count"
-    #: Whether parameters cost something, as with replicas.
-    parameters: bool = False
+    parameters: bool = False  # whether parameters cost something, as with replicas
     #: (K,) bool: Devices whose memory cannot end; by default those that hold all that they can run.
     roomy: Flags | None = None
     #: (n,) bool: Ops whose blocks stay alone where memory may end, even if those of others do not.
@@ -203,11 +191,9 @@ def roomy_devices(instance: Instance, time_ns: Ints, resident_bytes: Ints) -> Fl
 def join_idle(
     instance: Instance, block: Ints, sums: tuple[Ints, Ints], rule: IdleRule
 ) -> tuple[Ints, Flags, bool]:
-    """Let blocks without time join their only neighbour, as often as possible.
-
-    `sums` are the blocks' times and bytes. It returns the block of each op, numbered anew; ops
-    whose bytes are kept; and whether no bytes were dropped or moved where that may matter.
-    """
+    """Let blocks without time join their only neighbour, as often as possible."""
+    # `sums` are the blocks' times and bytes. It returns the block of each op, numbered anew; ops
+    # whose bytes are kept; and whether no bytes were dropped or moved where that may matter.
     time_ns, size = sums
     state = _State(instance, block, time_ns, size.copy(), rule)
     state.join_neighbours()

@@ -52,8 +52,8 @@ class Device(InstancePart):
     server: Name | None = None
 
 
+# Number types that a device may state a rate of.
 NUMBER_TYPES = ("float64", "float32", "float16", "bfloat16", "float8", "float4", "int8", "int4")
-"""Number types that a device may state a rate of."""
 
 
 def _by_dtype(value: Any) -> Any:
@@ -135,13 +135,13 @@ def _written_out(links: Links, handler: SerializerFunctionWrapHandler) -> Any:
     return handler(tuple(links))
 
 
+# Links of a cluster: stated one by one in a document, held as `Links`, with groups if given so.
 AllLinks = Annotated[
     Sequence[Link],
     GetPydanticSchema(lambda _source, handler: handler(tuple[Link, ...])),
     WrapValidator(_as_links),
     WrapSerializer(_written_out),
 ]
-"""Links of a cluster: stated one by one in a document, held as `Links`, with groups if given so."""
 
 
 class Cluster(InstancePart):
@@ -229,10 +229,8 @@ class Cluster(InstancePart):
 
 
 def slowed(cluster: Cluster, factor: float) -> Cluster:
-    """The cluster whose transfers all take `factor` times as long: latencies and bandwidths.
-
-    Its name stays. Bandwidths round down to a byte per second and latencies to a nanosecond.
-    """
+    """The cluster whose transfers all take `factor` times as long: latencies and bandwidths."""
+    # Its name stays. Bandwidths round down to a byte per second and latencies to a nanosecond.
     exact = Fraction(str(factor))  # what was written, not its binary neighbour
 
     def slower(link: Link) -> Link:

@@ -11,8 +11,7 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.instance import Instance
 
-Classes = tuple[tuple[int, ...], ...]
-"""Classes of devices in the order of their first ones, each in ascending order."""
+Classes = tuple[tuple[int, ...], ...]  # of devices in the order of their first ones, each ascending
 
 
 def equal_columns(*tables: Any) -> Ints:
@@ -30,23 +29,19 @@ def classes_of(number: Sequence[int] | Ints) -> Classes:
 
 
 def device_kinds(instance: Instance, labels: Sequence[object] | None = None) -> Ints:
-    """Number of each device, (K,): equal ones are equal but for their links.
-
-    All ops take the same time on them, they have the same memory and host times, and they are both
-    hosts or both not. Kinds and names decide nothing. Devices with different `labels` differ.
-    """
+    """Number of each device, (K,): equal ones are equal but for their links."""
+    # All ops take the same time on them, they have the same memory and host times, and they are
+    # both hosts or both not. Kinds and names decide nothing; `labels` make devices differ as well.
     arrays = instance.arrays
     own = arrays.time_ns, arrays.host_ns, arrays.memory_bytes, arrays.is_host
     return equal_columns(*own, numbered(labels or [None] * instance.num_devices))
 
 
 def interchangeable(number: Sequence[int] | Ints, link: Ints) -> Classes:
-    """Classes of devices of one number that change no link when two of them are swapped.
-
-    ``link[a, b]`` numbers the links. Swaps that are automorphisms generate each other, (a c) =
-    (a b)(b c)(a b), so a device is compared with the first one of each class: O(K^2 c) for c
-    classes.
-    """
+    """Classes of devices of one number that change no link when two of them are swapped."""
+    # ``link[a, b]`` numbers the links. Swaps that are automorphisms generate each other, (a c) = (a
+    # b)(b c)(a b), so a device is compared with the first one of each class: O(K^2 c) for c
+    # classes.
     classes: list[list[int]] = []
     for b, own in enumerate(number):
         for members in classes:
@@ -59,12 +54,10 @@ def interchangeable(number: Sequence[int] | Ints, link: Ints) -> Classes:
 
 
 def identical_devices(instance: Instance, labels: Sequence[object] | None = None) -> Classes:
-    """Classes of devices, two or more each, any two of which may be swapped.
-
-    Devices are identical if they are equal (`device_kinds`), and if all tensors take the same time
-    from and to every other device and both ways between the two. Devices with different `labels`,
-    such as the servers that they are in, differ.
-    """
+    """Classes of devices, two or more each, any two of which may be swapped."""
+    # Devices are identical if they are equal (`device_kinds`), and if all tensors take the same
+    # time from and to every other device and both ways between the two. Devices with different
+    # `labels`, such as the servers that they are in, differ.
     arrays = instance.arrays
     times = np.unique(arrays.transfer_ns, axis=1, return_inverse=True)[1].ravel()
     # links over which all tensors take equally long are equal

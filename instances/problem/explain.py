@@ -19,29 +19,21 @@ from placegap.instances.problem.integers import (
 )
 from placegap.instances.problem.semantics import Semantics
 
-MAX_SETS = 4096
-"""Sets of devices that the capacity check looks at; the smallest come first."""
-
-MOST_NAMED = 3
-"""Ops that fit nowhere and are named; more are counted."""
-
+MAX_SETS = 4096  # sets of devices that the capacity check looks at; the smallest come first
+MOST_NAMED = 3  # ops that fit nowhere and are named; more are counted
+# How the sources of graphs begin whose bytes are those of numbers of a known type.
 STATES_DTYPE = ("traced from ", "ONNX model ")
-"""How the sources of graphs begin whose bytes are those of numbers of a known type."""
-
+# Bits of a weight by the number type of its op; None stands for float32.
 WIDTHS = {None: 32, "float64": 64, "float16": 16, "bfloat16": 16}
-"""Bits of a weight by the number type of its op; None stands for float32."""
-
+# What int4 takes with its scales.
 SMALLER_WEIGHTS, BITS = "weights of fewer bits (--weights int4 of hf:, py: and ONNX models", 4.5
-"""What int4 takes with its scales."""
 
 
 @dataclass(frozen=True)
 class _Reason:
-    """A condition that no plan meets, and how many more devices like one of them would meet it.
+    """A condition that no plan meets, and how many more devices like one of them would meet it."""
 
-    `more` is 0 where no number of them would.
-    """
-
+    # `more` is 0 where no number of them would.
     sentence: str
     more: int = 0
     like: int = 0
@@ -90,10 +82,8 @@ class NoRoom(NamedTuple):
 
 
 def why_no_room(instance: Instance, semantics: Semantics) -> NoRoom:
-    """Of a placement that ends without a plan: what memory is missing, and last what would help.
-
-    No sentences where memory is no cause: one device could hold all ops.
-    """
+    """Of a placement that ends without a plan: what memory is missing, and last what would help."""
+    # No sentences where memory is no cause: one device could hold all ops.
     floor, _ = relax_memory(instance, semantics)
     reasons = _reasons(floor)
     limits = [spec.memory_bytes for spec in instance.cluster.devices]

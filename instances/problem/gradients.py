@@ -9,17 +9,14 @@ from placegap.instances.problem.graph import Graph
 
 
 def mark_weight_gradients(graph: Graph) -> Graph:
-    """The training step with `Op.weight_gradient` set where its layers determine it.
-
-    Layers are the colocation groups. In the end all gradients serve weights; what may wait is what
-    no other layer needs. So a backward op is marked if all its readers are marked ops of its own
-    layer, or sums of gradients that several layers share; and updates are, which feed nothing and
-    read gradients of their own layer alone or such sums. A sum of shared gradients is an op whose
-    readers are updates of several layers, its own among them. What an op that feeds nothing reads
-    from another layer is a gradient of inputs; so it is marked, and its producer is not.
-
-    An op that makes both kinds of gradients at once is not marked. O(n + m).
-    """
+    """The training step with `Op.weight_gradient` set where its layers determine it."""
+    # Layers are the colocation groups. In the end all gradients serve weights; what may wait is
+    # what no other layer needs. So a backward op is marked if all its readers are marked ops of its
+    # own layer, or sums of gradients that several layers share; and updates are, which feed nothing
+    # and read gradients of their own layer alone or such sums. A sum of shared gradients is an op
+    # whose readers are updates of several layers, its own among them. What an op that feeds nothing
+    # reads from another layer is a gradient of inputs; so it is marked, and its producer is not. An
+    # op that makes both kinds of gradients at once is not marked. O(n + m).
     marked = zip(graph.ops, _marks(graph).tolist(), strict=True)
     ops = tuple(op.model_copy(update={"weight_gradient": mark}) for op, mark in marked)
     return graph.model_copy(update={"ops": ops})

@@ -42,10 +42,8 @@ class GraphIndex:
 
 
 def index_graph(op_index: Mapping[str, int], edges: Sequence[Edge]) -> GraphIndex:
-    """Build the index; unknown ends, duplicate edges, bad tensors and cycles are ValueErrors.
-
-    O(V + E) time and memory.
-    """
+    """Build the index; unknown ends, duplicate edges, bad tensors and cycles are ValueErrors."""
+    # O(V + E) time and memory.
     producer, consumer = _ends(op_index, edges)
     tensor, first = _tensors(edges, producer)
     n = len(op_index)

@@ -157,8 +157,7 @@ class Instance(InstancePart):
         )
 
 
-MOST_OPS = 5
-"""Ops that `print(instance)` shows: with title, heads, devices and links it is ten lines."""
+MOST_OPS = 5  # ops that `print(instance)` shows: with title, heads, devices and links ten lines
 
 
 def _table(instance: Instance) -> Iterator[str]:

@@ -13,20 +13,11 @@ from placegap.instances.kernels.array_types import Floats, Ints
 
 NS_PER_MS, NS_PER_S = 10**6, 10**9
 
-LARGEST_SUM = 2**62
-"""Sums of times or of bytes above this are input errors: kernels add in int64."""
-
-NO_LIMIT = LARGEST_SUM
-"""Memory of a device without a limit."""
-
-NEVER = LARGEST_SUM
-"""A time that no plan takes: what cannot be, in minima over times."""
-
-NO_WAY = NEVER // 4
-"""Length of a way that does not exist: two such lengths, and what lies between, can be added."""
-
-UNSUPPORTED = -1
-"""Time of an op on a device that cannot run it."""
+LARGEST_SUM = 2**62  # sums of times or of bytes above this are input errors: kernels add in int64
+NO_LIMIT = LARGEST_SUM  # memory of a device without a limit
+NEVER = LARGEST_SUM  # a time that no plan takes: what cannot be, in minima over times
+NO_WAY = NEVER // 4  # length of a way that does not exist: two of them can be added
+UNSUPPORTED = -1  # time of an op on a device that cannot run it
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
@@ -40,10 +31,8 @@ def times_written(factor: float, whole: int) -> int:
 
 
 def to_whole(numbers: Floats) -> Ints:
-    """Numbers cut to integers; those beyond `LARGEST_SUM` become it, and what is no number 0.
-
-    A plain cast makes of a number beyond 64 bits a negative one.
-    """
+    """Numbers cut to integers; those beyond `LARGEST_SUM` become it, and what is no number 0."""
+    # A plain cast makes of a number beyond 64 bits a negative one.
     known = np.where(np.isnan(numbers), 0.0, numbers)
     return np.clip(known, -float(LARGEST_SUM), float(LARGEST_SUM)).astype(np.int64)
 

@@ -87,7 +87,6 @@ class Links(Sequence[Link]):
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The groups, in order."""
         return tuple(entry for entry in self.entries if isinstance(entry, Group))
 
     @property
@@ -135,10 +134,8 @@ class Links(Sequence[Link]):
         )
 
     def check(self, known: Iterable[str], numbers: Sequence[int] | None = None) -> None:
-        """Unknown ends, a device with itself and pairs that appear twice are ValueErrors.
-
-        `numbers` are those of the entries in the file, where they differ.
-        """
+        """Unknown ends, a device with itself and pairs that appear twice are ValueErrors."""
+        # `numbers` are those of the entries in the file, where they differ.
         MAX_LINKS.check(self.num_single, "links: the cluster")
         MAX_LINK_GROUPS.check(len(self.groups), "links: the cluster")
         devices = set(known)
@@ -207,8 +204,8 @@ def all_joined(names: Sequence[str], links: Links) -> bool:
     return True
 
 
+# More than any sum of latencies that can be stated; two of them fit 64 bits without a sign.
 UNREACHED = np.uint64(2**62 + 1)
-"""More than any sum of latencies that can be stated; two of them fit 64 bits without a sign."""
 
 Widths = Ints
 Latencies = NDArray[np.uint64]
@@ -241,11 +238,9 @@ class Paths(Mapping[tuple[int, int], tuple[int, int]]):
 
 
 def widest_paths(names: Sequence[str], links: Links) -> Paths:
-    """Bandwidth (bytes/s) and latency (ns) of every ordered device pair that a path joins.
-
-    A pair with a link uses it. Another pair uses the widest path (Moirai, section III-A): the
-    largest bottleneck bandwidth and, among paths of that bandwidth, the least sum of latencies.
-    """
+    """Bandwidth (bytes/s) and latency (ns) of every ordered device pair that a path joins."""
+    # A pair with a link uses it. Another pair uses the widest path (Moirai, section III-A): the
+    # largest bottleneck bandwidth and, among paths of that bandwidth, the least sum of latencies.
     number, place = _direct(names, links)
     kinds = list(place)
     missing = (number < 0) & ~np.eye(len(number), dtype=np.bool_)
@@ -305,10 +300,8 @@ def _least_sums(latency: Latencies) -> Latencies:
 
 
 def _pivots(linked: Flags) -> list[int]:
-    """Devices by the number of pairs that they join: hubs last, so that tables fill up late.
-
-    Floyd and Warshall's algorithm may take them in any order.
-    """
+    """Devices by the number of pairs that they join: hubs last, so that tables fill up late."""
+    # Floyd and Warshall's algorithm may take them in any order.
     joined = linked.sum(axis=0, dtype=np.int64) * linked.sum(axis=1, dtype=np.int64)
     order: list[int] = np.argsort(joined, kind="stable").tolist()
     return order

@@ -17,11 +17,9 @@ from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 
 
 class Flow(NamedTuple):
-    """A graph of n nodes with costs in ns: successors of i are ``succ[ptr[i]:ptr[i + 1]]``.
+    """A graph of n nodes with costs in ns: successors of i are ``succ[ptr[i]:ptr[i + 1]]``."""
 
-    `order` is some topological order; `edge_ns` is aligned with `succ`.
-    """
-
+    # `order` is some topological order; `edge_ns` is aligned with `succ`.
     node_ns: Ints
     ptr: Ints
     succ: Ints
@@ -38,12 +36,10 @@ class MeanCosts(NamedTuple):
 
 
 def mean_costs(arrays: Arrays, *, rounded: bool = False) -> MeanCosts:
-    """Means as integers: of an op over the devices that run it, of a tensor over all device pairs.
-
-    They are exact, `scale` being a common denominator, or `rounded` down to whole ns. HEFT's kin
-    need the exact ones: rounding makes ties between ranks. Where the scale would overflow (paths
-    beyond 2**62 / scale ns), it is 1 and the terms of each mean are rounded down.
-    """
+    """Means as integers: of ops over the devices that run them, of tensors over device pairs."""
+    # They are exact, `scale` being a common denominator, or `rounded` down to whole ns. HEFT's kin
+    # need the exact ones: rounding makes ties between ranks. Where the scale would overflow (paths
+    # beyond 2**62 / scale ns), it is 1 and the terms of each mean are rounded down.
     runs, in_class = arrays.time_ns != UNSUPPORTED, pairs_in_class(arrays)
     times, transfers = np.where(runs, arrays.time_ns, 0), arrays.transfer_ns
     if rounded:
@@ -86,10 +82,8 @@ def longest_path(arrays: Arrays) -> int:
 
 
 def flow_of(arrays: Arrays) -> Flow:
-    """The ops of an instance with their mean times, and its edges with their mean transfer times.
-
-    Means are over the devices that run an op, and over all ordered pairs of different devices.
-    """
+    """The ops of an instance with their mean times, its edges with their mean transfer times."""
+    # Means are over the devices that run an op, and over all ordered pairs of different devices.
     index, costs = arrays.index, mean_costs(arrays, rounded=True)
     return Flow(  # copies may be written to, as in `contracted`: kernels are compiled once
         costs.op,
@@ -109,10 +103,8 @@ def _mean(values: Ints, weights: Ints) -> Ints:
 
 
 def crossing(ptr: Ints, succ: Ints, tensor: Ints, segment: Ints) -> tuple[Ints, Ints]:
-    """Edges between segments, by source, then target segment, and the op that each comes from.
-
-    Of those that carry a tensor to a segment it is one: it goes there once, as in `merge_groups`.
-    """
+    """Edges between segments, by source, then target segment, and the op that each comes from."""
+    # Of those that carry a tensor to a segment it is one: it goes there once, as in `merge_groups`.
     op = np.repeat(np.arange(len(segment)), np.diff(ptr))
     source, target = segment[op], segment[succ]
     edges = np.lexsort((tensor, target, source))
@@ -123,11 +115,9 @@ def crossing(ptr: Ints, succ: Ints, tensor: Ints, segment: Ints) -> tuple[Ints, 
 
 
 def contracted(flow: Flow, tensor: Ints, segment: Ints) -> Flow:
-    """The flow between segments, which are numbered in a topological order.
-
-    An edge takes as long as all tensors together that one segment sends another. `tensor` is
-    aligned with ``flow.succ``.
-    """
+    """The flow between segments, which are numbered in a topological order."""
+    # An edge takes as long as all tensors together that one segment sends another. `tensor` is
+    # aligned with ``flow.succ``.
     num_segments = int(segment.max()) + 1
     node_ns = sum_by(segment, flow.node_ns, num_segments)
     edges, source = crossing(flow.ptr, flow.succ, tensor, segment)

@@ -52,15 +52,13 @@ def is_expert(op: Op) -> bool:
 def with_granularity(
     instance: Instance, granularity: Granularity, *, join_ends: bool = False
 ) -> Instance:
-    """The instance with each module, or each layer, as a colocation group.
-
-    ``layer``: besides, a forward op outside of all layers is with the last layer that feeds it
-    (`feeders`): no hook of a framework moves its inputs. ``experts``: the same, but the experts of
-    each layer are a group of their own. ``module``: such ops, and those of modules that hold
-    others, are free. ``op``: the instance itself. With `join_ends`, what comes before the numbered
-    layers is one group, and what comes after them another, as in frameworks whose first stage holds
-    all embeddings and whose last one holds norm and head.
-    """
+    """The instance with each module, or each layer, as a colocation group."""
+    # ``layer``: besides, a forward op outside of all layers is with the last layer that feeds it
+    # (`feeders`): no hook of a framework moves its inputs. ``experts``: the same, but the experts
+    # of each layer are a group of their own. ``module``: such ops, and those of modules that hold
+    # others, are free. ``op``: the instance itself. With `join_ends`, what comes before the
+    # numbered layers is one group, and what comes after them another, as in frameworks whose first
+    # stage holds all embeddings and whose last one holds norm and head.
     if granularity == "op":
         return instance
     graph = instance.graph
@@ -103,11 +101,9 @@ def with_granularity(
 
 
 def feeders(instance: Instance, wholes: Sequence[str | None]) -> dict[int, int]:
-    """For each op outside of all modules, the op that it is with: of those that feed it, the one
-    whose module begins last.
-
-    An op that reads both ends of a model is so with the later one, and the other tensor is sent.
-    """
+    """For each op outside of all modules, the op that it is with."""
+    # Of those that feed it, that is the one whose module begins last. An op that reads both ends of
+    # a model is so with the later one, and the other tensor is sent.
     index = instance.arrays.index
     begin: dict[str, int] = {}
     rank, found = [0] * len(wholes), dict[int, int]()
@@ -137,8 +133,8 @@ def with_content(instance: Instance, content_hash: str) -> tuple[Instance, Granu
     return None
 
 
+# Modules that turn images or sound into tokens, by their names in transformers.
 TOWER = re.compile(r"(^|\.)(vision|visual|image|audio)[^.]*(\.|$)")
-"""Modules that turn images or sound into tokens, by their names in transformers."""
 
 
 def is_tower(path: str) -> bool:
@@ -147,10 +143,8 @@ def is_tower(path: str) -> bool:
 
 
 def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
-    """The numbered layers by the list that holds them, in the order in which they first come.
-
-    Beside a list of others those of a tower count as modules that run before it.
-    """
+    """The numbered layers by the list that holds them, in the order in which they first come."""
+    # Beside a list of others those of a tower count as modules that run before it.
     found: dict[str, list[str]] = {}
     for layer in dict.fromkeys(layers):
         owner, _, last = (layer or "").rpartition(".")
@@ -161,11 +155,9 @@ def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
 
 
 def layer_ends(instance: Instance, wholes: Sequence[str | None]) -> dict[str, bool]:
-    """Of each module outside the longest list of layers, whether it runs before that list.
-
-    The forward op of a module may be a part of its reader's. What has backward ops alone runs
-    before the layers if its backward ops come after one of theirs.
-    """
+    """Of each module outside the longest list of layers, whether it runs before that list."""
+    # The forward op of a module may be a part of its reader's. What has backward ops alone runs
+    # before the layers if its backward ops come after one of theirs.
     lists = numbered_layers(wholes)
     longest = max((len(found) for found in lists.values()), default=0)
     inner = set(next((found for found in lists.values() if len(found) == longest), []))
@@ -183,12 +175,10 @@ def layer_ends(instance: Instance, wholes: Sequence[str | None]) -> dict[str, bo
 
 
 def homes_by_layer(instance: Instance, split: Sequence[int]) -> list[int]:
-    """The device of each op where layers go to devices in their order.
-
-    `split` has the device of what is before the numbered layers, of each of these, and of what is
-    after them. Ops of no layer are with the layer that feeds them last, and colocated ops with the
-    first of them.
-    """
+    """The device of each op where layers go to devices in their order."""
+    # `split` has the device of what is before the numbered layers, of each of these, and of what is
+    # after them. Ops of no layer are with the layer that feeds them last, and colocated ops with
+    # the first of them.
     layers, index = layer_of(instance.graph), instance.arrays.index
     numbered = [layer for found in numbered_layers(layers).values() for layer in found]
     home = dict(zip(numbered, split[1:-1], strict=True))

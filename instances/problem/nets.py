@@ -43,12 +43,10 @@ class Nets:
     #: ascending.
     block_ptr: Ints
     net: Ints
-    #: (e, K) int64: What each device pays if the net is cut there; 0 on hosts.
-    weight_ns: Ints
+    weight_ns: Ints  # (e, K) int64: What each device pays if the net is cut there; 0 on hosts
 
     @property
     def num_nets(self) -> int:
-        """Number of nets."""
         return len(self.weight_ns)
 
     @property
@@ -58,12 +56,10 @@ class Nets:
 
 
 def build_nets(instance: Instance, block: Ints, paid: Ints | None = None) -> Nets:
-    """Nets of an instance whose op i belongs to block ``block[i]``.
-
-    Blocks are 0..b-1, each with an op. `paid` (t, payers) is what each tensor costs each payer; by
-    default its host time on each device that is no host. Nets that cost no payer anything are left
-    out. O(p log p + e K) for p pins.
-    """
+    """Nets of an instance whose op i belongs to block ``block[i]``."""
+    # Blocks are 0..b-1, each with an op. `paid` (t, payers) is what each tensor costs each payer;
+    # by default its host time on each device that is no host. Nets that cost no payer anything are
+    # left out. O(p log p + e K) for p pins.
     arrays = instance.arrays
     index, num_blocks = arrays.index, int(block.max()) + 1
     paid = np.where(arrays.is_host, 0, arrays.host_ns) if paid is None else paid
@@ -77,10 +73,8 @@ def build_nets(instance: Instance, block: Ints, paid: Ints | None = None) -> Net
 
 
 def join_nets(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """The nets of two pins or more, those with the same pins as one whose weight is the sum.
-
-    `owner` and `pin` ascend; ``weight_ns[owner]`` are the weights.
-    """
+    """The nets of two pins or more, those with the same pins as one whose weight is the sum."""
+    # `owner` and `pin` ascend; ``weight_ns[owner]`` are the weights.
     several = (np.bincount(owner) > 1)[owner]
     pin = pin[several]
     own, start, sizes = np.unique(owner[several], return_index=True, return_counts=True)
@@ -102,14 +96,12 @@ def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets
 
 
 def stage_blocks(instance: Instance) -> Ints | None:
-    """Block of each op, (n,), or None if a backward op feeds a forward one.
-
-    Stages never get smaller along an edge between forward ops, nor larger along one between
-    backward ops. So colocation groups are nodes, edges between forward ops are arcs, those between
-    backward ops reversed arcs, and strongly connected components are blocks. They are numbered
-    topologically, by their first ops as far as that leaves a choice. Exchanges of a shared weight's
-    gradients (`Arrays.exchanged`) are no arcs.
-    """
+    """Block of each op, (n,), or None if a backward op feeds a forward one."""
+    # Stages never get smaller along an edge between forward ops, nor larger along one between
+    # backward ops. So colocation groups are nodes, edges between forward ops are arcs, those
+    # between backward ops reversed arcs, and strongly connected components are blocks. They are
+    # numbered topologically, by their first ops as far as that leaves a choice. Exchanges of a
+    # shared weight's gradients (`Arrays.exchanged`) are no arcs.
     arrays, index = instance.arrays, instance.arrays.index
     if (arrays.backward[index.producer] & ~arrays.backward[index.consumer]).any():
         return None
@@ -134,10 +126,8 @@ def stage_blocks(instance: Instance) -> Ints | None:
 
 
 def stage_arcs(instance: Instance) -> Ints:
-    """Pairs of ops of one pass whose stages never get smaller from the first to the second, (2, e).
-
-    Edges between forward ops, then reversed edges between backward ops, exchanges left out.
-    """
+    """Pairs of ops of one pass whose stages never get smaller from first to second, (2, e)."""
+    # Edges between forward ops, then reversed edges between backward ops, exchanges left out.
     backward, index = instance.arrays.backward, instance.arrays.index
     bind = ~instance.arrays.exchanged
     a, b = index.producer[bind], index.consumer[bind]
@@ -149,11 +139,9 @@ def stage_arcs(instance: Instance) -> Ints:
 
 
 def gradient_tie(instance: Instance) -> str | None:
-    """Why there are fewer blocks than devices, in a sentence, where gradients run with the layers.
-
-    It names an edge from backward op to backward op that leads the way of a forward edge between
-    the same layers. None where there are blocks enough, or no such edge.
-    """
+    """Why there are fewer blocks than devices where gradients run with the layers, as a text."""
+    # It names an edge from backward op to backward op that leads the way of a forward edge between
+    # the same layers. None where there are blocks enough, or no such edge.
     block = stage_blocks(instance)
     number = 0 if block is None else int(block.max()) + 1
     if block is None or number >= instance.num_devices:

@@ -66,8 +66,7 @@ class Cache(InstancePart):
         return self.token_bytes * kept
 
 
-OWN_MODE = "own"
-"""The one mode of an op that states none."""
+OWN_MODE = "own"  # the one mode of an op that states none
 
 
 class Op(InstancePart):

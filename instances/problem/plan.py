@@ -32,8 +32,7 @@ class Plan:
     ((0,), (0,), (1,))
     """
 
-    #: Devices of each op: one, except in replicated stages.
-    placement: tuple[tuple[int, ...], ...]
+    placement: tuple[tuple[int, ...], ...]  #: Devices of each op: one, except in replicated stages
     #: makespan: order of the ops on each device (None for a device, or altogether: left to the
     #: simulation's priority rule).
     device_order: tuple[tuple[int, ...] | None, ...] | None = None

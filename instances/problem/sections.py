@@ -59,14 +59,10 @@ from placegap.instances.problem.op import Edge, Op
 class Section:
     """The ops between two ops u and v, both of them included."""
 
-    #: Op u; None: the section begins with the graph.
-    entry: int | None
-    #: Op v; None: it ends with the graph.
-    exit: int | None
-    #: Entry, the ops between in topological order, exit.
-    ops: tuple[int, ...]
-    #: The edges of the graph among `ops`, in input order.
-    edges: tuple[int, ...]
+    entry: int | None  # op u; None: the section begins with the graph
+    exit: int | None  # op v; None: it ends with the graph
+    ops: tuple[int, ...]  # entry, the ops between in topological order, exit
+    edges: tuple[int, ...]  # the edges of the graph among `ops`, in input order
 
     @property
     def num_inner(self) -> int:
@@ -75,11 +71,9 @@ class Section:
 
 
 def sections_between(instance: Instance, bottlenecks: Sequence[int]) -> tuple[Section, ...]:
-    """The sections that bottlenecks, in topological order, cut a graph into; O(n + m).
-
-    The first begins with the graph and the last ends with it; edges that skip a bottleneck belong
-    to no section.
-    """
+    """The sections that bottlenecks, in topological order, cut a graph into; O(n + m)."""
+    # The first begins with the graph and the last ends with it; edges that skip a bottleneck belong
+    # to no section.
     index = instance.arrays.index
     order, position = index.topological_order.tolist(), index.topological_position
     places = [-1, *position[list(bottlenecks)].tolist(), instance.num_ops]
@@ -112,12 +106,10 @@ def interval(instance: Instance, between: Sequence[int], entry: int, exit: int) 
 
 
 class SectionMaker:
-    """Makes the instances of an instance's sections.
-
-    Ops, devices and tensors have neutral names, so that equal sections have equal instances.
-    """
+    """Makes the instances of an instance's sections."""
 
     def __init__(self, instance: Instance) -> None:
+        # Ops, devices and tensors have neutral names, so that equal sections have equal instances.
         self.instance = instance
 
     @cached_property
@@ -132,10 +124,8 @@ class SectionMaker:
         return Cluster(name="section", devices=devices, links=links)
 
     def make(self, section: Section, entry: int | None, leave: int | None) -> Instance:
-        """The section as an instance; entry and exit are pinned to devices where these are given.
-
-        The entry takes no time where it is given a device.
-        """
+        """The section as an instance; entry and exit are pinned to devices that are given."""
+        # The entry takes no time where it is given a device.
         graph = Graph(
             name="section",
             ops=tuple(self._ops(section, entry, leave)),
@@ -181,12 +171,10 @@ class SectionMaker:
 
 
 def bottlenecks(instance: Instance) -> tuple[int, ...]:
-    """Ops that are comparable with every other op, in topological order; O(n + m).
-
-    All ops before position p of a topological order are ancestors of the op at p if and only if
-    each of them has a successor at p or before: following such successors ends at p. Likewise for
-    descendants and predecessors.
-    """
+    """Ops that are comparable with every other op, in topological order; O(n + m)."""
+    # All ops before position p of a topological order are ancestors of the op at p if and only if
+    # each of them has a successor at p or before: following such successors ends at p. Likewise for
+    # descendants and predecessors.
     index, n = instance.arrays.index, instance.num_ops
     tail, head = (
         index.topological_position[index.producer],
@@ -203,10 +191,8 @@ def bottlenecks(instance: Instance) -> tuple[int, ...]:
 
 
 def cuts(instance: Instance) -> tuple[int, ...]:
-    """The bottlenecks that no edge skips and no colocation group spans, in topological order.
-
-    O(n + m). With slack memory every schedule splits there (the theorem above).
-    """
+    """The bottlenecks that no edge skips and no colocation group spans, in topological order."""
+    # O(n + m). With slack memory every schedule splits there (the theorem above).
     position = instance.arrays.index.topological_position
     spanned = _inside(instance, *_edge_spans(instance)) | _across_groups(instance)
     return tuple(u for u in bottlenecks(instance) if not spanned[position[u]])
@@ -229,10 +215,8 @@ def _inside(instance: Instance, first: Ints, last: Ints) -> Flags:
 
 
 def _across_groups(instance: Instance) -> Flags:
-    """Positions with ops of one group before and after that is not the position's own group.
-
-    A group spans the positions between its neighbouring members, its members' own aside.
-    """
+    """Positions with ops of one group before and after that is not the position's own group."""
+    # A group spans the positions between its neighbouring members, its members' own aside.
     arrays = instance.arrays
     pointer, members = group_by(arrays.group, arrays.num_groups)
     position = arrays.index.topological_position
@@ -246,17 +230,10 @@ def _across_groups(instance: Instance) -> Flags:
     return _inside(instance, np.concatenate(first), np.concatenate(last))
 
 
-MOST_OPS = 100
-"""Intervals with more ops strictly between their ends are no candidates."""
-
-MOST_WORK = 200_000_000
-"""Edges that all forks together look at, about two seconds' worth."""
-
-MOST_MEMBERS = 2_000_000
-"""Inner ops of all candidates together."""
-
-CHUNK = 4096
-"""Candidates that are guessed at once."""
+MOST_OPS = 100  # intervals with more ops strictly between their ends are no candidates
+MOST_WORK = 200_000_000  # edges that all forks together look at, about two seconds' worth
+MOST_MEMBERS = 2_000_000  # inner ops of all candidates together
+CHUNK = 4096  # candidates that are guessed at once
 
 
 class Interval(NamedTuple):
@@ -268,14 +245,12 @@ class Interval(NamedTuple):
 
 
 def intervals(instance: Instance, most_ops: int = MOST_OPS) -> list[Interval]:
-    """The candidates: a fork u, and a join v whose immediate dominator below u is u.
-
-    No single op between the two closes the paths from u to v earlier. Dominators of an acyclic
-    graph take one pass in topological order (Cooper, Harvey, Kennedy 2001): O(forks x m) for all
-    forks. In graphs where that is more than `MOST_WORK`, each fork looks only so far ahead that it
-    is not, and where the candidates hold more than `MOST_MEMBERS` ops together, only smaller ones
-    count: candidates are missed, which does no harm to a bound's validity.
-    """
+    """The candidates: a fork u, and a join v whose immediate dominator below u is u."""
+    # No single op between the two closes the paths from u to v earlier. Dominators of an acyclic
+    # graph take one pass in topological order (Cooper, Harvey, Kennedy 2001): O(forks x m) for all
+    # forks. In graphs where that is more than `MOST_WORK`, each fork looks only so far ahead that
+    # it is not, and where the candidates hold more than `MOST_MEMBERS` ops together, only smaller
+    # ones count: candidates are missed, which does no harm to a bound's validity.
     index, n = instance.arrays.index, instance.num_ops
     position, order = index.topological_position, index.topological_order
     # ops are numbered by topological position from here on
@@ -377,12 +352,10 @@ def _doubled(values: Ints) -> Ints:
 
 
 def choose_chain(instance: Instance, candidates: Sequence[Interval]) -> tuple[Section, ...]:
-    """A chain of intervals and edges through the graph that promises a long bound.
-
-    A longest path in which an edge counts the least time of its consumer, and an interval the time
-    of its ops one after the other on their best device: it is guessed that a section stays
-    together. The guess only guides; every chain gives a valid bound. O(n + m + intervals).
-    """
+    """A chain of intervals and edges through the graph that promises a long bound."""
+    # A longest path in which an edge counts the least time of its consumer, and an interval the
+    # time of its ops one after the other on their best device: it is guessed that a section stays
+    # together. The guess only guides; every chain gives a valid bound. O(n + m + intervals).
     arrays, index = instance.arrays, instance.arrays.index
     supported = arrays.time_ns != UNSUPPORTED
     least = np.where(supported, arrays.time_ns, np.iinfo(np.int64).max).min(axis=1)

@@ -32,11 +32,9 @@ def bottom_levels(flow: Flow) -> Ints:
 def longest_ways(
     order: Ints, ptr: Ints, other: Ints, edge_cost: NDArray[Any], node_cost: NDArray[Any]
 ) -> NDArray[Any]:
-    """The longest path from each node on, costs of nodes and edges included; O(V + E).
-
-    `order` has each node after those that its edges lead to; edges of node i lead to
-    ``other[ptr[i]:ptr[i + 1]]``.
-    """
+    """The longest path from each node on, costs of nodes and edges included; O(V + E)."""
+    # `order` has each node after those that its edges lead to; edges of node i lead to
+    # ``other[ptr[i]:ptr[i + 1]]``.
     same = (np.array(part) for part in (order, ptr, other, edge_cost, node_cost))
     way: NDArray[Any] = _longest_ways(*same)  # of copies, so that it is compiled once
     return way
@@ -53,18 +51,14 @@ def _longest_ways(order: Ints, ptr: Ints, other: Ints, edge_cost: Any, node_cost
 
 
 def cpd_topo(flow: Flow) -> Ints:
-    """CPD-TOPO: depth first, of the nodes that became ready last the one of longest cpath next.
-
-    Celeritas, Algorithm 1. Ties: the flow's order. O((V + E) log d) for d children of a node.
-    """
+    """CPD-TOPO: depth first, of the nodes that became ready last the one of longest cpath next."""
+    # Celeritas, Algorithm 1. Ties: the flow's order. O((V + E) log d) for d children of a node.
     return _depth_first(flow, np.lexsort((inverse(flow.order), -critical_paths(flow))))
 
 
 def dfs_topo(flow: Flow) -> Ints:
-    """DFS-TOPO: depth first, of the nodes that became ready last the first of the flow's order.
-
-    Celeritas, section 4.2.2, which leaves the order of several ready children open. O(V + E).
-    """
+    """DFS-TOPO: depth first, of the nodes that became ready last the first of the flow's order."""
+    # Celeritas, section 4.2.2, which leaves the order of several ready children open. O(V + E).
     return _depth_first(flow, flow.order)
 
 

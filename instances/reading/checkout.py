@@ -10,8 +10,8 @@ from placegap.instances.reading.errors import InputError
 
 RESEARCH = "placegap.experiments.research"
 
+# Whose workloads are built by name; a wheel has only those of the corpus.
 PAPERS = ("celeritas", "fd-dps", "moirai", "tarnawski")
-"""Whose workloads are built by name; a wheel has only those of the corpus."""
 
 
 def has_research() -> bool:

@@ -32,14 +32,9 @@ class InputError(ValueError):
         super().__init__(place + shorten(line, LONGEST_LINE - len(place)))
 
 
-LONGEST_LINE = 290
-"""Characters of a message; with what the command line puts before it, 300."""
-
-LONGEST_PLACE = 150
-"""Characters of the file that a message names first."""
-
-WORD_LENGTHS = (120, 80, 60, 40, 24)
-"""To what the words of a long message are cut, until it is short enough."""
+LONGEST_LINE = 290  # characters of a message; with what the command line puts before it, 300
+LONGEST_PLACE = 150  # characters of the file that a message names first
+WORD_LENGTHS = (120, 80, 60, 40, 24)  # a long message's words are cut to these, until it is short
 
 
 def shorten(line: str, most: int = LONGEST_LINE) -> str:
@@ -75,8 +70,7 @@ class MissingExtra(InputError):
     """A file that no installed package can read; the line says what to install."""
 
 
-MOST_FINDINGS = 12
-"""Of a file, that one line names."""
+MOST_FINDINGS = 12  # of a file, that one line names
 
 
 def from_validation_error(
@@ -85,10 +79,8 @@ def from_validation_error(
     source: str | Path | None = None,
     model: type[BaseModel] | None = None,
 ) -> InputError:
-    """Turn pydantic's report into one line: all findings, or some and the places of the others.
-
-    The parsed document `raw` gives the names of ops, edges and devices, `model` those of fields.
-    """
+    """Turn pydantic's report into one line: all findings, or some and the places of the others."""
+    # The parsed document `raw` gives the names of ops, edges and devices, `model` those of fields.
     found = dict[str, str]()  # the first of each place: each type that may stand there has its own
     for each in map(_as_literal, error.errors(include_url=False)[:MOST_FINDINGS]):
         place = _place(each["loc"], raw, each["type"] == "missing")
@@ -201,10 +193,8 @@ def _short(value: object) -> str:
 
 
 def _place(loc: Sequence[int | str], raw: Any, is_missing: bool) -> str:
-    """``graph.ops[3] 'conv1'.time_ns.gpu`` from a location path, whose tags of unions are left out.
-
-    A tag is a value where other steps are keys.
-    """
+    """``graph.ops[3] 'conv1'.time_ns.gpu`` from a location path, without the tags of unions."""
+    # A tag is a value where other steps are keys.
     text, node = "", raw
     for number, step in enumerate(loc, start=1):
         is_key = isinstance(step, int) or not isinstance(node, Mapping) or step in node
@@ -236,30 +226,17 @@ def _name_of(node: Any) -> str:
     return ""
 
 
-SIGNS = "_. -"
-"""What separates the parts of names."""
-
-ALIKE = 0.65
-"""So much of two names is the same, if one may have been meant for the other."""
-
-BEHIND = 0.2
-"""Names whose likeness is this much below that of the nearest are left out."""
-
-MOST_NEAR = 3
-"""Most near names that are offered."""
-
-MOST_COMPARED = 2_000
-"""Most known names that are compared: a cluster may have 100,000 devices."""
-
-LONGEST_LIST = 160
-"""Longer lists of names are not printed: a command that prints them is named, if there is one."""
+SIGNS = "_. -"  # what separates the parts of names
+ALIKE = 0.65  # so much of two names is the same, if one may have been meant for the other
+BEHIND = 0.2  # names whose likeness is this much below that of the nearest are left out
+MOST_NEAR = 3  # most near names that are offered
+MOST_COMPARED = 2_000  # most known names that are compared: a cluster may have 100,000 devices
+LONGEST_LIST = 160  # longer lists of names are not printed, but the command that prints them
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """The known names that are like a name, the nearest first; case and signs do not count.
-
-    Of names that are equally like it, those of more like length come first.
-    """
+    """The known names that are like a name, the nearest first; case and signs do not count."""
+    # Of names that are equally like it, those of more like length come first.
     name = str(name)  # of a call in Python it may be anything
     wanted, compared = plain_name(name), islice(known, MOST_COMPARED)
     ranked = sorted(
@@ -282,13 +259,13 @@ def _likeness(wanted: str, name: str) -> float:
     return max(whole, 0.9 * SequenceMatcher(None, wanted, head).ratio())
 
 
+# Our name -> what it is, and words of the field for it.
 OTHER_WORDS: Mapping[str, tuple[str, str]] = {
     "makespan": ("the latency of one request", "latency runtime delay response_time ttft tpot"),
     "max_load": ("the time per sample of a full pipeline", "throughput bottleneck period rate"),
     "pipeline_iteration": ("the time of one training step", "iteration step_time training_time"),
     "max_context": ("the number of tokens that fit", "context context_length tokens kv_cache"),
 }
-"""Our name -> what it is, and words of the field for it."""
 
 
 def question(name: str, known: Sequence[str]) -> str:
@@ -301,10 +278,8 @@ def question(name: str, known: Sequence[str]) -> str:
 
 
 def instead_of(name: str, known: Iterable[str], listed_by: str = "") -> str:
-    """The end of a sentence such as "there is no method 'heff'": what to choose instead.
-
-    `listed_by` is a command that lists what there is, for lists too long for a line.
-    """
+    """The end of a sentence such as "there is no method 'heff'": what to choose instead."""
+    # `listed_by` is a command that lists what there is, for lists too long for a line.
     names = list(known)
     near = near_names(name, names)
     if near:

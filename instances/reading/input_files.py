@@ -50,55 +50,40 @@ class Limit:
         return f"{what}, above the limit of {self.most()}; {self.variable}=... raises it"
 
 
-MAX_INPUT_BYTES = Limit("PLACEGAP_MAX_INPUT_BYTES", 100_000_000, "bytes")
-"""A file of text, unzipped."""
-
+MAX_INPUT_BYTES = Limit("PLACEGAP_MAX_INPUT_BYTES", 100_000_000, "bytes")  # a text file, unzipped
+# All parts of an .xlsx file, unzipped; reading them takes about a second per three megabytes.
 MAX_WORKBOOK_BYTES = Limit("PLACEGAP_MAX_WORKBOOK_BYTES", 20_000_000, "bytes")
-"""All parts of an .xlsx file, unzipped; reading them takes about a second per three megabytes."""
-
+# An ONNX file, which may hold weights; protobuf reads no larger one.
 MAX_ONNX_BYTES = Limit("PLACEGAP_MAX_ONNX_BYTES", 2**31, "bytes")
-"""An ONNX file, which may hold weights; protobuf reads no larger one."""
-
+# What an ONNX graph lists: nodes, initializers, stated values.
 MAX_ONNX_NODES = Limit("PLACEGAP_MAX_ONNX_NODES", 1_000_000, "nodes and tensors")
-"""What an ONNX graph lists: nodes, initializers, stated values."""
-
+# A YAML file; reading it takes five seconds per megabyte (a cluster may be JSON, too).
 MAX_YAML_BYTES = Limit("PLACEGAP_MAX_YAML_BYTES", 300_000, "bytes")
-"""A YAML file; reading it takes five seconds per megabyte (a cluster may be JSON, too)."""
-
+# Values of a JSON file, or of a YAML file with each alias written out.
 MAX_VALUES = Limit("PLACEGAP_MAX_VALUES", 10_000_000, "values")
-"""Values of a JSON file, or of a YAML file with each alias written out."""
-
+# Cells of a sheet or a CSV file, empty ones before the last included; four at least per row.
 MAX_CELLS = Limit("PLACEGAP_MAX_CELLS", 2_000_000, "cells")
-"""Cells of a sheet or a CSV file, empty ones before the last included; four at least per row."""
-
-MAX_DEVICES = Limit("PLACEGAP_MAX_DEVICES", 100_000, "devices")
-"""Devices of a cluster."""
-
+MAX_DEVICES = Limit("PLACEGAP_MAX_DEVICES", 100_000, "devices")  # devices of a cluster
+# Links of a cluster that are stated pair by pair; ``all_to_all`` counts none.
 MAX_LINKS = Limit("PLACEGAP_MAX_LINKS", 1_000_000, "single links")
-"""Links of a cluster that are stated pair by pair; ``all_to_all`` counts none."""
-
+# Entries ``all_to_all`` of a cluster.
 MAX_LINK_GROUPS = Limit("PLACEGAP_MAX_LINK_GROUPS", 5_000, "groups of links")
-"""Entries ``all_to_all`` of a cluster."""
-
+# Pairs of devices of an instance: every method reckons with tables of them.
 MAX_DEVICE_PAIRS = Limit("PLACEGAP_MAX_DEVICE_PAIRS", 5_000_000, "ordered device pairs")
-"""Pairs of devices of an instance: every method reckons with tables of them."""
-
+# Entries of one table of an instance: ops x devices, tensors x devices, tensors x links.
 MAX_TABLE_ENTRIES = Limit("PLACEGAP_MAX_TABLE_ENTRIES", 50_000_000, "entries")
-"""Entries of one table of an instance: ops x devices, tensors x devices, tensors x links."""
-
+# Events of a pipeline's iteration; the referee takes ten seconds and a gigabyte for this many.
 MAX_EVENTS = Limit("PLACEGAP_MAX_EVENTS", 1_000_000, "events")
-"""Events of a pipeline's iteration; the referee takes ten seconds and a gigabyte for this many."""
-
+# Runs of a study, its sweeps written out; planning so many takes up to two minutes.
 MAX_RUNS = Limit("PLACEGAP_MAX_RUNS", 50_000, "runs")
-"""Runs of a study, its sweeps written out; planning so many takes up to two minutes."""
-
+# Modules and parameters of a PyTorch model that is built from a configuration.
 MAX_TORCH_MODULES = Limit("PLACEGAP_MAX_TORCH_MODULES", 100_000, "modules and parameters")
-"""Modules and parameters of a PyTorch model that is built from a configuration."""
 
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 20
 
+# What is no file that can be read more than once, and ends.
 KINDS = (
     (stat.S_ISDIR, "is a directory; name a file in it"),
     (stat.S_ISFIFO, "is a pipe; save what it carries as a file and name that"),
@@ -106,7 +91,6 @@ KINDS = (
     (stat.S_ISCHR, "is a device; name a file"),
     (stat.S_ISBLK, "is a device; name a file"),
 )
-"""What is no file that can be read more than once, and ends."""
 
 
 def read_content(path: str | Path, limit: Limit = MAX_INPUT_BYTES) -> bytes:
@@ -207,11 +191,9 @@ def refuse_other(raw: Any, wanted: str, source: object) -> None:
         raise InputError(f"is {found}; name {wanted} here", str(source))
 
 
-LARGEST = 2**53
-"""Times in ns and sizes in bytes above this are input errors: means and fits reckon in floats."""
-
+LARGEST = 2**53  # larger times in ns and sizes in bytes are errors: means and fits use floats
+# Columns that state a time, in ns each.
 TIME_COLUMNS: Mapping[str, float] = {"time_ns": 1.0, "time_us": 1e3, "time_ms": 1e6, "time_s": 1e9}
-"""Columns that state a time, in ns each."""
 
 
 def csv_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:

@@ -7,11 +7,9 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    r"""A text on one line, with escapes in place of what is not seen or moves what is.
-
-    So are ends of lines, control characters (with which a name could erase what stands beside it),
-    signs that turn the direction of writing, and spaces of no width.
-    """
+    """A text on one line, with escapes in place of what is not seen or moves what is."""
+    # So are ends of lines, control characters (with which a name could erase what stands beside
+    # it), signs that turn the direction of writing, and spaces of no width.
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)

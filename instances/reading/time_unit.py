@@ -15,15 +15,13 @@ TimeUnit = Literal["ns", "us", "ms", "s"]
 
 NS_PER: dict[str, int] = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
+# Numbers of a file above this are input errors: no size or time comes near.
 LARGEST_NUMBER = Decimal(10) ** 25
-"""Numbers of a file above this are input errors: no size or time comes near."""
 
 
 def exact_number(value: Any) -> Decimal:
-    """A non-negative number exactly as the file writes it; ValueError if it is none.
-
-    Floats stand for the shortest decimal text that reads back as them, which is what was written.
-    """
+    """A non-negative number exactly as the file writes it; ValueError if it is none."""
+    # Floats stand for the shortest decimal text that reads back as them, which is what was written.
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise ValueError("is not a number")
     try:
@@ -54,11 +52,10 @@ def _json_number(value: Any) -> Decimal:
     return exact_number(value)
 
 
+# Field of a foreign JSON file that holds a non-negative number.
 Number = Annotated[Decimal, PlainValidator(_json_number)]
-"""Field of a foreign JSON file that holds a non-negative number."""
-
+# Field of a foreign JSON file that holds a non-negative whole number, perhaps as ``6.0``.
 Whole = Annotated[int, PlainValidator(lambda value: whole_number(_json_number(value)))]
-"""Field of a foreign JSON file that holds a non-negative whole number, perhaps as ``6.0``."""
 
 
 @dataclass

@@ -10,8 +10,7 @@ import yaml
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import MAX_VALUES, MAX_YAML_BYTES, read_content
 
-LONGEST_NUMBER = 100
-"""Characters of an integer; no quantity comes near."""
+LONGEST_NUMBER = 100  # characters of an integer; no quantity comes near
 
 
 class _Loader(yaml.SafeLoader):

@@ -67,10 +67,8 @@ def device_loads(
 
 
 def crossing_costs(index: GraphIndex, region: Ints, cost_ns: Ints) -> tuple[Ints, Ints]:
-    """What enters and what leaves each region, (R,) each, in ns: every tensor once per region.
-
-    `cost_ns` (t, R) is what a region pays for a tensor across its border.
-    """
+    """What enters and what leaves each region, (R,) each, in ns: every tensor once per region."""
+    # `cost_ns` (t, R) is what a region pays for a tensor across its border.
     num_regions = cost_ns.shape[1]
     incoming, outgoing = np.zeros(num_regions, np.int64), np.zeros(num_regions, np.int64)
     remote = np.flatnonzero(region[index.producer] != region[index.consumer])
@@ -98,12 +96,10 @@ def combine(rule: LoadRule, compute: Ints, incoming: Ints, outgoing: Ints) -> In
 
 
 def border_costs(instance: Instance, semantics: Semantics) -> Ints:
-    """What each tensor costs at each device's border, (t, K), in ns; hosts do not pay it.
-
-    host_time(tensor, device); with two levels the explicit host time, else the least transfer time
-    between the device and any other of its server, over both directions, and 0 for a device that
-    is alone in its server.
-    """
+    """What each tensor costs at each device's border, (t, K), in ns; hosts do not pay it."""
+    # host_time(tensor, device); with two levels the explicit host time, else the least transfer
+    # time between the device and any other of its server, over both directions, and 0 for a device
+    # that is alone in its server.
     arrays = instance.arrays
     if not semantics.has_two_levels:
         return arrays.host_ns
@@ -119,10 +115,8 @@ def border_costs(instance: Instance, semantics: Semantics) -> Ints:
 
 
 def server_costs(instance: Instance) -> Ints:
-    """What each tensor costs at each server's border, (t, V), in ns.
-
-    The least transfer time between a device of the server and one outside, over both directions.
-    """
+    """What each tensor costs at each server's border, (t, V), in ns."""
+    # The least transfer time between a device of the server and one outside, over both directions.
     names, server = instance.cluster.server_numbers
     every = np.ones(len(server), np.bool_)
     columns = [_least_time(instance, every, server == v) for v in range(len(names))]
@@ -149,20 +143,16 @@ def _least_time(instance: Instance, among: Flags, inside: Flags) -> Ints:
     return np.asarray(arrays.transfer_ns[:, classes].min(axis=1), np.int64)
 
 
-LONGEST_SYNC = LARGEST_SUM // 2
-"""Beside half of the largest load it is within 2**62."""
-
+LONGEST_SYNC = LARGEST_SUM // 2  # beside half of the largest load it is within 2**62
+# Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`Cluster.widest_paths`).
 Paths = Mapping[tuple[int, int], tuple[int, int]]
-"""Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`Cluster.widest_paths`)."""
 
 
 def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:
-    """Class of each device, numbered by first member; a stage may share devices of one class.
-
-    Devices are equal if they have the same op times and memory, are both hosts or both not, pay
-    the same for every tensor at their border (hosts pay nothing), and, with two levels of
-    communication, are in the same server. O(n K + t K).
-    """
+    """Class of each device, numbered by first member; a stage may share devices of one class."""
+    # Devices are equal if they have the same op times and memory, are both hosts or both not, pay
+    # the same for every tensor at their border (hosts pay nothing), and, with two levels of
+    # communication, are in the same server. O(n K + t K).
     arrays = instance.arrays
     cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
     server = instance.cluster.server_numbers[1] * semantics.has_two_levels
@@ -260,10 +250,8 @@ def _list(names: list[str], devices: tuple[int, ...]) -> str:
 
 
 def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
-    """Load of every device, from that of each stage as if its first device ran it alone.
-
-    The plan has no violations of `check_replicas`.
-    """
+    """Load of every device, from that of each stage as if its first device ran it alone."""
+    # The plan has no violations of `check_replicas`.
     shared = load.copy()
     if _is_single(plan):
         return shared

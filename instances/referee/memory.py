@@ -34,11 +34,9 @@ from placegap.instances.problem import Instance, Plan, Schedule, Semantics, Viol
 
 
 class Holdings(NamedTuple):
-    """What the K devices hold at most, in bytes, and the moment of it: a time in ns, or a step.
+    """What the K devices hold at most, in bytes, and the moment of it: a time in ns, or a step."""
 
-    `state_bytes` is the part that is always there; under the rule `sum` it is all.
-    """
-
+    # `state_bytes` is the part that is always there; under the rule `sum` it is all.
     bytes: Ints
     state_bytes: Ints
     moment: Ints
@@ -57,10 +55,8 @@ class Spans(NamedTuple):
 def held_bytes(
     instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None
 ) -> Holdings:
-    """What each device holds at most; without a schedule, ops are steps.
-
-    O((n + m) log(n + m)) for `peak`, O(n) for `sum`.
-    """
+    """What each device holds at most; without a schedule, ops are steps."""
+    # O((n + m) log(n + m)) for `peak`, O(n) for `sum`.
     on, op = _pairs(plan)
     if semantics.memory_rule == "sum":
         used = np.zeros(instance.num_devices, np.int64)

@@ -19,10 +19,8 @@ class PlanError(ValueError):
 
 
 def check_shape(instance: Instance, plan: Plan, *, replicas: bool = False) -> Ints:
-    """The device of each op, or a PlanError that says why there is none.
-
-    With `replicas` an op may be on several devices, in ascending order; the first is returned.
-    """
+    """The device of each op, or a PlanError that says why there is none."""
+    # With `replicas` an op may be on several devices, in ascending order; the first is returned.
     if len(plan.placement) != instance.num_ops:
         raise PlanError(f"placement has {len(plan.placement)} ops, the graph {instance.num_ops}")
     num_devices, ops = instance.num_devices, instance.graph.ops
@@ -130,11 +128,9 @@ def _convex(
 def _chain(
     instance: Instance, region: Ints, names: Sequence[str], noun: str
 ) -> Iterator[Violation]:
-    """The forward parts of the regions form a chain: no cycle in the graph of regions.
-
-    A colour class without a forward op counts as a forward block whose edges mirror its backward
-    edges (Tarnawski et al., orphans). Colour classes are whole by the colocation rule.
-    """
+    """The forward parts of the regions form a chain: no cycle in the graph of regions."""
+    # A colour class without a forward op counts as a forward block whose edges mirror its backward
+    # edges (Tarnawski et al., orphans). Colour classes are whole by the colocation rule.
     arrays = instance.arrays
     index, backward = arrays.index, arrays.backward
     has_forward = np.zeros(arrays.num_groups, np.bool_)

@@ -18,18 +18,17 @@ from typing import Any
 
 from placegap.instances.problem import MatrixProduct
 
-UNSTATED_VIEWS = frozenset({"aten::_unsafe_view"})
-"""Views whose schema does not say so."""
-
+UNSTATED_VIEWS = frozenset({"aten::_unsafe_view"})  # views whose schema does not say so
+# Copies, which are none where strides and number type stay as they are.
 COPIES = frozenset({"aten::clone", "aten::_to_copy", "aten::contiguous", "aten::lift_fresh_copy"})
-"""Copies, which are none where strides and number type stay as they are."""
 
+# Ops that write one number everywhere, or none; of a tensor they read the shape alone.
 FILLS = frozenset(
     {"empty", "empty_permuted", "empty_strided", "fill", "full", "ones", "scalar_tensor"}
     | {"zero", "zeros"}
 )
-"""Ops that write one number everywhere, or none; of a tensor they read the shape alone."""
 
+# Ops that only check something.
 CHECKS = frozenset(
     {
         "aten::_assert_tensor_metadata",
@@ -39,7 +38,6 @@ CHECKS = frozenset(
         "aten::sym_constrain_range_for_size",
     }
 )
-"""Ops that only check something."""
 
 
 def kind_of_node(node: Any) -> str:
@@ -65,10 +63,8 @@ def is_check(node: Any) -> bool:
 
 
 def is_view(node: Any) -> bool:
-    """Whether the result shares the memory of the first input, or is a copy that changes nothing.
-
-    The schema says which results alias an input and are not written to.
-    """
+    """Whether the result shares the memory of the first input, or is an unchanged copy."""
+    # The schema says which results alias an input and are not written to.
     name = schema_name(node)
     if name in UNSTATED_VIEWS:
         return True
@@ -173,17 +169,16 @@ ATTENTION_BACKWARD = frozenset(
 GROUPED = frozenset({"_grouped_mm", "transformers::grouped_mm_fallback"})
 GROUPED_BACKWARD = frozenset({"transformers::grouped_mm_fallback_backward"})
 
+# Matrix products and convolutions, and which of their inputs are multiplied.
 FACTORS = {
     **dict.fromkeys(("mm", "bmm", "_scaled_mm", "convolution"), (0, 1)),
     **dict.fromkeys(("addmm", "baddbmm"), (1, 2)),
 }
-"""Matrix products and convolutions, and which of their inputs are multiplied."""
 
+# Ops that read of their table only as much as they write.
 READS_WHAT_IT_WRITES = frozenset({"embedding", "index", "index_select", "gather"})
-"""Ops that read of their table only as much as they write."""
-
+# Ops that may read a matrix of weights, and compute nothing.
 MOVES = READS_WHAT_IT_WRITES | {"cat", "stack", "constant_pad_nd", "clone", "_to_copy"}
-"""Ops that may read a matrix of weights, and compute nothing."""
 
 
 def count_node_flops(node: Any) -> int | None:
@@ -238,10 +233,8 @@ def kernel_of_node(node: Any, is_weight: Callable[[Any], bool]) -> MatrixProduct
 
 
 def attention_flops(query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...]) -> int:
-    """FLOPs of attention without a causal mask's saving, as torch's registry counts it.
-
-    Shapes are (..., heads, tokens, size of a head); fewer heads of key and value are shared.
-    """
+    """FLOPs of attention without a causal mask's saving, as torch's registry counts it."""
+    # Shapes are (..., heads, tokens, size of a head); fewer heads of key and value are shared.
     return 2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 

@@ -61,14 +61,12 @@ HeldKind = Literal["parameter", "buffer", "constant", "temporary"]
 
 @dataclass(frozen=True)
 class Held:
-    """What an input node of a program stands for, if it is no input of the model.
+    """What an input node of a program stands for, if it is no input of the model."""
 
-    Nodes of one `name` are one tensor (tied weights). `bits` is how many a weight is stored in,
-    where that is another number than its type has. `quantized` says whether it is stored as
-    integers or in 8 bits or fewer, or computed from what is, and `made_from` what a constant is
-    computed from, by name, and its bytes. A temporary is a constant that no stored data is in.
-    """
-
+    # Nodes of one `name` are one tensor (tied weights). `bits` is how many a weight is stored in,
+    # where that is another number than its type has. `quantized` says whether it is stored as
+    # integers or in 8 bits or fewer, or computed from what is, and `made_from` what a constant is
+    # computed from, by name, and its bytes. A temporary is a constant that no stored data is in.
     kind: HeldKind
     name: str
     bits: Fraction | None = None
@@ -78,11 +76,9 @@ class Held:
 
 @dataclass(frozen=True)
 class FxTensor:
-    """A tensor of the program.
+    """A tensor of the program."""
 
-    `op` is the node whose op writes it; an input of the model and a constant have none.
-    """
-
+    # `op` is the node whose op writes it; an input of the model and a constant have none.
     name: str
     bytes: int
     op: str | None = None
@@ -131,16 +127,14 @@ def read_fx_graph(
     join: Callable[[Any], Any] = lambda node: None,
     tied: Tied = "copy",
 ) -> FxProgram:
-    """Read an FX graph; O(nodes + edges).
-
-    Every node has ``meta["val"]``; sizes are numbers. `held` has the ``placeholder`` and
-    ``get_attr`` nodes that are weights, buffers or constants; the others are inputs. With
-    `fold_parameters`, nodes that read only weights are folded (inference); without it, those that
-    read nothing but buffers and constants (training, where weights change). `backward` says whether
-    a node belongs to the backward pass. Ops that share one of `labels` form a colocation group.
-    `join` gives the later node whose op this one becomes a part of. `tied` says whether ops that
-    read one parameter may each hold a copy, or form a colocation group.
-    """
+    """Read an FX graph; O(nodes + edges)."""
+    # Every node has ``meta["val"]``; sizes are numbers. `held` has the ``placeholder`` and
+    # ``get_attr`` nodes that are weights, buffers or constants; the others are inputs. With
+    # `fold_parameters`, nodes that read only weights are folded (inference); without it, those that
+    # read nothing but buffers and constants (training, where weights change). `backward` says
+    # whether a node belongs to the backward pass. Ops that share one of `labels` form a colocation
+    # group. `join` gives the later node whose op this one becomes a part of. `tied` says whether
+    # ops that read one parameter may each hold a copy, or form a colocation group.
     live = live_nodes(graph)
     reading = _Reading(held, fold_parameters, FxProgram())
     joined = {node: target for node in live if (target := join(node)) is not None}
@@ -301,9 +295,8 @@ def _held_bytes(held: Held | None, tensor: Any) -> int:
 
 
 def _is_quantized(held: Held, tensor: Any) -> bool:
-    """Whether a tensor of the model holds weights as integers or in 8 bits: it is a matrix of a
-    type that positions and masks do not have.
-    """
+    """Whether a tensor of the model holds weights as integers or in 8 bits."""
+    # It is a matrix of a type that positions and masks do not have.
     stored = tensor.dtype.itemsize == 1 or str(tensor.dtype) in ("torch.int16", "torch.int32")
     number = str(tensor.dtype) != "torch.bool"
     return held.kind != "constant" and len(tensor.shape) > 1 and stored and number

@@ -24,16 +24,13 @@ from placegap.instances.reading.input_files import check_regular
 
 MAGIC = b"GGUF"
 
+# Codes of `struct` by the format's numbers for types; 8 is a text, 9 a list.
 SCALARS = {**dict(enumerate("BbHhIif?")), 10: "Q", 11: "q", 12: "d"}
-"""Codes of `struct` by the format's numbers for types; 8 is a text, 9 a list."""
-
-LONGEST_LIST = 10**4
-"""Longer lists are those of the tokenizer, and are not kept."""
+LONGEST_LIST = 10**4  # longer lists are those of the tokenizer, and are not kept
 
 PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
 
-LEAST_LEFT_OVER = 1000
-"""Tables of rotary embeddings, which transformers computes, are less than this part of a file."""
+LEAST_LEFT_OVER = 1000  # rotary tables, which transformers makes, are less than this part of a file
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "context_length": ("max_position_embeddings",),
@@ -64,6 +61,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """Metadata of a model -> fields of configurations of transformers, under all of their names."""
 
+# Architectures that transformers calls otherwise, more than by lines and case.
 MODEL_TYPES = {
     "command-r": "cohere",
     "gemma3": "gemma3_text",
@@ -72,10 +70,9 @@ MODEL_TYPES = {
     "qwen35": "qwen3_5_text",
     "qwen35moe": "qwen3_5_moe_text",
 }
-"""Architectures that transformers calls otherwise, more than by lines and case."""
 
+# Projections of transformers that files may keep in parts.
 JOINT = {"gate_up_proj": ("gate_proj", "up_proj"), "kv_b_proj": ("k_b_proj", "v_b_proj")}
-"""Projections of transformers that files may keep in parts."""
 
 OTHER_SHAPE = (
     "has another shape than its metadata state, or is too new; place its config.json (hf:PATH)"

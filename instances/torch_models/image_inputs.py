@@ -15,8 +15,7 @@ from typing import Any
 from placegap.instances.torch_models.fx_nodes import kind_of_node, sizes_of, tensors_in
 from placegap.instances.torch_models.inference_phase import use_packed_attention
 
-USUAL_IMAGE = 224
-"""Pixels along an edge."""
+USUAL_IMAGE = 224  # pixels along an edge
 
 
 def takes_images(module: Any) -> bool:
@@ -31,10 +30,8 @@ def packs_images(model_class: Any) -> bool:
 
 
 def image_inputs(module: Any, batch: int) -> dict[str, Any]:
-    """One image for each example, of the size that the configuration states.
-
-    Of a tower that packs them a hook is registered, which calls it.
-    """
+    """One image for each example, of the size that the configuration states."""
+    # Of a tower that packs them a hook is registered, which calls it.
     import torch
 
     vision = module.config.vision_config

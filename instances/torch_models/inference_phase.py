@@ -35,22 +35,16 @@ from placegap.instances.torch_models.fx_nodes import (
 from placegap.instances.torch_models.fx_reader import FxProgram, FxTensor
 from placegap.instances.torch_models.options import TraceOptions
 
+# Ops that hand the heads of keys and values to several heads of queries.
 REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_select"})
-"""Ops that hand the heads of keys and values to several heads of queries."""
-
-FUSED = "placegap_fused"
-"""Name of `fused_attention` among the implementations of transformers."""
-
-PACKED = "placegap_flash"
-"""Another name of it, by which transformers hands over what is packed as one row."""
+FUSED = "placegap_fused"  # name of `fused_attention` among the implementations of transformers
+PACKED = "placegap_flash"  # its name by which transformers hands over what is packed as one row
 
 
 def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOptions) -> int:
-    """Add the cache of `options.cached_tokens` to every attention op; how many have one.
-
-    It is a part of the op's state, and a step that decodes reads it. Attention of encoders and
-    towers has none, and cross-attention has the keys and values of the encoder's tokens.
-    """
+    """Add the cache of `options.cached_tokens` to every attention op; how many have one."""
+    # It is a part of the op's state, and a step that decodes reads it. Attention of encoders and
+    # towers has none, and cross-attention has the keys and values of the encoder's tokens.
     ops = {op["name"]: op for op in program.ops}
     found = 0
     for node in graph.nodes:
@@ -197,8 +191,8 @@ def _sees_all(module: Any, path: str) -> bool:
     return any(part is module.get_submodule(path) for part in encoder.modules())
 
 
+# What models of transformers call attention to what the encoder made.
 CROSS = ("EncDecAttention", "encoder_attn", "crossattention")
-"""What models of transformers call attention to what the encoder made."""
 
 
 def is_cross_attention(path: str) -> bool:
@@ -236,12 +230,10 @@ def _least_bytes(node: Any) -> int:
 
 
 def read_routed_experts(program: FxProgram, graph: Any) -> None:
-    """Let products of experts read the experts that tokens are routed to, and no others.
-
-    These are the expected number of distinct ones, where each token picks its k of E with equal
-    chances: E (1 - (1 - k/E)^tokens), which is k for one token. Routers that prefer some experts
-    reach fewer. Where no top-k comes before the product, every row may have an expert of its own.
-    """
+    """Let products of experts read the experts that tokens are routed to, and no others."""
+    # These are the expected number of distinct ones, where each token picks its k of E with equal
+    # chances: E (1 - (1 - k/E)^tokens), which is k for one token. Routers that prefer some experts
+    # reach fewer. Where no top-k comes before the product, every row may have an expert of its own.
     ops = {op["name"]: op for op in program.ops}
     top = 1
     for node in graph.nodes:
@@ -291,11 +283,9 @@ def fused_attention(
     cu_seq_lens_q: Any = None,
     **kwargs: Any,
 ) -> tuple[Any, None]:
-    """One op for attention, as an implementation of transformers; on the meta device alone.
-
-    Learned sinks stand in the place of a mask: they are read, and the result has no other shape.
-    What is packed has parts of one length, as many as their ends say.
-    """
+    """One op for attention, as an implementation of transformers; on the meta device alone."""
+    # Learned sinks stand in the place of a mask: they are read, and the result has no other shape.
+    # What is packed has parts of one length, as many as their ends say.
     from torch.nn.functional import scaled_dot_product_attention
 
     if cu_seq_lens_q is not None:
@@ -319,8 +309,8 @@ def use_chunks_at_once(module: Any) -> None:
             setattr(room, DELTA_RULE, partial(_delta_rule, rule))
 
 
+# What models of transformers call it (Yang et al. 2025, arXiv 2412.06464).
 DELTA_RULE = "torch_chunk_gated_delta_rule"
-"""What models of transformers call it (Yang et al. 2025, arXiv 2412.06464)."""
 
 
 def _delta_rule(rule: Any, *args: Any, **kwargs: Any) -> Any:

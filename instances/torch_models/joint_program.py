@@ -43,10 +43,8 @@ class JointProgram:
     #: Inputs are parameters, buffers, the module's inputs, and gradients of its outputs; outputs
     #: are the module's outputs and the gradients. Every node has ``meta["val"]``.
     graph_module: fx.GraphModule
-    #: Name of every backward call, and of the forward call that it belongs to.
-    forward_of: Mapping[str, str]
-    #: Path of the module of every call that has one.
-    module_of: Mapping[str, str]
+    forward_of: Mapping[str, str]  # name of every backward call, and of its forward call
+    module_of: Mapping[str, str]  # path of the module of every call that has one
     #: parameter_of, buffer_of: Names of the inputs that are parameters or buffers, and their names
     #: in the module.
     parameter_of: Mapping[str, str]
@@ -58,11 +56,9 @@ class JointProgram:
 def joint_program(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> JointProgram:
-    """Trace one training step of a module; the tensors of `module` become fake ones.
-
-    A scalar that the module returns is the loss; of other outputs the gradients come in as inputs.
-    Of the input tensors only shapes and types count.
-    """
+    """Trace one training step of a module; the tensors of `module` become fake ones."""
+    # A scalar that the module returns is the loss; of other outputs the gradients come in as
+    # inputs. Of the input tensors only shapes and types count.
     with FakeTensorMode(), contextlib.ExitStack() as stack:
         _make_fake(module)
         _set_training_modes(module)
@@ -187,11 +183,9 @@ def is_backward(node: fx.Node) -> bool:
 
 
 def _link(graph: fx.Graph, parameter_of: Mapping[fx.Node, fx.Node]) -> dict[str, str]:
-    """The forward call of every backward call.
-
-    Forward calls without a gradient carry the number of the last one that has one: the first call
-    of a number is the one whose gradient it is.
-    """
+    """The forward call of every backward call."""
+    # Forward calls without a gradient carry the number of the last one that has one: the first call
+    # of a number is the one whose gradient it is.
     calls = [node for node in graph.nodes if node.op == "call_function"]
     first: dict[int, fx.Node] = {}
     for node in calls:

@@ -82,15 +82,12 @@ from placegap.instances.torch_models.tracing import (
 
 FOLDED = ("nodes that read only weights and constants folded into constants",)
 
+# What a model that is traced is for, where no option says more: a full pipeline, whose stages say
+# what they hold when.
 USUAL = MaxLoad(plans="chain", memory="peak")
-"""What a model that is traced is for, where no option says more: a full pipeline, whose stages say
-what they hold when."""
-
+# The same for a decode step, whose next token waits for this one: the time of one token.
 USUAL_DECODE = Makespan(memory="peak")
-"""The same for a decode step, whose next token waits for this one: the time of one token."""
-
-MOST_NAMED = 3
-"""Ops without a rule for FLOPs that the provenance names."""
+MOST_NAMED = 3  # ops without a rule for FLOPs that the provenance names
 
 
 def read_traced_model(name: str, options: TraceOptions | None = None) -> Document:
@@ -131,10 +128,8 @@ def _hold(program: FxProgram, size: int) -> None:
 def _repeated(
     name: str, model: Traceable, options: TraceOptions
 ) -> tuple[FxProgram, list[str]] | None:
-    """What `_whole` reads, from a trace of one layer of each kind, or None where that is no less.
-
-    Functions of users may treat layers differently by their number; models of transformers say so.
-    """
+    """What `_whole` reads, from a trace of one layer of each kind; None where that is no less."""
+    # Functions of users may treat layers differently by number; models of transformers say so.
     if name.startswith("py:"):
         return None
     with shortened(model.module, stored_bits(model)) as stacks:
@@ -216,11 +211,9 @@ def as_document(
     without_ops: Sequence[str] = (),
     said: Mapping[str, str] | None = None,
 ) -> Document:
-    """The document of a program that was read, with what was changed on the way.
-
-    `without_ops` are the modules that hold parameters and that no op names, and `said` more that is
-    known of the model, by the names of `options`.
-    """
+    """The document of a program that was read, with what was changed on the way."""
+    # `without_ops` are the modules that hold parameters and that no op names, and `said` more that
+    # is known of the model, by the names of `options`.
     own = name if is_gguf(name) else name.partition(":")[2].replace(":", ".")
     short = Path(own).name.removesuffix(".json").removesuffix(GGUF)
     raw = {
@@ -267,10 +260,8 @@ SHAPES = "(module, args), (module, kwargs) or (module, args, kwargs)"
 
 
 def function_model(name: str) -> Traceable:
-    """What the function ``module:function`` returns: a module and the inputs of one call.
-
-    Modules of the working folder are found, too.
-    """
+    """What the function ``module:function`` returns: a module and the inputs of one call."""
+    # Modules of the working folder are found, too.
     source = f"py:{name}"
     module_name, _, function_name = name.partition(":")
     if not module_name or not function_name:
@@ -303,20 +294,11 @@ def _traceable(returned: Any, source: str) -> Traceable:
     raise InputError(f"the function must return {SHAPES}", source)
 
 
-USUAL_DTYPE = "float32"
-"""Where neither the user nor the configuration says."""
-
-USUAL_SEQ = 512
-"""Tokens of an example, where neither the user nor the model says."""
-
-USUAL_SAMPLES = 16_000
-"""Samples of sound: one second."""
-
-LARGEST_FIELD = 10**9
-"""No size of a model comes near."""
-
-MOST_LABELS = 10**6
-"""transformers writes out a name for every label."""
+USUAL_DTYPE = "float32"  # where neither the user nor the configuration says
+USUAL_SEQ = 512  # tokens of an example, where neither the user nor the model says
+USUAL_SAMPLES = 16_000  # samples of sound: one second
+LARGEST_FIELD = 10**9  # no size of a model comes near
+MOST_LABELS = 10**6  # transformers writes out a name for every label
 
 
 def preset_model(preset: Preset, options: TraceOptions) -> Traceable:
@@ -370,6 +352,7 @@ def _left_out(raw: Mapping[str, Any], module: Any) -> str:
     return next((f"{name}={n}" for name, n in fields if isinstance(n, int) and n > 0), "")
 
 
+# Fields of a configuration that count layers of multi-token prediction.
 PREDICTS_MORE = (
     "num_nextn_predict_layers",
     "num_mtp_layers",
@@ -377,7 +360,6 @@ PREDICTS_MORE = (
     "mtp_num_layers",
     "mtp_num_hidden_layers",
 )
-"""Fields of a configuration that count layers of multi-token prediction."""
 
 
 def _stated_weights(raw: Mapping[str, Any], path: Path) -> WeightFormat | None:
@@ -407,8 +389,8 @@ def _stated_dtype(raw: Mapping[str, Any], path: Path) -> str | None:
     return None
 
 
+# Fields of a configuration that say how weights are stored.
 QUANTIZATION = ("quantization_config", "compression_config")
-"""Fields of a configuration that say how weights are stored."""
 
 
 def _without_numbers(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -503,10 +485,8 @@ def _in_words(inputs: Mapping[str, Any]) -> str:
 
 
 def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -> dict[str, Any]:
-    """Inputs of the shapes that the configuration states, for the main input of the model.
-
-    An example has `seq` tokens, where the options do not say.
-    """
+    """Inputs of the shapes that the configuration states, for the main input of the model."""
+    # An example has `seq` tokens, where the options do not say.
     import torch
 
     config = module.config

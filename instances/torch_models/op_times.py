@@ -30,16 +30,14 @@ from placegap.instances.torch_models.options import DeviceType, Dtype
 WARM_UPS = 2
 RUNS = 7
 ADDED = "added: "  # in no name of a call
-SPREAD = 0.02
-"""Standard deviation of random weights: sums over thousands of them stay small."""
+SPREAD = 0.02  # standard deviation of random weights: sums over thousands of them stay small
 
 
 @dataclass(frozen=True)
 class OpTimes:
     """What a pass was measured to take."""
 
-    #: Median time of every op that was run, by its name.
-    of_op_ns: Mapping[str, float]
+    of_op_ns: Mapping[str, float]  # median time of every op that was run, by its name
     #: Median time of calls that are not ops (views, folded constants), by the op that reads what
     #: they return first, or else the op that they read; and of adding a gradient to that of the
     #: microbatches before, by the op that makes it.
@@ -60,11 +58,9 @@ def measure_ops(
     *,
     gradients: Collection[str] = (),
 ) -> OpTimes:
-    """Measure the ops of a program that was read from a traced graph.
-
-    `runs` passes count, after `WARM_UPS` others. `gradients` are calls that return gradients of
-    weights: autograd adds each to the sum of the microbatches before, as soon as it is made.
-    """
+    """Measure the ops of a program that was read from a traced graph."""
+    # `runs` passes count, after `WARM_UPS` others. `gradients` are calls that return gradients of
+    # weights: autograd adds each to the sum of the microbatches before, as soon as it is made.
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch finds no GPU here; measure on cpu")
     try:
@@ -155,9 +151,8 @@ def _one_pass(
     sums: Mapping[str, torch.Tensor],
     device: DeviceType,
 ) -> dict[str, float]:
-    """Time of every call in ns, by the name of its node; with `ADDED` before it, of adding what it
-    returns to its sum.
-    """
+    """Time of every call in ns, by the name of its node."""
+    # With `ADDED` before the name, of adding what it returns to its sum.
     values = dict(inputs)
     last_user = {source: node for node in graph.nodes for source in node.all_input_nodes}
     ends: dict[str, Callable[[], float]] = {}
@@ -189,10 +184,8 @@ def timed(
     args: Any,
     kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Callable[[], float]]:
-    """What a call returns, and a function that says how long it took, in ns.
-
-    On a GPU the queue is emptied first, so that the two events enclose this call alone.
-    """
+    """What a call returns, and a function that says how long it took, in ns."""
+    # On a GPU the queue is emptied first, so that the two events enclose this call alone.
     kwargs = kwargs or {}
     if device == "cpu":
         # the time of one thread leaves out what other programs take of its core
@@ -214,17 +207,14 @@ def _elapsed_ns(first: Any, last: Any) -> float:
     return float(first.elapsed_time(last)) * NS_PER_MS
 
 
-SIDE = {"cpu": 1024, "cuda": 8192}
-"""Rows of the square matrices that are multiplied."""
+SIDE = {"cpu": 1024, "cuda": 8192}  # rows of the square matrices that are multiplied
 
 COPIED_BYTES = {"cpu": 1 << 27, "cuda": 1 << 30}
 
 
 def calibrate(device: DeviceType, dtype: Dtype = "float32") -> DeviceSpec:
-    """Rates of a device for one number type, as an entry of the catalogue would state them.
-
-    It takes 0.2 s on a CPU core: the median of 7 runs after 2 others.
-    """
+    """Rates of a device for one number type, as an entry of the catalogue would state them."""
+    # It takes 0.2 s on a CPU core: the median of 7 runs after 2 others.
     side, copied = SIDE[device], COPIED_BYTES[device]
     square = torch.rand(side, side, device=device).to(getattr(torch, dtype))
     source = torch.rand(copied // 4, device=device)

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.torch_models.options import Optimizer
 
+# Values that an optimizer keeps for each weight.
 NUM_STATES: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adam": 2, "adam8bit": 2, "none": 0}
-"""Values that an optimizer keeps for each weight."""
-
-MASTER_BYTES = 4
-"""Per weight of a master copy, and per value of optimizer state beside it."""
+MASTER_BYTES = 4  # per weight of a master copy, and per value of optimizer state beside it
 
 BLOCK = 2048
 SCALE_BYTES = 4
@@ -30,11 +28,9 @@ def optimizer_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -
 
 
 def update_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -> int:
-    """Bytes that one update reads and writes.
-
-    It reads gradients and state, and writes state and weights; without a master copy it reads the
-    weights, too.
-    """
+    """Bytes that one update reads and writes."""
+    # It reads gradients and state, and writes state and weights; without a master copy it reads the
+    # weights, too.
     has_master = weight_bytes < MASTER_BYTES and optimizer != "adam8bit"
     weights = num_weights * weight_bytes
     held = optimizer_bytes(optimizer, num_weights, weight_bytes)

@@ -8,27 +8,21 @@ from typing import Literal, get_args
 from placegap.instances.costing.weight_formats import cache_bits, weight_format
 from placegap.instances.reading.errors import InputError
 
+# Parameter of the provenance that names ops whose FLOPs count as 0, though they read weights.
 UNCOUNTED = "reads_weights_without_flop_rule"
-"""Parameter of the provenance that names ops whose FLOPs count as 0, though they read weights."""
-
+# Parameter of the provenance that says the sizes and number type of a traced model, and its
+# weights.
 ASSUMED = "traced_as"
-"""Parameter of the provenance that says the sizes and number type of a traced model, and its
-weights."""
-
+# Parameter of the provenance that names modules whose weights the traced inputs do not reach.
 UNREAD = "parameters_that_no_op_reads"
-"""Parameter of the provenance that names modules whose weights the traced inputs do not reach."""
-
+# Parameter of the provenance: layers that a configuration states and the traced model does not
+# have, as "num_nextn_predict_layers=1".
 LEFT_OUT = "layers_left_out"
-"""Parameter of the provenance: layers that a configuration states and the traced model does not
-have, as "num_nextn_predict_layers=1"."""
-
-UNFIT = "options_that_do_not_fit"
-"""Parameter of the provenance: chosen options that the model is too small for."""
+UNFIT = "options_that_do_not_fit"  # provenance: options that the model is too small for
 
 PREFIXES = ("hf:", "py:")
 
-GGUF = ".gguf"
-"""How names of files of llama.cpp end."""
+GGUF = ".gguf"  # how names of files of llama.cpp end
 
 Tied = Literal["copy", "together"]
 
@@ -36,37 +30,30 @@ Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 
 Optimizer = Literal["sgd", "momentum", "adam", "adam8bit", "none"]
 
-LARGEST_SIZE = 10**7
-"""Of the batch, of the tokens and of the cache: sizes beyond are slips."""
+LARGEST_SIZE = 10**7  # of the batch, of the tokens and of the cache: sizes beyond are slips
 
 
 @dataclass(frozen=True)
 class TraceOptions:
     """How a model is traced."""
 
-    #: Examples in a batch.
-    batch: int = 1
-    #: Tokens (or samples) of an example; None: what the model states.
-    seq: int | None = None
+    batch: int = 1  # examples in a batch
+    seq: int | None = None  # tokens (or samples) of an example; None: what the model states
     #: Number type of weights and activations; None: what the configuration states, else float32.
     dtype: Dtype | None = None
-    #: Whether ops that read one parameter may each hold a copy, or form a colocation group.
-    tied: Tied = "copy"
+    tied: Tied = "copy"  # whether ops that read a parameter may hold copies, or form a group
     #: Whether the blocks that the model says are not to be split, and the other modules that hold
     #: parameters, stay whole, as colocation groups.
     keep_modules: bool = False
     #: How weights are stored (`weight_format`); None: as the configuration says, else in `dtype`.
     weights: str | None = None
-    #: Tokens for which attention ops hold keys and values: the context.
-    kv_tokens: int = 0
+    kv_tokens: int = 0  # tokens for which attention ops hold keys and values: the context
     #: How keys and values are stored in the cache (`cache_bits`); None: as they are computed.
     kv_dtype: str | None = None
-    #: Whether the pass makes one token of each sequence from a cache of `kv_tokens`.
-    decode: bool = False
+    decode: bool = False  # whether the pass makes a token of each sequence from a `kv_tokens` cache
     #: Tokens of a prompt that the pass fills the cache with; None: no such pass.
     prefill: int | None = None
-    #: Whether a whole training step is traced: forward, backward, updates of the weights.
-    train: bool = False
+    train: bool = False  # whether a whole training step is traced, with the updates of the weights
     #: What updates the weights; "none": nothing does, for what runs once per microbatch; None:
     #: adam.
     optimizer: Optimizer | None = None

@@ -20,12 +20,10 @@ from placegap.instances.torch_models.tracing import traced
 
 @dataclass(frozen=True)
 class OpTime:
-    """Measured and modelled time of one op, in ns.
+    """Measured and modelled time of one op, in ns."""
 
-    `beside_ns` is the time of calls that are not ops (views, folded constants) and that it reads,
-    and of adding its gradient of a weight to those of other microbatches.
-    """
-
+    # `beside_ns` is the time of calls that are not ops (views, folded constants) and that it reads,
+    # and of adding its gradient of a weight to those of other microbatches.
     name: str
     kind: str
     measured_ns: int
@@ -38,16 +36,11 @@ class Profile:
     """A measured model."""
 
     model: str
-    #: What the times are filed under.
-    device_kind: str
-    #: What the roofline is made of: the catalogue's entry, or what was measured.
-    spec: DeviceSpec
-    #: Whether the rates of `spec` were measured.
-    is_calibrated: bool
-    #: In the order of the graph.
-    ops: tuple[OpTime, ...]
-    #: Time of all that is no op: views, folded constants, adding gradients.
-    rest_ns: int
+    device_kind: str  # what the times are filed under
+    spec: DeviceSpec  # what the roofline is made of: the catalogue's entry, or what was measured
+    is_calibrated: bool  # whether the rates of `spec` were measured
+    ops: tuple[OpTime, ...]  # in the order of the graph
+    rest_ns: int  # time of all that is no op: views, folded constants, adding gradients
 
 
 def profile_model(
@@ -59,13 +52,11 @@ def profile_model(
     runs: int | None = None,
     threads: int | None = None,
 ) -> Profile:
-    """Trace a forward pass, or forward and backward, and measure it op by op.
-
-    Weights and inputs are random. The gradient of a weight is added to the sum of the microbatches
-    before; the op that makes it has this time. Times are filed under `device_kind`, whose entry of
-    the catalogue makes the roofline; without an entry the rates of the device are measured.
-    `threads` of an op on a CPU holds for all that torch does from now on.
-    """
+    """Trace a forward pass, or forward and backward, and measure it op by op."""
+    # Weights and inputs are random. The gradient of a weight is added to the sum of the
+    # microbatches before; the op that makes it has this time. Times are filed under `device_kind`,
+    # whose entry of the catalogue makes the roofline; without an entry the rates of the device are
+    # measured. `threads` of an op on a CPU holds for all that torch does from now on.
     if options.train and options.optimizer != "none":
         raise InputError("updates of weights are not measured; add --optimizer none", name)
     gradients: frozenset[str] = frozenset()

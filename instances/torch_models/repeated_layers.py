@@ -23,13 +23,11 @@ from typing import Any, NamedTuple
 
 from placegap.instances.torch_models.fx_reader import FxProgram, module_path_of
 
+# Settings that number layers: those of a layer differ where layers are alike, and lists of them in
+# a stack's owner say that it tells layers apart by their number.
 INDEX = re.compile(r"(^|_)(idx|id|index|indexes|indices|idxs)$")
-"""Settings that number layers: those of a layer differ where layers are alike, and lists of them
-in a stack's owner show that it treats layers differently by their number.
-"""
-
+# Lists of words, and of layers whose attention differs, which shows in their modules.
 OTHER_LISTS = re.compile("token|attn")
-"""Lists of words, and of layers whose attention differs, which shows in their modules."""
 
 
 class NotAlike(Exception):
@@ -38,12 +36,10 @@ class NotAlike(Exception):
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack of layers, of which some are traced.
+    """A stack of layers, of which some are traced."""
 
-    `kinds` are the kinds of all layers, and `sources` the traced layer that each is like: itself,
-    if it is traced.
-    """
-
+    # `kinds` are the kinds of all layers, and `sources` the traced layer that each is like: itself,
+    # if it is traced.
     path: str
     kinds: tuple[int, ...]
     sources: tuple[int, ...]
@@ -54,7 +50,6 @@ class Stack:
         return sorted(set(self.sources))
 
     def layer_of(self, module: str | None) -> int | None:
-        """The layer that a module is a part of."""
         found = re.match(re.escape(self.path) + r"\.([0-9]+)(\.|$)", module or "")
         return None if found is None else int(found[1])
 
@@ -66,10 +61,8 @@ class Stack:
 
 @contextmanager
 def shortened(module: Any, bits: Mapping[str, Fraction] | None = None) -> Iterator[list[Stack]]:
-    """Within it, a module's stacks lack the layers that need no trace of their own.
-
-    `bits` are those that weights are stored in, by name.
-    """
+    """Within it, a module's stacks lack the layers that need no trace of their own."""
+    # `bits` are those that weights are stored in, by name.
     from torch.nn import ModuleList
 
     known = bits or {}
@@ -156,10 +149,9 @@ def _reads_a_layer(module: Any, owner: Any) -> bool:
 
 
 def _signatures(layers: Iterable[Any]) -> list[dict[tuple[str, str], Any]]:
-    """What the ops of each layer follow from: classes, settings and shapes of its modules.
-
-    A fraction of which every layer has one of its own (a schedule over the depth) is no part of it.
-    """
+    """What the ops of each layer follow from: classes, settings and shapes of its modules."""
+    # A fraction of which every layer has one of its own (a schedule over the depth) is no part of
+    # it.
     found = [_settings(layer) for layer in layers]
     for at, value in list(found[0].items()) if found else ():
         if isinstance(value, float) and len({each.get(at) for each in found}) == len(found):
@@ -214,7 +206,6 @@ class LayerPass(NamedTuple):
 
     @property
     def begin(self) -> int:
-        """The layer that the pass begins with."""
         return len(self.stack.kinds) - 1 if self.back else 0
 
     def ahead(self, layer: int) -> int:
@@ -266,13 +257,11 @@ def alike(weight: str, stacks: Iterable[Stack]) -> list[str]:
 
 
 class _Names:
-    """What the nodes of a traced program are called in the whole one.
-
-    `homes` are the layers of nodes, `parts` the nodes of each, the last first, and `whole` the
-    names of nodes in the layers that they stand for.
-    """
+    """What the nodes of a traced program are called in the whole one."""
 
     def __init__(self, nodes: Sequence[tuple[str, str | None]], stacks: Sequence[Stack]) -> None:
+        # `homes` are the layers of nodes, `parts` the nodes of each, the last first, and `whole`
+        # the names of nodes in the layers that they stand for.
         self.homes = _homes(nodes, stacks)
         self.parts: dict[LayerPass | None, list[str]] = {}
         self.at: dict[str, int] = {}
@@ -339,11 +328,9 @@ class _Names:
 def _homes(
     nodes: Sequence[tuple[str, str | None]], stacks: Sequence[Stack]
 ) -> dict[str, LayerPass | None]:
-    """The layer of every node.
-
-    A pass enters the next layer with the first node of that layer, a sum of gradients; nodes of the
-    layer before may follow. Nodes that follow the whole pass count as outside of the stack.
-    """
+    """The layer of every node."""
+    # A pass enters the next layer with the first node of that layer, a sum of gradients; nodes of
+    # the layer before may follow. Nodes that follow the whole pass count as outside of the stack.
 
     def passed(node: tuple[str, str | None]) -> Stack | None:
         return next((each for each in stacks if each.layer_of(node[1]) is not None), None)
@@ -366,10 +353,8 @@ def _homes(
 def _unrolled(
     names: Sequence[str], homes: Mapping[str, LayerPass | None]
 ) -> Iterator[tuple[str, int | None]]:
-    """Names of a traced program in the order of the whole one, each with the layer it stands for.
-
-    A pass runs from the first layer to the last, or from the last to the first.
-    """
+    """Names of a traced program in the order of the whole one, each with its layer there."""
+    # A pass runs from the first layer to the last, or from the last to the first.
 
     def pass_of(name: str) -> tuple[Stack, bool] | None:
         home = homes[name]
@@ -394,10 +379,8 @@ def _compare(
     homes: Mapping[str, LayerPass | None],
     edges: Mapping[str, list[dict[str, Any]]],
 ) -> None:
-    """Compare the traced layers of a kind: their ops, and their edges where neighbours are alike.
-
-    The layer that a pass begins with may differ.
-    """
+    """Compare the traced layers of a kind: their ops, and edges where neighbours are alike."""
+    # The layer that a pass begins with may differ.
     parts: dict[LayerPass, list[str]] = {}
     for name, home in homes.items():
         if home is not None:

@@ -18,19 +18,15 @@ from typing import Any
 from placegap.instances.torch_models.fx_nodes import bytes_of, is_view, kind_of_node, tensors_in
 from placegap.instances.torch_models.fx_reader import FxProgram
 
-STATES = "cached_states"
-"""Input of a traced step; the names of its nodes begin with it."""
-
+STATES = "cached_states"  # input of a traced step; the names of its nodes begin with it
+# What models of transformers call a cache, the usual name first.
 CACHES = ("past_key_values", "cache_params", "state")
-"""What models of transformers call a cache, the usual name first."""
 
 
 def cache_inputs(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """What a step finds in its cache, as one more input; none where attention alone has one.
-
-    A hook on the module hands it over in the model's own cache. Self-attention finds that empty,
-    for `add_kv_cache` adds what it reads.
-    """
+    """What a step finds in its cache, as one more input; none where attention alone has one."""
+    # A hook on the module hands it over in the model's own cache. Self-attention finds that empty,
+    # for `add_kv_cache` adds what it reads.
     import torch
 
     name = next((each for each in CACHES if each in signature(module.forward).parameters), None)

@@ -21,23 +21,20 @@ from placegap.instances.torch_models.options import TraceOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Calls that stay one op: their kernels are one, and the table would take them apart.
 KEPT = frozenset(
     {"aten::scaled_dot_product_attention", "aten::silu", "aten::gelu", "aten::leaky_relu"}
 )
-"""Calls that stay one op: their kernels are one, and the table would take them apart."""
 
-MOST_NAMED = 3
-"""Modules without readers that are named; more are counted."""
+MOST_NAMED = 3  # modules without readers that are named; more are counted
 
 
 @dataclass(frozen=True)
 class Traceable:
-    """A module and the inputs that it is called with, and in words how large those are.
+    """A module and the inputs that it is called with, and in words how large those are."""
 
-    `weights` is how its weights are stored, where not in their number type: a format, or the bits
-    of every parameter by name. `left_out` is what of its configuration the module does not have.
-    """
-
+    # `weights` is how its weights are stored, where not in their number type: a format, or the bits
+    # of every parameter by name. `left_out` is what of its configuration the module does not have.
     module: Any
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
@@ -80,10 +77,8 @@ def built(source: str, build: Callable[[], Traceable]) -> Traceable:
 
 
 def _tensors_for_objects(module: Any, args: Any, output: Any) -> Any:
-    """A hook: in place of an output that holds objects (a cache of keys), the tensors in it.
-
-    Export knows containers and tensors alone. None, which leaves the output as it is, elsewhere.
-    """
+    """A hook: in place of an output that holds objects (a cache of keys), the tensors in it."""
+    # Export knows containers and tensors alone. None, which leaves the output as it is, elsewhere.
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -253,10 +248,8 @@ def unfit_in_words(module: Any, options: TraceOptions) -> str:
 
 
 def unread_bytes(model: Traceable, read: Iterable[str]) -> dict[str, int]:
-    """Modules none of whose parameters is among those that are read, and their bytes.
-
-    Of such modules the outermost are named, and single parameters of others.
-    """
+    """Modules none of whose parameters is among those that are read, and their bytes."""
+    # Of such modules the outermost are named, and single parameters of others.
     module, bits, wanted = model.module, stored_bits(model), set(read)
     names: dict[int, list[str]] = {}
     parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -288,9 +281,8 @@ def _owners(name: str) -> list[str]:
 
 
 def modules_without_ops(module: Any, op_modules: Iterable[str | None]) -> list[str]:
-    """Modules that hold parameters themselves and that no op names: their ops were folded into
-    constants, or never run.
-    """
+    """Modules that hold parameters themselves and that no op names."""
+    # Their ops were folded into constants, or never run.
     named = set(op_modules)
     return [
         name
@@ -300,11 +292,9 @@ def modules_without_ops(module: Any, op_modules: Iterable[str | None]) -> list[s
 
 
 def no_split_label(module: Any) -> Callable[[Any], tuple[str, ...]]:
-    """The label of the block that a node belongs to, for `read_fx_graph`.
-
-    Blocks are the modules of the classes in ``_no_split_modules``, and outside of them the modules
-    that hold parameters themselves.
-    """
+    """The label of the block that a node belongs to, for `read_fx_graph`."""
+    # Blocks are the modules of the classes in ``_no_split_modules``, and outside of them the
+    # modules that hold parameters themselves.
     whole = set(getattr(module, "_no_split_modules", None) or ())
     holding = {
         name for name, part in module.named_modules() if any(True for _ in part.parameters(False))

@@ -35,11 +35,9 @@ def read_training_graph(
     tied: Tied = "copy",
     labels: Callable[[Any], Iterable[str]] = lambda node: (),
 ) -> FxProgram:
-    """Read a joint program as ops and edges of one training step, updates included.
-
-    Optimizer "none" makes no update ops. `tied` and `labels`, of forward nodes, are those of
-    `read_fx_graph`.
-    """
+    """Read a joint program as ops and edges of one training step, updates included."""
+    # Optimizer "none" makes no update ops. `tied` and `labels`, of forward nodes, are those of
+    # `read_fx_graph`.
     graph = step.graph_module.graph
     held = held_in(step)
     program = read_fx_graph(

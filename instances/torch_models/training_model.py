@@ -41,20 +41,18 @@ from placegap.instances.torch_models.tracing import (
 if TYPE_CHECKING:
     from placegap.instances.torch_models.joint_program import JointProgram
 
-LABELS = "labels"
-"""Input of transformers' models that makes them return a loss."""
+LABELS = "labels"  # input of transformers' models that makes them return a loss
 
 OF_TOKENS = ("CausalLM", "MaskedLM", "LMHead", "ConditionalGeneration", "TokenClassification")
+# Parts of the names of classes whose labels are of tokens, and of examples.
 OF_EXAMPLES = ("ImageClassification", "SequenceClassification", "AudioClassification")
-"""Parts of the names of classes whose labels are of tokens, and of examples."""
 
 
 def read_training_model(name: str, options: TraceOptions) -> Document:
-    """One training step of a model by its name, as a document without a cluster.
-
-    Labels are an input of models of transformers with a head, which return a loss. Of another model
-    the gradients of the outputs come in from outside, unless it returns a scalar: that is the loss.
-    """
+    """One training step of a model by its name, as a document without a cluster."""
+    # Labels are an input of models of transformers with a head, which return a loss. Of another
+    # model the gradients of the outputs come in from outside, unless it returns a scalar: that is
+    # the loss.
     try:
         step = trace_step(name, options, repeat=name.startswith("hf:"))
     except (InputError, NotAlike):
@@ -89,20 +87,18 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     )
 
 
+# What configurations of transformers call them.
 NUMBERS_OF_HEADS = ("num_attention_heads", "num_key_value_heads")
-"""What configurations of transformers call them."""
 
 
 @dataclass(frozen=True)
 class TracedStep:
-    """A training step: what was traced, and what was read from it.
+    """A training step: what was traced, and what was read from it."""
 
-    `parameters` counts weights, `modules` are those that hold weights themselves; `weights` and
-    `unread` say in words how large they are, and which the step does not read; `heads` how many
-    heads attention has, and of keys, where the configuration says so; `left_out` what of it the
-    model does not have.
-    """
-
+    # `parameters` counts weights, `modules` are those that hold weights themselves; `weights` and
+    # `unread` say in words how large they are, and which the step does not read; `heads` how many
+    # heads attention has, and of keys, where the configuration says so; `left_out` what of it the
+    # model does not have.
     program: JointProgram
     ops: FxProgram
     parameters: int
@@ -114,10 +110,8 @@ class TracedStep:
 
 
 def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> TracedStep:
-    """Trace one training step of a model by its name.
-
-    With `repeat` one layer of each kind is traced, and the program lacks what `ops` has.
-    """
+    """Trace one training step of a model by its name."""
+    # With `repeat` one layer of each kind is traced, and the program lacks what `ops` has.
     model = build_model(name, options)
     if model.weights is not None:
         raise InputError("quantized weights are not trained; leave out quantization_config", name)

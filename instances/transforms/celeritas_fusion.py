@@ -20,24 +20,19 @@ from placegap.instances.problem.mean_costs import Flow, flow_of
 from placegap.instances.problem.weighted_dag import cpd_topo, predecessors
 from placegap.instances.transforms.merge import Merge, merge_groups
 
-REACH = 200
-"""Celeritas' R: the most ops of a segment."""
-
-MEMORY_SHARE = 0.25
-"""Celeritas' M: the most of a device's memory that a segment holds."""
+REACH = 200  # Celeritas' R: the most ops of a segment
+MEMORY_SHARE = 0.25  # Celeritas' M: the most of a device's memory that a segment holds
 
 
 def fusion_segments(
     arrays: Arrays, flow: Flow, order: Ints, reach: int = REACH, memory_share: float = MEMORY_SHARE
 ) -> Ints:
-    """Cut a topological order so that the least communication crosses the cuts.
-
-    It returns the segment of each op. S(j) = min over i >= j - reach of S(i) + cost(i, j)
-    (equations 4 to 6), where cost(i, j) is the time of all edges from the ops at i .. j - 1 to
-    later ones. If several tie, the longest segment is taken. A segment of several ops holds at most
-    the share `memory_share` of the smallest device memory. Added to the paper: some device runs all
-    of its ops, each with its whole colocation group. O(reach (V + E)) at worst.
-    """
+    """Cut a topological order so that the least communication crosses the cuts."""
+    # It returns the segment of each op. S(j) = min over i >= j - reach of S(i) + cost(i, j)
+    # (equations 4 to 6), where cost(i, j) is the time of all edges from the ops at i .. j - 1 to
+    # later ones. If several tie, the longest segment is taken. A segment of several ops holds at
+    # most the share `memory_share` of the smallest device memory. Added to the paper: some device
+    # runs all of its ops, each with its whole colocation group. O(reach (V + E)) at worst.
     least = int(arrays.memory_bytes.min())
     most = NO_LIMIT if least == NO_LIMIT else times_written(memory_share, least)
     patterns, kind = np.unique(arrays.group_runs, axis=0, return_inverse=True)
@@ -61,10 +56,8 @@ def _cuts(
     reach: int,
     most: int,
 ) -> Flags:
-    """Whether a segment begins at each position of the order.
-
-    `patterns[kind[i]]` are the devices that op i can be on.
-    """
+    """Whether a segment begins at each position of the order."""
+    # `patterns[kind[i]]` are the devices that op i can be on.
     n = len(order)
     position = np.empty(n, np.int64)
     for at in range(n):
@@ -110,12 +103,10 @@ def _cuts(
 
 
 def fuse(instance: Instance, reach: int = REACH, memory_share: float = MEMORY_SHARE) -> Merge:
-    """Celeritas' optimal operation fusion (Algorithm 1): the instance of the fused ops.
-
-    Fused ops are in CPD-TOPO order and named after the first of their ops in the instance's
-    topological order. They carry no colocation groups, as these may lie across many of them: a plan
-    is brought back by `expand_plan` where the instance has none, else by `commit_groups`.
-    """
+    """Celeritas' optimal operation fusion (Algorithm 1): the instance of the fused ops."""
+    # Fused ops are in CPD-TOPO order and named after the first of their ops in the instance's
+    # topological order. They carry no colocation groups, as these may lie across many of them: a
+    # plan is brought back by `expand_plan` where the instance has none, else by `commit_groups`.
     flow = flow_of(instance.arrays)
     segment = fusion_segments(instance.arrays, flow, cpd_topo(flow), reach, memory_share)
     bare = instance
@@ -129,11 +120,9 @@ def fuse(instance: Instance, reach: int = REACH, memory_share: float = MEMORY_SH
 
 
 def commit_groups(merge: Merge, device: Ints) -> Ints:
-    """Device of each op, given that of each fused op: a colocation group follows its first op.
-
-    First in the order of the fused ops, as in Celeritas (6.1), then in topological order. Nothing
-    is checked: devices may lack the memory for whole groups, or the support.
-    """
+    """Device of each op, given that of each fused op: a colocation group follows its first op."""
+    # First in the order of the fused ops, as in Celeritas (6.1), then in topological order. Nothing
+    # is checked: devices may lack the memory for whole groups, or the support.
     arrays = merge.fine.arrays
     order = np.lexsort((arrays.index.topological_position, merge.op))
     _, first = np.unique(arrays.group[order], return_index=True)

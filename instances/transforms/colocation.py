@@ -115,20 +115,17 @@ class Together(DisjointSets):
 
 
 def co_place(instance: Instance, *, fixed_point: bool = True) -> Merge:
-    """Merge every op with its only consumer, and what is merged with its only consumer again.
-
-    Jeon et al., "Baechi: fast device placement of machine learning graphs" (SoCC 2020): the
-    co-placement heuristic, to a fixed point. Ops are met against the topological order: whether an
-    op's consumers are one merged op depends on later ops only, so that one pass reaches the fixed
-    point. All consumers of every op of a merged one but its last are within, so that no path leaves
-    a merged op and comes back to it, and no cycle arises.
-
-    Added: a pair is passed over if the two are of different passes, or if no device runs and holds
-    all that must be with them. A graph with one sink becomes one op where memory allows: this is
-    made for training graphs, whose activations have a second consumer in the backward pass. Without
-    `fixed_point` an op joins its consumer only if it has a single one to begin with, so that what
-    is merged are trees. Merged ops are in the order of their last ops. O((V + E) K).
-    """
+    """Merge every op with its only consumer, and what is merged with its only consumer again."""
+    # Jeon et al., "Baechi: fast device placement of machine learning graphs" (SoCC 2020): the
+    # co-placement heuristic, to a fixed point. Ops are met against the topological order: whether
+    # an op's consumers are one merged op depends on later ops only, so that one pass reaches the
+    # fixed point. All consumers of every op of a merged one but its last are within, so that no
+    # path leaves a merged op and comes back to it, and no cycle arises. Added: a pair is passed
+    # over if the two are of different passes, or if no device runs and holds all that must be with
+    # them. A graph with one sink becomes one op where memory allows: this is made for training
+    # graphs, whose activations have a second consumer in the backward pass. Without `fixed_point`
+    # an op joins its consumer only if it has a single one to begin with, so that what is merged are
+    # trees. Merged ops are in the order of their last ops. O((V + E) K).
     arrays = instance.arrays
     index, backward, group = arrays.index, arrays.backward.tolist(), arrays.group.tolist()
     target, ptr = index.consumer[index.succ_edge].tolist(), index.succ_ptr.tolist()

@@ -33,8 +33,7 @@ class Merge:
 
     fine: Instance
     coarse: Instance
-    #: (n,) int64: The merged op of each op.
-    op: Ints
+    op: Ints  # (n,) int64: The merged op of each op
     #: (m,) int64: The merged edge of each edge, -1 within a merged op. Edges that carry one tensor
     #: to one merged op are one edge.
     edge: Ints
@@ -47,17 +46,15 @@ def merge_groups(
     after: str,
     kinds: Mapping[int, str] | None = None,
 ) -> Merge:
-    """Merge each group of ops to one.
-
-    Groups are numbered in any way, and merged ops come in the order of these numbers. A merged op
-    takes the sum of its ops' times, on the device kinds that run all of them, holds the sum of
-    their bytes, shared state once by each name, and is colocated with what any of them is colocated
-    with. Tensors keep their producer op, size and times: what one op sends to several ops of a
-    merged one is one edge. Some device kind must run all ops that end up in one colocation group.
-    `kinds` of merged ops are by default that of their ops, if it is the same, else "merged"; `how`
-    and `after` are for the provenance: "4 ops merged to 3 (after Pesto)". A merged op is named
-    after its first op in topological order. O(n + m) but for sorting.
-    """
+    """Merge each group of ops to one."""
+    # Groups are numbered in any way, and merged ops come in the order of these numbers. A merged op
+    # takes the sum of its ops' times, on the device kinds that run all of them, holds the sum of
+    # their bytes, shared state once by each name, and is colocated with what any of them is
+    # colocated with. Tensors keep their producer op, size and times: what one op sends to several
+    # ops of a merged one is one edge. Some device kind must run all ops that end up in one
+    # colocation group. `kinds` of merged ops are by default that of their ops, if it is the same,
+    # else "merged"; `how` and `after` are for the provenance: "4 ops merged to 3 (after Pesto)". A
+    # merged op is named after its first op in topological order. O(n + m) but for sorting.
     graph, chosen = instance.graph, kinds or {}
     numbers, op = np.unique(op, return_inverse=True)
     op = op.astype(np.int64)
@@ -167,15 +164,12 @@ def _merged_caches(ops: list[Op]) -> tuple[Cache, ...]:
 
 
 def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
-    """The plan of the instance that a plan of the merged instance stands for.
-
-    Each op goes where its merged op is; in given orders the ops of a merged op follow each other in
-    topological order, and so do the transfers of a merged edge.
-
-    The makespan of a plan with all orders given does not grow under ``per_tensor``: the ops of a
-    merged op can run within its time. Under ``per_edge`` it grows at most by the time of the
-    transfers that the merged instance does not have, as one of its edges stands for several.
-    """
+    """The plan of the instance that a plan of the merged instance stands for."""
+    # Each op goes where its merged op is; in given orders the ops of a merged op follow each other
+    # in topological order, and so do the transfers of a merged edge. The makespan of a plan with
+    # all orders given does not grow under ``per_tensor``: the ops of a merged op can run within its
+    # time. Under ``per_edge`` it grows at most by the time of the transfers that the merged
+    # instance does not have, as one of its edges stands for several.
     members, device_order = members_of(merge.fine, merge.op), None
     if plan.device_order is not None:
         device_order = tuple(
@@ -210,11 +204,9 @@ def _fine_items(merge: Merge, semantics: Semantics) -> list[list[int]]:
 
 
 def shrink_plan(merge: Merge, plan: Plan) -> Plan | None:
-    """The plan of the merged instance that stands for a plan of the instance, if there is one.
-
-    None where ops of one merged op are on different devices, in different calls or stages. Of
-    orders only those of the ops are kept, by the first op of each merged one.
-    """
+    """The plan of the merged instance that stands for a plan of the instance, if there is one."""
+    # None where ops of one merged op are on different devices, in different calls or stages. Of
+    # orders only those of the ops are kept, by the first op of each merged one.
     where = merge.op.tolist()
     placement = dict(zip(where, plan.placement, strict=True))
     if any(placement[c] != on for c, on in zip(where, plan.placement, strict=True)):

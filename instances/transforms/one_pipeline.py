@@ -33,18 +33,15 @@ from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.reading.errors import InputError
 
-FORWARD = 3
-"""A layer's backward pass has twice as many products as its forward pass."""
+FORWARD = 3  # a layer's backward pass has twice as many products as its forward pass
 
 
 def one_pipeline(
     instance: Instance, semantics: HybridPipeline, degrees: tuple[int, int], mode: str
 ) -> tuple[Instance, PipelineIteration]:
-    """One pipeline of d replicas of t devices, for `degrees` (d, t), and its rules.
-
-    The ops are layers, as hybrid_pipeline takes them. `mode` is that of all layers with several
-    modes for t.
-    """
+    """One pipeline of d replicas of t devices, for `degrees` (d, t), and its rules."""
+    # The ops are layers, as hybrid_pipeline takes them. `mode` is that of all layers with several
+    # modes for t.
     check_hybrid(instance, semantics)
     (d, t), n, kind = degrees, semantics.microbatches, instance.cluster.devices[0].kind
     count = instance.num_devices // (d * t) if d > 0 and t > 0 else 0

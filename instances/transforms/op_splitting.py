@@ -34,11 +34,8 @@ from placegap.instances.transforms.split_gradients import (
     works_on_weights,
 )
 
-WHOLE, GATHER = -1, -2
-"""In place of a part's number: an op that was not split, and what joins the parts of one."""
-
-MOST_PARTS = 1_000_000
-"""Of all ops together; a part takes some 10 KB of memory, with its edges."""
+WHOLE, GATHER = -1, -2  # in place of a part's number: an op not split, and what joins the parts
+MOST_PARTS = 1_000_000  # of all ops together; a part takes some 10 KB of memory, with its edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +44,8 @@ class OpSplit:
 
     coarse: Instance
     fine: Instance
-    #: (n',) int64: The op of `coarse` that each op of `fine` is, is a part of, or gathers.
-    op: Ints
-    #: (n',) int64: Number of the part, from 0; `WHOLE` or `GATHER` where it is none.
-    part: Ints
+    op: Ints  # (n',) int64: The op of `coarse` that each op of `fine` is, is a part of, or gathers
+    part: Ints  # (n',) int64: Number of the part, from 0; `WHOLE` or `GATHER` where it is none
 
     @property
     def num_split(self) -> int:
@@ -59,7 +54,6 @@ class OpSplit:
 
     @property
     def num_parts(self) -> int:
-        """Number of parts of all of them."""
         return int((self.part >= 0).sum())
 
     @property
@@ -70,24 +64,20 @@ class OpSplit:
 
 
 def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
-    """Split ops into parts and a gather.
-
-    Parts get whole elements of the axis, as equally as possible, or equal shares where its size is
-    not known. Of time, FLOPs and bytes moved each part takes its share, rounded up; a tensor, the
-    parameters, caches or the output that are divided are divided exactly, what is not divided every
-    part has whole (`Axis`). The gather ("Concat", or "Sum" of partial outputs) runs wherever the op
-    runs, takes no time itself, and holds what the op held beside its state; every output of
-    the op goes through it, also to an op that is split alike. The paper gives no costs of parts or
-    gathers: all this is filled in.
-
-    A colocation group is split as a whole, into groups of the parts of one number: they share that
-    part of the parameters. Explicit transfer times are divided like bytes, and rounded up.
-
-    Where a training step is split along its batch, an op that updates parameters is copied, and an
-    all-reduce adds up the gradients of the parts first (`split_gradients`). A gradient that goes
-    elsewhere is added up by the gather, from whole partial sums. Parts and then their gather stand
-    where their op stood. O(V + E + sum over split ops of parts * edges).
-    """
+    """Split ops into parts and a gather."""
+    # Parts get whole elements of the axis, as equally as possible, or equal shares where its size
+    # is not known. Of time, FLOPs and bytes moved each part takes its share, rounded up; a tensor,
+    # the parameters, caches or the output that are divided are divided exactly, what is not divided
+    # every part has whole (`Axis`). The gather ("Concat", or "Sum" of partial outputs) runs
+    # wherever the op runs, takes no time itself, and holds what the op held beside its state; every
+    # output of the op goes through it, also to an op that is split alike. The paper gives no costs
+    # of parts or gathers: all this is filled in. A colocation group is split as a whole, into
+    # groups of the parts of one number: they share that part of the parameters. Explicit transfer
+    # times are divided like bytes, and rounded up. Where a training step is split along its batch,
+    # an op that updates parameters is copied, and an all-reduce adds up the gradients of the parts
+    # first (`split_gradients`). A gradient that goes elsewhere is added up by the gather, from
+    # whole partial sums. Parts and then their gather stand where their op stood. O(V + E + sum over
+    # split ops of parts * edges).
     graph = instance.graph
     _check_cuts(instance, cuts)
     bounds = {i: shares(graph.ops[i], cut) for i, cut in cuts.items()}
@@ -222,9 +212,8 @@ def _part_caches(op: Op, bounds: tuple[int, ...], j: int) -> tuple[Cache, ...]:
 
 
 def _part_state(op: Op, cut: Cut, bounds: tuple[int, ...], j: int) -> dict[str, object]:
-    """State goes with the parameters: whole parts of a batch hold all of it, by the same names;
-    but not all of the caches.
-    """
+    """State goes with the parameters."""
+    # Whole parts of a batch hold all of it, by the same names; but not all of the caches.
     state = op.state_bytes
     if state is not None:
         state = max(0, state - _cached_bytes(op.caches))
@@ -294,13 +283,11 @@ def stated_batch(graph: Graph) -> int | None:
 
 
 def replicate(instance: Instance, batch: int, copies: int) -> OpSplit:
-    """The instance of several copies of the graph, each with whole samples of the batch.
-
-    Of time, FLOPs, bytes moved and outputs a copy has its share, rounded up. Whole in each copy are
-    parameters and their gradients, and the ops that work on those alone: updates, what reads
-    nothing but weights, and what lies between one gradient and its update. Copy j of op i of n is
-    number ``j n + i``. O(copies (V + E) + copies**2 updates).
-    """
+    """The instance of several copies of the graph, each with whole samples of the batch."""
+    # Of time, FLOPs, bytes moved and outputs a copy has its share, rounded up. Whole in each copy
+    # are parameters and their gradients, and the ops that work on those alone: updates, what reads
+    # nothing but weights, and what lies between one gradient and its update. Copy j of op i of n is
+    # number ``j n + i``. O(copies (V + E) + copies**2 updates).
     graph = instance.graph
     if not 2 <= copies <= batch:
         raise InputError(f"a batch of {batch} has no {copies} shares; ask for at most that many")
@@ -387,10 +374,10 @@ def _groups(graph: Graph, copies: int) -> list[dict[str, str]]:
     return [{group: fresh(f"{group}/{j}of{copies}", taken) for group in old} for j in numbers]
 
 
+# What a split divides. ``batch`` (figure 2a): inputs and outputs; parameters are copied.
+# ``in_channel`` (figure 2b): inputs and parameters; every part makes a whole output, and these are
+# added up. ``out_channel``: parameters and outputs; every part reads all inputs.
 Axis = Literal["batch", "out_channel", "in_channel"]
-"""What a split divides. ``batch`` (figure 2a): inputs and outputs; parameters are copied.
-``in_channel`` (figure 2b): inputs and parameters; every part makes a whole output, and these are
-added up. ``out_channel``: parameters and outputs; every part reads all inputs."""
 
 
 @dataclass(frozen=True)
@@ -449,11 +436,9 @@ def split_edges(
     sums: Mapping[int, Mapping[int, int]],
     partial: Set[int] = frozenset(),
 ) -> list[Edge]:
-    """Edges into parts, edges of the graph, from parts to gathers, and those of all-reduces.
-
-    `shares` says where the parts of each split op begin and end; `sums` is from `find_sums`, and
-    `partial` from `find_partial_sums`.
-    """
+    """Edges into parts, edges of the graph, from parts to gathers, and those of all-reduces."""
+    # `shares` says where the parts of each split op begin and end; `sums` is from `find_sums`, and
+    # `partial` from `find_partial_sums`.
     graph, index, tensors = instance.graph, instance.graph.index, _tensor_names(instance, cuts)
     edges: list[Edge] = []
     summed = {e for found in sums.values() for e in found}
@@ -512,10 +497,8 @@ def find_sums(instance: Instance, cuts: Mapping[int, Cut]) -> dict[int, dict[int
 def find_partial_sums(
     instance: Instance, cuts: Mapping[int, Cut], sums: Mapping[int, Mapping[int, int]]
 ) -> set[int]:
-    """Tensors of ops split along the batch that hold a gradient: parts add up, none has a slice.
-
-    They are what backward ops hand to ops that work on weights alone, but not to all-reduces.
-    """
+    """Tensors of ops split along the batch that hold a gradient: parts add up, none has a slice."""
+    # They are what backward ops hand to ops that work on weights alone, but not to all-reduces.
     graph, index = instance.graph, instance.graph.index
     divided = [i for i, cut in cuts.items() if cut.axis == "batch" and graph.ops[i].backward]
     if not divided:

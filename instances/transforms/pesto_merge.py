@@ -25,11 +25,10 @@ from placegap.instances.problem.mean_costs import pairs_in_class
 from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
 
+# Which edge is contracted first: by what its tensors take between devices.
 MergeOrder = Literal["dearest_first", "cheapest_first"]
-"""Which edge is contracted first: by what its tensors take between devices."""
-
+# A node's neighbours, and the tensors between the two, in the order in which they were met.
 Neighbours = dict[int, dict[int, None]]
-"""A node's neighbours, and the tensors between the two, in the order in which they were met."""
 
 
 class Contraction:
@@ -94,10 +93,8 @@ class Contraction:
             heapq.heappush(self.queue, (key, u, v))
 
     def _reorder(self, u: int, v: int) -> bool:
-        """Give u and v one rank in a topological order of the graph with both merged.
-
-        False if a second path leads from u to v, for there is no such order then.
-        """
+        """Give u and v one rank in a topological order of the graph with both merged."""
+        # False if a second path leads from u to v, for there is no such order then.
         after = self._between(u, v, self.succs, 1)
         if after is None:
             return False
@@ -115,10 +112,8 @@ class Contraction:
         return True
 
     def _between(self, u: int, v: int, onward: list[Neighbours], sign: int) -> list[int] | None:
-        """Nodes that paths from u lead to, up to the rank of v; None if one leads to v.
-
-        The edge from u to v itself does not count. Forwards, or backwards with sign -1.
-        """
+        """Nodes that paths from u lead to, up to the rank of v; None if one leads to v."""
+        # The edge from u to v itself does not count. Forwards, or backwards with sign -1.
         rank, limit = self.rank, sign * self.rank[v]
         found = [w for w in onward[u] if sign * rank[w] < limit]
         seen = set(found)

@@ -15,6 +15,7 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Edge, Graph, Op
 from placegap.instances.problem.integers import ceil_div
 
+# Kinds of update ops, without TensorFlow's "ResourceApply" and "Apply" before them.
 OPTIMIZERS = frozenset(
     {
         "adadelta",
@@ -31,13 +32,10 @@ OPTIMIZERS = frozenset(
         "update",
     }
 )
-"""Kinds of update ops, without TensorFlow's "ResourceApply" and "Apply" before them."""
 
+# Kinds of ops that read nothing, and make nothing of a sample.
 WEIGHT_SOURCES = frozenset({"const", "constant", "variable", "variablev2"})
-"""Kinds of ops that read nothing, and make nothing of a sample."""
-
-MANY = -1
-"""In place of an update op: none, several, or something else besides."""
+MANY = -1  # in place of an update op: none, several, or something else besides
 
 
 def is_update(op: Op) -> bool:
@@ -47,13 +45,11 @@ def is_update(op: Op) -> bool:
 
 
 def gradient_bytes(graph: Graph, update: int, held: Mapping[str, int]) -> dict[int, int]:
-    """Edges that bring gradients to an update op, and the bytes of each gradient.
-
-    They are what backward ops send it, but for numbers such as the learning rate: what several
-    updates read, and is smaller than the largest of what this one reads. Where all are of 0 bytes,
-    as from importers that keep gradients with the parameters, the first stands for the parameters
-    of the op's colocation group. `held` is from `group_parameters`.
-    """
+    """Edges that bring gradients to an update op, and the bytes of each gradient."""
+    # They are what backward ops send it, but for numbers such as the learning rate: what several
+    # updates read, and is smaller than the largest of what this one reads. Where all are of 0
+    # bytes, as from importers that keep gradients with the parameters, the first stands for the
+    # parameters of the op's colocation group. `held` is from `group_parameters`.
     index = graph.index
     entering = index.pred_edge[index.pred_ptr[update] : index.pred_ptr[update + 1]].tolist()
     found = {}
@@ -86,11 +82,9 @@ def group_parameters(graph: Graph) -> dict[str, int]:
 
 
 def all_reduce(edge: Edge, size: int, parts: Sequence[str], updates: Sequence[str]) -> list[Edge]:
-    """Edges from the parts that make a gradient to the copies of its update.
-
-    `size` are the bytes of the gradient; times that the edge of the whole ops states are divided as
-    bytes are.
-    """
+    """Edges from the parts that make a gradient to the copies of its update."""
+    # `size` are the bytes of the gradient; times that the edge of the whole ops states are divided
+    # as bytes are.
     host, matrix = edge.host_time_ns, edge.transfer_ns
     share = edge.model_copy(
         update={
@@ -110,10 +104,8 @@ def all_reduce(edge: Edge, size: int, parts: Sequence[str], updates: Sequence[st
 
 
 def works_on_weights(graph: Graph) -> list[bool]:
-    """Whether each op works on weights or on one gradient alone, whatever the batch.
-
-    Updates do, ops that read nothing but weights, and ops between one gradient and its update.
-    """
+    """Whether each op works on weights or on one gradient alone, whatever the batch."""
+    # Updates do, ops that read nothing but weights, and ops between one gradient and its update.
     index, ops = graph.index, graph.ops
     order = index.topological_order.tolist()
 

@@ -18,64 +18,48 @@ from placegap.instances.problem.mean_costs import mean_time_ns
 from placegap.instances.transforms.op_splitting import Axis, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_gradients import is_update
 
-AXES: tuple[Axis, ...] = ("batch", "out_channel", "in_channel")
-"""Axes by preference."""
+AXES: tuple[Axis, ...] = ("batch", "out_channel", "in_channel")  # axes by preference
 
+# Kinds that can be split along their channels although they do not state it: those of the paper's
+# Table 7 under ONNX' names, and what updates their parameters in a training graph.
 KINDS = (
     *("Conv", "Conv/backward", "ConvTranspose", "ConvTranspose/backward", "Gemm", "Gemm/backward"),
     *("MatMul", "MatMul/backward", "update"),
 )
-"""Kinds that can be split along their channels although they do not state it: those of the paper's
-Table 7 under ONNX' names, and what updates their parameters in a training graph."""
 
-PARTS = 2
-"""Parts of an op, as in figure 2."""
+PARTS = 2  # parts of an op, as in figure 2
+MOST_PARTS_OF_OP = 1024  # what the methods take at most; devices are fewer
 
-MOST_PARTS_OF_OP = 1024
-"""What the methods take at most; devices are fewer."""
-
+# Of the time of all ops together. Table 7 has convolutions split on all six networks, which takes
+# 0.001; Table 6 leaves Conv1_1 of VGG-16 whole, which that splits. No share meets both: this one
+# meets 21 of the 24 decisions, 0.003 meets 18 and 0.01 meets 14 (docs/papers/fd-dps.md).
 MIN_SHARE = 0.001
-"""Of the time of all ops together. Table 7 has convolutions split on all six networks, which takes
-0.001; Table 6 leaves Conv1_1 of VGG-16 whole, which that splits. No share meets both: this one
-meets 21 of the 24 decisions, 0.003 meets 18 and 0.01 meets 14 (docs/papers/fd-dps.md)."""
-
-MAX_PARAMETERS = 3_000_000
-"""Bytes of parameters per ms; Table 6: 57 KB per ms is split, 137 MB per ms is not."""
+MAX_PARAMETERS = 3_000_000  # bytes of parameters per ms; Table 6: 57 KB is split, 137 MB is not
 
 
 @dataclass(frozen=True)
 class SplitRule:
     """When an op is split, and how."""
 
-    #: Least mean time of an op, as a share of the mean times of all ops together.
-    min_share: float = MIN_SHARE
-    #: Least mean time of an op; both must be reached.
-    min_time_ns: int = 0
-    #: Most bytes of parameters per ms of mean time.
-    max_parameters: int = MAX_PARAMETERS
-    #: Parts of an op; fewer where the axis has fewer elements.
-    parts: int = PARTS
-    #: Axes by preference: the first that the op can be split along is taken.
-    axes: tuple[Axis, ...] = AXES
-    #: Ops of these kinds that state no axes can be split along both channel axes.
-    kinds: tuple[str, ...] = KINDS
+    min_share: float = MIN_SHARE  # least mean time of an op, as a share of that of all ops together
+    min_time_ns: int = 0  # least mean time of an op; both must be reached
+    max_parameters: int = MAX_PARAMETERS  # most bytes of parameters per ms of mean time
+    parts: int = PARTS  # parts of an op; fewer where the axis has fewer elements
+    axes: tuple[Axis, ...] = AXES  # by preference: the first to split the op along is taken
+    kinds: tuple[str, ...] = KINDS  # ops of these that state no axes are split along channel axes
 
 
 def split_heavy_ops(instance: Instance, rule: SplitRule | None = None) -> OpSplit:
-    """Split every op that the rule names; FD-DPS, Algorithm 3, lines 2 to 6.
-
-    O(V + E).
-    """
+    """Split every op that the rule names; FD-DPS, Algorithm 3, lines 2 to 6."""
+    # O(V + E).
     return split_ops(instance, choose_cuts(instance, rule or SplitRule()))
 
 
 def choose_cuts(instance: Instance, rule: SplitRule) -> dict[int, Cut]:
-    """Which ops the rule splits, and how.
-
-    A colocation group, such as forward, backward and update op, is split as a whole or not at all:
-    if one of its ops takes long enough, all of them together hold few enough parameters, and all
-    can be split along one axis.
-    """
+    """Which ops the rule splits, and how."""
+    # A colocation group, such as forward, backward and update op, is split as a whole or not at
+    # all: if one of its ops takes long enough, all of them together hold few enough parameters, and
+    # all can be split along one axis.
     arrays, ops = instance.arrays, instance.graph.ops
     mean_ns = mean_time_ns(arrays)
     is_long = mean_ns >= max(rule.min_time_ns, rule.min_share * mean_ns.sum())
@@ -90,10 +74,8 @@ def choose_cuts(instance: Instance, rule: SplitRule) -> dict[int, Cut]:
 
 
 def cut_unit(ops: Sequence[Op], unit: Sequence[int], rule: SplitRule) -> dict[int, Cut]:
-    """How to split ops that are split together: the first axis they all have, or not at all.
-
-    Along the batch the ops that update parameters are copied, and need not have it.
-    """
+    """How to split ops that are split together: the first axis they all have, or not at all."""
+    # Along the batch the ops that update parameters are copied, and need not have it.
     for axis in rule.axes:
         divided = [i for i in unit if axis != "batch" or not is_update(ops[i])]
         if divided and all(axis in axes_of(ops[i], rule.kinds) for i in divided):

@@ -20,11 +20,10 @@ from placegap.instances.transforms.moirai_fusion import default_rules, fuse_by_r
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.instances.transforms.zero_time import join_zero_time
 
+# ``exact``: the optimum is that of the fine instance, and so bounds hold for it. ``restriction``:
+# plans of the coarse instance are plans of the fine one, but the best may be lost, and bounds say
+# nothing. ``neither``: a plan may also break a rule of the fine instance; the referee decides.
 Claim = Literal["exact", "restriction", "neither"]
-"""``exact``: the optimum is that of the fine instance, and so bounds hold for it. ``restriction``:
-plans of the coarse instance are plans of the fine one, but the best may be lost, and bounds say
-nothing. ``neither``: a plan may also break a rule of the fine instance; the referee decides.
-"""
 
 
 class TransformParams(BaseModel):
@@ -67,11 +66,9 @@ class ColourParams(TransformParams):
 
 @dataclass(frozen=True)
 class Transform:
-    """One row of the table.
+    """One row of the table."""
 
-    `is_exact` says under which semantics, and with which parameters, no optimum is lost.
-    """
-
+    # `is_exact` says under which semantics, and with which parameters, no optimum is lost.
     name: str
     paper: str
     summary: str
@@ -193,11 +190,9 @@ def find_transform(
 
 
 def _claim(merge: Merge, semantics: Semantics, transform: Transform, params: Any) -> Claim:
-    """What the plans of the merged instance are to the instance.
-
-    A chain or a load per pass is made of classes and passes, which must not have been mixed, and
-    devices may look equal (`replicas`) only after merging.
-    """
+    """What the plans of the merged instance are to the instance."""
+    # A chain or a load per pass is made of classes and passes, which must not have been mixed, and
+    # devices may look equal (`replicas`) only after merging.
     backward = merge.fine.arrays.backward
     if loses_groups(merge):
         return "neither"

@@ -36,8 +36,7 @@ from placegap.instances.problem.modules import is_expert, layer_ends, layer_of
 from placegap.instances.problem.op_kernel import AttentionKernel
 from placegap.instances.reading.errors import InputError
 
-UNITS = 64
-"""Shares are in 64ths where no attention says how many heads its cache has."""
+UNITS = 64  # shares are in 64ths where no attention says how many heads its cache has
 
 
 class CardGroup(NamedTuple):
@@ -156,10 +155,8 @@ def all_reduce_ns(cluster: Cluster, cards: Sequence[int], size_bytes: int) -> in
 def group_bytes(
     memory: Sequence[int | None], shares: Sequence[int], whole: int, embedding: int
 ) -> int | None:
-    """Memory of a group whose cards hold `whole` bytes each, and one of them the embedding.
-
-    The embedding is an op of the group, on the card where that leaves most; 0: it is elsewhere.
-    """
+    """Memory of a group whose cards hold `whole` bytes each, and one of them the embedding."""
+    # The embedding is an op of the group, on the card where that leaves most; 0: it is elsewhere.
     units, rooms = sum(shares), list[int]()
     for holder in range(len(shares)):
         found = [
@@ -175,11 +172,9 @@ def group_bytes(
 def grouped_cluster(
     cluster: Cluster, groups: Sequence[CardGroup], memory: Sequence[int | None]
 ) -> Cluster:
-    """The cluster with groups in place of their cards.
-
-    A group receives what each of its cards needs, one after another over the worst of its links;
-    any card can send what all have, by the best one.
-    """
+    """The cluster with groups in place of their cards."""
+    # A group receives what each of its cards needs, one after another over the worst of its links;
+    # any card can send what all have, by the best one.
     taken = {k for group in groups for k in group.cards}
     parts: list[tuple[Device, tuple[int, ...]]]
     parts = [(device, (k,)) for k, device in enumerate(cluster.devices) if k not in taken]

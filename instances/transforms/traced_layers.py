@@ -29,21 +29,15 @@ from placegap.instances.costing.layer_modes import (
 from placegap.instances.problem import Cluster, Edge, Graph, Op
 from placegap.instances.reading.errors import InputError
 
+# The part of a module's path up to its first number, or that of a block in a numbered stage.
 NUMBERED = re.compile(r"^(.*?\.?\d+(?:\.(?:blocks|layers)\.\d+)?)(?:\.|$)")
-"""The part of a module's path up to its first number, or that of a block in a numbered stage."""
-
-BEFORE, BEHIND = "before", "behind"
-"""The layers of what comes before the numbered ones, and behind them."""
-
-BYTES_OF = {"float64": 8, "float32": 4}
-"""Of one weight; 2 of all other number types."""
+BEFORE, BEHIND = "before", "behind"  # the layers of what is before and behind the numbered ones
+BYTES_OF = {"float64": 8, "float32": 4}  # of one weight; 2 of all other number types
 
 
 def traced_layers(graph: Graph, cluster: Cluster) -> Graph:
-    """The layers of a traced training step, with the modes that they have on a cluster.
-
-    O(ops + edges), but for what lies inside of one layer.
-    """
+    """The layers of a traced training step, with the modes that they have on a cluster."""
+    # O(ops + edges), but for what lies inside of one layer.
     step = _Step(graph)
     layers = [step.layer(k) for k in range(len(step.names))]
     pairs: dict[tuple[int, int], int] = defaultdict(int)
@@ -97,10 +91,8 @@ class _Step:
         self.heads = tuple(int(number) for number in numbers)
 
     def _homes(self) -> dict[str, int]:
-        """Number of the layer of each forward op.
-
-        What no module numbers is of the last layer that feeds it, or comes before or behind all.
-        """
+        """Number of the layer of each forward op."""
+        # What no module numbers is of the last layer that feeds it, or comes before or behind all.
         own = {}
         for op in self.ops.values():
             found = NUMBERED.match(op.module or "")
@@ -211,10 +203,8 @@ class _Step:
         )
 
     def _segments(self, members: Sequence[Op]) -> list[list[Op]]:
-        """The ops of a layer, cut behind each op that all paths pass; parts without weights join.
-
-        In topological order an op is passed by all paths if no edge leads over it.
-        """
+        """The ops of a layer, cut behind each op on all paths; parts without weights join."""
+        # In topological order an op is passed by all paths if no edge leads over it.
         place = {op.name: at for at, op in enumerate(members)}
         parts, now = list[list[Op]](), list[Op]()
         outer = [(n, op.name) for op in members for n in self.into[op.name] if n not in place]

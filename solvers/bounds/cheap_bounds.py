@@ -35,17 +35,15 @@ from placegap.solvers.core.objective import solvers_of, strategy
 from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import Bound
 
+# Origins of bounds: the longest path of least times; all work spread over the devices; the longest
+# op where it is fastest; all ops one after another, each where it is fastest; the memory of all
+# devices together.
 PATH, WORK, LONGEST, ONE, ROOM = "critical path", "work", "longest op", "one microbatch", "room"
-"""Origins of bounds: the longest path of least times; all work spread over the devices; the longest
-op where it is fastest; all ops one after another, each where it is fastest; the memory of all
-devices together."""
 
 
 def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
-    """The best of the critical path, the work and the longest op; integers throughout.
-
-    O(m K^2) for m edges and K devices, beside the work (`spread_bound`).
-    """
+    """The best of the critical path, the work and the longest op; integers throughout."""
+    # O(m K^2) for m edges and K devices, beside the work (`spread_bound`).
     # Of equal bounds the first one counts, as it has the simpler reason. Memory is only what every
     # plan must hold (its floor), so that bounds hold at the peak, too.
     instance, semantics = relax_memory(instance, semantics)
@@ -56,11 +54,9 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
 
 
 def path_ns(instance: Instance, *, transfers: bool) -> int:
-    """The longest path, every op on the device that is best for the path as a whole.
-
-    With `transfers`, those between the devices of a path are counted, and colocated ops are on the
-    same device. A bound on every makespan; without transfers also on every latency.
-    """
+    """The longest path, every op on the device that is best for the path as a whole."""
+    # With `transfers`, those between the devices of a path are counted, and colocated ops are on
+    # the same device. A bound on every makespan; without transfers also on every latency.
     arrays, possible = instance.arrays, instance.arrays.possible
     time = np.where(possible, arrays.time_ns, NO_WAY)
     if not transfers:
@@ -80,8 +76,7 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
 class Direction(NamedTuple):
     """Edges as they lead to ops, from the beginning, or from the end back."""
 
-    #: (n,) int64: Ops, each after all that edges lead from.
-    order: Ints
+    order: Ints  # (n,) int64: Ops, each after all that edges lead from
     #: pointer, edge: Edges to op v are those in ``edge[pointer[v] : pointer[v + 1]]``.
     pointer: Ints
     edge: Ints
@@ -94,10 +89,8 @@ class Direction(NamedTuple):
 
 
 def directions(instance: Instance, *, transfers: bool = True) -> list[Direction]:
-    """The graph forward, where least starts are heads, and back, where they are tails.
-
-    Without transfers there is one device, and nothing takes time between ops.
-    """
+    """The graph forward, where least starts are heads, and back, where they are tails."""
+    # Without transfers there is one device, and nothing takes time between ops.
     arrays, index = instance.arrays, instance.arrays.index
     # copies, which may be written to, as the arrays of the second: one kernel for both
     order, link = index.topological_order.copy(), arrays.link_class.copy()
@@ -166,18 +159,14 @@ def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
     return best
 
 
+# Cutting planes at most, and the share of the bound that the search for weights may miss.
 MOST_CUTS, ENOUGH = 50, 1e-6
-"""Cutting planes at most, and the share of the bound that the search for weights may miss."""
-
-MOST_BITS = 40
-"""Bits of an integer weight at most."""
+MOST_BITS = 40  # bits of an integer weight at most
 
 
 def spread_bound(time_ns: Ints, possible: Flags) -> int:
-    """Least time in which devices can do all blocks, if blocks can be split; rounded up.
-
-    A block that no device can hold counts for nothing.
-    """
+    """Least time in which devices can do all blocks, if blocks can be split; rounded up."""
+    # A block that no device can hold counts for nothing.
     return spread_weights(time_ns, possible)[0]
 
 
@@ -218,11 +207,9 @@ def _proven(time: Ints, count: Ints, weights: Floats) -> tuple[int, list[int]]:
 
 
 def _two_weights(time: Ints, count: Ints) -> Floats:
-    """The best weights of two kinds of devices.
-
-    The bound as a function of the ratio of the weights has its maximum where some block costs the
-    same on either kind, or at an end.
-    """
+    """The best weights of two kinds of devices."""
+    # The bound as a function of the ratio of the weights has its maximum where some block costs the
+    # same on either kind, or at an end.
     both = (time >= 0).all(axis=1)
     first, second = time[both, 0].astype(float), time[both, 1].astype(float)
     only: list[float] = [float(time[~both, k].clip(0).sum(dtype=float)) for k in (0, 1)]

@@ -50,18 +50,13 @@ from placegap.solvers.core.progress import Known
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
-UNKNOWN, HEAD, TAIL = 0, 1, 2
-"""Modes of an op: no way is known; the way to its end; the way from its start."""
-
+UNKNOWN, HEAD, TAIL = 0, 1, 2  # modes of an op: no way known; the way to its end; from its start
+# Rows of what a device has done since the last narrow op: its ops, transfers in, transfers out.
 WORK, INTO, OUT = 0, 1, 2
-"""Rows of what a device has done since the last narrow op: its ops, transfers in, transfers out."""
-
-MOST_SHARE = 4
-"""The labels of one signature are at most one in `MOST_SHARE` of all."""
-
+MOST_SHARE = 4  # the labels of one signature are at most one in `MOST_SHARE` of all
+# Where labels are too many, the bytes of a pool count in whole parts of its room: labels with the
+# same number of parts get the least bytes of any. 0: the bytes are dropped.
 POOL_PARTS = 64, 16, 4, 0
-"""Where labels are too many, the bytes of a pool count in whole parts of its room: labels with the
-same number of parts get the least bytes of any. 0: the bytes are dropped."""
 
 
 class ValueColumns(NamedTuple):
@@ -85,24 +80,19 @@ def value_columns(num_ops: int, num_devices: int, num_pools: int) -> ValueColumn
 class OpenPlaces(NamedTuple):
     """The frontier after a step: what later steps need of it, and the least time to come."""
 
-    #: (p,) int64: The places whose devices are remembered.
-    places: Ints
-    #: (s,) int64
-    ops: Ints
-    #: (s,) int64: The least time beyond the way of each op: after its end, or before its start.
-    rest_ns: Ints
+    places: Ints  # (p,) int64: The places whose devices are remembered
+    ops: Ints  # (s,) int64
+    rest_ns: Ints  # (s,): least time beyond the way of each op: after its end, or before its start
     #: (b, 3) int64: Positions in `ops` of a `HEAD` and a `TAIL` op, and the least time from the end
     #: of the first to the start of the second; pairs without a path between them are left out.
     between: Ints
-    #: The columns of the labels after this step.
-    columns: ValueColumns
+    columns: ValueColumns  # the columns of the labels after this step
 
 
 class FrontierLabels(NamedTuple):
     """L partial placements."""
 
-    #: (L, places) int64: The device of each place of the frontier; -1 where it is forgotten.
-    device: Ints
+    device: Ints  # (L, places): the device of each place of the frontier; -1 where it is forgotten
     #: (L, 3 + s + K + S + 6 K) int64: Numbers of which less is better (`ValueColumns`): the longest
     #: path that is complete; the ways of the last narrow op, from the beginning and to the end; the
     #: way to the end of each op of the frontier, or from its start; the bytes on each device of the
@@ -139,18 +129,12 @@ class PlacedGraph(NamedTuple):
     producer: Ints
     consumer: Ints
     tensor: Ints
-    #: (P, K) bool
-    place_able: Flags
-    #: (P,) int64
-    size_bytes: Ints
-    #: (K,) int64: The first device of each one's class.
-    peers: Ints
-    #: (K,) int64: That each device is in.
-    pool: Ints
-    #: (S,) int64: The room of all devices of a pool; S is 0 where there are no pools.
-    pool_room_bytes: Ints
-    #: Whether each device takes in, and sends out, one transfer of an edge at a time.
-    has_ports: bool
+    place_able: Flags  # (P, K) bool
+    size_bytes: Ints  # (P,) int64
+    peers: Ints  # (K,) int64: The first device of each one's class
+    pool: Ints  # (K,) int64: That each device is in
+    pool_room_bytes: Ints  # (S,): room of all devices of a pool; S is 0 where there are no pools
+    has_ports: bool  # whether each device takes in, and sends out, a transfer of an edge at a time
 
 
 @kernel
@@ -163,11 +147,10 @@ def extended(
     ops: Ints,
     most_ns: int,
 ) -> tuple[FrontierLabels, Ints, Ints]:
-    """All labels with one more place on each device that has room; their signatures and costs.
-
-    `ops` are those of the place, in topological order. The cost of a label is the longest path that
-    its ways and the least time to come make; labels that cost `most_ns` or more are left out.
-    """
+    """All labels with one more place on each device that has room; their signatures and costs."""
+    # `ops` are those of the place, in topological order. The cost of a label is the longest path
+    # that its ways and the least time to come make; labels that cost `most_ns` or more are left
+    # out.
     k, pools = len(graph.peers), len(graph.pool_room_bytes)
     width, num_open = len(new.places), len(new.ops)
     was, now = old.columns, new.columns
@@ -271,10 +254,10 @@ def extended(
 
 
 class OneLabel(NamedTuple):
-    """A label that grows: the device of each place, -1 for none; the way of each op; the work since
-    the last narrow op, (6, K); and the ways of that op, (2,), as in `FrontierLabels`.
-    """
+    """A label that grows, as in `FrontierLabels`."""
 
+    # The device of each place, -1 for none; the way of each op; the work since the last narrow op,
+    # (6, K); and the ways of that op, (2,).
     at: Ints
     way_ns: Ints
     since_ns: Ints
@@ -322,10 +305,8 @@ def _ways(graph: PlacedGraph, label: OneLabel, here: int, a: int, ops: Ints, don
 def _since(
     graph: PlacedGraph, label: OneLabel, i: int, a: int, edges: Ints, way: int, side: int
 ) -> int:
-    """Add an op and its transfers within its section to the work of devices; the way to the op.
-
-    A narrow op waits for all work of its section.
-    """
+    """Add an op and its transfers within its section to the work of devices; the way to the op."""
+    # A narrow op waits for all work of its section.
     # Ops of a section start after the narrow op before it ends, and end before the next one starts.
     # So all that one device (or port) does for them fits in between, one by one.
     first, since = 3 * side, label.since_ns
@@ -354,9 +335,8 @@ def _since(
 
 @kernel
 def _through_port(graph: PlacedGraph, label: OneLabel, a: int, edges: Ints, side: int) -> int:
-    """The least time until all that an op on device a reads is there; or, from the end, since it
-    began to send.
-    """
+    """The least time until all that an op on device a reads is there."""
+    # Or, from the end, since it began to send.
     # A port is a machine, transfers are jobs with release times (the ends of the producers): in
     # order of release they end as early as in any order. Other transfers of the port are left out.
     # From the end backwards the same holds of what the op sends.
@@ -444,37 +424,25 @@ def _thinned(value: Ints, signature: Ints, cost: Ints, most: int) -> tuple[Ints,
     return rows[:count], least[:count], joined
 
 
-MOST_WIDTH = 5
-"""Places of a frontier whose devices are remembered at most; those needed latest are forgotten."""
-
-MOST_CELLS = 30_000_000
-"""Cells of the tables of one step: with many unlike devices, fewer places are remembered."""
-
+MOST_WIDTH = 5  # most places of a frontier with devices remembered; those needed latest go
+MOST_CELLS = 30_000_000  # cells of the tables of one step: many unlike devices leave fewer places
+# Labels of a step at most. The first number suffices for most aims; the last is used once the
+# frontier has proven something.
 FEW_ROWS, MOST_ROWS, MORE_ROWS = 256, 2_048, 8_192
-"""Labels of a step at most. The first number suffices for most aims; the last is used once the
-frontier has proven something."""
-
+# If the shortest path of few labels is below this share of the proven bound, more labels do not
+# lift it above the bound either: they are not tried.
 HOPELESS = 0.85
-"""If the shortest path of few labels is below this share of the proven bound, more labels do not
-lift it above the bound either: they are not tried."""
-
-MOST_OPS = 5_000
-"""Larger graphs are not tried."""
-
+MOST_OPS = 5_000  # larger graphs are not tried
+# An aim is this share above the proven bound; the share is halved when a path is below the aim.
 STRIDE, LEAST_STRIDE = 0.06, 0.004
-"""An aim is this share above the proven bound; the share is halved when a path is below the aim."""
-
-MORE_AIMS = 2
-"""Plans are made of the paths below this many aims: the second may fit, or have a shorter plan."""
+MORE_AIMS = 2  # plans are made of the paths below so many aims: the second may fit, or be shorter
 
 
 class LeastPath(NamedTuple):
-    """The least path below an aim.
+    """The least path below an aim."""
 
-    `ns` is None if there is none. With `joined`, the true shortest path may be longer. `traces` are
-    the labels of all steps.
-    """
-
+    # `ns` is None if there is none. With `joined`, the true shortest path may be longer. `traces`
+    # are the labels of all steps.
     ns: int | None
     joined: bool
     traces: list[FrontierLabels]
@@ -487,12 +455,10 @@ def frontier_bound(
     stop: Callable[[], bool] = never,
     rows: int = MOST_ROWS,
 ) -> int:
-    """A lower bound on every makespan by memory along the order of the groups, in ns.
-
-    Resident bytes add up (`additive_memory`). The result is at least `known_ns`, which is proven
-    already; `stop` ends the search with the bound so far. O(P L K (w + L)) for each aim, with P
-    groups, at most `rows` labels L and w numbers in each.
-    """
+    """A lower bound on every makespan by memory along the order of the groups, in ns."""
+    # Resident bytes add up (`additive_memory`). The result is at least `known_ns`, which is proven
+    # already; `stop` ends the search with the bound so far. O(P L K (w + L)) for each aim, with P
+    # groups, at most `rows` labels L and w numbers in each.
     if instance.num_ops > MOST_OPS or instance.arrays.memory_is_slack:
         return known_ns
     best, stride, steps = known_ns, STRIDE, steps_of(instance, semantics)
@@ -609,11 +575,9 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
 
 def plan_by(steps: PlacingSteps, traces: Sequence[FrontierLabels]) -> Plan:
-    """Each op on the device of its group's place, by the first label of the last step.
-
-    A label has its own names for the devices of its frontier; any other device is the one of its
-    class with the most room left. It may be too full.
-    """
+    """Each op on the device of its group's place, by the first label of the last step."""
+    # A label has its own names for the devices of its frontier; any other device is the one of its
+    # class with the most room left. It may be too full.
     graph, frontiers = steps.graph, steps.frontiers
     # at the end the frontier is empty: there is one signature, and its first label is the cheapest
     row, path = 0, list[int]()
@@ -713,9 +677,8 @@ def _modes(index: GraphIndex, place: Ints) -> Ints:
 
 
 def _sections(index: GraphIndex, mode: Ints, place: Ints) -> tuple[Flags, Ints]:
-    """Whether all other ops of an op's mode come before or after it, in the order of places, (n,);
-    and how many such ops are placed up to each.
-    """
+    """Whether all other ops of an op's mode come before or after it, (n,)."""
+    # By the order of places; and how many such ops are placed up to each.
     narrow, section = np.zeros(len(mode), np.bool_), np.zeros(len(mode), np.int64)
     position, order = index.topological_position, index.topological_order
     forward = (order, index.succ_ptr, index.consumer[index.succ_edge])

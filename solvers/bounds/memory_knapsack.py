@@ -58,28 +58,17 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.local_search.quick_schedule import inserted
 
-KNAPSACK = "memory knapsack"
-"""Origin of its bounds."""
+KNAPSACK = "memory knapsack"  # origin of its bounds
+MOST_COLUMNS = 60_000  # larger models are not built
+MOST_WAYS = 60  # ways to share out the ops between two others that have columns of their own
+MOST_SHARED = 20_000  # columns of such ways by the devices of their ends, of all intervals
 
-MOST_COLUMNS = 60_000
-"""Larger models are not built."""
-
-MOST_WAYS = 60
-"""Ways to share out the ops between two others that have columns of their own."""
-
-MOST_SHARED = 20_000
-"""Columns of such ways by the devices of their ends, of all intervals."""
-
+# With at most so many columns HiGHS finds plans in seconds; beyond, the MIP has no columns for
+# ends, which raise the bound of the LP by 2 % for 80 layers on three devices. The LP has at most
+# this share of the time.
 MOST_MIP, LP_SHARE = 10_000, 0.75
-"""With at most so many columns HiGHS finds plans in seconds; beyond, the MIP has no columns for
-ends, which raise the bound of the LP by 2 % for 80 layers on three devices. The LP has at most this
-share of the time."""
-
-MOST_INNER = 1_000
-"""Ops of an interval, at most."""
-
-MOST_MEMBERS = 200_000
-"""Ops of all intervals that have rows."""
+MOST_INNER = 1_000  # ops of an interval, at most
+MOST_MEMBERS = 200_000  # ops of all intervals that have rows
 
 
 class OpClasses(NamedTuple):
@@ -97,11 +86,9 @@ class OpClasses(NamedTuple):
 
 
 def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpClasses:
-    """The coarsest classes of ops that colour refinement ends with.
-
-    Ops with different `trait`, or edges with different `move`, are different from the start. Each
-    round is O(n + m).
-    """
+    """The coarsest classes of ops that colour refinement ends with."""
+    # Ops with different `trait`, or edges with different `move`, are different from the start. Each
+    # round is O(n + m).
     # Plain refinement takes as many rounds as the graph is deep. Two passes number each op by all
     # that leads to it, and by all that it leads to, which is nearly the end of it; the rounds only
     # add what groups and mixed paths distinguish.
@@ -157,12 +144,10 @@ def _along(order: list[int], into: list[list[tuple[int, int]]], alone: list[int]
 class Knapsack(NamedTuple):
     """The model of an instance."""
 
-    #: Counts are its integer columns.
-    form: StandardForm
+    form: StandardForm  # counts are its integer columns
     unit_ns: float
     classes: OpClasses
-    #: (G, K) int64: Of the number of groups of a class on a device; -1 where they cannot be.
-    column: Ints
+    column: Ints  # (G, K): Of the number of groups of a class on a device; -1 where they cannot be
 
 
 class _Rows:
@@ -231,11 +216,9 @@ def _sends_each(semantics: Makespan | None) -> str:
 def knapsack(
     instance: Instance, semantics: Makespan | None = None, most_shared: int = MOST_SHARED
 ) -> Knapsack | None:
-    """The model of an instance whose resident bytes add up; None if it is too large.
-
-    Every op can be on some device. Without semantics it holds for all rules of transfers and
-    channels.
-    """
+    """The model of an instance whose resident bytes add up; None if it is too large."""
+    # Every op can be on some device. Without semantics it holds for all rules of transfers and
+    # channels.
     arrays = instance.arrays
     moves, move = np.unique(arrays.transfer_ns, axis=0, return_inverse=True)
     move = move.ravel()[arrays.index.tensor]
@@ -419,13 +402,11 @@ class _Builder:
             self.rows.add(terms, 0.0, np.inf)
 
     def _numbers_between(self, part: Interval) -> None:
-        """Columns for each way to share out a few ops in whole numbers, and rows of their times.
-
-        l[j, a, b] >= 0 of way j, with n[j, c, k] ops of class c on k, the entry on a and the exit
-        on b, sum to the shares of entry and exit, and give N. A way takes D[j, a, b]: the longest
-        of its devices' work, each between what it gets and what it sends, and of its ports. Where
-        columns are too many, there is one for all a and b, which takes the least.
-        """
+        """Columns for each way to share out a few ops in whole numbers, and rows of their times."""
+        # l[j, a, b] >= 0 of way j, with n[j, c, k] ops of class c on k, the entry on a and the exit
+        # on b, sum to the shares of entry and exit, and give N. A way takes D[j, a, b]: the longest
+        # of its devices' work, each between what it gets and what it sends, and of its ports. Where
+        # columns are too many, there is one for all a and b, which takes the least.
         arrays, classes = self.instance.arrays, self.classes
         inside = Counter(classes.of_op[list(part.inner)].tolist())
         columns = {c: self.column[int(self.group_of[c])] for c in inside}
@@ -521,14 +502,13 @@ class _Builder:
     def _spread_between(
         self, part: Interval, inside: Mapping[int, int], pairs: Sequence[tuple[int, int]]
     ) -> None:
-        """Columns for the numbers of ops on each device, for each pair of ends.
-
-        With y[a, b] the share of the entry on a and the exit on b, n[a, b, c, k] ops sum to y times
-        their number and to N; T[a, b] is no less than the work on k with the way there and back,
-        and the transfers of a port, after the last or before the first of which an op runs. That
-        way, or that op, counts only if something is on k, or passes the port. If nothing does, all
-        work is elsewhere and takes some time as well: the lesser of the two holds for y as a whole.
-        """
+        """Columns for the numbers of ops on each device, for each pair of ends."""
+        # With y[a, b] the share of the entry on a and the exit on b, n[a, b, c, k] ops sum to y
+        # times their number and to N; T[a, b] is no less than the work on k with the way there and
+        # back, and the transfers of a port, after the last or before the first of which an op runs.
+        # That way, or that op, counts only if something is on k, or passes the port. If nothing
+        # does, all work is elsewhere and takes some time as well: the lesser of the two holds for y
+        # as a whole.
         crossing = self._crossing(part)
         ways, num_devices, is_port = crossing.ways, len(crossing.ways), self.sends_each == "port"
         counts = np.array(list(inside.values()), float)
@@ -632,10 +612,8 @@ def relaxed(model: Knapsack, time_limit_s: float | None = None) -> tuple[int, Fl
 
 
 def rounded_plan(instance: Instance, model: Knapsack, values: Floats) -> Plan | None:
-    """The plan of a solution in fractions, the largest groups first; None where one has no room.
-
-    Each group goes where most of its class's number is left, among devices with room.
-    """
+    """The plan of a solution in fractions, the largest groups first; None where one has no room."""
+    # Each group goes where most of its class's number is left, among devices with room.
     arrays, classes = instance.arrays, model.classes
     size = arrays.group_bytes[classes.group]
     left = np.zeros(model.column.shape)
@@ -655,10 +633,8 @@ def rounded_plan(instance: Instance, model: Knapsack, values: Floats) -> Plan | 
 
 
 def plan_of(instance: Instance, model: Knapsack, values: Floats) -> Plan:
-    """The plan of a solution in whole numbers.
-
-    A group goes where most of what feeds it is, among the devices that its class still has.
-    """
+    """The plan of a solution in whole numbers."""
+    # A group goes where most of what feeds it is, among the devices that its class still has.
     left: Floats = np.where(model.column >= 0, np.rint(values[model.column]), 0.0).astype(float)
     return _plan(instance, np.full(instance.arrays.num_groups, -1), left, model.classes.of_group)
 

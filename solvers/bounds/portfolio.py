@@ -17,20 +17,17 @@ from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.objective import strategy
 from placegap.solvers.core.result import Bound, is_better
 
+# Origins of bounds: work between heads and tails; a chain there and back, and the work beside it;
+# memory along a chain of intervals, and along the order of the colocation groups.
 WINDOWS, LAYERS, INTERVALS, FRONTIER = (
     "work windows",
     "nested layers",
     "memory chain",
     "memory frontier",
 )
-"""Origins of bounds: work between heads and tails; a chain there and back, and the work beside it;
-memory along a chain of intervals, and along the order of the colocation groups."""
 
-WINDOWS_US = 60.0
-"""Microseconds per op and edge."""
-
-MOST_METHOD_S = 10.0
-"""For the registry's own bounds, where there is no limit."""
+WINDOWS_US = 60.0  # microseconds per op and edge
+MOST_METHOD_S = 10.0  # for the registry's own bounds, where there is no limit
 
 
 def bound(
@@ -78,10 +75,8 @@ def improving_bounds(
     *,
     best_ns: int | None = None,
 ) -> Iterator[Bound]:
-    """The bounds of `bound` one by one, each higher than those before it.
-
-    The caller may work in between, and may stop at any time.
-    """
+    """The bounds of `bound` one by one, each higher than those before it."""
+    # The caller may work in between, and may stop at any time.
     task = Task(instance, semantics, Limits(time_limit_s))
     best = quick_bound(instance, semantics)
     yield best
@@ -91,11 +86,9 @@ def improving_bounds(
 def expensive_bounds(
     task: Task, known: Bound, share: float = 1.0, *, best_ns: int | None = None
 ) -> Iterator[Bound]:
-    """Bounds beyond a known one, each higher than those before it, cheapest first.
-
-    `known` is from `quick_bound`, or better. Bounds that are likely to take longer than a `share`
-    of the task's time are left out, and those after one that reaches `best_ns`.
-    """
+    """Bounds beyond a known one, each higher than those before it, cheapest first."""
+    # `known` is from `quick_bound`, or better. Bounds that are likely to take longer than a `share`
+    # of the task's time are left out, and those after one that reaches `best_ns`.
     clock, best = task.limits.clock().part(share), known
     for found in _all_bounds(task, known, clock):
         if is_better(best.value, found.value, task.semantics):

@@ -53,14 +53,9 @@ from placegap.instances.problem.sections import Interval, Section, intervals
 from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions, spread_weights
 
-FREE = -2
-"""In place of a device: the op may be on several."""
-
-MOST_STEPS = 300_000_000
-"""Edges of all intervals times devices cubed, about a second."""
-
-MOST_CELLS = 20_000_000
-"""Cells of all tables together."""
+FREE = -2  # in place of a device: the op may be on several
+MOST_STEPS = 300_000_000  # edges of all intervals times devices cubed, about a second
+MOST_CELLS = 20_000_000  # cells of all tables together
 
 
 class SectionEdges(NamedTuple):
@@ -69,12 +64,9 @@ class SectionEdges(NamedTuple):
     #: producer, consumer: (e,) int64: -1 is the entry.
     producer: Ints
     consumer: Ints
-    #: (e,) int64: Edges of one number may share a transfer.
-    tensor: Ints
-    #: (e, K, K) int64
-    move_ns: Ints
-    #: (e,) int64: The least between two different devices.
-    least_ns: Ints
+    tensor: Ints  # (e,) int64: Edges of one number may share a transfer
+    move_ns: Ints  # (e, K, K) int64
+    least_ns: Ints  # (e,) int64: The least between two different devices
 
 
 def section_edges(instance: Instance, part: Section, semantics: Makespan) -> SectionEdges:
@@ -100,8 +92,7 @@ def section_edges(instance: Instance, part: Section, semantics: Makespan) -> Sec
 class ChannelTable(NamedTuple):
     """Which channels transfers hold."""
 
-    #: (K, K, 2) int64: The channels of a transfer between two devices, -1 for none.
-    of: Ints
+    of: Ints  # (K, K, 2) int64: The channels of a transfer between two devices, -1 for none
     num: int
     #: Whether a path from one device to another, over ops that each read and feed one op, must hold
     #: the channels of its two ends for a transfer that no other path shares.
@@ -125,12 +116,10 @@ def channel_table(semantics: Makespan, num_devices: int) -> ChannelTable:
 def paths_through(
     enter: Ints, own: Ints, leave: Ints, producer: Ints, consumer: Ints, move_ns: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """By paths: from the end of the entry to the start of the exit, (K, K); heads and tails.
-
-    `enter`, `own` and `leave` have the times of the entry, the inner ops and the exit, `NO_WAY`
-    where one cannot be; edges are as in `SectionEdges`. Heads and tails are (s, K, K): entry
-    [x, a, c] is for x on c and that end on a.
-    """
+    """By paths: from the end of the entry to the start of the exit, (K, K); heads and tails."""
+    # `enter`, `own` and `leave` have the times of the entry, the inner ops and the exit, `NO_WAY`
+    # where one cannot be; edges are as in `SectionEdges`. Heads and tails are (s, K, K): entry [x,
+    # a, c] is for x on c and that end on a.
     size, num_devices = own.shape
     # One pass over the edges, by consumers in topological order, for each device of the entry: then
     # the heads of an edge's producer are final. The least over its devices is what must be waited
@@ -256,12 +245,10 @@ def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
 def port_gap(
     gap: Ints, own: Ints, head: Ints, tail: Ints, edges: SectionEdges, channels: ChannelTable
 ) -> Ints:
-    """The least times between entry and exit, (K, K), with waiting for channels and devices.
-
-    `gap` has those by paths; `own` the times of the s inner ops by device, `NO_WAY` where one is
-    not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of that
-    end and the op's.
-    """
+    """The least times between entry and exit, (K, K), with waiting for channels and devices."""
+    # `gap` has those by paths; `own` the times of the s inner ops by device, `NO_WAY` where one is
+    # not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of
+    # that end and the op's.
     # Items are transfers that must happen, and ops whose device is given; each has a least begin, a
     # length, and a least time after it. For each pair of end devices, list the items, then look at
     # each channel as a machine (`_one_by_one`).
@@ -359,15 +346,12 @@ def _one_by_one(holds: Flags, begin: Ints, takes: Ints, after: Ints) -> int:
 
 
 class IntervalArcs(NamedTuple):
-    """Pairs of ops, and least times from the end of the first to the start of the second.
+    """Pairs of ops, and least times from the end of the first to the start of the second."""
 
-    ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
-    ``head_ns[x, a, c]`` and ``tail_ns[x, b, c]``, a row for each op between, in the order
-    of the arcs: the least time from the end of the first op to its start on c, and from its end to
-    the start of the second. Where devices are alike there are fewer of them, and with many ops
-    none.
-    """
-
+    # ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
+    # ``head_ns[x, a, c]`` and ``tail_ns[x, b, c]``, a row for each op between, in the order of the
+    # arcs: the least time from the end of the first op to its start on c, and from its end to the
+    # start of the second. Where devices are alike there are fewer of them, and with many ops none.
     entry: Ints
     exit: Ints
     gap_ns: Ints
@@ -378,11 +362,9 @@ class IntervalArcs(NamedTuple):
 def interval_arcs(
     instance: Instance, parts: Sequence[Interval], time: Ints, mass: Ints, weights: Ints
 ) -> IntervalArcs:
-    """Arcs of some intervals, in their order, at most as `MOST_STEPS` allow.
-
-    Times are `NO_WAY` where an op cannot be. `mass` and `weights` are as in `work_windows`;
-    products with all times together must fit into 2**61.
-    """
+    """Arcs of some intervals, in their order, at most as `MOST_STEPS` allow."""
+    # Times are `NO_WAY` where an op cannot be. `mass` and `weights` are as in `work_windows`;
+    # products with all times together must fit into 2**61.
     arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
     link, classes, multiple = arrays.link_class, num_devices, np.ones(num_devices, np.int64)
     alike = (  # no device can be told from another, nor any link
@@ -494,18 +476,15 @@ def _gaps(
     return gaps, heads, tails
 
 
+# Ancestors that count in one head: at most; at least, in large graphs; and in all heads.
 MOST, FEWEST, MOST_ANCESTORS = 300, 16, 3_000_000
-"""Ancestors that count in one head: at most; at least, in large graphs; and in all heads."""
-
-BITS, MOST_BITS = 61, 20
-"""Products of times and weights stay below 2**61; bits of a weight."""
+BITS, MOST_BITS = 61, 20  # products of times and weights stay below 2**61; bits of a weight
 
 
 class WorkWindows(NamedTuple):
     """Heads and tails of an instance, and masses between them."""
 
-    #: (n, K) int64: `NO_WAY` where an op cannot be.
-    time_ns: Ints
+    time_ns: Ints  # (n, K) int64: `NO_WAY` where an op cannot be
     #: mass, weights: (n,), (K,): Masses of the ops, and weights of the devices.
     mass: Ints
     weights: Ints
@@ -513,15 +492,12 @@ class WorkWindows(NamedTuple):
     #: on each device.
     head_ns: Ints
     tail_ns: Ints
-    #: The small ones first.
-    intervals: list[Interval]
+    intervals: list[Interval]  # the small ones first
 
 
 def work_windows(instance: Instance) -> WorkWindows | None:
-    """Heads and tails by paths, intervals and work; None if integers would overflow.
-
-    Every op can be on some device.
-    """
+    """Heads and tails by paths, intervals and work; None if integers would overflow."""
+    # Every op can be on some device.
     # weights have as many bits as keep all products of sums of times and weights below 2**61
     arrays, index = instance.arrays, instance.arrays.index
     possible, num_ops = instance.arrays.possible, instance.num_ops
@@ -568,11 +544,9 @@ def window_bound(windows: WorkWindows) -> int:
 def chain_arcs(
     instance: Instance, chain: Sequence[Section], windows: WorkWindows
 ) -> tuple[list[Interval], IntervalArcs, Ints]:
-    """The arcs of a chain's intervals, and their tables (r, K, K).
-
-    Tables have the least time from the end of an arc's first op to the end of its second one, by
-    their devices; `NO_WAY` where colocated ops would be apart.
-    """
+    """The arcs of a chain's intervals, and their tables (r, K, K)."""
+    # Tables have the least time from the end of an arc's first op to the end of its second one, by
+    # their devices; `NO_WAY` where colocated ops would be apart.
     parts = [
         Interval(part.entry, part.exit, tuple(part.ops[1:-1]))
         for part in chain
@@ -587,10 +561,9 @@ def chain_arcs(
 
 
 class ArcsInto(NamedTuple):
-    """Arcs to op v: those in ``arc[pointer[v] : pointer[v + 1]]``, each from op `other`, with the
-    least time between both by their devices.
-    """
+    """Arcs to op v: those in ``arc[pointer[v] : pointer[v + 1]]``, each from op `other`."""
 
+    # `gap_ns` is the least time between both by their devices.
     pointer: Ints
     arc: Ints
     other: Ints
@@ -649,11 +622,9 @@ def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto,
 
 @kernel(bounded=True)
 def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
-    """Largest a width + b width + mass of the ops with heads >= a and tails >= b.
-
-    A segment tree over the tails b: of each node the mass below it, and the largest b width + mass
-    of the tails from b on, among the b of ops that are in.
-    """
+    """Largest a width + b width + mass of the ops with heads >= a and tails >= b."""
+    # A segment tree over the tails b: of each node the mass below it, and the largest b width +
+    # mass of the tails from b on, among the b of ops that are in.
     # Ops come in by falling heads, so that a is the head of the last one. Times `width` all is in
     # integers. A node's best is over the tails b below it: either b is on the right, or it is on
     # the left, and the mass of the right counts as well.

@@ -48,30 +48,26 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import Bound
 
-ORIGIN = "lines of layers"
-"""Origin of its bounds."""
+ORIGIN = "lines of layers"  # origin of its bounds
 
+# Most vectors of used devices: the 64 of six different cards take 2 s for a makespan of 64 layers,
+# and 10 s for a load, on one core. With more, devices are taken in the cluster's order, and nothing
+# is proven.
 MOST_STATES = 500
-"""Most vectors of used devices: the 64 of six different cards take 2 s for a makespan of 64 layers,
-and 10 s for a load, on one core. With more, devices are taken in the cluster's order, and nothing
-is proven."""
-
+# Most labels of a state; with more, those of least value are kept, and nothing is proven. Two
+# cards, a host and 46 layers with experts need 40 for a makespan, and more than 300 for a load.
 MOST_LABELS = 300
-"""Most labels of a state; with more, those of least value are kept, and nothing is proven. Two
-cards, a host and 46 layers with experts need 40 for a makespan, and more than 300 for a load."""
-
+# Number of limits on a load that halve what is open, and of all limits. After 8 halvings one to six
+# more prove the optimum.
 HALVINGS, MOST_AIMS = 8, 30
-"""Number of limits on a load that halve what is open, and of all limits. After 8 halvings one to
-six more prove the optimum."""
 
+# Number of times that room is reduced by what is missing at the peak, and of lines of few devices
+# that are tried if still no line fits, or none has plans of the semantics' class: on 1,258 ops 8
+# CPU s for a makespan, and 2 for a load.
 MOST_ROOM_TRIES, MOST_SIMPLE = 20, 500
-"""Number of times that room is reduced by what is missing at the peak, and of lines of few devices
-that are tried if still no line fits, or none has plans of the semantics' class: on 1,258 ops 8 CPU
-s for a makespan, and 2 for a load."""
-
+# Columns of labels: the sum of times, or the heaviest load of finished devices; load and bytes of
+# the last device; bytes and load of the host.
 TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
-"""Columns of labels: the sum of times, or the heaviest load of finished devices; load and bytes of
-the last device; bytes and load of the host."""
 
 
 class BestLine(NamedTuple):
@@ -84,24 +80,19 @@ class BestLine(NamedTuple):
 
 
 class _Costs(NamedTuple):
-    """Times of S slots on devices of C classes, in ns; `NO_WAY` where a slot cannot be.
+    """Times of S slots on devices of C classes, in ns; `NO_WAY` where a slot cannot be."""
 
-    The last axis: experts with the rest of the slot, or on the host.
-    """
+    # The last axis: experts with the rest of the slot, or on the host.
 
-    #: (S, C, 2): A slot on the same device as the one before it.
-    stay: Ints
-    #: (S, C, C, 2): A slot on a device of the second class, after one on the first.
-    enter: Ints
-    #: (S, C): What this adds to the load of the device before it.
-    left: Ints
-    #: (S,): Load of the host for the experts of the slot.
-    host: Ints
+    stay: Ints  # (S, C, 2): A slot on the same device as the one before it
+    enter: Ints  # (S, C, C, 2): A slot on a device of the second class, after one on the first
+    left: Ints  # (S, C): What this adds to the load of the device before it
+    host: Ints  # (S,): Load of the host for the experts of the slot
     is_exact: bool
 
 
+# A state: number of used devices of each class, and the class of the last one.
 _Key = tuple[tuple[int, ...], int]
-"""A state: number of used devices of each class, and the class of the last one."""
 
 
 class _Step(NamedTuple):
@@ -196,9 +187,7 @@ class _Search:
         return sum_by(self.slots.slot[chosen], of_op[chosen], self.num)
 
     def least(self, room: Ints) -> tuple[int, LayerLine] | None:
-        """A bound on all lines by these costs, and a line of least value (of the bound's, if
-        exact).
-        """
+        """A bound on all lines by these costs, and a line of least value (the bound, if exact)."""
         # For a sum one pass is enough. A maximum is searched by limits on it: then the loads of
         # finished devices, all within the limit, need not be compared, which leaves few labels.
         # Limits halve what is open first, and then are one below the best line.
@@ -410,10 +399,8 @@ def _by_clock(search: _Search) -> _Costs | None:
     enter = np.full((num, len(first), len(first), 2), NO_WAY)
 
     def clock(turns: list[tuple[int, int]], away: bool) -> Ints:
-        """The time of each slot in a plan that alternates between two devices (class, device).
-
-        A slot that cannot be there is put elsewhere; its time is then not used.
-        """
+        """The time of each slot in a plan that alternates between two devices (class, device)."""
+        # A slot that cannot be there is put elsewhere; its time is then not used.
         home, apart = list[int](), list[int]()
         for s in range(num):
             c, k = turns[s % 2]
@@ -485,11 +472,9 @@ def _by_loads(search: _Search) -> _Costs:
 
 
 def best_expert_count(instance: Instance, semantics: Semantics) -> tuple[str, int]:
-    """KTransformers' option for the best number of experts of each layer on a card, and its value.
-
-    All numbers are tried, as the value need not fall and then rise: with all experts on the card,
-    nothing is sent to the host.
-    """
+    """KTransformers' option for the best number of experts of a layer on a card; its value."""
+    # All numbers are tried, as the value need not fall and then rise: with all experts on the card,
+    # nothing is sent to the host.
     best, why = list[tuple[int, str]](), ""
     for number in range(num_experts(instance) + 1):
         text = f"--kt-num-gpu-experts {number}"

@@ -64,8 +64,7 @@ class IdealPairs(NamedTuple):
     #: ptr, ideal: (sources + 1,): Candidates of source j are ``ideal[ptr[j]:ptr[j + 1]]``.
     ptr: Ints
     ideal: Ints
-    #: (layers, pairs) int64: Least max_load with these devices of the server, value of J included.
-    value: Ints
+    value: Ints  # (layers, pairs): least max_load with these devices of the server, with J's value
     #: origin, stage: (layers, pairs) int32: Pair before and last stage of new states, -1 of others.
     origin: Indices
     stage: Indices
@@ -77,8 +76,7 @@ class Rows(NamedTuple):
     #: work, cut: (N, rows) int64
     work: Ints
     cut: Ints
-    #: (rows,) int64
-    most: Ints
+    most: Ints  # (rows,) int64
     overlap: bool
 
 
@@ -237,8 +235,7 @@ def _extend(
                         break
 
 
-PAIRS = 1_000_000
-"""Most states (J, devices taken, I) that are kept at a time, 14 bytes each."""
+PAIRS = 1_000_000  # most states (J, devices taken, I) that are kept at a time, 14 bytes each
 
 
 class ServerSearch(LayerSearch):
@@ -382,24 +379,14 @@ def _close(
                 value[target], states.origin[target], states.last[target] = now, first + j, mark
 
 
-MOST_BYTES = 800_000_000
-"""Memory for ideals, and for what a search keeps of each."""
-
-BOUND_ROUNDS = 6
-"""If the ideals do not fit the memory: number of limits that are tried to find some that do."""
-
-NUM_ORDERS, MOST_CUTS = 6, 400
-"""Number of orders that are cut first, and most places to cut each."""
-
+MOST_BYTES = 800_000_000  # memory for ideals, and for what a search keeps of each
+BOUND_ROUNDS = 6  # if the ideals do not fit the memory: limits that are tried to find some that do
+NUM_ORDERS, MOST_CUTS = 6, 400  # number of orders that are cut first, and most places to cut each
+# Up to this many ideals, one run over all replaces the orders. It takes 10 instead of 22 ms on 30
+# ideals of the published inputs, 17 instead of 24 on 1,428, and 72 instead of 61 on 2,906.
 FEW = 2_000
-"""Up to this many ideals, one run over all replaces the orders. It takes 10 instead of 22 ms on 30
-ideals of the published inputs, 17 instead of 24 on 1,428, and 72 instead of 61 on 2,906."""
-
-MOST_SERVER_IDEALS = 16_000
-"""With servers and more ideals than this the bound ignores the servers."""
-
-BISECTION = 0.004
-"""Relative gap at which bisection hands over to a run for the value."""
+MOST_SERVER_IDEALS = 16_000  # with servers and more ideals than this the bound ignores the servers
+BISECTION = 0.004  # relative gap at which bisection hands over to a run for the value
 
 
 BY_DP = "ideal-dp"
@@ -427,10 +414,8 @@ class Bracket(Known):
         return self.problem.largest_load if self.value is None else self.value - 1
 
     def cut(self, max_ideals: int) -> None:
-        """Find a good plan fast: the DP over the ideals of one topological order after another.
-
-        If there are few ideals in all, one run over them replaces the orders.
-        """
+        """Find a good plan fast: the DP over the ideals of one topological order after another."""
+        # If there are few ideals in all, one run over them replaces the orders.
         # A low limit keeps few states; it is raised until a plan is found.
         limit, few = min(self.limit, 2 * self.bound.value + 1), self._few(max_ideals)
         for ideals in self._of_orders() if few is None else (few,):

@@ -36,7 +36,6 @@ class Ideals(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of ideals."""
         return len(self.members)
 
     def take(self, which: Ints) -> Ideals:
@@ -58,10 +57,8 @@ class Amounts(NamedTuple):
     """Quantities that are summed over a set of blocks and over the nets that it cuts."""
 
     nets: CutNets
-    #: (b, r) int64
-    of_block: Ints
-    #: (e, c) int64: Counts if the net is cut.
-    of_net: Ints
+    of_block: Ints  # (b, r) int64
+    of_net: Ints  # (e, c) int64: Counts if the net is cut
 
     @property
     def width(self) -> int:
@@ -75,10 +72,8 @@ class CurrentSet(NamedTuple):
     #: members, cut_nets: (words,) int64
     members: Ints
     cut_nets: Ints
-    #: (e,) int64: Pins of each net that are in the set.
-    pins_in: Ints
-    #: (c + r,) int64: As of `Ideals`.
-    sums: Ints
+    pins_in: Ints  # (e,) int64: Pins of each net that are in the set
+    sums: Ints  # (c + r,) int64: As of `Ideals`
 
 
 def room_for(problem: ChainBlocks, amounts: Amounts, size: int) -> Ideals:
@@ -152,19 +147,14 @@ def bit_set(flags: Flags) -> Ints:
     return np.packbits(wide, bitorder="little").view(np.int64)
 
 
-def all_blocks(problem: ChainBlocks) -> Ints:
-    """The bit set of all blocks, (words,)."""
-    return bit_set(np.ones(problem.num_blocks, np.bool_))
-
-
 def blocks_of(members: Ints) -> Ints:
     """Blocks of a bit set."""
     return np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little"))
 
 
+# Ideals of the first chunk, mostly without compiled code, and of each later one, after which the
+# clock is checked.
 FIRST_CHUNK, CHUNK = 256, 50_000
-"""Ideals of the first chunk, mostly without compiled code, and of each later one, after which the
-clock is checked."""
 
 
 class MemoryFull(LimitReached):
@@ -177,35 +167,31 @@ class IdealPath(NamedTuple):
     #: succ_ptr, succ: Of the problem.
     succ_ptr: Ints
     succ: Ints
-    #: (b,) int64: Predecessors of each block that are not in.
-    waiting: Ints
+    waiting: Ints  # (b,) int64: Predecessors of each block that are not in
     #: ready, next_ready: (b,) int64: Cells of the lists: a block, and the cell that follows (-1:
     #: none).
     ready: Ints
     next_ready: Ints
-    #: (1,) int64: Number of blocks on the path.
-    depth: Ints
+    depth: Ints  # (1,) int64: Number of blocks on the path
     #: cell, block, cells: (b + 1,) int64: For each step of the path: the cell to try next, the
     #: block that was taken, and the number of cells in use.
     cell: Ints
     block: Ints
     cells: Ints
-    #: (2,) int64: Ideals met, and ideals kept.
-    done: Ints
+    done: Ints  # (2,) int64: Ideals met, and ideals kept
 
 
+# Go on with `next_ideal` and store the ideals to keep: True at the end; False once a number of
+# ideals is met or no room is left.
 Walk = Callable[[Amounts, CurrentSet, IdealPath, Ideals, int], bool]
-"""Go on with `next_ideal` and store the ideals to keep: True at the end; False once a number of
-ideals is met or no room is left."""
 
 
 def enumerate_ideals(
     problem: ChainBlocks, amounts: Amounts, walk: Walk, clock: Clock, max_ideals: int, max_kept: int
 ) -> tuple[Ideals, int]:
-    """All ideals that a walk keeps, and how many ideals there are in all.
-
-    The empty ideal comes first, and each one after those on its path: neighbours share most blocks.
-    """
+    """All ideals that a walk keeps, and how many ideals there are in all."""
+    # The empty ideal comes first, and each one after those on its path: neighbours share most
+    # blocks.
     ideals = room_for(problem, amounts, min(max_kept, 4096))
     now, path, chunk = empty_set(problem, amounts), start_path(problem), FIRST_CHUNK
     while True:
@@ -286,11 +272,9 @@ def next_ideal(amounts: Amounts, now: CurrentSet, path: IdealPath) -> bool:
 
 
 def ideals_as_bits(before: list[int], most: int) -> list[int] | None:
-    """All ideals, the smaller first; None if there are more than `most`.
-
-    O(N B) for N ideals of B blocks. `before` has, as bits, the blocks that each block needs in an
-    ideal beside itself.
-    """
+    """All ideals, the smaller first; None if there are more than `most`."""
+    # O(N B) for N ideals of B blocks. `before` has, as bits, the blocks that each block needs in an
+    # ideal beside itself.
     found, layer = [0], [0]
     while layer:
         grown: dict[int, None] = {}

@@ -45,8 +45,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.result import Bound, Outcome
 
-MOST_IDEALS = 20_000
-"""With more ideals within the windows than this, no chain that fits at its peak is searched."""
+MOST_IDEALS = 20_000  # with more ideals within the windows no chain for peak memory is searched
 
 
 class PeakBracket(Bracket):
@@ -85,10 +84,8 @@ class PeakBracket(Bracket):
 
 
 def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | None:
-    """The best chain that fits at its peak, if that of `relax_memory` does not fit.
-
-    `plan` is the best plan so far that fits. None where this search does not apply.
-    """
+    """The best chain that fits at its peak, if that of `relax_memory` does not fit."""
+    # `plan` is the best plan so far that fits. None where this search does not apply.
     semantics = task.semantics
     floor, plain = relax_memory(task.instance, semantics)
     if semantics.plans != "chain" or semantics.replicas or semantics.levels == 2:
@@ -132,16 +129,14 @@ def _solid(instance: Instance, joined: Blocks) -> Flags:
     return np.asarray((takes_time | is_alone)[apart.block])
 
 
-EXACT_SHARE = 0.6
-"""Share of the remaining time for the DP without the bytes; the rest is for plans with them."""
+EXACT_SHARE = 0.6  # share of the remaining time for the DP without bytes; the rest: plans with them
 
 
 def roomy_within(instance: Instance, limit_ns: int, replicas: int = 1) -> Flags:
-    """Devices that hold every set of ops which they can run within a load, (K,).
-
-    A device computes at most for its load, in a stage of r replicas at most r times that. The most
-    bytes of ops within that time is a knapsack, whose upper bound is compared with the memory.
-    """
+    """Devices that hold every set of ops which they can run within a load, (K,)."""
+    # A device computes at most for its load, in a stage of r replicas at most r times that. The
+    # most bytes of ops within that time is a knapsack, whose upper bound is compared with the
+    # memory.
     arrays = instance.arrays
     size, most = arrays.resident_bytes, replicas * limit_ns
     known: dict[bytes, int] = {}
@@ -188,10 +183,8 @@ class Steps(Known):
     task: Task[MaxLoad]
     start: Callable[[IdleRule], Bracket]
     max_ideals: int
-    #: The bracket whose ideals were searched last.
-    last: Bracket | None = None
-    #: Whether it is proven that no chain of ideals fits.
-    impossible: bool = False
+    last: Bracket | None = None  # the bracket whose ideals were searched last
+    impossible: bool = False  # whether it is proven that no chain of ideals fits
     build_s: float = 0.0
     _reached: LimitReached | None = None
 
@@ -285,10 +278,8 @@ class Steps(Known):
         return None if (known | ~roomy).all() else roomy
 
     def _without_bytes(self, rule: IdleRule) -> Flags:
-        """Step 2: a bound, and the optimum if the best plan without the bytes fits with them.
-
-        Returns the ops that must stay alone in the next round.
-        """
+        """Step 2: a bound, and the optimum if the best plan without the bytes fits with them."""
+        # Returns the ops that must stay alone in the next round.
         dropped = self._start(replace(rule, bytes="drop"))
         self.last, value_ns = dropped, dropped.value
         none = np.zeros(self.task.instance.num_ops, np.bool_)

@@ -34,23 +34,18 @@ from placegap.solvers.chains.problem import (
     kind_costs,
 )
 
+# With up to 100 vectors of counts at most half of them are kept, in any order of the classes: 50
+# layers of a million ideals are what `layers.MOST_VALUES` admits.
 MOST_LAYERS = 100
-"""With up to 100 vectors of counts at most half of them are kept, in any order of the classes: 50
-layers of a million ideals are what `layers.MOST_VALUES` admits."""
-
-NO_SYNC, NO_PATH = (0, 1), (1, 0)
-"""No time to sum up parameters; and no links to sum them up over."""
+NO_SYNC, NO_PATH = (0, 1), (1, 0)  # no time to sum up parameters; and no links to sum them up over
 
 
 class Stage(NamedTuple):
     """A way to run a set of blocks."""
 
-    #: Kind of all its devices.
-    kind: int
-    #: Number of devices of each class.
-    uses: tuple[int, ...]
-    #: Number of all its devices.
-    replicas: int
+    kind: int  # kind of all its devices
+    uses: tuple[int, ...]  # number of devices of each class
+    replicas: int  # number of all its devices
     #: (int, int): A fraction: the devices take ceil(P * fraction) ns to sum up P bytes of
     #: parameters. With `NO_PATH` the stage must have none.
     sync: tuple[int, int]
@@ -60,10 +55,8 @@ class Stage(NamedTuple):
 class Pool:
     """One or several equal sets of devices: the cluster, or servers."""
 
-    #: Devices of each class, for each of the equal sets.
-    copies: tuple[tuple[tuple[int, ...], ...], ...]
-    #: Kind of each class.
-    kinds: tuple[int, ...]
+    copies: tuple[tuple[tuple[int, ...], ...], ...]  # devices of a class, for each of equal sets
+    kinds: tuple[int, ...]  # kind of each class
     stages: tuple[Stage, ...]
 
     @property
@@ -81,8 +74,8 @@ class Pool:
         return sum_by(list(self.kinds), list(used), num_kinds)
 
 
+# Narrowest bandwidth, in bytes/s, between two devices in both directions; None without a path.
 Width = Callable[[int, int], int | None]
-"""Narrowest bandwidth, in bytes/s, between two devices in both directions; None without a path."""
 
 
 def widths(instance: Instance) -> Width:
@@ -170,8 +163,7 @@ def merge_alike(pools: Sequence[Pool], keys: Sequence[object]) -> tuple[tuple[Po
     return tuple(merged), home
 
 
-LARGEST_SYNC = 2**49
-"""Limit on loads and parameters with replicas (`transitions.sync_ns`)."""
+LARGEST_SYNC = 2**49  # limit on loads and parameters with replicas (`transitions.sync_ns`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,11 +228,9 @@ def build_kinds(
     rule: IdleRule | None = None,
     labels: Sequence[object] | None = None,
 ) -> KindsProblem:
-    """Contract an instance with any devices.
-
-    `rule` says which idle blocks join others and which devices hold everything (roomy); devices
-    with different `labels` are of different kinds.
-    """
+    """Contract an instance with any devices."""
+    # `rule` says which idle blocks join others and which devices hold everything (roomy); devices
+    # with different `labels` are of different kinds.
     arrays, two = instance.arrays, semantics.levels == 2
     rule = rule or IdleRule(parameters=semantics.replicas)
     blocks = contract(instance, rule=rule)
@@ -293,11 +283,9 @@ def _kinds(
     weight: Ints,
     labels: Sequence[object] | None,
 ) -> tuple[list[int], list[int]]:
-    """Kind of each device, by the costs of blocks and nets there; the first device of each kind.
-
-    With replicas, devices that may not share a stage are of different kinds
-    (`loads.equal_devices`, without servers).
-    """
+    """Kind of each device, by the costs of blocks and nets there; the first device of each kind."""
+    # With replicas, devices that may not share a stage are of different kinds
+    # (`loads.equal_devices`, without servers).
     arrays, devices = instance.arrays, instance.num_devices
     time, need, room = (np.array([part[at] for part in costs], np.int64).T for at in range(3))
     own = [time, need, room, weight[:, :devices], numbered(labels or [None] * devices)]

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.solvers.chains.ideals import Ideals, all_blocks, blocks_of
+from placegap.solvers.chains.ideals import Ideals, bit_set, blocks_of
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.chains.transitions import (
@@ -33,11 +33,8 @@ from placegap.solvers.chains.transitions import (
 from placegap.solvers.chains.windows import PriceBook, PricedWindows, set_sums
 from placegap.solvers.core.clock import Clock, LimitReached
 
-BUDGET = 2_000_000
-"""Nodes of trees between two checks of the clock."""
-
-MOST_STATES = 20_000_000
-"""Most new states of all layers, 20 bytes each."""
+BUDGET = 2_000_000  # nodes of trees between two checks of the clock
+MOST_STATES = 20_000_000  # most new states of all layers, 20 bytes each
 
 
 @dataclass(frozen=True)
@@ -59,13 +56,11 @@ class Layer:
 
 
 class LayerSearch:
-    """The DP over a list of ideals of a problem, the empty ideal and the full one among them.
-
-    With all ideals that matter in the list the search is exact, with some of them it is a
-    heuristic. Servers cost nothing here. The sums of the ideals are the amounts of `book`.
-    """
+    """The DP over a list of ideals of a problem, the empty ideal and the full one among them."""
 
     def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
+        # With all ideals that matter in the list the search is exact, with some of them it is a
+        # heuristic. Servers cost nothing here. The sums of the ideals are the amounts of `book`.
         self.problem, self.ideals, self.clock = book.problem, ideals, clock
         self.blocks, self.pool = book.problem.blocks, book.problem.pool
         self.windows = PricedWindows(book, ideals)
@@ -75,15 +70,13 @@ class LayerSearch:
         #: What stages hold at their peak, empty if that is not checked; and (D,) int64, the bytes
         #: that a device of each kind can hold then.
         self.peak, self.peak_room = no_peak(), np.zeros(len(self.views), np.int64)
-        full = all_blocks(self.problem)
+        full = bit_set(np.ones(self.problem.num_blocks, np.bool_))
         self.empty, self.full = ideals.find(np.zeros_like(full)), ideals.find(full)
 
     def best(self, limit: int, enough: int) -> Pipeline | None:
-        """A pipeline of least load, or None if none has at most `limit`.
-
-        The search ends at a load of at most `enough`. With a lower bound as `enough` the pipeline
-        is optimal; with ``enough == limit`` the search only decides whether there is one.
-        """
+        """A pipeline of least load, or None if none has at most `limit`."""
+        # The search ends at a load of at most `enough`. With a lower bound as `enough` the pipeline
+        # is optimal; with ``enough == limit`` the search only decides whether there is one.
         if self.empty < 0 or self.full < 0:
             return None
         counts = self.pool.counts
@@ -201,8 +194,7 @@ def take(free: list[list[int]], stage: Stage) -> tuple[int, ...]:
     return tuple(sorted(taken))
 
 
-MOST_VALUES = 50_000_000
-"""Most values of layers that are still needed, 8 bytes each."""
+MOST_VALUES = 50_000_000  # most values of layers that are still needed, 8 bytes each
 
 
 def see(windows: PricedWindows, kind: int) -> View:

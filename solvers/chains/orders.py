@@ -12,21 +12,14 @@ from placegap.instances.problem.graph_index import inverse, sum_by
 from placegap.solvers.chains.problem import ChainBlocks, CutNets, put_in
 
 DEPTH_FIRST, BREADTH_FIRST, LEAST_CUT = 0, 1, 2
-NUM_RANDOM = 3
-"""Number of orders per rule and direction with ties broken at random."""
-
-LOOK = 256
-"""Most ready blocks that are compared."""
-
-NUM_ORDERS = 2 * (3 + 2 * NUM_RANDOM)
-"""Number of orders that `orders` yields."""
+NUM_RANDOM = 3  # number of orders per rule and direction with ties broken at random
+LOOK = 256  # most ready blocks that are compared
+NUM_ORDERS = 2 * (3 + 2 * NUM_RANDOM)  # number of orders that `orders` yields
 
 
 def orders(problem: ChainBlocks, seed: int = 0) -> Iterator[Ints]:
-    """Depth first, breadth first and greedily by least cut, from both ends; then random variants.
-
-    Deterministic for a seed. O(b x width x degree) each.
-    """
+    """Depth first, breadth first, greedily by least cut, from both ends; then random variants."""
+    # Deterministic for a seed. O(b x width x degree) each.
     generator = np.random.default_rng(seed)
     forwards, backwards = problem.arcs[:3], problem.arcs[3:]
     for repeat in range(1 + NUM_RANDOM):
@@ -40,10 +33,8 @@ def orders(problem: ChainBlocks, seed: int = 0) -> Iterator[Ints]:
 
 @kernel
 def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int, tie: Ints) -> Ints:
-    """Take ready blocks one by one: the last ready, the first ready, or the least added cut.
-
-    Ties: by `tie`, then the last ready. Of many ready blocks only `LOOK` are compared.
-    """
+    """Take ready blocks one by one: the last ready, the first ready, or the least added cut."""
+    # Ties: by `tie`, then the last ready. Of many ready blocks only `LOOK` are compared.
     # Depth first keeps branches together, so that few tensors are open at a time; breadth first
     # keeps levels together; the least cut looks at the nets themselves. Which one gives the best
     # segments depends on the graph, so `orders` yields all of them.
@@ -116,15 +107,12 @@ def order_of_keys(succ_ptr: Ints, succ: Ints, num_preds: Ints, keys: Ints) -> In
     return order
 
 
-MOST_CUTS = 2000
-"""Most places where an order may be cut: those of least communication, spread out."""
+MOST_CUTS = 2000  # most places where an order may be cut: those of least communication, spread out
 
 
 def places_to_cut(order: Ints, work: Ints, nets: CutNets, most: int = MOST_CUTS) -> Ints:
-    """Positions of an order where segments may begin and end, the ends included.
-
-    All of them in a short order; else the place of least cut in each interval of equal work.
-    """
+    """Positions of an order where segments may begin and end, the ends included."""
+    # All of them in a short order; else the place of least cut in each interval of equal work.
     if len(order) <= most:
         return np.arange(len(order) + 1)
     cut = prefix_cuts(order, nets)

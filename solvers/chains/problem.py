@@ -44,12 +44,10 @@ def put_in(nets: CutNets, pins_in: Ints, v: int) -> int:
 
 Indices = NDArray[np.int32]
 
-ACCELERATOR, HOST = 0, 1
-"""The two kinds: devices of a kind are alike, and hosts pay no communication."""
+ACCELERATOR, HOST = 0, 1  # devices of a kind are alike, and hosts pay no communication
 
 WORD = 64
-LARGEST_LOAD = 2**60
-"""Limit on loads of whole instances and on bytes, so that the sum of two fits int64."""
+LARGEST_LOAD = 2**60  # limit on loads of whole instances and on bytes: the sum of two fits int64
 
 
 class ArcLists(NamedTuple):
@@ -64,7 +62,6 @@ class ArcLists(NamedTuple):
 
 
 def arc_lists(blocks: Blocks) -> ArcLists:
-    """The arcs of blocks."""
     succ_ptr, out = group_by(blocks.arc_tail, blocks.num_blocks)
     pred_ptr, into = group_by(blocks.arc_head, blocks.num_blocks)
     succ, pred = blocks.arc_head[out], blocks.arc_tail[into]
@@ -77,29 +74,23 @@ class ChainBlocks:
 
     blocks: Blocks
     arcs: ArcLists
-    #: Nets, with the largest cost of any kind of device as their weight.
-    nets: CutNets
+    nets: CutNets  # nets, with the largest cost of any kind of device as their weight
     #: net_ptr, pin: (e + 1,): Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
     net_ptr: Ints
     pin: Ints
-    #: (D, b) int64: Time of each block on each kind, 0 where it cannot run or does not fit.
-    time: Ints
+    time: Ints  # (D, b): Time of each block on each kind, 0 where it cannot run or does not fit
     #: (D, b) int64: Part of a device's `room` that each block takes; more than all of it where the
     #: block cannot run.
     need: Ints
-    #: (D,) int64: Memory of each kind, 0 where it holds everything.
-    room: Ints
-    #: Whether load is the larger of compute and communication, not their sum.
-    overlap: bool
+    room: Ints  # (D,) int64: Memory of each kind, 0 where it holds everything
+    overlap: bool  # whether load is the larger of compute and communication, not their sum
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return self.blocks.num_blocks
 
     @property
     def num_nets(self) -> int:
-        """Number of nets."""
         return len(self.nets.weight)
 
     @property
@@ -142,10 +133,8 @@ def words(bits: int) -> int:
 
 
 def why_not_two_kinds(instance: Instance) -> str | None:
-    """Why the devices of an instance are not accelerators and hosts, each alike; None if they are.
-
-    Labels do not matter: devices are alike if times, memory and host times are.
-    """
+    """Why the devices of an instance are not like accelerators and like hosts; else None."""
+    # Labels do not matter: devices are alike if times, memory and host times are.
     arrays = instance.arrays
     total = int(arrays.resident_bytes.sum())
     memory = np.minimum(arrays.memory_bytes, total)
@@ -174,10 +163,8 @@ def why_not_two_kinds(instance: Instance) -> str | None:
 def build_problem(
     instance: Instance, *, overlap: bool = False, rule: IdleRule | None = None
 ) -> ChainProblem:
-    """Contract an instance whose devices are of two kinds (`why_not_two_kinds`).
-
-    `rule` says which idle blocks join others and which devices hold everything (roomy).
-    """
+    """Contract an instance whose devices are of two kinds (`why_not_two_kinds`)."""
+    # `rule` says which idle blocks join others and which devices hold everything (roomy).
     arrays = instance.arrays
     blocks = contract(instance, rule=rule)
     nets = build_nets(instance, blocks.block)

@@ -80,10 +80,8 @@ def touched_nets(order: Ints, stops: Ints, nets: CutNets) -> Touched:
 
 @kernel
 def joining_costs(touched: Touched, weight: Ints) -> Ints:
-    """The change of the cut by each bucket for segments that begin with the first one, (B, d).
-
-    `weight` is the cost of a cut net for each of d payers.
-    """
+    """The change of the cut by each bucket for segments that begin with the first one, (B, d)."""
+    # `weight` is the cost of a cut net for each of d payers.
     joining = np.zeros((len(touched.ptr) - 1, weight.shape[1]), np.int64)
     for e in range(len(weight)):
         for payer in range(weight.shape[1]):
@@ -115,7 +113,6 @@ class Slices:
     number: Ints
 
     def devices(self, problem: ChainProblem) -> Ints:
-        """Device of each op."""
         table = [np.array(own, np.int64) for own in problem.devices]
         of_block = np.empty(problem.num_blocks, np.int64)
         for kind in (ACCELERATOR, HOST):
@@ -156,11 +153,9 @@ class _TwoKinds(NamedTuple):
 def _slice(
     order: Ints, stops: Ints, tables: _TwoKinds, accelerators: int, hosts: int, limit: int
 ) -> tuple[int, int, int, Indices]:
-    """The chain of segments of least max_load: its value, the devices of each kind, the origins.
-
-    ``value[j, k, c]`` is the least max_load of k accelerators and c hosts that take the order up to
-    stop j, and ``origin[j, k, c]`` 2 * (stop before) + kind of the last device.
-    """
+    """The chain of segments of least max_load: its value, the devices of each kind, the origins."""
+    # ``value[j, k, c]`` is the least max_load of k accelerators and c hosts that take the order up
+    # to stop j, and ``origin[j, k, c]`` 2 * (stop before) + kind of the last device.
     last = len(stops) - 1
     value = np.full((last + 1, accelerators + 1, hosts + 1), limit + 1, np.int64)
     origin = np.zeros(value.shape, np.int32)
@@ -232,8 +227,7 @@ def _sums_in_buckets(order: Ints, stops: Ints, quantity: Ints) -> Ints:
     return total
 
 
-SEQUENCES = 8
-"""Number of sequences of devices that are not alike: four by rule, the others at random."""
+SEQUENCES = 8  # sequences of devices that are not alike: four by rule, the others at random
 
 
 class Slicer:
@@ -326,11 +320,9 @@ class _Devices(NamedTuple):
 def _in_sequence(
     order: Ints, stops: Ints, tables: _Devices, sequence: Ints, limit: int
 ) -> tuple[int, Ints]:
-    """Least max_load of devices in sequence, and where the last segment of each state begins.
-
-    ``value[p, j]`` is that of the first p devices with the order up to stop j. O((s^2 + pins) K)
-    for s stops, less where the limit ends the segments.
-    """
+    """Least max_load of devices in sequence, and where the last segment of each state begins."""
+    # ``value[p, j]`` is that of the first p devices with the order up to stop j. O((s^2 + pins) K)
+    # for s stops, less where the limit ends the segments.
     # All devices p grow their segments from stop i side by side: value[p, i] is final then, as its
     # segments begin before i. `able` are the devices whose segment is still within the limits.
     last, k_count = len(stops) - 1, len(sequence)

@@ -27,19 +27,14 @@ from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import WORD, Indices
 from placegap.solvers.chains.windows import set_sums
 
+# Every window of 6 bits occurs once, so (bit * DE_BRUIJN) >> 58 is another number for each bit.
 DE_BRUIJN = 0x03F79D71B4CB0A89
-"""Every window of 6 bits occurs once, so (bit * DE_BRUIJN) >> 58 is another number for each bit."""
-
-SLOPE_BITS = 30
-"""Bits of precision of the first guess at a stage's synchronisation."""
-
-MOST_KEPT = 3_000
-"""With more ideals than this the peak of a pair is computed whenever it is needed."""
+SLOPE_BITS = 30  # bits of precision of the first guess at a stage's synchronisation
+MOST_KEPT = 3_000  # with more ideals than this the peak of a pair is computed whenever it is needed
 
 UNKNOWN = -1
 
-FAN_OUT_BITS = 3
-"""Each node has 2**3 children, in the order of the list."""
+FAN_OUT_BITS = 3  # each node has 2**3 children, in the order of the list
 
 
 def _bit_numbers() -> Ints:
@@ -58,8 +53,7 @@ class Cuts(NamedTuple):
     #: members, cut_nets: (N, words) int64: Bit sets of blocks and of nets.
     members: Ints
     cut_nets: Ints
-    #: (N,) int64: Cost of the cut of each ideal.
-    cut: Ints
+    cut: Ints  # (N,) int64: Cost of the cut of each ideal
     #: weight, net_ptr, pin: Weights and pins of the nets.
     weight: Ints
     net_ptr: Ints
@@ -75,8 +69,7 @@ class View(NamedTuple):
     work: Ints
     need: Ints
     parameters: Ints
-    #: (N, p) int64: Potentials q, with load(I - J) >= q(I) - q(J) on one device.
-    potential: Ints
+    potential: Ints  # (N, p) int64: Potentials q, with load(I - J) >= q(I) - q(J) on one device
     room: int
     #: pays, overlap: Whether any net costs something, and how communication counts.
     pays: bool
@@ -84,11 +77,10 @@ class View(NamedTuple):
 
 
 class Sharing(NamedTuple):
-    """How the replicas of a stage divide its load, and the time to sum up its parameters.
+    """How the replicas of a stage divide its load, and the time to sum up its parameters."""
 
-    With base the load of one device, r devices have ceil(base / r) + ceil(fraction *
-    parameter_bytes); all in integers.
-    """
+    # With base the load of one device, r devices have ceil(base / r) + ceil(fraction *
+    # parameter_bytes); all in integers.
 
     #: replicas, top, bottom: ``top / bottom`` ns per byte; ``bottom == 0``: no parameters allowed.
     replicas: int
@@ -136,22 +128,18 @@ def sync_ns(s: Sharing, parameter_bytes: int) -> int:
 
 
 class StagePeak(NamedTuple):
-    """Arrays for the kernel: what a stage holds at its peak; empty if that is not checked.
+    """Arrays for the kernel: what a stage holds at its peak; empty if that is not checked."""
 
-    The peak is not additive: a tensor counts on a stage from the first to the last step of its ops
-    there that use it (`instances.referee.memory`), so a sum over blocks is only a bound
-    (`additive_memory`).
-    """
+    # The peak is not additive: a tensor counts on a stage from the first to the last step of its
+    # ops there that use it (`instances.referee.memory`), so a sum over blocks is only a bound
+    # (`additive_memory`).
 
-    #: (t + 1,) int64
-    tensor_ptr: Ints
+    tensor_ptr: Ints  # (t + 1,) int64
     #: block, step: (u,) int64: Block and step of each op that uses a tensor, by tensor and step.
     block: Ints
     step: Ints
-    #: (t,) int64: Bytes of each tensor.
-    size: Ints
-    #: (b,) int64: State bytes of each block without shared state.
-    state: Ints
+    size: Ints  # (t,) int64: Bytes of each tensor
+    state: Ints  # (b,) int64: State bytes of each block without shared state
     #: name_ptr, holder, shared: Blocks that hold each name of shared state; bytes of each name.
     name_ptr: Ints
     holder: Ints
@@ -159,10 +147,8 @@ class StagePeak(NamedTuple):
     #: step_block, workspace: (n,) int64: Block and workspace of the op at each step.
     step_block: Ints
     workspace: Ints
-    #: (n + 1,) int64: Scratch.
-    level: Ints
-    #: (N, N) int64: Peaks of the pairs of ideals that were computed, or (0, 0).
-    known: Ints
+    level: Ints  # (n + 1,) int64: Scratch
+    known: Ints  # (N, N) int64: Peaks of the pairs of ideals that were computed, or (0, 0)
 
 
 def no_peak() -> StagePeak:
@@ -259,26 +245,20 @@ def _takes(members: Ints, target: int, source: int, v: int) -> bool:
 
 
 class Sources(NamedTuple):
-    """States (ideal, value) that one more device may extend, and the tree over them.
+    """States (ideal, value) that one more device may extend, and the tree over them."""
 
-    Level 0 are the states themselves; node i of level l + 1 has the children 8 i .. 8 i + 7 on
-    level l. Ideals are in the order of their enumeration: neighbours share most blocks, so the
-    common blocks of a node exclude many targets.
-    """
+    # Level 0 are the states themselves; node i of level l + 1 has the children 8 i .. 8 i + 7 on
+    # level l. Ideals are in the order of their enumeration: neighbours share most blocks, so the
+    # common blocks of a node exclude many targets.
 
-    #: (s,) int32: Ideal of each state, ascending.
-    ideal: Indices
-    #: (levels + 1,) int64: First node of each level.
-    start: Ints
-    #: (nodes,) int64: Least value below each node.
-    value: Ints
+    ideal: Indices  # (s,) int32: Ideal of each state, ascending
+    start: Ints  # (levels + 1,) int64: First node of each level
+    value: Ints  # (nodes,) int64: Least value below each node
     #: need, parameters: (nodes,) int64: Largest need and most parameters.
     need: Ints
     parameters: Ints
-    #: (nodes, p) int64: Largest potentials.
-    potential: Ints
-    #: (nodes - s, words) int64: Blocks that all ideals below have in common; not for level 0.
-    common: Ints
+    potential: Ints  # (nodes, p) int64: Largest potentials
+    common: Ints  # (nodes - s, words): Blocks that all ideals below have in common; not for level 0
 
 
 def build_sources(view: View, ideal: Indices, value: Ints) -> Sources:
@@ -307,11 +287,9 @@ class Extension(NamedTuple):
     device: View
     sources: Sources
     sharing: Sharing
-    #: Number of the stage.
-    mark: int
+    mark: int  # number of the stage
     peak: StagePeak
-    #: The most that a stage may hold at its peak, if `peak` has any steps.
-    most_bytes: int
+    most_bytes: int  # the most that a stage may hold at its peak, if `peak` has any steps
 
 
 class States(NamedTuple):
@@ -333,11 +311,9 @@ def _steps(x: Extension, targets: Indices, *_: object) -> float:
 def relax(
     x: Extension, targets: Indices, states: States, enough: int, begin: int, budget: int
 ) -> int:
-    """Improve the states of the ideals ``targets[t]``, t >= begin, by one more stage.
-
-    Targets of at most `enough` are left alone. Returns the target to go on with once `budget` nodes
-    of the tree were visited, or the number of targets.
-    """
+    """Improve the states of the ideals ``targets[t]``, t >= begin, by one more stage."""
+    # Targets of at most `enough` are left alone. Returns the target to go on with once `budget`
+    # nodes of the tree were visited, or the number of targets.
     # For each target the sources are run through in list order. `position` is the next leaf not yet
     # excluded; as a target's value falls, nodes are excluded sooner.
     d, s, sharing, value = x.device, x.sources, x.sharing, states.value

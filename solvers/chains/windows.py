@@ -37,16 +37,13 @@ from placegap.solvers.chains.kinds_problem import KindsProblem
 from placegap.solvers.chains.problem import LARGEST_LOAD, WORD
 
 LARGEST_PRICE = 4096
-STEPS = 150
-"""Rounds of the search for prices."""
+STEPS = 150  # rounds of the search for prices
+SCARCE = 0.34  # prices are also computed for clusters in which a kind has this share of devices
 
-SCARCE = 0.34
-"""Prices are also computed for clusters in which one kind has this share of its devices."""
-
+# With more vectors of devices, or more rows for their sets of kinds, the enumeration only tests
+# what all devices together can hold: each row costs every ideal two sums, and each vector at least
+# one comparison.
 MOST_VECTORS, MOST_ROWS = 512, 32
-"""With more vectors of devices, or more rows for their sets of kinds, the enumeration only tests
-what all devices together can hold: each row costs every ideal two sums, and each vector at least
-one comparison."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,11 +224,9 @@ class WindowTests(NamedTuple):
     #: most_held, most_rest: (V, R) int64: The most that these devices and the others take of a row.
     most_held: Ints
     most_rest: Ints
-    #: (R,) int64: Work of all blocks under each row.
-    total: Ints
+    total: Ints  # (R,) int64: Work of all blocks under each row
     overlap: bool
-    #: (1,) int64: The vector that the last ideal passed with.
-    latest: Ints
+    latest: Ints  # (1,) int64: The vector that the last ideal passed with
 
 
 def window_tests(book: PriceBook, limit: int) -> WindowTests:

@@ -21,28 +21,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self, TypeVar
 
 from placegap.instances.kernels.loading import loading_s
 
 T = TypeVar("T")
 
+# What a terminal, `timeout` and batch systems send to stop a command and all of its processes.
 STOP_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""What a terminal, `timeout` and batch systems send to stop a command and all of its processes."""
 
+# Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
+# worker ignores all of them, or a second one would hit what the first has set off.
 STOP = signal.SIGUSR1
-"""Stops a worker's task. The signals that stop a command reach whole process groups: a worker
-ignores all of them, or a second one would hit what the first has set off."""
-
-USUAL_S = 60.0
-"""The time limit where none is given."""
+USUAL_S = 60.0  # the time limit where none is given
 
 POLL_S = 0.2
-PATIENCE_S = 3.0
-"""How long after Ctrl-C a solver may take to end; HiGHS' presolve can take far longer."""
+PATIENCE_S = 3.0  # how long after Ctrl-C a solver may take to end; HiGHS' presolve can take longer
 
 
 class LimitReached(Exception):
@@ -88,9 +85,8 @@ class Clock:
 
 
 def now_s() -> float:
-    """Seconds by a clock that stands while modules and kernels are loaded or compiled; only
-    differences mean anything.
-    """
+    """Seconds by a clock that stands while modules and kernels are loaded or compiled."""
+    # Only differences mean anything.
     return time.perf_counter() - loading_s()
 
 
@@ -114,6 +110,8 @@ def never() -> bool:
     return False
 
 
+# Modules and packages whose calls end before an interrupt takes effect. After half an import, or
+# half a compilation, all later calls of the session would fail.
 PROTECTED = (
     "importlib",
     "numba",
@@ -124,35 +122,28 @@ PROTECTED = (
     "placegap.instances.kernels.compiled_kernels",
     "placegap.solvers.core.back_ends.standard_form",
 )
-"""Modules and packages whose calls end before an interrupt takes effect. After half an import, or
-half a compilation, all later calls of the session would fail."""
 
+# Makes the main thread look for requests. By default it is ignored; one from elsewhere does no
+# harm.
 WAKE = signal.SIGURG
-"""Makes the main thread look for requests. By default it is ignored; one from elsewhere does no
-harm."""
-
-RETRY_S = 0.01
-"""Until the next look for requests, where the last one found a protected call."""
+RETRY_S = 0.01  # until the next look for requests, where the last one found a protected call
 
 _entered: list[Interruptible] = []
 _outermost: list[FrameType] = []
 _handlers_before: dict[int, Any] = {}
-_waiting: list[int] = []
-"""Signals to stop the command that came during a protected call."""
+_waiting: list[int] = []  # signals to stop the command that came during a protected call
 
 
 class Interruptible:
-    """A region of code in which a request to end raises `KeyboardInterrupt`, once.
-
-    A request that comes before the region is entered, or during a protected call (`PROTECTED`),
-    takes effect afterwards. One that comes after the region has no effect. The signals that stop a
-    command wait for the end of a protected call, too; then the handler runs that they had before
-    the region. Only the main thread can be interrupted.
-    """
+    """A region of code in which a request to end raises `KeyboardInterrupt`, once."""
 
     def __init__(self) -> None:
         #: is_requested, has_interrupted: Whether an end was requested, and whether that has
         #: interrupted the region.
+        # A request that comes before the region is entered, or during a protected call
+        # (`PROTECTED`), takes effect afterwards. One that comes after the region has no effect. The
+        # signals that stop a command wait for the end of a protected call, too; then the handler
+        # runs that they had before the region. Only the main thread can be interrupted.
         self.is_requested = self.has_interrupted = False
 
     def interrupt(self) -> None:
@@ -176,12 +167,7 @@ class Interruptible:
                         signal.signal(number, _on_signal)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self not in _entered:
             return
         _entered.remove(self)
@@ -257,13 +243,11 @@ def _take_ctrl_c_back() -> None:
 
 
 def run_stoppable(work: Callable[[], T], stop: Callable[[], None]) -> tuple[T, bool]:
-    """Run a solver in a thread, so that Ctrl-C arrives; what it returns, and whether it did.
-
-    A solver written in C keeps Python's main thread from seeing an interrupt, and a handler of its
-    own would stay behind. So it runs beside the main thread, which waits. `stop` requests the end.
-    It is called again and again until `work` returns, because many solvers forget a request that
-    comes before they have begun.
-    """
+    """Run a solver in a thread, so that Ctrl-C arrives; what it returns, and whether it did."""
+    # A solver written in C keeps Python's main thread from seeing an interrupt, and a handler of
+    # its own would stay behind. So it runs beside the main thread, which waits. `stop` requests the
+    # end. It is called again and again until `work` returns, because many solvers forget a request
+    # that comes before they have begun.
     done = threading.Event()
     answers: list[T] = []
     failures: list[BaseException] = []

@@ -22,11 +22,9 @@ if TYPE_CHECKING:  # Pyomo takes a second to load
     import pyomo.environ as pyo
 
 
+# Marks a parameter that says how long a search goes on: it decides no kernel.
 EFFORT: dict[str, JsonValue] = {"effort": True}
-"""Marks a parameter that says how long a search goes on: it decides no kernel."""
-
-FEW = 20
-"""Steps of a search that only compiles its kernels."""
+FEW = 20  # steps of a search that only compiles its kernels
 
 
 class Params(BaseModel):
@@ -115,39 +113,32 @@ class Task(Generic[S_co]):
     instance: Instance
     semantics: S_co
     limits: Limits = Limits()
-    #: A feasible plan to start from, where the method can use one.
-    incumbent: Plan | None = None
+    incumbent: Plan | None = None  #: A feasible plan to start from, where the method can use one
 
     #: Plans of fast placers and the incumbent, the best first (`run_exact`).
     starts: tuple[Start, ...] = ()
 
-    #: A proven bound on all plans.
-    floor_ns: int = 0
+    floor_ns: int = 0  #: A proven bound on all plans
 
     #: Whose memory counts at its peak, where `instance` stands in for it with bytes that add up.
     at_peak: Instance | None = None
 
 
+# ``exact``: its bound reaches the optimum, given time; ``bound``: it returns no plan at all.
 Claim = Literal["exact", "heuristic", "bound"]
-"""``exact``: its bound reaches the optimum, given time; ``bound``: it returns no plan at all."""
 
 
 @dataclass(frozen=True)
 class Formulation:
     """What the runner needs of a formulation."""
 
-    #: For messages.
-    name: str
-    #: Methods whose plans may serve as a start.
-    starts: tuple[str, ...]
-    #: Divides every value (`shared.times.granularity_ns`).
-    granularity_ns: int
+    name: str  # for messages
+    starts: tuple[str, ...]  # methods whose plans may serve as a start
+    granularity_ns: int  # divides every value (`shared.times.granularity_ns`)
     #: Start or None -> model with ``unit_ns`` and one objective to minimize.
     build: Callable[[Start | None], pyo.ConcreteModel]
-    #: (model, plan) -> None
-    warm_start: Callable[[pyo.ConcreteModel, Plan], None]
-    #: model -> plan
-    extract: Callable[[pyo.ConcreteModel], Plan]
+    warm_start: Callable[[pyo.ConcreteModel, Plan], None]  # (model, plan) -> None
+    extract: Callable[[pyo.ConcreteModel], Plan]  # model -> plan
 
 
 class Cost(NamedTuple):
@@ -159,21 +150,16 @@ class Cost(NamedTuple):
     #: ms, us_per_part: For a graph, and for each of its parts (ops and edges).
     ms: float
     us_per_part: float
-    #: Larger graphs are not tried first.
-    most_parts: int = 10**9
-    #: Whether the time of larger ones grows faster than linearly.
-    grows: bool = True
-    #: True if it runs even when almost no time is left.
-    always: bool = False
+    most_parts: int = 10**9  #: Larger graphs are not tried first
+    grows: bool = True  #: Whether the time of larger ones grows faster than linearly
+    always: bool = False  #: True if it runs even when almost no time is left
 
 
 class Home(NamedTuple):
-    """What is known of a method before it is loaded (`method_homes`).
+    """What is known of a method before it is loaded (`method_homes`)."""
 
-    `module` is its module, without `placegap.solvers.` where it is there, and `starts` are those of
-    its registration.
-    """
-
+    # `module` is its module, without `placegap.solvers.` where it is there, and `starts` are those
+    # of its registration.
     module: str
     starts: Mapping[Objective, Cost] = {}
 
@@ -194,17 +180,14 @@ class Method(Generic[P, T]):
     objectives: tuple[Objective, ...]
     #: Whose method it is, in words: ``"Hwang et al. 1989"``; empty where it is not published.
     paper: str
-    #: One line for tables: what it does.
-    summary: str
+    summary: str  #: One line for tables: what it does
     run: Callable[[Task[T], P], Outcome]
-    #: The method's parameters.
-    params: type[P]
+    params: type[P]  #: The method's parameters
     #: Why the method does not apply (semantics it does not model, size), or None if it does.
     applies: Callable[[Task[T], P], str | None] = lambda task, params: None
     #: What has to be installed first, with the command that does it, or None.
     missing: Callable[[], str | None] = lambda: None
-    #: Distributions whose versions belong to a result.
-    packages: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()  #: Distributions whose versions belong to a result
     #: Of a method that solves a MIP: what `export.write_model` writes.
     formulation: Callable[[Task[T], P], Formulation] | None = None
     #: Memory rules that the method itself keeps; others are kept around it (`peak_memory`).
@@ -302,8 +285,7 @@ def _a(kind: type) -> str:
     return "None" if kind is type(None) else f"{article} {kind.__name__}"
 
 
-AnyMethod = Method[Any, Any]
-"""A method of the registry, whose parameters are known only at run time."""
+AnyMethod = Method[Any, Any]  # a method of the registry, whose parameters are known at run time
 
 
 def why_not_installed(package: str, extra: str) -> str | None:

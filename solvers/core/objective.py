@@ -14,15 +14,11 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import METHODS, parse_params, why_not
 from placegap.solvers.core.result import Bound
 
+# Ops and edges beyond which a MIP or CP model of the whole fits neither into the time nor into the
+# memory, and one search has all of the time, for a second one would begin anew.
 LARGE_PARTS = 20_000
-"""Ops and edges beyond which a MIP or CP model of the whole fits neither into the time nor into the
-memory, and one search has all of the time, for a second one would begin anew."""
-
-TURN_SHARE = 1 / 3
-"""Of the time that is left, for one of several searches."""
-
-BOUNDS = "bounds"
-"""Stands for the portfolio of bounds where a step names its method."""
+TURN_SHARE = 1 / 3  # of the time that is left, for one of several searches
+BOUNDS = "bounds"  # stands for the portfolio of bounds where a step names its method
 
 
 @dataclass(frozen=True)
@@ -30,51 +26,37 @@ class Step:
     """One run of a method of the registry."""
 
     method: str
-    #: The task's own, or rules whose plans or bounds hold for it.
-    semantics: Semantics
-    #: Of the time that is left when it begins.
-    share: float = 1.0
+    semantics: Semantics  # the task's own, or rules whose plans or bounds hold for it
+    share: float = 1.0  # of the time that is left when it begins
     params: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
-    #: Larger graphs (ops + edges) are not for it.
-    most_parts: float = float("inf")
-    #: Whether bounds run before it, where it is not likely to settle the task or memory binds.
-    needs_bounds: bool = True
-    #: Whether it makes a plan of its own once, and does not search.
-    is_placer: bool = False
+    most_parts: float = float("inf")  # larger graphs (ops + edges) are not for it
+    needs_bounds: bool = True  # whether bounds run before it, if it is not likely or memory binds
+    is_placer: bool = False  # whether it makes a plan of its own once, and does not search
 
 
 @dataclass(frozen=True)
 class Strategy:
     """How the tasks of an objective are solved: by which methods, in which order."""
 
-    #: Exact methods, the one that settles most instances first.
-    provers: tuple[Step, ...]
-    #: Where others prove, too: all in order, one by one, for some take a second to load.
-    proofs: Iterable[Step] = ()
+    provers: tuple[Step, ...]  # exact methods, the one that settles most instances first
+    proofs: Iterable[Step] = ()  # where others prove, too: in order, as some take a second to load
     #: Run once, before the searches take turns: for other plans, or for a bound.
     first_plans: tuple[Step, ...] = ()
-    #: The search that finds most first.
-    searches: tuple[Step, ...] = ()
-    #: With more groups of ops, and edges between groups, a proof is not likely.
-    most_choices: float = float("inf")
+    searches: tuple[Step, ...] = ()  # the search that finds most first
+    most_choices: float = float("inf")  # with more groups of ops, and edges, a proof is not likely
     #: Bounds beyond a known one, within a time: cheapest first.
     bounds: Callable[[Task[Any], Bound, Clock], Iterator[Bound]] | None = None
     #: Methods that prove bounds, microseconds per part of the graph, and most parts.
     bound_methods: tuple[tuple[str, float, int], ...] = ()
-    #: The objective whose placers make the first plans, where it is another one.
-    placers_of: Objective = ""
+    placers_of: Objective = ""  # whose placers make the first plans, where it is another one
     #: Methods, with parameters, that can check a result; by default the provers.
     opinions: tuple[tuple[str, Mapping[str, str]], ...] = ()
-    #: Whether `explain_infeasible` knows its memory rule.
-    explains_memory: bool = False
-    #: Whether `auto` leaves the task to the first prover.
-    is_alone: bool = False
+    explains_memory: bool = False  # whether `explain_infeasible` knows its memory rule
+    is_alone: bool = False  # whether `auto` leaves the task to the first prover
 
 
 class ObjectiveSolvers(Protocol):
-    """A module of `solvers/objectives`."""
-
     def quick_bound(self, instance: Instance, semantics: Any) -> Bound:
         """A bound that costs next to nothing, in integers; memory adds up."""
 

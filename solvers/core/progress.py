@@ -37,12 +37,10 @@ from placegap.solvers.core.result import (
 
 @dataclass(frozen=True)
 class Progress:
-    """The best plan's value and the best bound so far, and who found that plan.
+    """The best plan's value and the best bound so far, and who found that plan."""
 
-    `plan` is that plan, where it is at hand; `doing` is what takes long now, if that is no search.
-    Progress that differs in nothing else is the same.
-    """
-
+    # `plan` is that plan, where it is at hand; `doing` is what takes long now, if that is no
+    # search. Progress that differs in nothing else is the same.
     value: int | None = None
     bound: Bound | None = None
     by: str = ""
@@ -76,18 +74,13 @@ def report_nothing(value: int | None, bound: int | None, plan: Plan | None = Non
 class Known:
     """The best plan and the best bound so far; where they contradict each other, a fault."""
 
-    #: Of the values and bounds; None: nanoseconds, less is better.
-    rules: Semantics | None = None
-    #: Relative gap that suffices.
-    gap: float = 0.0
+    rules: Semantics | None = None  # of the values and bounds; None: nanoseconds, less is better
+    gap: float = 0.0  # relative gap that suffices
     plan: Plan | None = None
-    #: In the unit of the rules; None without a plan.
-    value: int | None = None
-    #: Who found the plan.
-    by: str = ""
+    value: int | None = None  # in the unit of the rules; None without a plan
+    by: str = ""  # who found the plan
     bound: Bound = NOTHING_PROVEN
-    #: Called with both whenever one of them is better.
-    on_progress: Report = report_nothing
+    on_progress: Report = report_nothing  # called with both whenever one of them is better
     #: Claims of a phase or a solver that a known plan contradicts, or how it failed.
     faults: list[str] = field(default_factory=list)
     details: dict[str, int | float | str] = field(default_factory=dict)
@@ -266,11 +259,9 @@ def reporter(instance: Instance, semantics: Semantics, by: str) -> Report:
     return report_by
 
 
+# Called with the value of a better plan, and the plan where the method hands it over already.
 OnPlan = Callable[[int, Plan | None], object]
-"""Called with the value of a better plan, and the plan where the method hands it over already."""
-
-OnBound = Callable[[int, str], object]
-"""Called with a better bound and who proves it."""
+OnBound = Callable[[int, str], object]  # called with a better bound and who proves it
 
 
 class StopSearch(Exception):
@@ -279,25 +270,19 @@ class StopSearch(Exception):
 
 @dataclass(eq=False)
 class Control:
-    """A listener that passes progress to callbacks, and ends the search where one of them says so.
+    """A listener that passes progress to callbacks; where one says so, the search ends."""
 
-    The search ends as by Ctrl-C: solvers call from threads of their own, but what ends is what runs
-    in `region` in the main thread, from which `run_method` has to be called for that.
-    """
+    # The search ends as by Ctrl-C: solvers call from threads of their own, but what ends is what
+    # runs in `region` in the main thread, from which `run_method` has to be called for that.
 
     #: on_plan, on_bound: One that returns False, or raises `StopSearch`, ends the search.
     on_plan: OnPlan | None = None
     on_bound: OnBound | None = None
-    #: Called with all progress.
-    listener: Listener | None = None
-    #: The newest.
-    best: Progress = NO_PROGRESS
-    #: The last plan that was handed over.
-    plan: Plan | None = None
-    #: Whether a callback has ended the search.
-    is_stopped: bool = False
-    #: To be entered for the search.
-    region: Interruptible = field(default_factory=Interruptible)
+    listener: Listener | None = None  # called with all progress
+    best: Progress = NO_PROGRESS  # the newest
+    plan: Plan | None = None  # the last plan that was handed over
+    is_stopped: bool = False  # whether a callback has ended the search
+    region: Interruptible = field(default_factory=Interruptible)  # to be entered for the search
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def pass_on(self, progress: Progress) -> None:

@@ -36,16 +36,14 @@ from placegap.solvers.core.method import About, AnyMethod, Claim, Cost, Method, 
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.result import Outcome
 
-GROUP = "placegap.methods"
-"""The group of entry points by which a distribution lists methods."""
-
-MODULES = "PLACEGAP_MODULES"
-"""The environment's variable that names modules with methods, as PATH names folders."""
+GROUP = "placegap.methods"  # the group of entry points by which a distribution lists methods
+MODULES = "PLACEGAP_MODULES"  # names modules with methods, as PATH names folders
 
 OURS = "placegap"
 
 STAND_INS = f"{OURS}.experiments.research.stand_ins"
 
+# Names that methods had up to 0.2, and what to do instead.
 GONE = {
     **dict.fromkeys(
         ("fastt", "getf-milp", "mp-dps", "slicegraph"),
@@ -55,7 +53,6 @@ GONE = {
         ("archer-bottleneck", "archer-three-blocks"), "archer-combinatorial bounds the same plans"
     ),
 }
-"""Names that methods had up to 0.2, and what to do instead."""
 
 Run = TypeVar("Run", bound=Callable[..., Outcome])
 
@@ -114,10 +111,9 @@ class Registry(MutableMapping[str, AnyMethod]):
         return self._origins.get(name) or _module_of(self[name])
 
     def modules_of(self, name: str) -> tuple[str, ...]:
-        """The modules that bring a method from outside of the package; none for its own methods.
-
-        They are those that `--module` names, that a distribution lists, and that define its parts.
-        """
+        """The modules that bring a method from outside of the package; none for its own methods."""
+        # They are those that `--module` names, that a distribution lists, and that define its
+        # parts.
         if name in HOMES:
             return ()
         method = self[name]
@@ -130,10 +126,8 @@ class Registry(MutableMapping[str, AnyMethod]):
         return tuple(sorted(one for one in found if one.partition(".")[0] not in ours))
 
     def start_costs(self) -> Iterator[tuple[str, Mapping[Objective, Cost]]]:
-        """What methods cost as starts, by objective, in the order of asking.
-
-        Those that are only installed do not count: what `auto` finds must not depend on that.
-        """
+        """What methods cost as starts, by objective, in the order of asking."""
+        # Those that are only installed do not count: what `auto` finds must not depend on that.
         yield from ((name, home.starts) for name, home in HOMES.items() if home.starts)
         self._load_modules()
         for name, method in self._loaded.items():
@@ -396,12 +390,10 @@ def parse_params(method: AnyMethod, params: Mapping[str, object]) -> Params:
 
 
 def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:
-    """Why the method does not apply to the task, or None; at last, that it is not installed.
-
-    A memory rule that a method does not keep is kept around it, by runs on other instances, and
-    `applies` is about these: devices that hold all resident bytes may differ in what they hold at
-    the peak.
-    """
+    """Why the method does not apply to the task, or None; at last, that it is not installed."""
+    # A memory rule that a method does not keep is kept around it, by runs on other instances, and
+    # `applies` is about these: devices that hold all resident bytes may differ in what they hold at
+    # the peak.
     if task.semantics.memory_rule not in method.memory_rules:
         from placegap.instances.problem.additive_memory import relax_memory
 

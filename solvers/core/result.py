@@ -23,20 +23,15 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 from placegap.instances.transforms.op_splitting import OpSplit
 
-PROOF = "proof"
-"""Our own argument, in integers: a dynamic program, a path, a sum, LP duals recomputed."""
-
-NO_PLAN_NS = LARGEST_SUM**2 + 1
-"""A bound above every value: no plan exists."""
+PROOF = "proof"  # our own argument, in integers: dynamic program, path, sum, LP duals recomputed
+NO_PLAN_NS = LARGEST_SUM**2 + 1  # a bound above every value: no plan exists
 
 
 class Bound(NamedTuple):
     """What no plan is better than, who proves it, what that rests on, and for which plans."""
 
-    #: In the unit of the rules: nanoseconds, or the tokens of max_context.
-    value: int
-    #: What proves it: "ideal-dp", "cp-sat", "highs", ...
-    origin: str = ""
+    value: int  #: In the unit of the rules: nanoseconds, or the tokens of max_context
+    origin: str = ""  #: What proves it: "ideal-dp", "cp-sat", "highs", ..
     #: `PROOF`, an argument whose numbers our code computes in integers, or a solver and its version
     #: (`solver_and_version`); empty where that is not known.
     basis: str = PROOF
@@ -63,8 +58,8 @@ def no_plan(basis: str = PROOF, origin: str = "") -> Bound:
     return Bound(NO_PLAN_NS, origin, basis)
 
 
+# Distributions and the solvers they bring.
 SOLVERS = {"ortools": "CP-SAT", "highspy": "HiGHS", "pyscipopt": "SCIP"}
-"""Distributions and the solvers they bring."""
 
 
 @cache
@@ -86,18 +81,16 @@ def describe_basis(origin: str, rests_on: str) -> str:
     return "; ".join(filter(None, [origin, basis]))
 
 
+# ``optimal``: value == bound. ``gap_met``: the requested gap is reached. ``feasible``: a plan
+# without such proof. ``infeasible``: proven that no plan exists. ``bound``: a method that makes no
+# plans proved a bound. ``no_plan``: none found, and the message says why.
 Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
-"""``optimal``: value == bound. ``gap_met``: the requested gap is reached. ``feasible``: a plan
-without such proof. ``infeasible``: proven that no plan exists. ``bound``: a method that makes no
-plans proved a bound. ``no_plan``: none found, and the message says why.
-"""
 
 
+# How a fault begins that is no solver's claim: our code failed, the corpus records a wrong bound,
+# or a method of the user's did not return what it has to. The origin of a bound that the corpus
+# records begins like the second one, too.
 INTERNAL_ERROR, RECORDED, RUN_OF = "an internal error in", "recorded: ", "the run of"
-"""How a fault begins that is no solver's claim: our code failed, the corpus records a wrong bound,
-or a method of the user's did not return what it has to. The origin of a bound that the corpus
-records begins like the second one, too.
-"""
 
 
 class SolverDisagreement(AssertionError):
@@ -256,10 +249,9 @@ def is_better(value_ns: int, than: int | None, rules: Semantics | None = None) -
 
 
 def relative_gap(value: int | None, bound: int | None) -> float | None:
-    """(value - bound) / value; 0 when both are 0; None where one is missing.
-
-    Of what is maximized, where the bound is the larger one, it is the share of it that is missing.
-    """
+    """(value - bound) / value; 0 when both are 0; None where one is missing."""
+    # Of what is maximized, where the bound is the larger one, it is the share of it that is
+    # missing.
     if value is None or bound is None:
         return None
     whole = max(value, bound)
@@ -269,10 +261,8 @@ def relative_gap(value: int | None, bound: int | None) -> float | None:
 def refutation(
     bound: Bound | None, value_ns: int | None, rules: Semantics | None, by: str = "there is"
 ) -> str:
-    """What a bound claims and a plan refutes, in words; empty where it refutes nothing.
-
-    `by` says who has that plan.
-    """
+    """What a bound claims and a plan refutes, in words; empty where it refutes nothing."""
+    # `by` says who has that plan.
     if bound is None or value_ns is None:
         return ""
     text = "{} ns".format if rules is None else rules.text
@@ -292,10 +282,8 @@ def gap_to(value_ns: int | None, bound: Bound | None) -> float | None:
 
 
 def carry_bound(result: Result, other: Result) -> Result:
-    """The result with the bound of another one for the same problem, where that is higher.
-
-    A bound above the result's value is no bound: it becomes a fault.
-    """
+    """The result with the bound of another one for the same problem, where that is higher."""
+    # A bound above the result's value is no bound: it becomes a fault.
     if (result.instance_hash, result.semantics) != (other.instance_hash, other.semantics):
         return result
     faults = (*result.faults, *(fault for fault in other.faults if fault not in result.faults))
@@ -322,10 +310,8 @@ def carry_bound(result: Result, other: Result) -> Result:
 
 
 def with_reason(result: Result, instance: Instance) -> Result:
-    """The result; one without a plan says what memory is missing and what would help, if it is.
-
-    Where no plan can exist for it, the message is only that.
-    """
+    """The result; one without a plan says what memory is missing and what would help, if it is."""
+    # Where no plan can exist for it, the message is only that.
     if result.plan is not None or result.status not in ("infeasible", "no_plan"):
         return result
     from placegap.instances.problem.explain import why_no_room  # brings numba
@@ -336,10 +322,8 @@ def with_reason(result: Result, instance: Instance) -> Result:
 
 
 def contradiction(one: Result, other: Result) -> str:
-    """What one result proves and a plan of the other refutes; empty where there is no such thing.
-
-    Both are of one instance and one semantics.
-    """
+    """What one result proves and a plan of the other refutes; empty where there is nothing."""
+    # Both are of one instance and one semantics.
     words = refutation(one.bound, other.value, one.semantics, f"{other.method} has")
     return f"{describe_basis(one.method, one.rests_on)}: {words}" if words else ""
 
@@ -352,12 +336,9 @@ class RunFacts(TypedDict, total=False):
     solve_s: Required[float]
     setup_s: float
     seed: int
-    #: What suffices; the status says whether it is reached.
-    requested_gap: float
-    #: Whether the method makes no plans.
-    bound_only: bool
-    #: Its parameters and limits.
-    options: Mapping[str, str | int | float | bool | None]
+    requested_gap: float  # what suffices; the status says whether it is reached
+    bound_only: bool  # whether the method makes no plans
+    options: Mapping[str, str | int | float | bool | None]  # its parameters and limits
     versions: Mapping[str, str]
 
 

@@ -16,31 +16,26 @@ from placegap.solvers.core.progress import report
 from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import fault_of
 
+# A method that looks for a start gets a share of the time, and no more than this many seconds.
 LONGEST_S, SHARE = 10.0, 0.2
-"""A method that looks for a start gets a share of the time, and no more than this many seconds."""
-
-SECOND_S = 1.0
-"""Placers are chosen by their likely cost; after this many seconds the clock decides, too."""
-
+SECOND_S = 1.0  # placers are chosen by likely cost; after this many seconds also by the clock
+# Seconds of placers on small instances, which are soon solved: in all, and per op and edge.
 AT_LEAST_MS, MS_PER_PART = 3.0, 0.2
-"""Seconds of placers on small instances, which are soon solved: in all, and per op and edge."""
 
 
+# Larger graphs (ops + edges) are beyond the caches: `heft` takes 2.5 times as long for each.
 LARGE_PARTS, LARGE_FACTOR = 1_500_000, 2.0
-"""Larger graphs (ops + edges) are beyond the caches: `heft` takes 2.5 times as long for each."""
 
+# Asked however little time there is, those that do the objective.
 ALWAYS = tuple(
     name for name, home in HOMES.items() if any(cost.always for cost in home.starts.values())
 )
-"""Placers that run even when almost no time is left, if they support the objective."""
 
 
 def start_costs(task: Task) -> dict[str, Cost]:
-    """The placers of a task's objective, the usual ones first, and what each costs: its `starts`.
-
-    Left out is what splits ops (its plans are of another instance), what needs a file or a MIP, and
-    annealing, which takes whatever time it is given.
-    """
+    """The placers of a task's objective, the usual ones first, and their costs: its `starts`."""
+    # Left out is what splits ops (its plans are of another instance), what needs a file or a MIP,
+    # and annealing, which takes whatever time it is given.
     known = strategy(task).placers_of or task.semantics.objective
     return {name: costs[known] for name, costs in METHODS.start_costs() if known in costs}
 
@@ -54,9 +49,8 @@ def likely_s(cost: Cost, parts: int) -> float:
 
 
 def placers(task: Task) -> tuple[str, ...]:
-    """The placers that are fast on a task: by its size, not by the clock, so that they are the
-    same every time.
-    """
+    """The placers that are fast on a task of its size."""
+    # The clock does not count, so that they are the same every time.
     parts = task.instance.num_parts
     left_s = min(LONGEST_S, 1e-3 * (AT_LEAST_MS + MS_PER_PART * parts))
     if task.limits.time_limit_s is not None:
@@ -79,13 +73,11 @@ def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
 
 
 def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) -> Iterator[Start]:
-    """The feasible plans of the task's incumbent and of the named methods, each as it is found.
-
-    A method that does not do the task's class of plans runs for a narrower class: a chain is
-    convex, and is a plan of any kind; a plan without replicas is one of those with them. Methods
-    that do not apply at all are passed over. No method runs when the share of the task's time
-    is over. One that fails costs its plan: a warning, and a sentence among the `faults`.
-    """
+    """The feasible plans of the task's incumbent and of the named methods, each as it is found."""
+    # A method that does not do the task's class of plans runs for a narrower class: a chain is
+    # convex, and is a plan of any kind; a plan without replicas is one of those with them. Methods
+    # that do not apply at all are passed over. No method runs when the share of the task's time is
+    # over. One that fails costs its plan: a warning, and a sentence among the `faults`.
     limit_s = task.limits.time_limit_s
     share_s = LONGEST_S if limit_s is None else min(LONGEST_S, limit_s * SHARE)
     clock = Clock(None if limit_s is None else max(share_s, SECOND_S))

@@ -32,23 +32,18 @@ from placegap.solvers.core.clock import STOP_SIGNALS
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
+# What the interpreter runs. The pipe is its standard input, whatever else is open or closed.
 BEGIN = (
     "import fcntl, sys; from multiprocessing.connection import Connection; "
     "pipe = Connection(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)); sys.path[:] = pipe.recv(); "
     "from placegap.solvers.core.worker_process import begin; begin(pipe)"
 )
-"""What the interpreter runs. The pipe is its standard input, whatever else is open or closed."""
 
 _may_start_processes = True
 
 
 class WorkerProcess:
-    """A process that runs ``serve(pipe, *args)`` and ends with it, or with its parent.
-
-    `serve` is pickled by name. It may start processes of its own if `alone`
-    (`may_start_processes`), and be a copy of this process if `copied`, where that is safe
-    (`has_one_thread`).
-    """
+    """A process that runs ``serve(pipe, *args)`` and ends with it, or with its parent."""
 
     def __init__(
         self,
@@ -59,6 +54,9 @@ class WorkerProcess:
         copied: bool = False,
     ) -> None:
         #: The parent's end.
+        # `serve` is pickled by name. It may start processes of its own if `alone`
+        # (`may_start_processes`), and be a copy of this process if `copied`, where that is safe
+        # (`has_one_thread`).
         self.pipe, other = Pipe()
         # They go to whole process groups and are the parent's business: the child keeps the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
@@ -129,9 +127,7 @@ class _Copy(ForkProcess):
 
 
 def has_one_thread() -> bool:
-    """Whether this process can be copied: on Linux, and without threads, those of libraries
-    included.
-    """
+    """Whether this process can be copied: on Linux, without threads, also those of libraries."""
     return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
 
 

@@ -20,34 +20,27 @@ from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Section
 
-PROOFS = ("path", "section lp", "cp-sat")
-"""What proves a bound, the weakest first."""
+PROOFS = ("path", "section lp", "cp-sat")  # what proves a bound, the weakest first
 
 
 @dataclass(eq=False)
 class Arc:
     """The least time from the end of a section's entry to the end of its exit, on two devices."""
 
-    #: The section that is solved in place of all equal ones.
-    section: Section
+    section: Section  # the section that is solved in place of all equal ones
     #: entry, leave: The devices that it is solved for.
     entry: int | None
     leave: int | None
-    #: A proven bound; `NO_WAY` if there is no schedule, or none that a better plan could use.
-    lower_ns: int
+    lower_ns: int  # a proven bound; `NO_WAY` without a schedule that a better plan could use
     #: The time of `plan`; of a section with nothing but its ends, which needs none, its time.
     upper_ns: int | None = None
-    #: A plan of the section, with ops numbered as in ``section.ops``.
-    plan: Plan | None = None
-    #: What proves the bound, as a position in `PROOFS`.
-    proof: int = 0
-    #: The time of the plan that placers made first; `NO_WAY` if they found none.
-    placed_ns: int | None = None
+    plan: Plan | None = None  # a plan of the section, with ops numbered as in ``section.ops``
+    proof: int = 0  # what proves the bound, as a position in `PROOFS`
+    placed_ns: int | None = None  # time of the plan that placers made first; `NO_WAY` without one
     #: steps, undecided: Jobs so far, and those of CP-SAT among them that ran out of time.
     steps: int = 0
     undecided: int = 0
-    #: Whether more jobs would be useless.
-    final: bool = False
+    final: bool = False  # whether more jobs would be useless
     #: ticket, kind: The number of its job, while there is one; and its kind, or that of the last
     #: one: "lp" or "cp".
     ticket: int | None = None
@@ -65,12 +58,10 @@ class Arc:
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """An arc as one section and device pair uses it.
+    """An arc as one section and device pair uses it."""
 
-    `entry` and `leave` are its devices, None where it has no entry or exit; `names[k]` is the
-    device of the arc that stands for device k.
-    """
-
+    # `entry` and `leave` are its devices, None where it has no entry or exit; `names[k]` is the
+    # device of the arc that stands for device k.
     section: Section
     entry: int | None
     leave: int | None
@@ -169,8 +160,7 @@ def upper_table(uses: list[list[Use]]) -> Ints:
     )
 
 
-Lengths = Callable[[list[list[Use]]], Ints]
-"""Lengths of the arcs of a section, by the devices of entry and exit."""
+Lengths = Callable[[list[list[Use]]], Ints]  # of a section's arcs, by entry and exit device
 
 
 @dataclass(frozen=True)
@@ -179,8 +169,7 @@ class Chain:
 
     sections: tuple[Section, ...]
     uses: tuple[list[list[Use]], ...]
-    #: (rows of the first section,) int64: The earliest end of the first section's entry.
-    before_ns: Ints
+    before_ns: Ints  # (rows of the first section,): the earliest end of the first section's entry
     #: (columns of the last section,) int64: The least time after the end of the last section's
     #: exit.
     after_ns: Ints
@@ -228,11 +217,9 @@ def tiling(table: ArcTable, sections: Sequence[Section]) -> Chain:
 
 
 def interval_chain(table: ArcTable, sections: Sequence[Section], limit_ns: int) -> Chain:
-    """A chain that begins and ends somewhere within the graph.
-
-    The heads of its first op and the tails of its last one are those of plans of at most the limit
-    (`windows`); a bound from the chain is one on these.
-    """
+    """A chain that begins and ends somewhere within the graph."""
+    # The heads of its first op and the tails of its last one are those of plans of at most the
+    # limit (`windows`); a bound from the chain is one on these.
     first, last = sections[0].entry, sections[-1].exit
     assert first is not None
     assert last is not None

@@ -65,40 +65,25 @@ if TYPE_CHECKING:  # CP-SAT brings pandas, which take half a second; many graphs
     from placegap.formulations.makespan_cp import MakespanModel
     from placegap.solvers.core.back_ends.cp_sat import Answer
 
-LP_FROM = 40
-"""Sections from this size on get the LP first: CP-SAT proves most smaller ones in a second."""
-
-MOST_INNER = 100
-"""Sections with more ops between their ends are not solved by themselves."""
+LP_FROM = 40  # sections of this size and more get the LP first: CP-SAT proves most smaller in 1 s
+MOST_INNER = 100  # sections with more ops between their ends are not solved by themselves
 
 
-PATIENCE = 10
-"""With a time limit, runs of annealing may be this many times longer than by default."""
-
+PATIENCE = 10  # with a time limit, runs of annealing may be this many times longer than by default
+# Annealing gets `SHARE` of the time left. CP-SAT on the whole graph rarely closes models of more
+# than `PROMISING` parts: then annealing gets `LARGE_SHARE`, and all of it where there is no model.
 PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
-"""Annealing gets `SHARE` of the time left. CP-SAT on the whole graph rarely closes models of more
-than `PROMISING` parts: then annealing gets `LARGE_SHARE`, and all of it where there is no model."""
-
+# Sections get this share of the time left where some section is too large or memory binds, and so
+# does a chain of intervals or runs: the rest is for annealing and the whole model.
 SECTIONS_SHARE = 1 / 3
-"""Sections get this share of the time left where some section is too large or memory binds, and so
-does a chain of intervals or runs: the rest is for annealing and the whole model."""
-
-PRICE_SHARE = 0.1
-"""Share of the time left for prices of bytes along one chain of runs."""
-
-MOST_OPS_OF_CHAINS = 20_000
-"""Larger graphs are not searched for intervals: their windows alone would take many seconds."""
-
-PARTS_PER_S = 20_000
-"""Parts of a model that are built and presolved in a second; too large a model is not built."""
-
+PRICE_SHARE = 0.1  # share of the time left for prices of bytes along one chain of runs
+MOST_OPS_OF_CHAINS = 20_000  # larger graphs have no search for intervals: windows take seconds
+PARTS_PER_S = 20_000  # parts of a model built and presolved in a second; no larger one is built
+# Annealing begins at no more plans than this, whose values are at most `NEAR` times the best.
 MOST_STARTS, NEAR = 4, 1.03
-"""Annealing begins at no more plans than this, whose values are at most `NEAR` times the best."""
 
 
 class DecompositionParams(ExactParams):
-    """Parameters of ``decomposition``."""
-
     #: Worker processes for sections, from the second second on, and threads for the whole model.
     #: With one, and without a time limit, the same plan comes back every time.
     workers: int = Field(default=2, ge=1, le=1024)
@@ -323,10 +308,8 @@ def _are_alike(search: SectionSearch) -> bool:
 
 
 def _anneal(search: SectionSearch, share: float | None = None) -> bool:
-    """Anneal the best plan and others nearly as good; whether any move was tried.
-
-    It takes a share of the time that is left.
-    """
+    """Anneal the best plan and others nearly as good; whether any move was tried."""
+    # It takes a share of the time that is left.
     if search.over or search.plan is None or search.value is None:
         return False
     task, limit_s = search.task, None
@@ -373,9 +356,8 @@ def _too_large(section: Section) -> bool:
 
 
 def _step(arc: Arc) -> Step | None:
-    """CP-SAT for ever longer, and the LP once: first in larger sections, in others after the first
-    step of CP-SAT.
-    """
+    """CP-SAT for ever longer, and the LP once."""
+    # The LP comes first in larger sections, in others after the first step of CP-SAT.
     if _too_large(arc.section):
         return None
     return "lp" if arc.steps == (0 if arc.section.num_inner >= LP_FROM else 1) else "cp"
@@ -397,12 +379,9 @@ def whole_parts(instance: Instance) -> int:
 
 
 def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) -> None:
-    """CP-SAT on the whole graph, for plans better than the incumbent, until a limit is reached.
-
-    Every bound on a section is a row of it: x[u, a] and x[v, b] imply
-    start[v] >= end[u] + bound - p_vb. Bounds that hold only for better plans may be used: the model
-    has no other plans.
-    """
+    """CP-SAT on the whole graph, for plans better than the incumbent, until a limit is reached."""
+    # Every bound on a section is a row of it: x[u, a] and x[v, b] imply start[v] >= end[u] + bound
+    # - p_vb. Bounds that hold only for better plans may be used: the model has no other plans.
     from placegap.formulations.makespan_cp import build, read_plan, warm_start
     from placegap.solvers.core.back_ends.cp_sat import SOLVER, Settings, run_cp_sat
 

@@ -23,11 +23,8 @@ from placegap.solvers.local_search.quick_schedule import (
     plan_of,
 )
 
-SWEEPS = 3
-"""Sweeps over groups that a path does not place: each moves to where its transfers take least."""
-
-MOST_PATHS = 24
-"""Paths of labels that are made plans."""
+SWEEPS = 3  # over groups that a path does not place: each moves to where its transfers take least
+MOST_PATHS = 24  # paths of labels that are made plans
 
 
 @method(

@@ -47,29 +47,15 @@ from placegap.solvers.decomposition.section_jobs import (
 )
 from placegap.solvers.local_search.annealing import Annealing
 
-MOST_LABELS = 32
-"""Partial paths that are kept per cut and device."""
-
+MOST_LABELS = 32  # partial paths that are kept per cut and device
+# Device, start and end of each op; transfers, by items of the section, with theirs; the length.
 Timed = tuple[list[tuple[int, int, int]], list[tuple[Transfer, int, int]], int]
-"""Device, start and end of each op; transfers, by items of the section, with theirs; the length."""
-
-Steps = Callable[[Arc], Step | None]
-"""The next step on an arc, None if there is none."""
-
-Route = Callable[[Lengths], tuple[int, list[Use]]]
-"""A path, by the lengths of arcs."""
-
-MOST_PLACED = 300
-"""Arcs that get plans of placers before plans are packed into memory."""
-
-SMALL = 20
-"""Sections with fewer inner ops are solved at once, not for one horizon after the other."""
-
-FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0
-"""Seconds of CP-SAT for an arc at first, and the factor whenever it comes back."""
-
-HANDICAP = 0.05
-"""While an arc is worked on, others are chosen as if its bound rose by this share of it."""
+Steps = Callable[[Arc], Step | None]  # the next step on an arc, None if there is none
+Route = Callable[[Lengths], tuple[int, list[Use]]]  # a path, by the lengths of arcs
+MOST_PLACED = 300  # arcs that get plans of placers before plans are packed into memory
+SMALL = 20  # sections with fewer inner ops are solved at once, not for one horizon after the other
+FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0  # seconds of CP-SAT for an arc at first, its factor later
+HANDICAP = 0.05  # while an arc is worked on, others are chosen as if its bound were higher by this
 
 
 @dataclass(eq=False)
@@ -80,24 +66,19 @@ class SectionSearch(Known):
     table: ArcTable
     workers: SectionWorkers
     clock: Clock
-    #: What proves the bound, as a position in `decomposition.arcs.PROOFS`.
-    proof: int = 0
-    #: The makespan of the incumbent by the theorem, if it was joined of section plans.
-    claim: int | None = None
-    #: Jobs done.
-    jobs: int = 0
+    proof: int = 0  # what proves the bound, as a position in `decomposition.arcs.PROOFS`
+    claim: int | None = None  # the incumbent's makespan by the theorem, if joined of sections
+    jobs: int = 0  # jobs done
     #: infeasible, interrupted: Whether it is proven that there is no plan; whether Ctrl-C came.
     infeasible: bool = False
     interrupted: bool = False
-    #: Why the whole model did not close the gap, if no limit ended it.
-    note: str = ""
+    note: str = ""  # why the whole model did not close the gap, if no limit ended it
     running: dict[int, Arc] = field(default_factory=dict)
     #: annealing, annealed: The annealing of the whole graph, once it has begun, and its runs so
     #: far.
     annealing: Annealing | None = None
     annealed: int = 0
-    #: The intervals of the whole graph, once they are computed.
-    intervals: list[Interval] | None = None
+    intervals: list[Interval] | None = None  # intervals of the whole graph, once they are computed
 
     def __post_init__(self) -> None:
         task = self.task
@@ -153,13 +134,11 @@ class SectionSearch(Known):
         route: Route | None = None,
         shortest: Route | None = None,
     ) -> None:
-        """Refine the arcs on shortest paths until none is left or a limit is reached.
-
-        `step` is the next step on an arc, None if there is none. `make_plans` is called whenever
-        the bound is computed. `guide` has the lengths by which arcs are chosen, on the path
-        `route`; the path `shortest` proves the bound. By default both are the chain's shortest
-        path.
-        """
+        """Refine the arcs on shortest paths until none is left or a limit is reached."""
+        # `step` is the next step on an arc, None if there is none. `make_plans` is called whenever
+        # the bound is computed. `guide` has the lengths by which arcs are chosen, on the path
+        # `route`; the path `shortest` proves the bound. By default both are the chain's shortest
+        # path.
         # Each round: the bound of the shortest path, plans of its arcs joined, new jobs, and then
         # the next answers. It ends when no job is running: no arc of the path has a next step.
         shortest = shortest or chain.shortest
@@ -181,11 +160,9 @@ class SectionSearch(Known):
                 self._learn(self.running.pop(ticket), answer)
 
     def dive(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> None:
-        """Solve, once each, the arcs that a good plan is likely to use: those on short paths by
-        `expected_table`.
-
-        It proves little, but an incumbent close to the optimum makes the proofs of `refine` short.
-        """
+        """Solve, once each, the arcs that a good plan is likely to use."""
+        # These are those on short paths by `expected_table`. It proves little, but an incumbent
+        # close to the optimum makes the proofs of `refine` short.
 
         def make_more_plans() -> None:
             self._place(chain)
@@ -267,12 +244,10 @@ class SectionSearch(Known):
                 self._start(arc, kind, None if targets is None else targets[arc])
 
     def _targets(self, chain: Chain, limit_ns: int) -> dict[Arc, int]:
-        """Horizons for the jobs on arcs: longer section schedules are in no plan within the limit.
-
-        That is proven with all other arcs at their bounds. A shorter horizon, with the others at
-        their expected times, is refuted far sooner, and mostly raises the path above the limit,
-        too.
-        """
+        """Horizons for the jobs on arcs: no plan within the limit has longer section schedules."""
+        # That is proven with all other arcs at their bounds. A shorter horizon, with the others at
+        # their expected times, is refuted far sooner, and mostly raises the path above the limit,
+        # too.
         room, likely = chain.room(limit_ns, lower_table), chain.room(limit_ns, expected_table)
         targets = {}
         for arc, most in room.items():
@@ -316,11 +291,9 @@ class SectionSearch(Known):
         arc.final |= answer.final
 
     def promises(self, chain: Chain, step: Steps) -> bool:
-        """Whether refining a chain may raise the bound, by a guess.
-
-        A section that can be refined is assumed to take its ops one after the other, each where it
-        is fastest: often no more than that can be proven.
-        """
+        """Whether refining a chain may raise the bound, by a guess."""
+        # A section that can be refined is assumed to take its ops one after the other, each where
+        # it is fastest: often no more than that can be proven.
         arrays = self.task.instance.arrays
         least = np.where(arrays.time_ns == UNSUPPORTED, NO_WAY, arrays.time_ns).min(axis=1)
 
@@ -344,11 +317,9 @@ class SectionSearch(Known):
 
 
 def expected_table(uses: list[list[Use]]) -> Ints:
-    """The times that the arcs of a section are likely to take, at least their bounds.
-
-    A placer's plan is assumed to be longer than the optimum by as much as on the section's arcs
-    that are solved.
-    """
+    """The times that the arcs of a section are likely to take, at least their bounds."""
+    # A placer's plan is assumed to be longer than the optimum by as much as on the section's arcs
+    # that are solved.
     # Bounds alone would lead the dive over arcs without jobs, whose bounds are low; here
     # arcs without a plan count at their bound, are planned by placers, and then count fairly.
     arcs = [use.arc for row in uses for use in row]
@@ -399,9 +370,7 @@ def runs_of(instance: Instance, chain: Chain) -> Runs | None:
 
 
 class Label(NamedTuple):
-    """A path up to a cut: its length, the bytes it needs per device, its last arc, and the label
-    before.
-    """
+    """A path up to a cut: length, bytes needed per device, last arc, and the label before."""
 
     length_ns: int
     need: tuple[int, ...]
@@ -410,12 +379,10 @@ class Label(NamedTuple):
 
 
 def fitting_path(instance: Instance, tiles: Chain, limit_ns: int) -> tuple[int, list[Use]]:
-    """A short path of arcs with plans that fit into memory together; `NO_WAY` if none is found.
-
-    Labels are extended section by section. A label is dropped if another one at its cut and device
-    is no longer and needs no more anywhere, if it cannot end within the limit, or beyond the
-    shortest `MOST_LABELS`: so this is a heuristic.
-    """
+    """A short path of arcs with plans that fit into memory together; `NO_WAY` if none is found."""
+    # Labels are extended section by section. A label is dropped if another one at its cut and
+    # device is no longer and needs no more anywhere, if it cannot end within the limit, or beyond
+    # the shortest `MOST_LABELS`: so this is a heuristic.
     # The plan of each arc is its fastest one, and its bytes stay: under the rule `sum` a device
     # holds the bytes of all its ops at once.
     capacity = instance.arrays.memory_bytes.tolist()
@@ -474,10 +441,8 @@ def _undominated(labels: list[Label]) -> list[Label]:
 
 
 def join(instance: Instance, semantics: Makespan, maker: SectionMaker, path: Sequence[Use]) -> Plan:
-    """The plan that runs the plans of the sections one after the other.
-
-    The path has arcs with plans, or of sections without inner ops, that make up the graph.
-    """
+    """The plan that runs the plans of the sections one after the other."""
+    # The path has arcs with plans, or of sections without inner ops, that make up the graph.
     # An arc's plan is in the names of the devices for which it was solved: `original` is the
     # inverse of the swap. Times are shifted to the end of the section before; the referee then
     # takes the order of ops and transfers from them.

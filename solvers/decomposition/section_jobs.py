@@ -33,27 +33,22 @@ if TYPE_CHECKING:  # CP-SAT brings pandas
 
 Step = Literal["lp", "cp"]
 
+# Placers whose plans of the section, ends pinned, CP-SAT starts from.
 PLACERS = ("heft", "peft", "etf", "single-device")
-"""Placers whose plans of the section, ends pinned, CP-SAT starts from."""
-
-SPAWN_AFTER_S = 1.0
-"""Processes start only after this time, as to start them takes about as long."""
+SPAWN_AFTER_S = 1.0  # processes start only after this time, as to start them takes about as long
 
 
 @dataclass(frozen=True)
 class Job:
     """A step on a section whose ends are pinned."""
 
-    #: The section (`sections.SectionMaker`).
-    instance: Instance
+    instance: Instance  # the section (`sections.SectionMaker`)
     semantics: Makespan
     step: Step
-    #: Only schedules of at most this length matter.
-    horizon_ns: int | None
+    horizon_ns: int | None  # only schedules of at most this length matter
     limit_s: float
     seed: int
-    #: The best plan known for the section.
-    plan: Plan | None
+    plan: Plan | None  # the best plan known for the section
 
 
 @dataclass(frozen=True)
@@ -63,15 +58,11 @@ class SectionAnswer:
     #: The section takes no less; `NO_WAY` if it has no schedule, one more than the horizon if it
     #: has none of interest.
     lower_ns: int
-    #: Time of `plan`.
-    upper_ns: int | None = None
+    upper_ns: int | None = None  # time of `plan`
     plan: Plan | None = None
-    #: Whether another step would be useless.
-    final: bool = False
-    #: Whether it proved the least time, or that there is none within the horizon.
-    decided: bool = False
-    #: Whether Ctrl-C ended it.
-    interrupted: bool = False
+    final: bool = False  # whether another step would be useless
+    decided: bool = False  # whether it proved the least time, or that none is within the horizon
+    interrupted: bool = False  # whether Ctrl-C ended it
     #: A solver's claim that contradicts a known plan; nothing else here comes from that solve.
     faults: tuple[str, ...] = ()
 

@@ -30,11 +30,8 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.hybrid.modes import NO, UNKNOWN, YES, can_choose, choose, greedy_rows
 from placegap.solvers.hybrid.problem import EVERY_MODE, GREEDY, HybridProblem, Tables
 
-NEVER = 2**30
-"""Number of devices of what is impossible: more than there are."""
-
-PAIRS = 4_000_000
-"""Pairs of ideals between two checks of the clock: a fraction of a second."""
+NEVER = 2**30  # number of devices of what is impossible: more than there are
+PAIRS = 4_000_000  # pairs of ideals between two checks of the clock: a fraction of a second
 
 
 class Choice(NamedTuple):
@@ -105,10 +102,8 @@ def listed(
     name: int,
     most: int,
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Rows, costs, sizes and pointers of the modes of one name (or all) within a workspace limit.
-
-    A layer with a single mode keeps it. Without rows, some layer has no such mode.
-    """
+    """Rows, costs, sizes, pointers of the modes of one name (or all) within a workspace limit."""
+    # A layer with a single mode keeps it. Without rows, some layer has no such mode.
     # Sizes are those of all replicas together: shared bytes are divided among them, so that sums
     # over one replica would be fractions.
     rows = stage.ptr[count]
@@ -156,9 +151,8 @@ def _quick_answer(
     in_flight: int,
     limits: tuple[int, int],
 ) -> int:
-    """The answer if the fastest and the smallest mode of each layer decide it, whatever their
-    names.
-    """
+    """The answer if the fastest and the smallest mode of each layer decide it."""
+    # Names do not matter then.
     # No choice is faster than all fastest modes or smaller than all smallest; either of these two
     # choices may fit by itself. Workspaces count only for a yes: a no must hold for any of them.
     budget, memory = limits
@@ -241,12 +235,10 @@ def fits(
 
 
 class Setting(NamedTuple):
-    """Numbers that a decision needs besides the tables.
+    """Numbers that a decision needs besides the tables."""
 
-    With `optimistic`, stages whose modes cannot be decided count as fitting: then a no is proven,
-    else a yes.
-    """
-
+    # With `optimistic`, stages whose modes cannot be decided count as fitting: then a no is proven,
+    # else a yes.
     devices: int
     replicas: int
     memory: int
@@ -273,9 +265,8 @@ def fewest_devices(
     first: Ints,
     rows: tuple[int, int],
 ) -> int:
-    """Fill rows of the table of fewest devices, from the first down to the second, and the first
-    stage of each entry; returns the number of guesses (`optimistic`).
-    """
+    """Fill rows of the table of fewest devices, and the first stage of each entry."""
+    # From the first row down to the second; returns the number of guesses (`optimistic`).
     # Ideals are sorted by size, so when row I is filled all rows of larger ideals J are ready. The
     # four nested loops (I, J, t, d) run cheap tests first, as the knapsack in the innermost one
     # takes nearly all time.

@@ -62,17 +62,14 @@ from placegap.solvers.hybrid.problem import (
     why_not_hybrid,
 )
 
-MOST_KEPT = 2**24
-"""Most times of stages that are kept, 128 MB; 80 layers on 64 devices have 420,000."""
+MOST_KEPT = 2**24  # most times of stages that are kept, 128 MB; 80 layers on 64 devices: 420,000
 
 
 class Uniform(NamedTuple):
-    """What all stages share: a tensor degree by number, d, and the names of modes to choose from.
+    """What all stages share: a tensor degree by number, d, names of modes to choose from."""
 
-    There are at most `stages` stages; `rate` is the scaled cost of a ns. A replica has `turns`
-    microbatches.
-    """
-
+    # There are at most `stages` stages; `rate` is the scaled cost of a ns. A replica has `turns`
+    # microbatches.
     tensor: int
     replicas: int
     names: Ints
@@ -107,12 +104,10 @@ def least_sums(
     after: Ints,
     rows: tuple[int, int],
 ) -> None:
-    """Fill rows of the table of least sums, from the first down to the second, and the ideals
-    after the first stage of each entry.
-
-    ``known[I, J, y]`` is the time of a stage, or -2 - x where it is known to be above x. Modes that
-    cannot be decided count as fitting, so that no sum is too large.
-    """
+    """Fill rows of the table of least sums, and the ideals after each entry's first stage."""
+    # From the first row down to the second. ``known[I, J, y]`` is the time of a stage, or -2 - x
+    # where it is known to be above x. Modes that cannot be decided count as fitting, so that no sum
+    # is too large.
     # A stage is left out by the cheapest test that applies: sums over ideals first, then whether
     # the two ideals are nested, then times kept from earlier limits, and a knapsack last.
     n, q, d, rate = len(tables.members), uniform.tensor, uniform.replicas, uniform.rate
@@ -213,18 +208,13 @@ class LeastSums:
         return SumRow(total, longest, tuple(stages))
 
 
-CLOSE = 1e-3
-"""Gap at which value - 1 is tried: below it the plan is often optimal already."""
-
-FIRST_STEP = 16
-"""The first limit is 1/16 above the bound: optima are 3 to 30 % above the work."""
+CLOSE = 1e-3  # gap at which value - 1 is tried: below it the plan is often optimal already
+FIRST_STEP = 16  # the first limit is 1/16 above the bound: optima are 3 to 30 % above the work
 
 NAME = "hybrid-cuts"
 
 
 class HybridCutsParams(ExactParams):
-    """Parameters of `hybrid-cuts`."""
-
     #: With more ideals than this the instance is refused.
     max_ideals: int = Field(default=40_000, ge=2)
 
@@ -388,9 +378,8 @@ class _Search(Known):
     def _adopt(
         self, names: Ints, stages: tuple[RowStage, ...], limit_ns: int, claim_ns: int
     ) -> int | None:
-        """The value of the plan of a row of stages with modes of least time; None if some stage has
-        no known modes within the limit.
-        """
+        """The value of the plan of a row of stages with modes of least time."""
+        # None if some stage has no known modes within the limit.
         problem = self.problem
         rows, total = list[Ints](), 0
         # From the last stage to the first, as microbatches in flight follow from the replicas

@@ -22,19 +22,14 @@ from placegap.instances.kernels.kernel import kernel
 
 NO, YES, UNKNOWN = 0, 1, 2
 
-MOST_LISTED = 200_000
-"""Entries of a list beyond which the answer is `UNKNOWN`."""
-
-MARGIN = 1e-9
-"""Share of a sum that a comparison must miss by: sums of 1,000 doubles err by less than 1e-12."""
+MOST_LISTED = 200_000  # entries of a list beyond which the answer is `UNKNOWN`
+MARGIN = 1e-9  # share of a sum that a comparison must miss by: 1,000 doubles err by less than 1e-12
 
 
 @kernel
 def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int:
-    """Whether one row of each item fits both limits: `NO`, `YES`, or `UNKNOWN`.
-
-    Rows of item i are ``ptr[i]`` to ``ptr[i + 1] - 1``, at least one.
-    """
+    """Whether one row of each item fits both limits: `NO`, `YES`, or `UNKNOWN`."""
+    # Rows of item i are ``ptr[i]`` to ``ptr[i + 1] - 1``, at least one.
     n = len(ptr) - 1
     fast, small = np.empty(n, np.int64), np.empty(n, np.int64)
     fast_cost = fast_size = small_cost = small_size = np.int64(0)

@@ -28,18 +28,16 @@ from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, NS_PER_S, ceil
 from placegap.instances.problem.nets import stage_arcs, stage_blocks
 from placegap.solvers.chains.ideals import bit_set, ideals_as_bits
 
+# Limits on sums of sizes, and on the cost of a stage times devices: kernels add in int64.
 LARGEST, LARGEST_COST = 2**62, NO_WAY
-"""Limits on sums of sizes, and on the cost of a stage times devices: kernels add in int64."""
-
+# Stand for a mode's name: each layer has any mode of its own, or the one of Piper's rule.
 EVERY_MODE, GREEDY = -1, -2
-"""Stand for a mode's name: each layer has any mode of its own, or the one of Piper's rule."""
 
 
 class Tables(NamedTuple):
-    """Arrays for the kernels: u layers, e edges, q tensor degrees, r modes and n ideals.
+    """Arrays for the kernels: u layers, e edges, q tensor degrees, r modes and n ideals."""
 
-    Layers are colocation groups, which have one mode each; ideals are made of blocks of layers.
-    """
+    # Layers are colocation groups, which have one mode each; ideals are made of blocks of layers.
 
     #: (q, u + 1) int64: Modes of layer i for the tensor degree number j are rows ``row_ptr[j, i]``
     #: to ``row_ptr[j, i + 1] - 1``.
@@ -64,14 +62,10 @@ class Tables(NamedTuple):
     tail: Ints
     head: Ints
     edge_cost: Ints
-    #: (q,) int64
-    tensor: Ints
-    #: (n, words) int64: Bit sets of the blocks of each ideal, smaller ideals first.
-    members: Ints
-    #: (n, u) bool
-    inside: Flags
-    #: (n,) int64: Least scaled time times devices.
-    work: Ints
+    tensor: Ints  # (q,) int64
+    members: Ints  # (n, words) int64: Bit sets of the blocks of each ideal, smaller ideals first
+    inside: Flags  # (n, u) bool
+    work: Ints  # (n,) int64: Least scaled time times devices
     #: least_cost, least_sync, least_held, least_fixed, unable: (q, n) int64: Sums over each ideal
     #: of the least value of each layer's modes; number of layers without a mode for the degree.
     least_cost: Ints
@@ -86,20 +80,14 @@ class HybridProblem:
     """An instance under hybrid_pipeline, ready to be cut."""
 
     tables: Tables
-    #: Names of modes, by number.
-    names: tuple[str, ...]
-    #: (d,) int64: Numbers of replicas: divisors of N, ascending.
-    degrees: Ints
+    names: tuple[str, ...]  # names of modes, by number
+    degrees: Ints  # (d,) int64: Numbers of replicas: divisors of N, ascending
     devices: int
-    #: The most replicas of all stages of a plan together.
-    most_replicas: int
-    #: Bytes of a device.
-    memory: int
+    most_replicas: int  # the most replicas of all stages of a plan together
+    memory: int  # bytes of a device
     scale: int
-    #: Whether costs of bytes are rounded down.
-    rounded: bool
-    #: Upper bound on the cost of a stage.
-    largest: int
+    rounded: bool  # whether costs of bytes are rounded down
+    largest: int  # upper bound on the cost of a stage
 
     def budget(self, limit_ns: int) -> int:
         """The scaled cost that one replica may have within a limit per batch."""

@@ -19,20 +19,16 @@ from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.calls import CallProblem, Scratch, call_latency, new_scratch
 from placegap.solvers.local_search.cooling import heat_at
 
-COLD = 1e-5
-"""Temperature at the end, relative to the start's latency."""
-
-SIDE = 0.02
-"""Weight of the sum of all calls beside the latency."""
-
+COLD = 1e-5  # temperature at the end, relative to the start's latency
+SIDE = 0.02  # weight of the sum of all calls beside the latency
+# Groups: an op alone; with connected ops; with those after it; with those before it; all of its
+# call.
 ALONE, AROUND, LATER, EARLIER, WHOLE = range(5)
-"""Groups: an op alone; with connected ops; with those after it; with those before it; all of its
-call."""
 
 
+# Targets of the other ops of a colocation group: the same call; the call of their old number; the
+# call of a neighbour.
 TO, LIKE, NEAR = range(3)
-"""Targets of the other ops of a colocation group: the same call; the call of their old number; the
-call of a neighbour."""
 
 
 class _Group(NamedTuple):
@@ -47,12 +43,10 @@ class _Group(NamedTuple):
 def anneal_calls(
     problem: CallProblem, start: Ints, *, seed: int, moves: int, hot: float = 0.01
 ) -> Ints:
-    """The best plan found, never slower than the start.
-
-    The start must be feasible, and all accepted plans are. The temperature falls from `hot`,
-    relative to the start's latency, to `COLD`. O(n + m) per move that fits: 30 to 200 thousand a
-    second on graphs of 800 to 180 ops.
-    """
+    """The best plan found, never slower than the start."""
+    # The start must be feasible, and all accepted plans are. The temperature falls from `hot`,
+    # relative to the start's latency, to `COLD`. O(n + m) per move that fits: 30 to 200 thousand a
+    # second on graphs of 800 to 180 ops.
     if len(problem.device) < 2 or moves == 0:
         return start.copy()
     held = sum_by(problem.device[start], problem.resident_bytes, len(problem.memory_bytes))

@@ -33,18 +33,12 @@ from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.sections import Options, RowSection, build_section, incidence, options
 from placegap.solvers.latency.spine import Spine, SpineNet
 
-MOST_GROUPS = 8
-"""Most groups of calls that pay for different arriving tensors: each needs a table of ways."""
-
-MOST_LINKED = 64
-"""Most labels that a linked call may follow; more are merged into this many that bound them."""
-
-HOST, ONGOING = -1, -1
-"""Start of a label whose bottleneck is on a host; way of a label whose call continues."""
+MOST_GROUPS = 8  # most groups of calls that pay for different arriving tensors: each has a table
+MOST_LINKED = 64  # most labels that a linked call may follow; others merge into these as bounds
+HOST, ONGOING = -1, -1  # start of a label with its bottleneck on a host; way of an open call
 
 
-Arriving = tuple[SpineNet, int, list[int]]
-"""A tensor, its producer's place, and its consumers' places."""
+Arriving = tuple[SpineNet, int, list[int]]  # a tensor, its producer's place, its consumers' places
 
 
 class Ways(NamedTuple):
@@ -53,18 +47,15 @@ class Ways(NamedTuple):
     #: first, second: Whether a call is open before the section, and another one after it.
     first: bool
     second: bool
-    #: Whether the two calls share a colocation group.
-    linked: bool
-    #: First bottlenecks of the calls before the section to which the ways apply.
-    starts: list[int]
+    linked: bool  # whether the two calls share a colocation group
+    starts: list[int]  # first bottlenecks of the calls before the section to which the ways apply
     found: Options
 
 
 class RowLabels(NamedTuple):
     """Rows of calls up to a bottleneck, all with the same number of calls."""
 
-    #: (l,) int64: First bottleneck of the open call, `HOST` where none is open.
-    start: Ints
+    start: Ints  # (l,) int64: First bottleneck of the open call, `HOST` where none is open
     #: bytes, cost_ns: (l,) int64: Memory of the open call and of calls that it is linked to; time
     #: so far.
     bytes: Ints
@@ -80,23 +71,18 @@ class RowLabels(NamedTuple):
 class Row:
     """The best row of calls."""
 
-    #: `NEVER` if there is none.
-    cost_ns: int
-    #: (m,) int64: Call of each node, numbered in time, -1 for nodes outside of all calls of the
-    #: row.
-    call: Ints
+    cost_ns: int  # `NEVER` if there is none
+    call: Ints  # (m,): call of each node, numbered in time, -1 outside of all calls of the row
 
 
 def best_row(
     spine: Spine, room: int, most_calls: int, limit_ns: int = NEVER, clock: Clock | None = None
 ) -> Row:
-    """The least latency of a spine's rows of at most `limit_ns`; `NEVER` if there is none.
-
-    `room` is the memory of the largest accelerator, `most_calls` the number of calls of all
-    accelerators together. The clock raises `LimitReached` between two sections. `options` takes at
-    most the square of the ideals for a section; a bottleneck takes (labels + options) log(labels)
-    per number of calls.
-    """
+    """The least latency of a spine's rows of at most `limit_ns`; `NEVER` if there is none."""
+    # `room` is the memory of the largest accelerator, `most_calls` the number of calls of all
+    # accelerators together. The clock raises `LimitReached` between two sections. `options` takes
+    # at most the square of the ideals for a section; a bottleneck takes (labels + options)
+    # log(labels) per number of calls.
     search = _Search(spine, room, most_calls, limit_ns)
     for t in range(len(spine.sections)):
         if clock is not None:
@@ -386,23 +372,19 @@ def arriving_nets(spine: Spine) -> list[list[Arriving]]:
 class GroupMemory(NamedTuple):
     """Effects of colocation groups on calls, by first and last bottleneck."""
 
-    #: (T, T) int64: Memory that groups of the call have outside of it.
-    more_bytes: Ints
+    more_bytes: Ints  # (T, T) int64: Memory that groups of the call have outside of it
     #: (T, T) int64: Memory of the groups that may have nodes both in the call (its first section
     #: included) and after its last bottleneck: a linked call counts it itself.
     unfinished_bytes: Ints
-    #: (T, T) bool: Whether the call has only a part of a group that must be in one call.
-    is_torn: Flags
+    is_torn: Flags  # (T, T): Whether the call has only a part of a group that must be in one call
 
 
 def group_memory(spine: Spine) -> GroupMemory:
-    """The tables of a spine; O(T^2) for each group of several nodes.
-
-    With one call per accelerator, a call that holds one op of a group holds all of it. With
-    several, ops of a group may be in several calls; each of them has the memory of the whole group,
-    because its accelerator has it. Nodes of a call count by themselves, so only what its groups
-    have outside is added, without the sections at its ends, of which it may hold a part.
-    """
+    """The tables of a spine; O(T^2) for each group of several nodes."""
+    # With one call per accelerator, a call that holds one op of a group holds all of it. With
+    # several, ops of a group may be in several calls; each of them has the memory of the whole
+    # group, because its accelerator has it. Nodes of a call count by themselves, so only what its
+    # groups have outside is added, without the sections at its ends, of which it may hold a part.
     nodes, place = spine.nodes, places(spine)
     held: dict[int, list[int]] = {}
     for v in np.flatnonzero(place >= 0).tolist():
@@ -440,12 +422,11 @@ def places(spine: Spine) -> Ints:
 
 
 def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
-    """Place of each op, (n,), or None where the row gives no plan.
-
-    Nodes outside of all calls run on hosts. Ops that the spine leaves out go to the call of their
-    first consumer, or to the first call of their colocation group if it has one. Calls that share a
-    group are packed into accelerators together, the largest first, each where least room is left.
-    """
+    """Place of each op, (n,), or None where the row gives no plan."""
+    # Nodes outside of all calls run on hosts. Ops that the spine leaves out go to the call of their
+    # first consumer, or to the first call of their colocation group if it has one. Calls that share
+    # a group are packed into accelerators together, the largest first, each where least room is
+    # left.
     call = row.call[spine.nodes.node].copy()
     for v in reversed(spine.left_out):
         for i in np.flatnonzero(spine.nodes.node == v).tolist():

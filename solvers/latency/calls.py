@@ -20,22 +20,14 @@ from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 class CallProblem(NamedTuple):
     """Arrays for the kernels: n ops, P places of which the first C are calls, t tensors."""
 
-    #: (P,) int64: Calls of one device stand together, in order.
-    device: Ints
-    #: C.
-    num_calls: int
-    #: Calls per accelerator.
-    subgraphs: int
-    #: (n, K) int64
-    time_ns: Ints
-    #: (n,) int64
-    resident_bytes: Ints
-    #: (K,) int64
-    memory_bytes: Ints
-    #: (t, K) int64
-    host_ns: Ints
-    #: (t,) int64
-    tensor_producer: Ints
+    device: Ints  # (P,) int64: Calls of one device stand together, in order
+    num_calls: int  # C
+    subgraphs: int  # calls per accelerator
+    time_ns: Ints  # (n, K) int64
+    resident_bytes: Ints  # (n,) int64
+    memory_bytes: Ints  # (K,) int64
+    host_ns: Ints  # (t, K) int64
+    tensor_producer: Ints  # (t,) int64
     #: tensor_ptr, reader: (t + 1,): Consumers of tensor u are
     #: ``reader[tensor_ptr[u]:tensor_ptr[u + 1]]``.
     tensor_ptr: Ints
@@ -46,8 +38,7 @@ class CallProblem(NamedTuple):
     #: pred_ptr, pred: (n + 1,)
     pred_ptr: Ints
     pred: Ints
-    #: (n,) int64
-    group: Ints
+    group: Ints  # (n,) int64
     #: group_ptr, member: (g + 1,): Ops of each colocation group.
     group_ptr: Ints
     member: Ints
@@ -67,7 +58,6 @@ class CallProblem(NamedTuple):
         return bool(runs.all() and together.all() and (held <= self.memory_bytes).all())
 
     def plan(self, place: Ints) -> Plan:
-        """The plan of the ops' places."""
         number = np.where(place < self.num_calls, place % self.subgraphs, 0)
         devices = self.device[place].tolist()
         return Plan(tuple((k,) for k in devices), call=tuple(number.tolist()))

@@ -25,13 +25,10 @@ from placegap.solvers.core.starts import best_start
 from placegap.solvers.latency.slices import with_slices
 from placegap.solvers.models.run_mip import LONGEST_NS, MipParams, run_mip, why_too_many_rows
 
-STARTS = ("single-device", "m-topo")
-"""Methods for the objective whose plans the search starts from."""
+STARTS = ("single-device", "m-topo")  # methods for the objective whose plans the search starts from
 
 
 class LatencyIpParams(MipParams, ExactParams):
-    """Parameters of ``latency-ip``."""
-
     #: cp-sat, or mip. CP-SAT with two workers closed the operator graph of BERT-3, one call per
     #: accelerator, to 1e-7 in 39 s; HiGHS was 0.6 % from its bound after a minute.
     model: Literal["mip", "cp-sat"] = "cp-sat"
@@ -123,12 +120,10 @@ def _formulation(
 def solve_cp(
     task: Task[LatencySubgraphs], workers: int, bound_ns: int, clock: Clock | None = None
 ) -> Outcome:
-    """Solve the CP-SAT model from the best of the incumbent and `STARTS`.
-
-    Returns the better of the solver's plan and the start, or the start if an interrupt or a lack of
-    memory comes before the solver's plan. The bound holds for all plans. `bound_ns` is a row of the
-    model.
-    """
+    """Solve the CP-SAT model from the best of the incumbent and `STARTS`."""
+    # Returns the better of the solver's plan and the start, or the start if an interrupt or a lack
+    # of memory comes before the solver's plan. The bound holds for all plans. `bound_ns` is a row
+    # of the model.
     clock = clock or task.limits.clock()
     settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)
 

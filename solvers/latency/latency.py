@@ -31,28 +31,17 @@ from placegap.solvers.latency.calls import CallProblem, build_call_problem
 from placegap.solvers.latency.slices import group_slices, with_slices
 from placegap.solvers.latency.spine import Nodes, build_nodes, build_spine
 
+# Nodes beside more nodes of the longest path than this are left out; None keeps all nodes.
 BESIDE = (None, 16, 32, 8)
-"""Nodes beside more nodes of the longest path than this are left out; None keeps all nodes."""
-
-HEAT = (0.03, 0.01, 0.003)
-"""First temperatures of annealing runs, in turn."""
-
-STEPS_PER_S = 2e7
-"""Ops and edges that annealing evaluates per second, at least; limits its moves."""
-
-LARGEST_MATRIX = 4000
-"""With more ops than this only the critical path is a bound: reachability is a matrix."""
-
+HEAT = (0.03, 0.01, 0.003)  # first temperatures of annealing runs, in turn
+STEPS_PER_S = 2e7  # ops and edges that annealing evaluates per second, at least; limits its moves
+LARGEST_MATRIX = 4000  # with more ops only the critical path is a bound: reachability is a matrix
+# Shares of the time limit: after the first no further spine is begun; the second is for chains.
 ROWS_SHARE, CHAINS_SHARE = 0.4, 0.3
-"""Shares of the time limit: after the first no further spine is begun; the second is for chains."""
-
-ANNEALING_SHARE = 0.4
-"""Share of the remaining time for annealing before CP-SAT."""
+ANNEALING_SHARE = 0.4  # share of the remaining time for annealing before CP-SAT
 
 
 class LatencyParams(ExactParams):
-    """Parameters of ``latency``."""
-
     #: Most moves of an annealing run.
     moves: int = Field(default=300_000, ge=0, json_schema_extra=EFFORT)
     #: Number of times that annealing goes through all of `HEAT`.

@@ -52,11 +52,9 @@ def beyond(one: Ints, other: Ints) -> bool:
 
 @kernel
 def ideals(before: Ints, most: int) -> tuple[Ints, int]:
-    """Bits of every ideal, and their number; `before` has bits for nodes in topological order.
-
-    Every prefix of an ideal in that order is an ideal, so each one is made once, from the one
-    without its last node. Stops, with a larger number, beyond `most`.
-    """
+    """Bits of every ideal, and their number; `before` has bits for nodes in topological order."""
+    # Every prefix of an ideal in that order is an ideal, so each one is made once, from the one
+    # without its last node. Stops, with a larger number, beyond `most`.
     found = np.zeros((most + 1, before.shape[1]), np.int64)
     last = np.full(most + 1, -1, np.int64)
     count, at = 1, 0

@@ -28,34 +28,27 @@ from placegap.solvers.latency.spine import Spine, most_ideals
 
 
 class RowSection(NamedTuple):
-    """A section of k nodes between two bottlenecks. Bits stand for its nodes, bit k for the
-    bottleneck after it.
-    """
+    """A section of k nodes between two bottlenecks."""
+
+    # Bits stand for its nodes, bit k for the bottleneck after it.
 
     #: own_ns, host_ns, size_bytes: (k,) int64
     own_ns: Ints
     host_ns: Ints
     size_bytes: Ints
-    #: (k, words) int64: Bits of the nodes before each.
-    ideal: Ints
+    ideal: Ints  # (k, words) int64: Bits of the nodes before each
     #: pred_ptr, pred: (k + 1,): The direct ones of these, with no other node between.
     pred_ptr: Ints
     pred: Ints
     #: (k + 2, words) int64: Bits of the colocation group of each node, of the bottleneck after the
     #: section, and of the one before it.
     together: Ints
-    #: 1 if a group is in a single call.
-    once: int
-    #: (e,) int64: Node of each net, -1 for the bottleneck before.
-    producer: Ints
-    #: (e, words) int64: Bits of its consumers.
-    consumers: Ints
-    #: (e,) int64: 1 if the bottleneck after the section is a consumer.
-    onward: Ints
-    #: (e,) int64: 1 if something after that bottleneck is a consumer.
-    farther: Ints
-    #: (e,) int64
-    move_ns: Ints
+    once: int  # 1 if a group is in a single call
+    producer: Ints  # (e,) int64: Node of each net, -1 for the bottleneck before
+    consumers: Ints  # (e, words) int64: Bits of its consumers
+    onward: Ints  # (e,) int64: 1 if the bottleneck after the section is a consumer
+    farther: Ints  # (e,) int64: 1 if something after that bottleneck is a consumer
+    move_ns: Ints  # (e,) int64
     #: made_ptr, made, taken_ptr, taken: (k + 1,): Nets that each node makes, and takes.
     made_ptr: Ints
     made: Ints
@@ -66,8 +59,7 @@ class RowSection(NamedTuple):
     #: already), calls between the two pay, and the second call pays (if no later op is a consumer).
     arriving: Ints
     arriving_ns: Ints
-    #: (k,) int64: Cost of the arriving tensors that each node reads.
-    entering_ns: Ints
+    entering_ns: Ints  # (k,) int64: Cost of the arriving tensors that each node reads
 
 
 class Options(NamedTuple):
@@ -156,11 +148,9 @@ class _Args(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """Calls at one end of a section: cost, bytes, and bits of all nodes of their groups.
+    """Calls at one end of a section: cost, bytes, and bits of all nodes of their groups."""
 
-    `cost_ns` is `NEVER` if no accelerator can run the call.
-    """
-
+    # `cost_ns` is `NEVER` if no accelerator can run the call.
     cost_ns: Ints
     bytes: Ints
     tied: Ints
@@ -169,11 +159,9 @@ class _Side(NamedTuple):
 def options(
     section: RowSection, room: int, first: bool, second: bool, limit_ns: int, linked: bool = False
 ) -> Options:
-    """Ways of at most `limit_ns`, with or without a call before the section and one after it.
-
-    Without the first call, D is empty; without the second, J is everything. The ways are either
-    those of linked calls or those of calls that are not.
-    """
+    """Ways of at most `limit_ns`, with or without a call before the section and one after it."""
+    # Without the first call, D is empty; without the second, J is everything. The ways are either
+    # those of linked calls or those of calls that are not.
     k, words = len(section.own_ns), section.ideal.shape[1]
     everything = masks(np.ones((1, k), np.bool_), k + 1)
     found, count = ideals(section.ideal, most_ideals(k))
@@ -210,11 +198,9 @@ def options(
 def _options(
     section: RowSection, args: _Args, starts: Ints, ends: Ints, begun: Ints, hosted: Ints
 ) -> tuple[Ints, Ints]:
-    """Memory and cost of `Options`, D and J, sorted by memory of the first call; undominated.
-
-    Pairs that tear a group apart are left out: between accelerator and host, and between calls if
-    it must be in one. `begun` are the nodes of the second calls.
-    """
+    """Memory and cost of `Options`, D and J, sorted by memory of the first call; undominated."""
+    # Pairs that tear a group apart are left out: between accelerator and host, and between calls if
+    # it must be in one. `begun` are the nodes of the second calls.
     # D is tried by memory, J by cost, so that a row of J ends at the limit. `best` answers "the
     # least cost so far with at most this much memory in the second call" by a Fenwick tree over the
     # sizes of second calls: a pair that does not beat it is dominated by a way with no more of all
@@ -285,10 +271,8 @@ def _options(
 
 @kernel
 def _calls(section: RowSection, inside: Ints, call: bool, end: int) -> _Side:
-    """Calls that end with sets of nodes of a section (`end` 0), or begin with them (1).
-
-    A call pays for tensors that leave it, or enter it; without a `call` nothing is paid.
-    """
+    """Calls that end with sets of nodes of a section (`end` 0), or begin with them (1)."""
+    # A call pays for tensors that leave it, or enter it; without a `call` nothing is paid.
     # Only what is certain counts here: tensors made in the section or by the bottleneck before it.
     # A first call pays for its own if a consumer is outside; a second call for those of producers
     # outside that it reads, where the bottleneck after the section counts as a reader.

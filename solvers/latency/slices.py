@@ -29,19 +29,14 @@ from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Known
 
-MOST_BLOCKS = 2500
-"""Longer orders are not cut, as the time grows with the square of their length."""
-
-LONGEST_S = 5.0
-"""Most time for all orders, whatever the time limit: a search follows from their plan."""
+MOST_BLOCKS = 2500  # longer orders are not cut, as the time grows with the square of their length
+LONGEST_S = 5.0  # most time for all orders, whatever the limit: a search follows from their plan
 
 
 def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:
-    """The plan of least latency over all orders of `chains.orders`, or None if none fits.
-
-    Accelerators must be equal, and hosts; each accelerator makes one call. Deterministic for the
-    task's seed as long as it ends within a tenth of the time limit and `LONGEST_S`.
-    """
+    """The plan of least latency over all orders of `chains.orders`, or None if none fits."""
+    # Accelerators must be equal, and hosts; each accelerator makes one call. Deterministic for the
+    # task's seed as long as it ends within a tenth of the time limit and `LONGEST_S`.
     instance, limit_s = task.instance, task.limits.time_limit_s
     if why_not_two_kinds(instance) is not None:
         return None
@@ -66,12 +61,10 @@ def with_slices(task: Task[LatencySubgraphs]) -> Task[LatencySubgraphs]:
 
 
 def group_slices(instance: Instance, subgraphs: int) -> list[Plan]:
-    """Plans that put whole colocation groups on accelerators, in the order of their first ops.
-
-    If groups tie the beginning of a graph to its end, as forward ops to backward ops, an
-    accelerator needs calls at both. Accelerators are filled up to their memory, or evenly; an op
-    begins a new call where a path left its device and came back. A plan may break rules.
-    """
+    """Plans that put whole colocation groups on accelerators, in the order of their first ops."""
+    # If groups tie the beginning of a graph to its end, as forward ops to backward ops, an
+    # accelerator needs calls at both. Accelerators are filled up to their memory, or evenly; an op
+    # begins a new call where a path left its device and came back. A plan may break rules.
     arrays = instance.arrays
     order = arrays.index.topological_order
     groups = list(dict.fromkeys(arrays.group[order].tolist()))
@@ -143,11 +136,9 @@ def _slice_plan(problem: ChainProblem, order: Ints) -> Plan | None:
 def _slice(
     order: Ints, time: Ints, need: Ints, room: Ints, nets: CutNets, accelerators: int, hosts: int
 ) -> tuple[int, int, Ints]:
-    """Least sum of durations: the value, the accelerators in use, and the origins.
-
-    ``value[j, s]`` is that of the first j blocks of the order with s calls, and ``origin[j, s]``
-    2 * (blocks before the last segment) + its kind.
-    """
+    """Least sum of durations: the value, the accelerators in use, and the origins."""
+    # ``value[j, s]`` is that of the first j blocks of the order with s calls, and ``origin[j, s]``
+    # 2 * (blocks before the last segment) + its kind.
     b = len(order)
     value = np.full((b + 1, accelerators + 1), NEVER, np.int64)
     origin = np.zeros((b + 1, accelerators + 1), np.int64)

@@ -27,8 +27,7 @@ from placegap.instances.problem.graph_index import all_by, sum_by, times_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.masks import count_ideals, masks
 
-MOST_IDEALS = 20_000
-"""Sections with more ideals are narrowed to some of their paths: pairs of ideals are compared."""
+MOST_IDEALS = 20_000  # sections with more are narrowed to some of their paths: pairs are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,22 +43,14 @@ class SpineNet:
 class Nodes:
     """m nodes in topological order, each an op together with the ops that go where it goes."""
 
-    #: (n,) int64: Node of each op.
-    node: Ints
-    #: (m,) int64: Least time on an accelerator, `NEVER` where none runs it.
-    own_ns: Ints
-    #: (m,) int64: Least time on a host, `NEVER` likewise.
-    host_ns: Ints
-    #: (m,) int64
-    size_bytes: Ints
-    #: (m,) int64: Colocation group of each node.
-    group: Ints
-    #: (m,) bool: Whether no other node represents the group of the node.
-    represents: Flags
-    #: Whether accelerators make one call: then a group is in a single call.
-    once: bool
-    #: (m, m) bool: Whether node j comes after node i.
-    after: Flags
+    node: Ints  # (n,) int64: Node of each op
+    own_ns: Ints  # (m,) int64: Least time on an accelerator, `NEVER` where none runs it
+    host_ns: Ints  # (m,) int64: Least time on a host, `NEVER` likewise
+    size_bytes: Ints  # (m,) int64
+    group: Ints  # (m,) int64: Colocation group of each node
+    represents: Flags  # (m,) bool: Whether no other node represents the group of the node
+    once: bool  # whether accelerators make one call: then a group is in a single call
+    after: Flags  # (m, m) bool: Whether node j comes after node i
     nets: tuple[SpineNet, ...]
 
 
@@ -75,16 +66,13 @@ class Spine:
     #: (m,) int64: Memory of the nodes; that of a node left out counts for the first one kept of its
     #: group.
     size_bytes: Ints
-    #: Nets of the nodes that are kept.
-    nets: tuple[SpineNet, ...]
+    nets: tuple[SpineNet, ...]  # nets of the nodes that are kept
 
 
 def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> Nodes:
-    """The nodes of an instance whose accelerators make up to `num_calls` calls each; O(n^2).
-
-    Times and moves are the least over the accelerators, and over the hosts. With `apart`, ops of a
-    group are nodes of their own also with one call.
-    """
+    """The nodes of an instance whose accelerators make up to `num_calls` calls each; O(n^2)."""
+    # Times and moves are the least over the accelerators, and over the hosts. With `apart`, ops of
+    # a group are nodes of their own also with one call.
     arrays = instance.arrays
     after, order = reach_matrix(instance.arrays.index), arrays.index.topological_order
     representative = _representatives(arrays.group, after, order)
@@ -156,11 +144,9 @@ def _nets(instance: Instance, node: Ints) -> tuple[SpineNet, ...]:
 def build_spine(
     nodes: Nodes, most_beside: int | None = None, *, representatives_only: bool = False
 ) -> Spine:
-    """Leave out nodes beside too many nodes of a longest path; cut the rest at the bottlenecks.
-
-    With `representatives_only`, nodes that another one represents are left out as well. Sections of
-    more than `MOST_IDEALS` ideals keep only some of their longest paths.
-    """
+    """Leave out nodes beside too many nodes of a longest path; cut the rest at the bottlenecks."""
+    # With `representatives_only`, nodes that another one represents are left out as well. Sections
+    # of more than `MOST_IDEALS` ideals keep only some of their longest paths.
     kept = nodes.represents.copy() if representatives_only else np.ones(len(nodes.own_ns), np.bool_)
     if most_beside is not None:
         which = np.flatnonzero(kept)
@@ -280,22 +266,20 @@ def longest_chain(after: Flags, weight: Ints | None = None) -> list[int]:
 
 
 def absorbed(instance: Instance) -> Ints:
-    """For each op, the op in whose call it is, (n,): itself, or one of its group; O(rounds m K).
-
-    A group is on one accelerator, but maybe in several calls of it. Yet in some optimal plan a set
-    A of its ops is in the call of another set B of its ops (each in one call), if on every
-    accelerator
-
-    - A has no inputs from elsewhere, all its tensors go to B, and its time is at most that of its
-      tensors; or
-    - A has inputs from B only, and its time and its tensors take at most as long as those of B's
-      tensors that only A takes.
-
-    Proof: move A from its call to that of B on the same accelerator. No new waiting arises, since A
-    waits for nothing, or only for B. No call becomes longer: both save the tensors between them. So
-    everything ends as early as before, and memory is the same. Weights and constants are of the
-    first kind; copies, and outputs that no op reads, of the second.
-    """
+    """For each op, the op in whose call it is, (n,): itself, or one of its group; O(rounds m K)."""
+    # A group is on one accelerator, but maybe in several calls of it. Yet in some optimal plan a
+    # set A of its ops is in the call of another set B of its ops (each in one call), if on every
+    # accelerator
+    #
+    # - A has no inputs from elsewhere, all its tensors go to B, and its time is at most that of its
+    #   tensors; or
+    # - A has inputs from B only, and its time and its tensors take at most as long as those of B's
+    #   tensors that only A takes.
+    #
+    # Proof: move A from its call to that of B on the same accelerator. No new waiting arises, since
+    # A waits for nothing, or only for B. No call becomes longer: both save the tensors between
+    # them. So everything ends as early as before, and memory is the same. Weights and constants are
+    # of the first kind; copies, and outputs that no op reads, of the second.
     search = _Absorption(instance)
     count = np.bincount(instance.arrays.group)
     shared = count[instance.arrays.group] > 1

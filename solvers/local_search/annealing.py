@@ -21,18 +21,14 @@ from placegap.solvers.core.starts import best_start
 from placegap.solvers.local_search.cooling import Pace
 from placegap.solvers.local_search.run_moves import RunWalks, new_state
 
-RUNS = 4
-"""Default number of runs: several short runs gave better plans than a long one."""
-
+RUNS = 4  # default number of runs: several short runs gave better plans than a long one
+# Default number of moves of a run, at most, per op, and as a limit on moves x (ops + edges).
 MOST_MOVES, MOVES_PER_OP, MOST_WORK = 20_000, 200, 40_000_000
-"""Default number of moves of a run, at most, per op, and as a limit on moves x (ops + edges)."""
 
 STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
 
 
 class AnnealingParams(Params):
-    """Parameters of ``annealing``."""
-
     #: Number of runs, each with its own random numbers.
     restarts: int = Field(default=RUNS, ge=1, json_schema_extra=EFFORT)
     #: Moves of a run; by default `usual_moves`.
@@ -92,11 +88,9 @@ class Annealing:
         moves: int | None = None,
         limit_s: float | None = None,
     ) -> Iterator[Plan]:
-        """The best plan of each of several runs with different random numbers.
-
-        Runs take the starts in turn, which must fit into memory. Each has `moves` moves (default:
-        `usual_moves`); `limit_s` is the time of all runs together.
-        """
+        """The best plan of each of several runs with different random numbers."""
+        # Runs take the starts in turn, which must fit into memory. Each has `moves` moves (default:
+        # `usual_moves`); `limit_s` is the time of all runs together.
         began = now_s()
         most = usual_moves(self.walks.instance) if moves is None else moves
         for run in range(count):
@@ -112,11 +106,9 @@ class Annealing:
                 return
 
     def run(self, start: Ints, *, seed: int, moves: int, deadline: float | None = None) -> Plan:
-        """The best plan from a placement that fits into memory, also after Ctrl-C.
-
-        The cooling is fitted to the time until `deadline`, by `clock.now_s`; the result then
-        depends on the machine. O(n + m) log m per move.
-        """
+        """The best plan from a placement that fits into memory, also after Ctrl-C."""
+        # The cooling is fitted to the time until `deadline`, by `clock.now_s`; the result then
+        # depends on the machine. O(n + m) log m per move.
         walks, rng, pace = self.walks, np.random.default_rng(seed), Pace(deadline)
         walks.state = state = new_state(walks.line, start)
         state.value[:] = walks.time_of(state.at, state.shift)

@@ -16,9 +16,9 @@ import numpy as np
 from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.core.clock import now_s
 
+# Seconds that a kernel runs between two checks of the clock and of Ctrl-C; number of moves of the
+# first chunk, before their time is known.
 CHUNK_S, FIRST_CHUNK = 0.2, 16
-"""Seconds that a kernel runs between two checks of the clock and of Ctrl-C; number of moves of the
-first chunk, before their time is known."""
 
 
 class CoolingSteps(NamedTuple):
@@ -71,10 +71,8 @@ class Pace:
         *,
         fits: bool,
     ) -> Iterator[int]:
-        """Walk for `most` moves; yields the number of moves of each chunk.
-
-        If it `fits`, the cooling ends with the time: with fewer moves it cools faster.
-        """
+        """Walk for `most` moves; yields the number of moves of each chunk."""
+        # If it `fits`, the cooling ends with the time: with fewer moves it cools faster.
         done, chunk, total = 0, FIRST_CHUNK, most
         while done < total and not self.is_over:
             left = self.moves_left if fits else None

@@ -24,39 +24,29 @@ from placegap.instances.referee.channels import NO_CHANNEL, channels_of, num_cha
 NONE = -1
 
 START, DURATION, TAIL, LABEL, BEFORE, AFTER = 0, 1, 2, 3, 4, 5
+# Columns of an item; the last three have two columns each, one per machine that it occupies.
 PREV, NEXT, MACHINE = 6, 8, 10
-"""Columns of an item; the last three have two columns each, one per machine that it occupies."""
 
 COLUMNS = 12
 
+# Counters: items whose tail may change, items whose start may change, items in the heap, changes of
+# the structure and of starts that can be undone; and the last label where the structure changed.
 SEEDS, DIRTY, HEAPED, CHANGES, STARTS, HIGHEST = 0, 1, 2, 3, 4, 5
-"""Counters: items whose tail may change, items whose start may change, items in the heap, changes
-of the structure and of starts that can be undone; and the last label where the structure
-changed."""
-
-SPACE = 2**36
-"""Distance of neighbouring labels when all are renumbered."""
+SPACE = 2**36  # distance of neighbouring labels when all are renumbered
 
 LAST_LABEL = 2**62
 
-MOST_TOUCHED = 20_000
-"""Most edges at the ops of one move."""
-
-LONGEST_WALK = 256
-"""Most items of a machine that are tried to find a place; each of these places is valid."""
-
-HINTS = 1024
-"""Most parts of the labels for which a machine has a hint."""
+MOST_TOUCHED = 20_000  # most edges at the ops of one move
+LONGEST_WALK = 256  # most items of a machine that are tried to find a place; each place is valid
+HINTS = 1024  # most parts of the labels for which a machine has a hint
 
 
 class Machines(NamedTuple):
-    """An instance with n ops, m edges, t tensors and K devices, as the kernels take it.
+    """An instance with n ops, m edges, t tensors and K devices, as the kernels take it."""
 
-    Item n + e is the transfer of edge e (per_edge), n + t * K + k that of tensor t to device k.
-    `channel` (K * K, 2) numbers the channels between two devices from K on. With `free` channels
-    transfers are no items.
-    """
-
+    # Item n + e is the transfer of edge e (per_edge), n + t * K + k that of tensor t to device k.
+    # `channel` (K * K, 2) numbers the channels between two devices from K on. With `free` channels
+    # transfers are no items.
     time_ns: Ints
     transfer_ns: Ints
     link_class: Ints
@@ -77,14 +67,12 @@ class Machines(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """A schedule that can be changed; `item` has one row per item, and two that end the order.
+    """A schedule that can be changed; `item` has one row per item, and two that end the order."""
 
-    `ends` (machines, 2) are the first and the last item of each machine; `device` (n,) is that of
-    each op. `hint` (machines, h) has an item of the machine for each h-th part of the labels, which
-    may be stale. The rest is scratch: heap and keys, marks (`marked`: in the heap; `touched`: taken
-    out or put in by the move), and the records that undo a move.
-    """
-
+    # `ends` (machines, 2) are the first and the last item of each machine; `device` (n,) is that of
+    # each op. `hint` (machines, h) has an item of the machine for each h-th part of the labels,
+    # which may be stale. The rest is scratch: heap and keys, marks (`marked`: in the heap;
+    # `touched`: taken out or put in by the move), and the records that undo a move.
     item: Ints
     ends: Ints
     device: Ints
@@ -152,10 +140,8 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
 
 @kernel(nogil=True, allocates=False)
 def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> None:
-    """Put all items into a topological order, and compute their starts and tails.
-
-    `sequence` has the ops and the remote transfers; machines work in this order.
-    """
+    """Put all items into a topological order, and compute their starts and tails."""
+    # `sequence` has the ops and the remote transfers; machines work in this order.
     # Labels are spaced so that moves find free ones between neighbours. The two last rows of `item`
     # are the ends of the list: they belong to no machine.
     n, k = machines.time_ns.shape

@@ -50,36 +50,22 @@ from placegap.solvers.local_search.walk import (
     walk_on,
 )
 
-HOT, COLD = 0.2, 0.005
-"""Temperatures at the beginning and at the end of a round, in mean times of an op."""
-
-WINDOW_OPS, MOST_EXITS = 500, 512
-"""Ops of a window, and most items behind it that may wait for an item in it."""
-
+HOT, COLD = 0.2, 0.005  # temperatures at the beginning and end of a round, in mean times of an op
+WINDOW_OPS, MOST_EXITS = 500, 512  # ops of a window, and most items behind it that may wait for it
+# Moves of the first round, at least and per op, and the factor from each round to the next.
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
-"""Moves of the first round, at least and per op, and the factor from each round to the next."""
-
-ENOUGH_PER_OP = 100
-"""Moves per op of a round at full heat; with fewer it begins colder, in proportion."""
-
-LARGEST_WALK = 60_000
-"""Items of the largest graph that is searched as a whole."""
-
-MOST_SHARED = 1_000_000
-"""Edges of the largest graph of which several walks hold copies."""
-
-WINDOW_MOVES_PER_OP = 5
-"""Moves per op of a window in the first sweep; later sweeps are longer, like rounds."""
+ENOUGH_PER_OP = 100  # moves per op of a round at full heat; with fewer it begins colder
+LARGEST_WALK = 60_000  # items of the largest graph that is searched as a whole
+MOST_SHARED = 1_000_000  # edges of the largest graph of which several walks hold copies
+WINDOW_MOVES_PER_OP = 5  # moves per op of a window in the first sweep; later ones are longer
 
 NAME = "disjunctive-search"
 
+# Number of moves, per op, at least and at most, without a time limit or a number of steps.
 USUAL_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
-"""Number of moves, per op, at least and at most, without a time limit or a number of steps."""
 
 
 class DisjunctiveSearchParams(Params):
-    """Parameters of ``disjunctive-search``."""
-
     #: Moves of each walk. By default they last for the whole time limit; without one there are 200
     #: per op, but at most 200,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
@@ -135,12 +121,10 @@ def improve_start(
     usual: int,
     workers: int,
 ) -> tuple[Plan, int, str]:
-    """The best plan that `improve` finds from a start until the time is over.
-
-    If a plan in `found` also fits at its peak, the best of these is the start, and all later plans
-    fit at their peak. Walks have `steps` moves, or `usual` moves if neither `steps` nor the clock
-    sets a limit. Returns the plan, the number of improvements, and a message after Ctrl-C.
-    """
+    """The best plan that `improve` finds from a start until the time is over."""
+    # If a plan in `found` also fits at its peak, the best of these is the start, and all later
+    # plans fit at their peak. Walks have `steps` moves, or `usual` moves if neither `steps` nor the
+    # clock sets a limit. Returns the plan, the number of improvements, and a message after Ctrl-C.
     left_s = clock.left_s
     deadline = None if left_s is None else now_s() + left_s
     start = best_at_peak(task, found)
@@ -189,13 +173,11 @@ def improve(
     workers: int = 1,
     at_peak: Instance | None = None,
 ) -> Iterator[Plan]:
-    """Plans with orders, each better than all before it and than all starts.
-
-    Memory counts by the rule `sum`. Starts that do not fit are left out. There must be a
-    `deadline`, by `clock.now_s`, or a number of `steps` of each walk; with `steps` alone the plans
-    depend only on the seed. `workers` is the number of walks, in threads. Plans also fit into the
-    memory of `at_peak` at their peak, as in `Task`; so must the best start.
-    """
+    """Plans with orders, each better than all before it and than all starts."""
+    # Memory counts by the rule `sum`. Starts that do not fit are left out. There must be a
+    # `deadline`, by `clock.now_s`, or a number of `steps` of each walk; with `steps` alone the
+    # plans depend only on the seed. `workers` is the number of walks, in threads. Plans also fit
+    # into the memory of `at_peak` at their peak, as in `Task`; so must the best start.
     if deadline is None and steps is None:
         raise ValueError("improve needs a deadline or a number of steps")
     best = Known()
@@ -317,11 +299,7 @@ class _Rounds:
 
 
 class Search:
-    """A schedule under search, its arrays, and the best schedule of this round.
-
-    With `at_peak` the best schedule must fit into the memory of that instance at its peak, as the
-    first one does; `instance` then has the bytes that are held in any case.
-    """
+    """A schedule under search, its arrays, and the best schedule of this round."""
 
     def __init__(
         self,
@@ -330,6 +308,8 @@ class Search:
         seed: Sequence[int],
         at_peak: Instance | None = None,
     ) -> None:
+        # With `at_peak` the best schedule must fit into the memory of that instance at its peak, as
+        # the first one does; `instance` then has the bytes that are held in any case.
         self.instance, self.semantics = instance, semantics
         arrays, k = instance.arrays, instance.num_devices
         self.machines = machines_of(instance, semantics)
@@ -397,7 +377,6 @@ class Search:
         self.trace.saved[0] = False
 
     def whole(self) -> ScheduleWindow:
-        """A window of the whole schedule."""
         size = self.machines.num_items
         exits = np.zeros(MOST_EXITS + 1, np.int64)
         return ScheduleWindow(np.arange(self.instance.num_ops), size, size + 1, exits, False)

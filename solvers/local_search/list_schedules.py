@@ -19,17 +19,15 @@ from placegap.instances.problem.mean_costs import mean_time_ns, mean_transfer_ns
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
 
+# Weights of a nanosecond of transfer against a nanosecond of delay; each gives a plan.
 LIST_WEIGHTS = (0.3, 1.0, 3.0, 10.0)
-"""Weights of a nanosecond of transfer against a nanosecond of delay; each gives a plan."""
 
 
 def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
-    """Placements by list scheduling with booked channels, one for each weight of transfers.
-
-    Ops are taken by their longest path to the end, with mean times and half of the mean transfers.
-    A colocation group goes where its first op goes, and must fit there; if no device fits, there is
-    no plan. O((n + m) K) for each.
-    """
+    """Placements by list scheduling with booked channels, one for each weight of transfers."""
+    # Ops are taken by their longest path to the end, with mean times and half of the mean
+    # transfers. A colocation group goes where its first op goes, and must fit there; if no device
+    # fits, there is no plan. O((n + m) K) for each.
     arrays, machines = instance.arrays, machines_of(instance, semantics)
     order = by_levels(instance)
     num_machines = max(instance.num_devices, int(machines.channel.max(initial=NONE)) + 1)
@@ -64,11 +62,11 @@ def by_levels(instance: Instance) -> Ints:
 
 
 class Booked(NamedTuple):
-    """Colocation groups, and what is scheduled: where groups are (`NONE`: nowhere yet), the bytes
-    left on devices, ends of ops, the clock of each machine, and when a tensor is on a device
-    (per_tensor). `trial` is scratch: the clocks as they would be.
-    """
+    """Colocation groups, and what is scheduled."""
 
+    # Where groups are (`NONE`: nowhere yet), the bytes left on devices, ends of ops, the clock of
+    # each machine, and when a tensor is on a device (per_tensor). `trial` is scratch: the clocks as
+    # they would be.
     group: Ints
     size_bytes: Ints
     runs: Flags

@@ -16,25 +16,17 @@ from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.mean_costs import flow_of
 
-SHARE = 8
-"""No part has more than 1/8 of all work, unless a single group does."""
-
-MOST_GROUPS = 200_000
-"""With more groups nothing is merged; this many take some five seconds."""
-
-LEAST_WORK = 0.1
-"""Least work that a group counts for, in mean times of all groups."""
-
+SHARE = 8  # no part has more than 1/8 of all work, unless a single group does
+MOST_GROUPS = 200_000  # with more groups nothing is merged; this many take some five seconds
+LEAST_WORK = 0.1  # least work that a group counts for, in mean times of all groups
+# Factor by which a part is larger than the parts in it; and by which the worth of an edge may fall
+# before it is computed again.
 GROWTH, STALE = 1.2, 2.0
-"""Factor by which a part is larger than the parts in it; and by which the worth of an edge may fall
-before it is computed again."""
 
 
 def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list[list[int]]:
-    """Sets of two or more equal parts, by number: equal ops in groups in the same order.
-
-    The layers of a network are equal, and so are their parts.
-    """
+    """Sets of two or more equal parts, by number: equal ops in groups in the same order."""
+    # The layers of a network are equal, and so are their parts.
     arrays = instance.arrays
     _, kind = np.unique(arrays.time_ns, axis=0, return_inverse=True)
     members: list[list[int]] = [[] for _ in order]
@@ -49,10 +41,8 @@ def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list
 
 
 def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
-    """Parts as places in an order of the colocation groups, each part sorted; no part twice.
-
-    Single groups are among them. O(m log^2 m) operations for m edges, for at most 200,000 groups.
-    """
+    """Parts as places in an order of the colocation groups, each part sorted; no part twice."""
+    # Single groups are among them. O(m log^2 m) operations for m edges, for at most 200,000 groups.
     place = instance.arrays.place_of_ops(order)
     merging = _Merging(instance, place)
     if len(order) <= MOST_GROUPS:
@@ -62,13 +52,12 @@ def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
 
 
 class _Merging:
-    """The graph of the parts during merging; `cost` has the edges between parts, in ns.
-
-    The part with more neighbours absorbs the other one, and the worth of an edge is computed again
-    only when it comes up: an op with thousands of readers is merged with all of them, one by one.
-    """
+    """The graph of the parts during merging; `cost` has the edges between parts, in ns."""
 
     def __init__(self, instance: Instance, place: Ints) -> None:
+        # The part with more neighbours absorbs the other one, and the worth of an edge is computed
+        # again only when it comes up: an op with thousands of readers is merged with all of them,
+        # one by one.
         index, flow, groups = instance.arrays.index, flow_of(instance.arrays), int(place.max()) + 1
         self.work = np.bincount(place, flow.node_ns, groups).tolist()
         whole = sum(self.work)

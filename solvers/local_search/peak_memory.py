@@ -24,12 +24,10 @@ from placegap.solvers.local_search.disjunctive_graph import (
 
 
 class Peak(NamedTuple):
-    """Whether the best schedule must fit into memory `at_peak`, and arrays to decide it.
+    """Whether the best schedule must fit into memory `at_peak`, and arrays to decide it."""
 
-    First the bytes of an instance; the rest is scratch for t tensors, n ops and K devices, and
-    `start` and `end` for the times of all items.
-    """
-
+    # First the bytes of an instance; the rest is scratch for t tensors, n ops and K devices, and
+    # `start` and `end` for the times of all items.
     at_peak: bool
     state_bytes: Ints
     workspace_bytes: Ints
@@ -79,11 +77,9 @@ def peak_of(instance: Instance, semantics: Makespan, *, at_peak: bool = True) ->
 
 @kernel(nogil=True)
 def peak_excess(machines: Machines, peak: Peak, device: Ints, start: Ints, end: Ints) -> float:
-    """The sum over devices of the excess, as a share of their memory; 0.0 if the schedule fits.
-
-    Items are the ops, each on its device, then the edges, or each tensor to each device
-    (per_tensor); `start` and `end` are their times. O((n + m) log(n + m)).
-    """
+    """The sum over devices of the excess, as a share of their memory; 0.0 if the schedule fits."""
+    # Items are the ops, each on its device, then the edges, or each tensor to each device
+    # (per_tensor); `start` and `end` are their times. O((n + m) log(n + m)).
     # State is there all the time. A tensor is on a device from its first to its last use there: by
     # its producer, by transfers in or out, and by consumers. The levels are summed over the
     # changes, sorted by time.

@@ -21,12 +21,10 @@ from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, mach
 
 
 class Work(NamedTuple):
-    """Arrays for a schedule, and its times (`NONE`: no such item); reused.
+    """Arrays for a schedule, and its times (`NONE`: no such item); reused."""
 
-    Machine r, a device or a channel, is busy for ``stretches[r]`` stretches of time, in the order
-    of time: from ``busy_from[first[r]]`` to ``busy_to[first[r]]`` and so on.
-    """
-
+    # Machine r, a device or a channel, is busy for ``stretches[r]`` stretches of time, in the order
+    # of time: from ``busy_from[first[r]]`` to ``busy_to[first[r]]`` and so on.
     start: Ints
     end: Ints
     rank: Ints
@@ -92,11 +90,9 @@ def bottom_levels(data: Machines, device: Ints, level: Ints) -> None:
 
 @kernel(nogil=True, allocates=False)
 def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
-    """Fill `work` with the times of all items, and return the makespan.
-
-    The most urgent op whose inputs are all booked is booked next, after the transfers that it
-    needs. O(n log n + (n + m) s), for s stretches that are searched or moved per item.
-    """
+    """Fill `work` with the times of all items, and return the makespan."""
+    # The most urgent op whose inputs are all booked is booked next, after the transfers that it
+    # needs. O(n log n + (n + m) s), for s stretches that are searched or moved per item.
     # A booking never moves an earlier one: urgent paths find free machines, and less urgent ops are
     # booked around them. So ops of a device need not be booked in the order of their times.
     n, k = data.time_ns.shape

@@ -42,47 +42,30 @@ from placegap.solvers.local_search.quick_schedule import (
     plan_of,
 )
 
-HOT, COLD = 4e-3, 2e-5
-"""Temperatures at the beginning and at the end, in makespans of the start."""
-
-DEARER, CHEAPER = 1.01, 0.998
-"""Factors of memory's price after a move with, and without, overfilled memory."""
-
+HOT, COLD = 4e-3, 2e-5  # temperatures at the beginning and at the end, in makespans of the start
+DEARER, CHEAPER = 1.01, 0.998  # factors of memory's price after a move without, and with, room
+# Price of exceeding one whole memory, in makespans of the start: first, least, most.
 PRICE, LEAST_PRICE, MOST_PRICE = 2.0, 0.1, 100.0
-"""Price of exceeding one whole memory, in makespans of the start: first, least, most."""
-
-SHIFT_SHARE, PARTS_SHARE = 0.02, 0.8
-"""Shares of moves: those that change priorities, and those that move parts."""
-
+SHIFT_SHARE, PARTS_SHARE = 0.02, 0.8  # shares of moves that change priorities, that move parts
+# Share of the moves of parts that place one part like another; among these, the shares up to which
+# two parts exchange their devices, or two devices their names.
 COPY_SHARE, EXCHANGE_SHARE, RENAME_SHARE = 0.5, 0.3, 0.65
-"""Share of the moves of parts that place one part like another; among these, the shares up to which
-two parts exchange their devices, or two devices their names."""
-
-MOST_PARTS = 5
-"""Most neighbouring parts that move to one device together."""
-
+MOST_PARTS = 5  # most neighbouring parts that move to one device together
+# Longest run that moves, as a share of all groups; mean distance that a border between devices is
+# shifted.
 LONGEST_RUN, MEAN_SHIFT = 0.25, 4.0
-"""Longest run that moves, as a share of all groups; mean distance that a border between devices is
-shifted."""
 
 NAME = "run-moves"
 
+# Placers whose plans the search starts from if the task has no incumbent.
 STARTS = ("single-device", "m-topo", "memory-cuts", "interleaved-cuts")
-"""Placers whose plans the search starts from if the task has no incumbent."""
-
-USUAL_STEPS = 10_000
-"""Number of moves if there is neither a time limit nor a number of steps."""
-
+USUAL_STEPS = 10_000  # number of moves if there is neither a time limit nor a number of steps
+# Moves of one cooling, at least and per group, where the time limit decides their number.
 LEAST_ROUND, ROUND_PER_GROUP = 2_000, 60
-"""Moves of one cooling, at least and per group, where the time limit decides their number."""
-
-MOVING_PER_JUDGING = 10.0
-"""Time for moves, in multiples of the referee's time for the last plan, before the next one."""
+MOVING_PER_JUDGING = 10.0  # time for moves before the next plan, in times of judging the last one
 
 
 class RunMovesParams(Params):
-    """Parameters of ``run-moves``."""
-
     #: Most moves. By default they last for the whole time limit; without one there are 10,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
     #: Whether to start without the incumbent, which the result must still beat.
@@ -239,14 +222,10 @@ class _Search(RunWalks):
 class Line(NamedTuple):
     """The order of the colocation groups, P places for n ops and K devices."""
 
-    #: (n,) int64: Place of each op's group.
-    place: Ints
-    #: (P, K) bool: Whether each device can run each place.
-    able: Flags
-    #: (P,) int64: Least bytes of each place, under either rule of memory.
-    size_bytes: Ints
-    #: (K,) int64
-    room_bytes: Ints
+    place: Ints  # (n,) int64: Place of each op's group
+    able: Flags  # (P, K) bool: Whether each device can run each place
+    size_bytes: Ints  # (P,) int64: Least bytes of each place, under either rule of memory
+    room_bytes: Ints  # (K,) int64
     #: member_ptr, member: The ops of each place, as a CSR list.
     member_ptr: Ints
     member: Ints
@@ -287,13 +266,11 @@ def _listed(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
 
 
 class RunState(NamedTuple):
-    """The current state, a trial, and the best state.
+    """The current state, a trial, and the best state."""
 
-    ``value[:]`` is (current makespan, least that fits), ``memory[:]`` the excess of memory now, as
-    a share of a device's memory, and its price. `at` and its like are (P,), the others (n,);
-    `device` is that of the trial.
-    """
-
+    # ``value[:]`` is (current makespan, least that fits), ``memory[:]`` the excess of memory now,
+    # as a share of a device's memory, and its price. `at` and its like are (P,), the others (n,);
+    # `device` is that of the trial.
     at: Ints
     trial: Ints
     best_at: Ints
@@ -332,10 +309,8 @@ def new_state(line: Line, device: Ints) -> RunState:
 def time_of(
     data: Machines, line: Line, state: RunState, at: Ints, shift: Ints, work: Work, limit: float
 ) -> int:
-    """The makespan of devices and shifts; `work` has the times, and ``state.device`` the devices.
-
-    If the longest path is above the limit, it is returned, and nothing is scheduled.
-    """
+    """The makespan of devices (``state.device``) and shifts; `work` has the times."""
+    # If the longest path is above the limit, it is returned, and nothing is scheduled.
     # No schedule is shorter than the longest path, so the move is rejected without one.
     device, level = state.device, state.level
     for i in range(len(device)):
@@ -409,8 +384,7 @@ def anneal_runs(
                 copy_to(state.best_at, at)
                 copy_to(state.best_shift, state.shift)
         # The price balances itself: it rises by 1 % for a move in overfilled memory and falls by
-        # 0.2 % otherwise, so that the search is near the border of what fits, where the best plans
-        # are.
+        # 0.2 % otherwise, so the search is near the border of what fits, where the best plans are.
         memory[1] *= DEARER if memory[0] > 0.0 else CHEAPER
         memory[1] = min(max(memory[1], LEAST_PRICE), MOST_PRICE)
 

@@ -52,13 +52,11 @@ from placegap.solvers.local_search.disjunctive_graph import (
 
 @kernel(nogil=True, allocates=False)
 def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) -> None:
-    """Move an op to a device, with the transfers of its inputs and outputs.
-
-    It goes before the first op there that starts once its inputs have come, or later if that one is
-    more urgent (has a longer tail). With `early` in [0, 1], an op that is running then goes behind
-    it if at most that share of it is done. Transfers go to the time when their tensor is made,
-    behind more urgent ones on their channels.
-    """
+    """Move an op to a device, with the transfers of its inputs and outputs."""
+    # It goes before the first op there that starts once its inputs have come, or later if that one
+    # is more urgent (has a longer tail). With `early` in [0, 1], an op that is running then goes
+    # behind it if at most that share of it is done. Transfers go to the time when their tensor is
+    # made, behind more urgent ones on their channels.
     # `low` is the last producer and `high` the first consumer by label: between them any place on
     # the device is valid. `ready` is when the inputs are there, with transfers as yet unbooked.
     item, device = orders.item, orders.device
@@ -236,9 +234,8 @@ def _next_behind(orders: Orders, r: int, x: int) -> int:
 def move_along(
     machines: Machines, orders: Orders, x: int, slot: int, steps: int, later: bool
 ) -> bool:
-    """Move an item by up to `steps` places in its machine's order, later or sooner; False if it
-    cannot move.
-    """
+    """Move an item by up to `steps` places in its machine's order; False if it cannot move."""
+    # It moves later or sooner.
     item = orders.item
     r, side, sign = item[x, MACHINE + slot], NEXT if later else PREV, 1 if later else -1
     y = item[x, side + slot]
@@ -472,12 +469,10 @@ def clear(orders: Orders) -> None:
 def propagate(
     machines: Machines, orders: Orders, begin: int, end: int, most: int, exits: Ints
 ) -> bool:
-    """Recompute starts as far as they change; False once a path longer than `most` is found.
-
-    The items `begin` and `end` bound a window: tails are up to date behind the first one, and
-    starts behind the second one are not followed further. Items reached there are added to `exits`,
-    whose first entry is their number; False if there are too many.
-    """
+    """Recompute starts as far as they change; False once a path longer than `most` is found."""
+    # The items `begin` and `end` bound a window: tails are up to date behind the first one, and
+    # starts behind the second one are not followed further. Items reached there are added to
+    # `exits`, whose first entry is their number; False if there are too many.
     # Items are taken by label, so each start is computed once, when all before it are final. A
     # change ends where a start stays the same.
     # To reject early: behind the last change of the structure (`HIGHEST`), start + tail is the
@@ -568,10 +563,8 @@ def _steps_on_way(machines: Machines, orders: Orders, x: int, first: int, left: 
 
 @kernel(nogil=True, allocates=False)
 def _longest_onward(machines: Machines, orders: Orders, x: int) -> tuple[int, int]:
-    """The successor of an item with the longest tail from before the move, and this tail; or NONE.
-
-    Transfers that the move has put in have no tail yet; that of their consumer is used instead.
-    """
+    """The successor of an item with the longest tail before the move, and the tail; or NONE."""
+    # Transfers that the move has put in have no tail yet; that of their consumer is used instead.
     item, device, touched = orders.item, orders.device, orders.touched
     n, k = machines.time_ns.shape
     onward, most = NONE, np.int64(-1)

@@ -38,30 +38,23 @@ from placegap.solvers.local_search.schedule_changes import (
     undo,
 )
 
-LARGEST_SET = 64
-"""Most ops chosen for one move, without those colocated with them."""
-
+LARGEST_SET = 64  # most ops chosen for one move, without those colocated with them
+# Share of the moves without room that are tried as an exchange; number of ops tried to make room,
+# and largest distance between one and the next, in steps.
 EXCHANGE_SHARE, EXCHANGE_DRAWS, EXCHANGE_STEPS = 0.1, 12, 4
-"""Share of the moves without room that are tried as an exchange; number of ops tried to make room,
-and largest distance between one and the next, in steps."""
-
+# After this many schedules in a row that would be the best but overfill memory at its peak, the
+# walk returns to the best one.
 MOST_MISFITS = 16
-"""After this many schedules in a row that would be the best but overfill memory at its peak, the
-walk returns to the best one."""
-
-MOST_TOGETHER = 4096
-"""Most ops that one move takes along, those colocated included."""
-
+MOST_TOGETHER = 4096  # most ops that one move takes along, those colocated included
+# Weight of a nanosecond of work or transfer that a move adds, spread over all devices, beside the
+# makespan: so paths that delay nothing are kept short, too.
 LOAD_WEIGHT = 0.1
-"""Weight of a nanosecond of work or transfer that a move adds, spread over all devices, beside the
-makespan: so paths that delay nothing are kept short, too."""
 
 
 class Rooms(NamedTuple):
-    """Colocation groups, which move together, and memory; `held_bytes` (K,) is what devices hold
-    now.
-    """
+    """Colocation groups, which move together, and memory."""
 
+    # `held_bytes` (K,) is what devices hold now.
     group: Ints
     member_ptr: Ints
     member: Ints
@@ -71,13 +64,11 @@ class Rooms(NamedTuple):
 
 
 class ScheduleWindow(NamedTuple):
-    """A part of a schedule that is searched while the rest stays as it is.
+    """A part of a schedule that is searched while the rest stays as it is."""
 
-    Its `ops` lie between the items `begin` and `end`. `exits` are the items behind that wait for
-    an item before `end`, with their number first. For a part only the first state is saved
-    (`Search.enter`), no better ones.
-    """
-
+    # Its `ops` lie between the items `begin` and `end`. `exits` are the items behind that wait for
+    # an item before `end`, with their number first. For a part only the first state is saved
+    # (`Search.enter`), no better ones.
     ops: Ints
     begin: int
     end: int
@@ -86,11 +77,9 @@ class ScheduleWindow(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """State of a walk: ``value`` is (current makespan, least), ``best_...`` the state of the least.
+    """State of a walk: ``value`` is (current makespan, least), ``best_...`` are of the least."""
 
-    `saved` (1,) says whether that state is saved; otherwise it is the current one.
-    """
-
+    # `saved` (1,) says whether that state is saved; otherwise it is the current one.
     value: Ints
     saved: Flags
     chosen: Ints
@@ -252,9 +241,9 @@ def admitted(
     end: int,
     to: int,
 ) -> int:
-    """Complete the ops chosen from `begin` to `end` by those colocated with them; the end of those
-    that move to a device, `begin` if one cannot run there or is outside the window.
-    """
+    """Complete the ops chosen from `begin` to `end` by those colocated with them."""
+    # It returns the end of those that move to a device, `begin` if one cannot run there or is
+    # outside the window.
     # Ops that are there already drop out. The others are sorted by label, so that `move_op` places
     # producers before their consumers. Moves of too many edges are refused: the arrays for `undo`
     # have a fixed size.
@@ -304,9 +293,7 @@ def exchanged(
     count: int,
     to: int,
 ) -> int:
-    """The number of ops that move: those chosen, and others after them that make room; 0 without
-    room.
-    """
+    """How many ops move: those chosen, and others after them that make room; 0 without room."""
     if count == 0:
         return 0
     # With full memory ops can only be exchanged. The others are found near the place that the

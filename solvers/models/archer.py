@@ -22,8 +22,7 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome
 from placegap.solvers.models.run_mip import MIP, MipParams, run_mip, why_too_long, why_too_many_rows
 
-STARTS = ("ideal-dp",)
-"""Methods beside the placers whose plans the model starts from."""
+STARTS = ("ideal-dp",)  # methods beside the placers whose plans the model starts from
 
 
 class ArcherParams(MipParams, ExactParams):
@@ -80,22 +79,18 @@ def run_exact(task: Task[MaxLoad], params: ArcherParams) -> Outcome:
 
 
 def combinatorial_bound(units: Units, load: LoadRule) -> int:
-    """The larger of `spread_work` and `heaviest_unit`, in ns.
-
-    It does not use the order of a chain; units are what chain plans keep together. A unit that no
-    device takes counts for nothing: then there is no plan.
-    """
+    """The larger of `spread_work` and `heaviest_unit`, in ns."""
+    # It does not use the order of a chain; units are what chain plans keep together. A unit that no
+    # device takes counts for nothing: then there is no plan.
     return max(spread_work(units), heaviest_unit(units, load))
 
 
 def spread_work(units: Units) -> int:
-    """Least T in which k accelerators and C hosts do all compute, units split at will.
-
-    For any prices p of accelerator time and q of host time with k p + C q = 1, a plan of load T
-    has T >= p (work of the accelerators) + q (work of the hosts) >= the sum over the units v of
-    min(p a_v, q h_v). The best prices make some unit indifferent, p / q = h_v / a_v, or one of them
-    0; O(u log u).
-    """
+    """Least T in which k accelerators and C hosts do all compute, units split at will."""
+    # For any prices p of accelerator time and q of host time with k p + C q = 1, a plan of load T
+    # has T >= p (work of the accelerators) + q (work of the hosts) >= the sum over the units v of
+    # min(p a_v, q h_v). The best prices make some unit indifferent, p / q = h_v / a_v, or one of
+    # them 0; O(u log u).
     k, hosts = units.num_accelerators, units.num_hosts
     pairs = list(zip(units.accelerators.time_ns, units.hosts.time_ns, strict=True))
     # sums of compute on accelerators and on hosts, as the ratio h / a falls
@@ -112,12 +107,11 @@ def spread_work(units: Units) -> int:
 
 
 def heaviest_unit(units: Units, load: LoadRule) -> int:
-    """The most that a unit makes its device do, wherever it is; O(p) for p pins.
-
-    Each net of unit v is assigned to one other pin u, its heaviest. Either u is with v, and costs
-    its time a_u, or all nets assigned to u are cut: v's device does at least the sum over the u of
-    min(a_u, the weight assigned to u) on top of a_v. With ``overlap`` loads it does a_v at least.
-    """
+    """The most that a unit makes its device do, wherever it is; O(p) for p pins."""
+    # Each net of unit v is assigned to one other pin u, its heaviest. Either u is with v, and costs
+    # its time a_u, or all nets assigned to u are cut: v's device does at least the sum over the u
+    # of min(a_u, the weight assigned to u) on top of a_v. With ``overlap`` loads it does a_v at
+    # least.
     time, weight = units.accelerators.time_ns, units.accelerators.weight_ns
     extra: list[dict[int, int]] = [{} for _ in time]
     for pins, cost in zip(units.pins, weight, strict=True):

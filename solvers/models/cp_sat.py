@@ -19,8 +19,6 @@ from placegap.solvers.core.starts import best_start
 
 
 class CpSatParams(ExactParams):
-    """Parameters of ``cp-sat``."""
-
     #: Threads. One of them, with several, searches for a bound only; the others for plans. One
     #: worker returns the same plan every time, unless a time limit stops it; several return the
     #: same value if they prove it.

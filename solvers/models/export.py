@@ -32,8 +32,7 @@ class WrittenModel:
     #: rows, columns: Constraints and variables of the model; a constraint with two sides is one.
     rows: int
     columns: int
-    #: Nanoseconds per unit of the objective.
-    unit_ns: float
+    unit_ns: float  # nanoseconds per unit of the objective
     #: Value of the plan that the model may take for granted: plans that are worse may be cut off.
     start_ns: int | None
 
@@ -49,13 +48,12 @@ def write_model(
     seed: int = 0,
     incumbent: Plan | None = None,
 ) -> WrittenModel:
-    """Write the model that `run_method` with the same arguments would hand to the solver first.
-
-    Components keep their names: ``x[0,1]`` becomes ``x(0_1)``. Coefficients are written in full, so
-    that the file is the model to the last digit. The rows that `shared.families.exclude_overload`
-    adds when a solution exceeds a device's memory by a few bytes are not in it. The path ends in
-    ``.mps`` or ``.lp``, and in ``.gz`` after that if it is to be compressed.
-    """
+    """Write the model that `run_method` with the same arguments would hand to the solver first."""
+    # Components keep their names: ``x[0,1]`` becomes ``x(0_1)``. Coefficients are written in full,
+    # so that the file is the model to the last digit. The rows that
+    # `shared.families.exclude_overload` adds when a solution exceeds a device's memory by a few
+    # bytes are not in it. The path ends in ``.mps`` or ``.lp``, and in ``.gz`` after that if it is
+    # to be compressed.
     path = Path(path)
     kind = model_format(path)
     chosen = find_method(method)
@@ -104,10 +102,8 @@ def model_format(path: Path) -> Format:
 
 @contextmanager
 def _complete_or_not_at_all(path: Path, kind: Format) -> Iterator[Path]:
-    """A file to write, which takes its place, compressed if need be, when it is complete.
-
-    A place that cannot be written is found out before the model is built.
-    """
+    """A file to write, which takes its place, compressed if need be, when it is complete."""
+    # A place that cannot be written is found out before the model is built.
     with OutputFile(path) as file:
         try:
             folder = path.resolve().parent if is_file(path) else None

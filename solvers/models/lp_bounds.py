@@ -21,17 +21,15 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.models.run_mip import MIP, why_too_long, why_too_many_rows
 
+# No time of a model is longer, in its unit, but for schedules that do not matter.
 LONGEST = 1.001 * LARGEST_TIME
-"""No time of a model is longer, in its unit, but for schedules that do not matter."""
 
 
 def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) -> Outcome:
-    """Solve an LP within the task's limits; its value, if it is reached, is a bound on makespans.
-
-    The model is a relaxation with ``unit_ns``; the bound's origin is `name`. An infeasible LP
-    proves that there is no plan. The critical path is a bound in any case, and the better one where
-    the LP is worth no more: no tolerance is taken off it.
-    """
+    """Solve an LP within the task's limits; its value, once reached, bounds all makespans."""
+    # The model is a relaxation with ``unit_ns``; the bound's origin is `name`. An infeasible LP
+    # proves that there is no plan. The critical path is a bound in any case, and the better one
+    # where the LP is worth no more: no tolerance is taken off it.
     clock = task.limits.clock()
     least = critical_path_ns(task.instance)
     try:
@@ -72,8 +70,6 @@ def _message(ending: Ending) -> str:
 
 
 class GetfLpParams(Params):
-    """Parameters of ``getf-lp``."""
-
     #: How devices are grouped: columns, of equal devices, gives the best bound; auto is as in the
     #: paper.
     groups: Grouping = "columns"

@@ -29,8 +29,6 @@ from placegap.solvers.models.run_mip import (
 
 
 class MoiraiParams(MipParams, ExactParams):
-    """Parameters of ``moirai``."""
-
     #: The model: strengthened, as_published (mended for port), or verbatim, which proves nothing.
     form: moirai.Form = "strengthened"
     #: Whether the strengthened form fixes the roles of equal devices.
@@ -56,11 +54,9 @@ def moirai_applies(task: Task[Makespan], params: MoiraiParams) -> str | None:
 
 
 def moirai_formulation(task: Task[Makespan], params: MoiraiParams) -> Formulation:
-    """What the runner needs.
-
-    The strengthened form takes that plan's value as its horizon; the published form has the end of
-    a serial schedule as its big-M.
-    """
+    """What the runner needs."""
+    # The strengthened form takes that plan's value as its horizon; the published form has the end
+    # of a serial schedule as its big-M.
     instance, semantics, form = task.instance, task.semantics, params.form
     return Formulation(
         name="moirai",
@@ -106,8 +102,6 @@ def run_moirai(task: Task[Makespan], params: MoiraiParams) -> Outcome:
 
 
 class PestoParams(MipParams, ExactParams):
-    """Parameters of ``pesto``."""
-
     #: The model: strengthened or as_published.
     form: pesto.Form = "strengthened"
     #: Larger graphs are merged to this many ops first, and the method proves nothing.
@@ -195,11 +189,9 @@ def _merge(task: Task[Makespan], params: PestoParams) -> Merge | None:
 
 
 def _pesto(task: Task[Makespan], form: pesto.Form, starts: tuple[str, ...] = ()) -> Formulation:
-    """What the runner needs.
-
-    The strengthened form takes the start's value as its horizon; the published form has the end of
-    a serial schedule as its big-M.
-    """
+    """What the runner needs."""
+    # The strengthened form takes the start's value as its horizon; the published form has the end
+    # of a serial schedule as its big-M.
     instance = task.instance
     return Formulation(
         name="pesto",
@@ -216,8 +208,7 @@ def _pesto(task: Task[Makespan], form: pesto.Form, starts: tuple[str, ...] = ())
     )
 
 
-STARTS = ("ideal-dp",)
-"""Methods beside the placers whose plans the model starts from."""
+STARTS = ("ideal-dp",)  # methods beside the placers whose plans the model starts from
 
 
 class ThroughputParams(MipParams, ExactParams):
@@ -274,10 +265,8 @@ def run_throughput(task: Task[Loads], params: ThroughputParams) -> Outcome:
 
 
 def _with_plain_start(task: Task[Loads]) -> Task[Loads]:
-    """The task with a good plan of the plain max_load as incumbent, where that is feasible.
-
-    A plan without replicas is one of those with them, and the placers know no other rules.
-    """
+    """The task with a good plan of the plain max_load as incumbent, where that is feasible."""
+    # A plan without replicas is one of those with them, and the placers know no other rules.
     semantics, known = task.semantics, Known()
     plain = MaxLoad(plans=semantics.plans, load=semantics.load)
     if plain != semantics:

@@ -27,8 +27,7 @@ from placegap.solvers.core.progress import has_listener, reporter
 from placegap.solvers.core.result import Bound, Outcome, is_better, no_plan, refutation
 from placegap.solvers.core.starts import best_start
 
-MIP = ("pyomo", "highspy")
-"""Distributions whose versions belong to a result of a MIP or an LP."""
+MIP = ("pyomo", "highspy")  # distributions whose versions belong to a result of a MIP or an LP
 
 
 class MipParams(Params):
@@ -41,18 +40,15 @@ class MipParams(Params):
 def run_mip(
     task: Task, formulation: Formulation, solver: SolverName = "highs", clock: Clock | None = None
 ) -> Outcome:
-    """Solve a formulation within the task's limits.
-
-    The plan is the better of the solver's and the start, which is kept outside the solver. The
-    bound is the solver's, rounded up to the granularity. There is no claim about the plan's value:
-    the model's times are scaled, and the referee's value is exact. A plan that exceeds a device's
-    memory by what `shared.families.memory_capacity` lets through is excluded, and the search goes
-    on.
-
-    If the solver contradicts a known plan (no plan exists, a bound above its value) or the rules,
-    the outcome names a fault, and the solve proves nothing. ``details["ending"]`` is how the solve
-    ended, and the message says it in words. `clock` is that of the task's limits.
-    """
+    """Solve a formulation within the task's limits."""
+    # The plan is the better of the solver's and the start, which is kept outside the solver. The
+    # bound is the solver's, rounded up to the granularity. There is no claim about the plan's
+    # value: the model's times are scaled, and the referee's value is exact. A plan that exceeds a
+    # device's memory by what `shared.families.memory_capacity` lets through is excluded, and the
+    # search goes on. If the solver contradicts a known plan (no plan exists, a bound above its
+    # value) or the rules, the outcome names a fault, and the solve proves nothing.
+    # ``details["ending"]`` is how the solve ended, and the message says it in words. `clock` is
+    # that of the task's limits.
     require(solver)
     clock = clock or task.limits.clock()
     best = start = best_start(task, formulation.starts)
@@ -165,17 +161,10 @@ def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Wa
 # ---------------------------------------------------------------------------------------- too large
 
 
-MOST_ROWS = 300_000
-"""Larger MIPs are refused: they take minutes to build, and HiGHS hardly ends their root node."""
-
-MOST_LP_ROWS = 1_000_000
-"""Larger LPs are refused: they take a minute to build, and many to solve."""
-
-MOST_EDGES = 20_000
-"""Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway."""
-
-LONGEST_NS = 2**53
-"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+MOST_ROWS = 300_000  # larger MIPs are refused: building takes minutes, HiGHS' root node for ever
+MOST_LP_ROWS = 1_000_000  # larger LPs are refused: they take a minute to build, and many to solve
+MOST_EDGES = 20_000  # larger graphs are refused before pairs are counted: an edge has some ten rows
+LONGEST_NS = 2**53  # longer horizons, over 100 days, are refused: floats do not resolve their ns
 
 
 def why_too_long(horizon_ns: int) -> str | None:

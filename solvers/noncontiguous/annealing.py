@@ -27,17 +27,10 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.local_search.cooling import heat_at
 from placegap.solvers.noncontiguous.problem import SplitProblem, contract
 
-COLD = 1e-5
-"""Temperature at the end, relative to the energy."""
-
-GROWTH = 5.0
-"""Factor by which p grows until the end."""
-
-STAGE = 1024
-"""Moves at one temperature."""
-
-CHUNK = 4 * STAGE
-"""Moves between checks of the clock."""
+COLD = 1e-5  # temperature at the end, relative to the energy
+GROWTH = 5.0  # factor by which p grows until the end
+STAGE = 1024  # moves at one temperature
+CHUNK = 4 * STAGE  # moves between checks of the clock
 
 
 class _Data(NamedTuple):
@@ -51,12 +44,10 @@ class _Data(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Device of each block; load, time, paid nets and memory of each device; pins of each net.
+    """Device of each block; load, time, paid nets and memory of each device; pins of each net."""
 
-    `best` is the best plan so far. `group` has the blocks of a move, `mark` the last move that
-    considered each block.
-    """
-
+    # `best` is the best plan so far. `group` has the blocks of a move, `mark` the last move that
+    # considered each block.
     device: Ints
     load: Ints
     time: Ints
@@ -88,13 +79,11 @@ def anneal(
     clock: Clock | None = None,
     doublings: int = 6,
 ) -> Ints:
-    """The best plan found, never heavier than the start.
-
-    The start must be feasible, and all plans stay so. The temperature falls from `hot`, relative to
-    the energy, to `COLD`; `power` is p at the beginning. Groups that move have at most 2^doublings
-    blocks. At the end of its time the best plan so far is returned; with little time it cools
-    faster. O(d) per block that moves, for d nets each: about 2 million moves a second.
-    """
+    """The best plan found, never heavier than the start."""
+    # The start must be feasible, and all plans stay so. The temperature falls from `hot`, relative
+    # to the energy, to `COLD`; `power` is p at the beginning. Groups that move have at most
+    # 2^doublings blocks. At the end of its time the best plan so far is returned; with little time
+    # it cools faster. O(d) per block that moves, for d nets each: about 2 million moves a second.
     if problem.num_devices < 2 or moves == 0:
         return start.copy()
     nets, device, b = problem.nets, start.copy(), problem.num_blocks
@@ -263,26 +252,13 @@ def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
         state.load[k] = max(time, paid) if data.overlap else time + paid
 
 
-COARSEST = 40
-"""Number of blocks per device on the coarsest level."""
-
-HEAVIEST = 0.2
-"""Largest share of a device's mean work that a pair of blocks may have on a coarse level."""
-
-SHRINKS = 0.95
-"""Coarsening ends at a level that keeps more than this share of the blocks."""
-
-WIDEST = 64
-"""Most pins of the nets by which blocks are paired: wider ones say little."""
-
-HOT, WARM = 0.01, 0.002
-"""Temperatures on the coarsest level and below."""
-
-DOUBLINGS = 2
-"""Groups of at most 2^2 blocks move: larger groups are blocks of coarser levels."""
-
-MOVES = 300
-"""Annealing moves per block of a level."""
+COARSEST = 40  # number of blocks per device on the coarsest level
+HEAVIEST = 0.2  # largest share of a device's mean work for a pair of blocks on a coarse level
+SHRINKS = 0.95  # coarsening ends at a level that keeps more than this share of the blocks
+WIDEST = 64  # most pins of the nets by which blocks are paired: wider ones say little
+HOT, WARM = 0.01, 0.002  # temperatures on the coarsest level and below
+DOUBLINGS = 2  # groups of at most 2^2 blocks move: larger groups are blocks of coarser levels
+MOVES = 300  # annealing moves per block of a level
 
 
 def search_levels(
@@ -294,13 +270,11 @@ def search_levels(
     heat: float = 1.0,
     afresh: bool = False,
 ) -> Ints:
-    """The best plan found, (b,), never heavier than the start, except with `afresh`.
-
-    The start must be feasible, and all plans stay so. `heat` is a factor of the temperatures. With
-    `afresh`, blocks of different devices are paired as well, so that the plan's cuts may change: a
-    coarse block is then put where the start has most of its work, if all fit there. O(p log p) for
-    p pins to make the levels, and `MOVES` moves for each block.
-    """
+    """The best plan found, (b,), never heavier than the start, except with `afresh`."""
+    # The start must be feasible, and all plans stay so. `heat` is a factor of the temperatures.
+    # With `afresh`, blocks of different devices are paired as well, so that the plan's cuts may
+    # change: a coarse block is then put where the start has most of its work, if all fit there. O(p
+    # log p) for p pins to make the levels, and `MOVES` moves for each block.
     rng = np.random.default_rng(seed)
     levels: list[tuple[SplitProblem, Ints]] = []  # problems, and where their blocks go
     coarse, device = problem, start
@@ -344,10 +318,8 @@ def _carry(problem: SplitProblem, home: Ints, device: Ints) -> Ints:
 
 
 def match(problem: SplitProblem, device: Ints, rng: np.random.Generator) -> Ints:
-    """Number of the pair of each block, or of the block alone, (b,).
-
-    Partners are on the same device and run on the same devices.
-    """
+    """Number of the pair of each block, or of the block alone, (b,)."""
+    # Partners are on the same device and run on the same devices.
     nets = problem.nets
     supported = problem.time_ns != UNSUPPORTED
     work = np.where(supported, problem.time_ns, 0).astype(np.float64)

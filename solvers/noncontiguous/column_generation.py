@@ -34,31 +34,21 @@ from placegap.solvers.noncontiguous.knapsack import TOTAL_PRICE, Grid, Prices, b
 from placegap.solvers.noncontiguous.pricing import Pricer, build_pricer, choices
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
-STEP = 0.5
-"""Position of the level between the best theta (0) and that of the LP (1)."""
-
-ENOUGH = 1e-5
-"""The level is at most 1 - ENOUGH where the LP allows it: a theta below 1 refutes the target."""
-
-MOST_CUTS = 250
-"""Number of latest pricings that the level method takes into account."""
-
-LEAST_REACH = 0.05
-"""Least step of a block's price, relative to that of the mean block."""
-
+STEP = 0.5  # position of the level between the best theta (0) and that of the LP (1)
+ENOUGH = 1e-5  # the level is at most 1 - ENOUGH if the LP can: a theta below 1 refutes the target
+MOST_CUTS = 250  # number of latest pricings that the level method takes into account
+LEAST_REACH = 0.05  # least step of a block's price, relative to that of the mean block
+# Number of prices, nearer and nearer to the LP's own, that may give no new set before the LP counts
+# as solved.
 MOST_TRIES = 4
-"""Number of prices, nearer and nearer to the LP's own, that may give no new set before the LP
-counts as solved."""
 
 TOLERANCE = 1e-7
 
-HEAVY = 2e6
-"""Moves times cells above which a pricing runs in a thread of its own."""
+HEAVY = 2e6  # moves times cells above which a pricing runs in a thread of its own
 
 T = TypeVar("T")
 
-COARSE = (2e7, 1_000, 4_000)
-"""Grid on which pricers are compared: moves times cells, the fewest cells and the most."""
+COARSE = (2e7, 1_000, 4_000)  # grid to compare pricers on: moves times cells, fewest and most cells
 
 
 @dataclass(eq=False)
@@ -66,12 +56,9 @@ class ColumnGeneration:
     """The search for prices on a grid of loads."""
 
     pricer: Pricer
-    #: Value of the best plan, the largest bound of interest.
-    value_ns: int
-    #: Number of cells of the grid.
-    num_cells: int
-    #: Loads below cell `lower` are refuted.
-    lower: int = 0
+    value_ns: int  # value of the best plan, the largest bound of interest
+    num_cells: int  # number of cells of the grid
+    lower: int = 0  # loads below cell `lower` are refuted
     sets: dict[tuple[int, bytes], tuple[int, Ints]] = field(default_factory=dict)
     cover: Cover | None = None
     #: best, proof: (b,) float: Prices of least theta at the last target, and those that refuted the
@@ -79,8 +66,7 @@ class ColumnGeneration:
     proof: Floats | None = None
     cuts: list[tuple[int, Floats]] = field(default_factory=list)
     iterations: int = 0
-    #: How far the bound was below that of other searches when this one began.
-    lost_ns: int = 0
+    lost_ns: int = 0  # how far the bound was below that of other searches when this one began
 
     def __post_init__(self) -> None:
         self.unit_ns = max(1, -(-self.value_ns // self.num_cells))
@@ -96,7 +82,6 @@ class ColumnGeneration:
 
     @property
     def bound_ns(self) -> int:
-        """The proven bound."""
         return min(self.value_ns, self.lower * self.unit_ns)
 
     @property
@@ -168,10 +153,8 @@ class ColumnGeneration:
                 self.upper, self.likely = target, None
 
     def reach(self, clock: Clock, target: int, most: int) -> bool:
-        """Search prices that refute a target cell: False if some do.
-
-        Otherwise it is fractionally covered, unless `most` pricings were too few.
-        """
+        """Search prices that refute a target cell: False if some do."""
+        # Otherwise it is fractionally covered, unless `most` pricings were too few.
         # theta is the price that all devices hold within the target, as a share of all: below 1 the
         # target is refuted. The LP over the sets so far bounds the least theta from below, and the
         # prices tried from above.
@@ -285,8 +268,7 @@ def to_integers(prices: Floats) -> Prices:
     return scaled
 
 
-SCALE = 1000.0
-"""Prices sum to this inside the LP, so that its absolute tolerances are small to them."""
+SCALE = 1000.0  # prices sum to this inside the LP, so that its absolute tolerances are small
 
 
 class Cover(NamedTuple):
@@ -337,22 +319,17 @@ class CoveringLP:
         return Cover(objective / SCALE, values[: self.num_blocks], values[self.num_blocks :])
 
 
-SWEEPS = 100
-"""Most rounds over all half spaces."""
-
-CLOSE = 1e-7
-"""A half space violated by less counts as met."""
+SWEEPS = 100  # most rounds over all half spaces
+CLOSE = 1e-7  # a half space violated by less counts as met
 
 
 def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
-    """Prices near the best ones at which no cut is worth more than the level.
-
-    The level method (Lemarechal, Nemirovskii and Nesterov 1995): the prices nearest to the best
-    ones so far at which the sets of every earlier pricing are worth at most the level. Distances
-    are relative to each block's first price (`reach`), so that large prices move further than small
-    ones. `best` and the result sum to 1. A cut states how often each block is held by all devices
-    together. O(m b) a round; near the level if the rounds do not suffice.
-    """
+    """Prices near the best ones at which no cut is worth more than the level."""
+    # The level method (Lemarechal, Nemirovskii and Nesterov 1995): the prices nearest to the best
+    # ones so far at which the sets of every earlier pricing are worth at most the level. Distances
+    # are relative to each block's first price (`reach`), so that large prices move further than
+    # small ones. `best` and the result sum to 1. A cut states how often each block is held by all
+    # devices together. O(m b) a round; near the level if the rounds do not suffice.
     prices = np.maximum(_project(best, cuts, level, reach), 0.0)
     total = prices.sum()
     return prices / total if total > 0 else best

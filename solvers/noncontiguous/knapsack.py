@@ -34,20 +34,18 @@ from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.nets import NetLists, Nets
 from placegap.solvers.core.clock import Clock
 
+# Number of blocks that greedy orders start from, evenly spread, and most steps of all orders.
 STARTS, MOST_STEPS = 24, 40_000
-"""Number of blocks that greedy orders start from, evenly spread, and most steps of all orders."""
 
 
 def elimination_orders(
     nets: Nets, num_blocks: int, clock: Clock | None = None
 ) -> list[tuple[int, ...]]:
-    """Greedy orders, those with fewest states first; each a permutation of the blocks.
-
-    From a start, the next block is the one that opens fewest nets beyond those that it closes; ties
-    go to the one whose nets have been open longest. The measure is the sum over the steps of
-    2^(number of decided blocks in open nets, or of open nets if they are fewer). O(p log p) per
-    start, for p pins. Once the time is over, no further start is tried.
-    """
+    """Greedy orders, those with fewest states first; each a permutation of the blocks."""
+    # From a start, the next block is the one that opens fewest nets beyond those that it closes;
+    # ties go to the one whose nets have been open longest. The measure is the sum over the steps of
+    # 2^(number of decided blocks in open nets, or of open nets if they are fewer). O(p log p) per
+    # start, for p pins. Once the time is over, no further start is tried.
     pins = nets.lists
     found: dict[tuple[int, ...], float] = {}
     starts = max(1, min(STARTS, MOST_STEPS // num_blocks))
@@ -119,28 +117,23 @@ def _greedy(start: int, pins: NetLists) -> tuple[Ints, float]:
 
 OUT, IN, PAID = 0, 1, 2
 
-CHECKED = 256
-"""Steps between checks of the clock."""
+CHECKED = 256  # steps between checks of the clock
 
 
 class Frontier(NamedTuple):
     """All moves of the DP, sorted by step and by target state."""
 
-    #: (s,) int64: Block of each step.
-    order: Ints
-    #: (s + 1,) int64: Moves of step i are ``step_ptr[i]:step_ptr[i + 1]``.
-    step_ptr: Ints
+    order: Ints  # (s,) int64: Block of each step
+    step_ptr: Ints  # (s + 1,) int64: Moves of step i are ``step_ptr[i]:step_ptr[i + 1]``
     #: source, target: (a,) int64: States before and after, numbered from 0 within their step; one
     #: state at either end.
     source: Ints
     target: Ints
-    #: (a,) int64: 1 if the step's block is in the set.
-    taken: Ints
+    taken: Ints  # (a,) int64: 1 if the step's block is in the set
     #: paid_ptr, paid: (a + 1,): Nets that become mixed by the move.
     paid_ptr: Ints
     paid: Ints
-    #: (s + 1,) int64: States before each step, and 1 at the end.
-    num_states: Ints
+    num_states: Ints  # (s + 1,) int64: States before each step, and 1 at the end
 
     @property
     def step(self) -> Ints:
@@ -157,7 +150,6 @@ class NetSteps(NamedTuple):
 
 
 def find_steps(nets: Nets, order: Ints) -> NetSteps:
-    """The steps of blocks in an order."""
     where, ptr = inverse(order)[nets.pin], nets.net_ptr[:-1]
     if nets.num_nets == 0:
         return NetSteps(order, where, where)
@@ -238,11 +230,8 @@ def _advance(
 
 Prices = NDArray[np.int32]
 
-TOTAL_PRICE = 2**30
-"""Prices of all blocks sum to at most this: the price of a set then fits into 32 bits."""
-
-UNREACHABLE = np.int32(-3 * 2**29)
-"""Price of what is impossible: it stays negative with all prices added."""
+TOTAL_PRICE = 2**30  # prices of all blocks sum to at most this: a set's price fits into 32 bits
+UNREACHABLE = np.int32(-3 * 2**29)  # price of the impossible: negative with all prices added
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,12 +243,9 @@ class Grid:
     #: unit_ns``.
     unit_ns: int
     num_cells: int
-    #: Cells before cell 0.
-    spare: int
-    #: (a,) int64: Cells that each move adds; ``spare + num_cells`` where it is impossible.
-    shift: Ints
-    #: Type of unsigned integer that can number the moves to one state.
-    rank_type: type[np.unsignedinteger[Any]]
+    spare: int  # cells before cell 0
+    shift: Ints  # (a,): Cells that each move adds; ``spare + num_cells`` where it is impossible
+    rank_type: type[np.unsignedinteger[Any]]  # unsigned integer that can number moves to a state
 
 
 def build_grid(
@@ -271,11 +257,9 @@ def build_grid(
     num_cells: int,
     spare: int = 0,
 ) -> Grid:
-    """Round a device's loads to cells; O(a d) for a moves, d of them to a state.
-
-    `time_ns` is the load of each block, `weight_ns` that of each net if the set cuts it. Loads of
-    ``unit_ns * num_cells`` and more are left out; `spare` cells lie below 0.
-    """
+    """Round a device's loads to cells; O(a d) for a moves, d of them to a state."""
+    # `time_ns` is the load of each block, `weight_ns` that of each net if the set cuts it. Loads of
+    # ``unit_ns * num_cells`` and more are left out; `spare` cells lie below 0.
     steps = frontier.step
     block = frontier.order[steps]
     # The running sum may wrap around 64 bits; its differences are right nevertheless.
@@ -335,11 +319,9 @@ def _round_down(frontier: Frontier, load: Ints, unit: int) -> Ints:
 
 
 def most_price(grid: Grid, price: Prices) -> Prices:
-    """For each cell an upper bound on the price of the sets whose load is in it or below, (cells,).
-
-    Because loads are rounded down, sets of a slightly larger load may count as well.
-    O(moves * cells).
-    """
+    """For each cell a bound from above on the price of sets whose load is up to it, (cells,)."""
+    # Because loads are rounded down, sets of a slightly larger load may count as well. O(moves *
+    # cells).
     gain, cells = _gains(grid.frontier, price), grid.spare + grid.num_cells
     none = np.zeros((0, 0), grid.rank_type)
     held: Prices = _run(grid.frontier, grid.shift, gain, cells, none)[grid.spare :]
@@ -354,10 +336,8 @@ class PricedSet(NamedTuple):
 
 
 def best_sets(grid: Grid, price: Prices, cells: list[int]) -> tuple[Prices, list[PricedSet]]:
-    """`most_price`, and for each of some cells a set of that price.
-
-    O(moves * cells) time; a byte per state and cell.
-    """
+    """`most_price`, and for each of some cells a set of that price."""
+    # O(moves * cells) time; a byte per state and cell.
     frontier, num_cells = grid.frontier, grid.spare + grid.num_cells
     choice = np.empty((int(frontier.num_states[1:].sum()), num_cells), grid.rank_type)
     value = _run(frontier, grid.shift, _gains(frontier, price), num_cells, choice)[grid.spare :]

@@ -43,12 +43,9 @@ from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_pro
 class BestPartition(Known):
     """The best plan, by blocks and by ops, and the best bound."""
 
-    #: The problem after merging.
-    problem: SplitProblem
-    #: (n,) int64: Device of each op.
-    devices: Ints
-    #: (b,) int64: Device of each block, in the best plan of the problem's blocks.
-    merged: Ints
+    problem: SplitProblem  # the problem after merging
+    devices: Ints  # (n,) int64: Device of each op
+    merged: Ints  # (b,) int64: Device of each block, in the best plan of the problem's blocks
 
     @property
     def plan_ns(self) -> int:
@@ -64,20 +61,12 @@ class BestPartition(Known):
             self.merged, self.devices = device.copy(), device[self.problem.block]
 
 
-LARGE = 1_000
-"""With more blocks than this, local search begins on coarser problems."""
-
-HEATS = (1.0, 0.3, 3.0)
-"""Factors of the temperatures of searches on levels, in turn."""
-
-KICKS = 4
-"""Number of searches from the best plan in each round."""
-
-HEAT = (0.002, 0.008, 0.0005, 0.03)
-"""First temperatures of annealing runs, in turn."""
-
+LARGE = 1_000  # with more blocks than this, local search begins on coarser problems
+HEATS = (1.0, 0.3, 3.0)  # factors of the temperatures of searches on levels, in turn
+KICKS = 4  # number of searches from the best plan in each round
+HEAT = (0.002, 0.008, 0.0005, 0.03)  # first temperatures of annealing runs, in turn
+# Most moves of an annealing run: per block, and per remaining second.
 MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
-"""Most moves of an annealing run: per block, and per remaining second."""
 
 
 class PartitionSearch:
@@ -118,10 +107,8 @@ class PartitionSearch:
             self.kicks += 1
 
     def search_levels(self, device: Ints, clock: Clock) -> None:
-        """Anneal from a plan on coarser problems, then on finer and finer ones.
-
-        In turn, coarse blocks keep the plan's cuts or are made without regard to them.
-        """
+        """Anneal from a plan on coarser problems, then on finer and finer ones."""
+        # In turn, coarse blocks keep the plan's cuts or are made without regard to them.
         seed = self.next_seed()
         again, afresh = divmod(self.level_searches, 2)
         self.level_searches += 1
@@ -147,40 +134,26 @@ class PartitionSearch:
         self.progress.offer(device)
 
     def next_seed(self) -> int:
-        """A seed for each local search."""
         self.searches += 1
         return self.seed * 1_000_003 + self.searches
 
 
+# Grids of loads, coarse to fine: moves times cells, fewest cells, most cells.
 GRIDS = ((8e6, 400, 4_000), (6e7, 2_000, 16_000), (1.5e8, 4_000, 32_000), (5e8, 8_000, 100_000))
-"""Grids of loads, coarse to fine: moves times cells, fewest cells, most cells."""
-
-FINE = (8e8, 8_000, 200_000)
-"""The grid on which the best prices are tried once more: it loses least to rounding."""
-
-SHARP = 4
-"""A grid is fine enough if rounding costs at most a quarter of the gap."""
-
+FINE = (8e8, 8_000, 200_000)  # the grid to try the best prices on once more: it rounds least
+SHARP = 4  # a grid is fine enough if rounding costs at most a quarter of the gap
+# Most pricings in the first round and in each later one; the last number holds for all others.
 PRICINGS = (600, 800, 2_000, 1_000)
-"""Most pricings in the first round and in each later one; the last number holds for all others."""
-
+# Shares of the remaining time: for pricing, each local search, and the first search on coarser
+# problems; and for the first local search.
 SHARE, LESS = 0.3, 0.25
-"""Shares of the remaining time: for pricing, each local search, and the first search on coarser
-problems; and for the first local search.
-"""
-
+# Shares of the remaining time for merging, and for the frontiers that pricing needs.
 MERGE_SHARE, SET_UP_SHARE = 0.1, 0.2
-"""Shares of the remaining time for merging, and for the frontiers that pricing needs."""
-
+# Moves times cells that a pricing does in a second, at least; largest share of the remaining time
+# for one pricing.
 PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
-"""Moves times cells that a pricing does in a second, at least; largest share of the remaining time
-for one pricing."""
-
-NEAR = 2_000
-"""On coarser grids the search ends within 1/2000 of the cells: rounding costs more than that."""
-
-FLOOR = "floor"
-"""Origin of the bound that the task states; the caller has its proof."""
+NEAR = 2_000  # on coarser grids the search ends within 1/2000 of the cells: rounding costs more
+FLOOR = "floor"  # origin of the bound that the task states; the caller has its proof
 
 STARTS = ("ideal-dp", "m-topo", "single-device")
 
@@ -189,8 +162,6 @@ T = TypeVar("T")
 
 
 class NoncontiguousParams(ExactParams):
-    """Parameters of ``noncontiguous``."""
-
     #: Most moves of an annealing run.
     moves: int = Field(default=500_000, ge=0, json_schema_extra=EFFORT)
     #: Rounds of further pricing and local search, on finer grids, after the first one; where there
@@ -269,11 +240,7 @@ def _least_work(problem: SplitProblem) -> int:
 
 
 class SplitSearch:
-    """The phases in turn until the gap is small enough or the time is over.
-
-    `ending` says why the search ended with a larger gap. A phase that fails is recorded as a fault,
-    and the search continues without it.
-    """
+    """The phases in turn until the gap is small enough or the time is over."""
 
     def __init__(
         self,
@@ -282,6 +249,8 @@ class SplitSearch:
         progress: BestPartition,
         clock: Clock,
     ) -> None:
+        # `ending` says why the search ended with a larger gap. A phase that fails is recorded as a
+        # fault, and the search continues without it.
         self.task, self.params, self.progress, self.clock = task, params, progress, clock
         self.plans = PartitionSearch(progress, clock, params.moves, task.limits.seed)
         self.pricer: Pricer | None = None

@@ -35,23 +35,13 @@ from placegap.solvers.noncontiguous.knapsack import (
 )
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
-MOST_MOVES = 200_000
-"""If a frontier has more moves, its lightest nets are left out; the bound stays valid."""
-
-LIGHTER = 0.8
-"""Share of the nets that each further try keeps."""
-
-MOST_BYTES = 500_000_000
-"""Memory for the choices of one pricing."""
-
-LONGEST_NS = 2**56
-"""Total work times devices above which `Weights` other than 1 might exceed 64 bits."""
-
-OVERLAPS = ((1, 0), (7, 1), (3, 1), (1, 1))
-"""Pairs of work and transfer that are tried where the two overlap."""
-
+MOST_MOVES = 200_000  # if a frontier has more, its lightest nets are left out; the bound is valid
+LIGHTER = 0.8  # share of the nets that each further try keeps
+MOST_BYTES = 500_000_000  # memory for the choices of one pricing
+LONGEST_NS = 2**56  # total work times devices above which `Weights` other than 1 might overflow
+OVERLAPS = ((1, 0), (7, 1), (3, 1), (1, 1))  # work and transfer that are tried if the two overlap
+# Rents that are tried, as fractions of the value of the best plan.
 RENTS = ((0, 1), (1, 4), (1, 2), (1, 1), (2, 1))
-"""Rents that are tried, as fractions of the value of the best plan."""
 
 
 class Weights(NamedTuple):
@@ -79,13 +69,10 @@ class Pricer:
     """The frontiers of all kinds of devices of a problem, with one choice of weights."""
 
     problem: SplitProblem
-    #: Devices of each kind.
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # devices of each kind
     kinds: tuple[DeviceKind, ...]
-    #: (b,) int64: Mean rent of each block.
-    rent_ns: Ints
-    #: Most kinds that are priced at a time.
-    threads: int = 1
+    rent_ns: Ints  # (b,) int64: Mean rent of each block
+    threads: int = 1  # most kinds that are priced at a time
 
     @property
     def order(self) -> Ints:

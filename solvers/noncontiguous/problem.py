@@ -26,28 +26,20 @@ from placegap.solvers.core.clock import Clock
 class SplitProblem:
     """A partition problem of b blocks on K devices."""
 
-    #: (n,) int64: Block of each op.
-    block: Ints
-    #: (b, K) int64: `UNSUPPORTED` where a block cannot run.
-    time_ns: Ints
-    #: (b,) int64
-    size_bytes: Ints
+    block: Ints  # (n,) int64: Block of each op
+    time_ns: Ints  # (b, K) int64: `UNSUPPORTED` where a block cannot run
+    size_bytes: Ints  # (b,) int64
     nets: Nets
-    #: (K,) int64
-    memory_bytes: Ints
-    #: (K,) int64: Devices of one kind have the same times, weights and memory.
-    kind: Ints
-    #: Whether time and transfers run side by side, so that the larger counts.
-    overlap: bool = False
+    memory_bytes: Ints  # (K,) int64
+    kind: Ints  # (K,) int64: Devices of one kind have the same times, weights and memory
+    overlap: bool = False  # whether time and transfers run side by side, so that the larger counts
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return len(self.size_bytes)
 
     @property
     def num_devices(self) -> int:
-        """Number of devices."""
         return len(self.kind)
 
     def members(self) -> Classes:
@@ -96,10 +88,8 @@ class SplitProblem:
 
 
 def build_split_problem(instance: Instance, *, overlap: bool = False) -> SplitProblem:
-    """The problem of an instance; O(n K + p log p) for p pins.
-
-    Memory is cut at the size of all blocks: more of it makes no two devices different.
-    """
+    """The problem of an instance; O(n K + p log p) for p pins."""
+    # Memory is cut at the size of all blocks: more of it makes no two devices different.
     arrays = instance.arrays
     block = arrays.group
     time_ns = times_by(block, arrays.time_ns, arrays.num_groups)
@@ -140,10 +130,8 @@ class Merged(NamedTuple):
     """A smaller problem with the same optimum, and the plans mapped to it."""
 
     problem: SplitProblem
-    #: (b,) int64: Block of the smaller problem that contains each old one.
-    home: Ints
-    #: (b',) int64: The given plans, at most as heavy as before.
-    plans: list[Ints]
+    home: Ints  # (b,) int64: Block of the smaller problem that contains each old one
+    plans: list[Ints]  # (b',) int64: The given plans, at most as heavy as before
 
 
 def merge_blocks(

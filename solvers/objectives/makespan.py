@@ -16,21 +16,15 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.objective import LARGE_PARTS, Step, Strategy
 from placegap.solvers.core.result import Bound
 
+# Makespans with this many groups of ops, and edges between groups, are likely to be proven by
+# `decomposition` (`python -m placegap.experiments.research.bench.default`).
 SMALL_CHOICES = 1_500
-"""Makespans with this many groups of ops, and edges between groups, are likely to be proven by
-`decomposition` (`python -m placegap.experiments.research.bench.default`)."""
-
+# Equal ops are one class of its MIP, which takes 40 us for each op and edge to build.
 MOST_KNAPSACK_PARTS = 200_000
-"""Equal ops are one class of its MIP, which takes 40 us for each op and edge to build."""
-
+# Work beside the longest path: of a decoder's step it is 1.2 to 1.5 times that, of training 2.
 MOST_WIDTH = 1.5
-"""Work beside the longest path: of a decoder's step it is 1.2 to 1.5 times that, of training 2."""
-
-SEARCHES = ("run-moves", "disjunctive-search")
-"""In the order of their turns: whole layers, single ops."""
-
-ROUND_US = 4.0
-"""Microseconds that a round of `run-moves` takes for each colocation group times op or edge."""
+SEARCHES = ("run-moves", "disjunctive-search")  # in the order of their turns: layers, single ops
+ROUND_US = 4.0  # microseconds of a round of `run-moves` for each colocation group times op or edge
 
 
 def quick_bound(instance: Instance, semantics: Makespan) -> Bound:
@@ -65,9 +59,9 @@ def _proofs(task: Task[Makespan]) -> Iterator[Step]:
 
 
 def _is_knapsack(task: Task[Makespan]) -> bool:
-    """Whether a makespan is most of all a matter of what goes where for want of memory: hosts hold
-    what no other device has room for, whole layers run one after another, or nearly all ops do.
-    """
+    """Whether a makespan is most of all a matter of what goes where for want of memory."""
+    # Hosts hold what no other device has room for, whole layers run one after another, or nearly
+    # all ops do.
     from placegap.solvers.bounds.labels.layer_chain import stops_of
 
     if task.instance.num_parts > MOST_KNAPSACK_PARTS:

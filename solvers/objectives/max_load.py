@@ -18,8 +18,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.objective import LARGE_PARTS, TURN_SHARE, Step, Strategy
 from placegap.solvers.core.result import Bound
 
-ALONE = {"start": False}
-"""Placers have run before."""
+ALONE = {"start": False}  # placers have run before
 
 
 def quick_bound(instance: Instance, semantics: Loads) -> Bound:

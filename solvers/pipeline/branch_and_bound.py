@@ -51,8 +51,7 @@ from placegap.solvers.pipeline.event_times import (
     times_of,
 )
 
-MOST_ORDERS = 120
-"""Most orders of different devices that are tried for one chain."""
+MOST_ORDERS = 120  # most orders of different devices that are tried for one chain
 
 
 class Judge(Known):
@@ -154,7 +153,6 @@ class Judge(Known):
 
 
 def stages_of(walk: Ints, problem: CutProblem) -> tuple[int, ...]:
-    """Stage of each op."""
     before = problem.members[problem.head[walk]].sum(axis=0)
     return tuple((len(walk) - before)[problem.block].tolist())
 
@@ -184,8 +182,7 @@ def _likely(instance: Instance, count: int) -> list[tuple[int, ...]]:
     return list(dict.fromkeys([*chosen, *(row[::-1] for row in chosen)]))
 
 
-MOST_BITS = 16
-"""Most bits of an integer weight of a path."""
+MOST_BITS = 16  # most bits of an integer weight of a path
 
 
 class WalkLimits(NamedTuple):
@@ -201,10 +198,9 @@ class WalkLimits(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Walks over the given pairs within the limits; walks, paths and weights of the parent part
-    start its LP.
-    """
+    """Walks over the given pairs within the limits."""
 
+    # Walks, paths and weights of the parent part start its LP.
     layers: PairLayers
     limits: WalkLimits
     walks: tuple[Ints, ...] = ()
@@ -213,12 +209,10 @@ class Part(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """Integer weights of a walk: `scale` times a mixture of paths, plus prices of the limits.
+    """Integer weights of a walk: `scale` times a mixture of paths, plus prices of the limits."""
 
-    Within the limits the prices add at most `free`. So no iteration of a walk within the limits is
-    shorter than (weight @ times - free) / scale.
-    """
-
+    # Within the limits the prices add at most `free`. So no iteration of a walk within the limits
+    # is shorter than (weight @ times - free) / scale.
     weight: Ints
     scale: int
     free: int
@@ -283,7 +277,6 @@ class Game:
         return cheap_pairs(self.problem, layers, paths, value_ns - 1)
 
     def time(self, walk: Ints) -> int:
-        """Iteration time of a walk."""
         return iteration_time(self.table, times_of(self.problem, walk))
 
 
@@ -298,13 +291,11 @@ class Solved(NamedTuple):
 
 
 class Mixture:
-    """The LP of one part of a search: max t, where t is at most the cost of each walk.
-
-    The cost of a walk is its mean over a mixture of paths, plus the price of a limit for each unit
-    by which the walk exceeds it.
-    """
+    """The LP of one part of a search: max t, where t is at most the cost of each walk."""
 
     def __init__(self, game: Game, part: Part, threads: int = 1) -> None:
+        # The cost of a walk is its mean over a mixture of paths, plus the price of a limit for each
+        # unit by which the walk exceeds it.
         self.game, self.limits = game, part.limits
         self.walks, self.times = list[Ints](), list[Ints]()
         self.paths = dict[bytes, Ints]()
@@ -369,35 +360,22 @@ class Mixture:
         return Solved(paths, mixture, prices, of_walks / of_walks.sum(), value_ns)
 
 
+# Highest price of a unit beyond a limit; 1 is the cost of the longest path of all walks. So a walk
+# that breaks a limit by one unit costs more than any plan.
 MOST_PRICE = 4.0
-"""Highest price of a unit beyond a limit; 1 is the cost of the longest path of all walks. So a walk
-that breaks a limit by one unit costs more than any plan."""
-
+# Most single paths that are tried on all pairs, the latest ones. With none, 128 layers on 16
+# devices take 30 times the parts; with all, long searches spend most of their time there.
 LAST_PATHS = 300
-"""Most single paths that are tried on all pairs, the latest ones. With none, 128 layers on 16
-devices take 30 times the parts; with all, long searches spend most of their time there.
-"""
-
-ROUNDS = 100
-"""Most rounds of LP and cheapest walk in one part of the search."""
-
-STALLED = 12
-"""Rounds without progress after which a part is split."""
-
+ROUNDS = 100  # most rounds of LP and cheapest walk in one part of the search
+STALLED = 12  # rounds without progress after which a part is split
+# A part is split once further rounds could close at most 1/16 of the gap to the best plan: else
+# most of the time goes into the last thousandth of bounds that are per cents too low.
 CONVERGED = 16
-"""A part is split once further rounds could close at most 1/16 of the gap to the best plan: else
-most of the time goes into the last thousandth of bounds that are per cents too low.
-"""
-
-LEAST_SPLIT = 0.01
-"""Least x (1 - x) for the fraction x of a mean number of layers at which a part is split."""
+LEAST_SPLIT = 0.01  # least x (1 - x) for the fraction x of a mean number of layers to split at
 
 
 class PartSearch:
-    """All chains of S stages on p devices; `judge` keeps the best plan over all numbers of stages.
-
-    `beside` is from `held_beside`: how many other microbatches each stage holds.
-    """
+    """All chains of S stages on p devices; `judge` keeps the best plan over all S."""
 
     def __init__(
         self,
@@ -407,6 +385,7 @@ class PartSearch:
         beside: list[list[tuple[int, int]]],
         clock: Clock,
     ) -> None:
+        # `beside` is from `held_beside`: how many other microbatches each stage holds.
         self.problem, self.judge, self.table, self.clock = problem, judge, table, clock
         self.stages, self.beside = len(beside), beside
         self.num_devices = len(beside) // judge.semantics.stages_per_device
@@ -462,9 +441,8 @@ class PartSearch:
         self._consider(better if inside else walk)
 
     def restricted(self, allowed: Flags, judge: Judge) -> PartSearch:
-        """A separate search over the chains whose stage s is a pair of ``allowed[s]``; it shares
-        the paths found so far.
-        """
+        """A separate search over the chains whose stage s is a pair of ``allowed[s]``."""
+        # It shares the paths found so far.
         other = copy(self)
         every = np.arange(len(self.problem.tail))
         layers = layers_of([every[self._may(s) & allowed[s]] for s in range(self.stages)])
@@ -707,9 +685,8 @@ class PartSearch:
         return row
 
     def _device_limit(self, part: Part, share: Floats) -> tuple[Ints, int] | None:
-        """A device with several stages whose mean number of layers is fractional: the row of its
-        layers and that number, rounded down; None if there is none.
-        """
+        """A device with several stages whose mean number of layers is fractional; or None."""
+        # The row of its layers, and that number, rounded down.
         if not self.stages > self.num_devices > 1:
             return None
         of_device = (len(share), -1, self.num_devices)

@@ -27,22 +27,16 @@ from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import ideals_as_bits
 
-MOST_PLACES = 300
-"""Most places at which stages may end where only one order of the blocks is tried."""
-
-MOST_PAIRS = 500_000
-"""With more pairs of cuts and kinds, each stage counts as on the fastest device."""
+MOST_PLACES = 300  # most places at which stages may end where only one order of the blocks is tried
+MOST_PAIRS = 500_000  # with more pairs of cuts and kinds, a stage counts as on the fastest device
 
 
 @dataclass(frozen=True, eq=False)
 class CutProblem:
     """N cuts and P pairs of them, one within the other, of an instance with B blocks."""
 
-    #: (n,) int64: Block of each op; blocks are numbered in an order in which none feeds an earlier
-    #: one.
-    block: Ints
-    #: (N, B) bool: Blocks of each cut, the empty one first, the full one last.
-    members: Flags
+    block: Ints  # (n,): block of each op, in an order in which none feeds an earlier one
+    members: Flags  # (N, B) bool: Blocks of each cut, the empty one first, the full one last
     #: tail, head: (P,) int64: The smaller and the larger cut of each pair, sorted.
     tail: Ints
     head: Ints
@@ -59,27 +53,18 @@ class CutProblem:
     stash_bytes: Ints
     kept_bytes: Ints
     resident_bytes: Ints
-    #: (P,) int64: Work of the stage's blocks in layers, each block rounded (`_sizes`).
-    size: Ints
+    size: Ints  # (P,) int64: Work of the stage's blocks in layers, each block rounded (`_sizes`)
     #: forth_ns, back_ns: (N,) int64: Least time of the messages over each cut.
     forth_ns: Ints
     back_ns: Ints
-    #: (P,) int64: Memory of the stage's device, or of the largest.
-    room: Ints
-    #: (N,) int64: Devices before each cut, -1 where any number may be.
-    used: Ints
-    #: (P,) int64: Kind of the stage's device (`kinds`), 0 where that is open.
-    kind: Ints
-    #: Devices of each kind; empty where the kinds are open.
-    kinds: tuple[tuple[int, ...], ...]
-    #: 1 without backward ops, 2 with them, 3 with gradients of weights apart.
-    passes: int
-    #: Whether there are updates.
-    updates: bool
-    #: Whether every cut is here.
-    complete: bool
-    #: Whether the values are exact.
-    plain: bool
+    room: Ints  # (P,) int64: Memory of the stage's device, or of the largest
+    used: Ints  # (N,) int64: Devices before each cut, -1 where any number may be
+    kind: Ints  # (P,) int64: Kind of the stage's device (`kinds`), 0 where that is open
+    kinds: tuple[tuple[int, ...], ...]  # devices of each kind; empty where the kinds are open
+    passes: int  # 1 without backward ops, 2 with them, 3 with gradients of weights apart
+    updates: bool  # whether there are updates
+    complete: bool  # whether every cut is here
+    plain: bool  # whether the values are exact
 
     @property
     def trains(self) -> bool:
@@ -98,7 +83,6 @@ class CutProblem:
 
     @property
     def num_cuts(self) -> int:
-        """Number of cuts."""
         return len(self.members)
 
     @property
@@ -108,7 +92,6 @@ class CutProblem:
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return int(self.members.shape[1])
 
 
@@ -121,10 +104,8 @@ def build_cuts(
     sends: bool = True,
     device: int | None = None,
 ) -> CutProblem:
-    """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks.
-
-    Without `sends` all stages are on one device; with a `device` every stage is on one like it.
-    """
+    """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks."""
+    # Without `sends` all stages are on one device; with a `device` every stage is on one like it.
     arrays, count = instance.arrays, int(block.max()) + 1
     before = _before(instance, block, count)
     # `_before` reverses edges between backward ops, so that one ideal cuts both passes: a stage has
@@ -288,10 +269,9 @@ def _only_neighbours(before: list[int], members: Flags) -> tuple[Ints, Ints]:
 
 
 class _Tensors(NamedTuple):
-    """Blocks of each tensor's producer and readers, and their passes (0 forward, 1 backward, 2
-    gradients of weights that are apart).
-    """
+    """Blocks of each tensor's producer and readers, and their passes."""
 
+    # Passes are 0 forward, 1 backward, 2 gradients of weights that are apart.
     producer: Ints
     producer_pass: Ints
     pointer: Ints
@@ -328,10 +308,8 @@ def _between(
     forward: Ints,
     backward: Ints,
 ) -> tuple[Ints, Ints]:
-    """Stash and kept bytes of each pair; host times of its tensors are added to its pass times.
-
-    With `certain` (several stages on a device) only neighbours surely on another device count.
-    """
+    """Stash and kept bytes of each pair; host times of its tensors are added to its pass times."""
+    # With `certain` (several stages on a device) only neighbours surely on another device count.
     # Each tensor is looked at from the stage between cuts i and j: what is read inside, whether it
     # leaves, whether it comes in. The same tensor counts once per stage and pass.
     members, reader, owner = cuts.members, tensors.reader, tensors.producer
@@ -415,11 +393,9 @@ def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, bac
 def with_kinds(
     instance: Instance, semantics: PipelineIteration, base: CutProblem
 ) -> CutProblem | None:
-    """The problem with a cut for each number of devices of each kind before it, or None.
-
-    None where devices are of one kind, where stages share devices, or where there are too many
-    pairs.
-    """
+    """The problem with a cut for each number of devices of each kind before it, or None."""
+    # None where devices are of one kind, where stages share devices, or where there are too many
+    # pairs.
     kinds = classes_of(device_kinds(instance))
     if len(kinds) == 1 or semantics.stages_per_device > 1:
         return None

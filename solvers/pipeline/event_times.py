@@ -28,8 +28,7 @@ from placegap.solvers.pipeline.cuts import CutProblem
 Times = NDArray[Any]
 """Integers, or floating-point numbers."""
 
-REACH = 256
-"""Most numbers of cuts that one cut moves by; two neighbouring cuts move by a sixteenth of that."""
+REACH = 256  # most numbers of cuts that one cut moves by; two neighbouring ones by a sixteenth
 
 
 class EventTable(NamedTuple):
@@ -121,10 +120,8 @@ def iteration_time(table: EventTable, times: Ints) -> int:
 
 @kernel(bounded=True)
 def longest_path(table: EventTable, times: Times) -> Ints:
-    """Number of times that a longest path goes through each step and each message.
-
-    The sum of its counts times any times is a bound on the iteration with those times.
-    """
+    """Number of times that a longest path goes through each step and each message."""
+    # The sum of its counts times any times is a bound on the iteration with those times.
     end, arrival = _clock(table, times)
     count = np.zeros(len(times), np.int64)
     e, in_message = int(np.argmax(end)), False
@@ -154,10 +151,10 @@ def longest_path(table: EventTable, times: Times) -> Ints:
 
 
 class CutPairs(NamedTuple):
-    """The pairs of a `CutProblem` for the kernels; `kinds` is the number of kinds of events of a
-    stage: forward, backward, weight gradients, updates.
-    """
+    """The pairs of a `CutProblem` for the kernels."""
 
+    # `kinds` is the number of kinds of events of a stage: forward, backward, weight gradients,
+    # updates.
     tail: Ints
     head: Ints
     forward: Ints
@@ -199,7 +196,6 @@ class PairLayers(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Number of layers."""
         return len(self.pointer) - 1
 
     def of(self, layer: int) -> Ints:
@@ -227,16 +223,12 @@ def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutW
 
 
 def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: int) -> PairLayers:
-    """The pairs with a walk over them that costs at most a limit, under each row of weights in
-    turn.
-    """
+    """The pairs with a walk over them of at most a limit, under each row of weights in turn."""
     return PairLayers(*_cheap(_pairs(problem), layers, np.atleast_2d(weights), most))
 
 
 def times_of(problem: CutProblem, pairs: Ints) -> Ints:
-    """Times of the steps of a walk, of the messages into them, and sizes of its stages,
-    (2 E + S,).
-    """
+    """Times of a walk's steps, of the messages into them, and its stages' sizes, (2 E + S,)."""
     return np.asarray(_times(_pairs(problem), pairs))
 
 
@@ -350,11 +342,9 @@ def _cheap(p: CutPairs, layers: PairLayers, weights: Ints, most: int) -> tuple[I
 
 
 def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -> tuple[int, Ints]:
-    """A walk improved by moves of one cut and of two neighbouring cuts until none helps; its time.
-
-    `allowed` is the pair of each tail and head that a layer may take, -1 where it may not, (S, N,
-    N) or (1, N, N).
-    """
+    """A walk improved by moves of one cut and of neighbouring ones until none helps; its time."""
+    # `allowed` is the pair of each tail and head that a layer may take, -1 where it may not, (S, N,
+    # N) or (1, N, N).
     cuts = np.append(problem.tail[walk], problem.num_cuts - 1)
     value, cuts = _improve(_pairs(problem), table, allowed, cuts, REACH * problem.stride)
     pairs = [int(allowed[min(s, len(allowed) - 1), cuts[s], cuts[s + 1]]) for s in range(len(walk))]

@@ -33,18 +33,15 @@ from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
 from placegap.solvers.pipeline.cuts import CutProblem, build_cuts, with_kinds
 from placegap.solvers.pipeline.event_times import event_table
 
-MOST_STEPS = 300
-"""Most steps of all searches for a better balance; what is open then is left to moves."""
+MOST_STEPS = 300  # most steps of all searches for a better balance; moves do what is left open
 
+# Share of the time for a first chain that keeps layers whole, and the gap that it may leave: 0.3 to
+# 1.5 CPU s for 12 to 32 layers, where the first chain between single ops of llama-7b's training
+# step takes 4. On gpt2's over slow links the result is 0.8 % better; none is worse.
 LAYERS_SHARE, LAYERS_GAP = 0.1, 0.05
-"""Share of the time for a first chain that keeps layers whole, and the gap that it may leave: 0.3
-to 1.5 CPU s for 12 to 32 layers, where the first chain between single ops of llama-7b's training
-step takes 4. On gpt2's over slow links the result is 0.8 % better; none is worse."""
 
 
 class StageCutsParams(ExactParams):
-    """Parameters of `stage-cuts`."""
-
     #: With more cuts than this only those of one order of the blocks are tried, and the bound comes
     #: from cheap methods.
     max_cuts: int = Field(default=1000, ge=2)
@@ -162,10 +159,8 @@ def _search(
     *,
     proves: bool,
 ) -> None:
-    """Bound and split the search of the lowest bound until none is open or a limit is met.
-
-    With `proves` the parts together have all chains, and the least of their bounds is reported.
-    """
+    """Bound and split the search of the lowest bound until none is open or a limit is met."""
+    # With `proves` the parts together have all chains, and the least of their bounds is reported.
     report = reporter(task.instance, task.semantics, "stage-cuts")
     while clock.left_s != 0.0:
         lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
@@ -186,10 +181,8 @@ def _make_even(
     parts: list[PartSearch],
     clock: Clock,
 ) -> tuple[str, str]:
-    """Replace the plan by one of the same value on more devices, if there is one; then balance it.
-
-    Returns the message, and whether the balance is proven or only reached by moves.
-    """
+    """Replace the plan by one as good on more devices, if there is one; then balance it."""
+    # Returns the message, and whether the balance is proven or only reached by moves.
     settled = problem.complete
     try:
         # With a slack of 1 ns, searches keep the chains whose bound equals the best value.
@@ -232,12 +225,10 @@ def _beside(semantics: PipelineIteration, count: int, trains: bool) -> list[list
 
 
 def balanced(judge: Judge, part: PartSearch) -> bool:
-    """Replace the best plan by the best balanced chain of its value on as many devices.
-
-    Balance is the work of the second-heaviest device on a microbatch, then the most memory that a
-    device holds. True if no chain of this value is better balanced; under ``interleaved``, and
-    where devices must be tried in all orders, it is only the best that moves reach.
-    """
+    """Replace the best plan by the best balanced chain of its value on as many devices."""
+    # Balance is the work of the second-heaviest device on a microbatch, then the most memory that a
+    # device holds. True if no chain of this value is better balanced; under ``interleaved``, and
+    # where devices must be tried in all orders, it is only the best that moves reach.
     # Both numbers are of single stages: the second-heaviest load is at most L if some stage s may
     # be heavier and all others keep to L. So a search for chains of this value among the pairs that
     # keep to L, once for each s, decides whether a better balance exists.

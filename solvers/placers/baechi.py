@@ -92,10 +92,8 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
 def fill(
     order: Ints, unit_bytes: Ints, runs: Flags, limit: Ints, *, one_way: bool
 ) -> tuple[Ints, int]:
-    """Device of each unit (op, group or block), (u,), and the unit that fits nowhere or -1.
-
-    With `one_way`, no unit may go to a device before that of the unit before it.
-    """
+    """Device of each unit (op, group or block), (u,), and the unit that fits nowhere or -1."""
+    # With `one_way`, no unit may go to a device before that of the unit before it.
     device = np.full(len(unit_bytes), NOWHERE)
     free, size, may = limit.tolist(), unit_bytes.tolist(), runs.tolist()
     last = len(free)

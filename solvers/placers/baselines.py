@@ -69,8 +69,8 @@ def single_device(task: Task, params: Params | None = None) -> Outcome:
 
 DEALT_OBJECTIVES: tuple[Objective, ...] = ("makespan", "max_load", "max_load_fwd_bwd")
 
+# Of the devices that take the next colocation group, at least one, the one it goes to.
 Choice = Callable[[Sequence[int]], int]
-"""Of the devices that take the next colocation group, at least one, the one it goes to."""
 
 
 def why_not_any(task: Task, params: Params) -> str | None:
@@ -142,8 +142,6 @@ def random_placement(task: Task, params: Params | None = None) -> Outcome:
 
 
 class ExpertParams(Params):
-    """Parameters of ``expert``."""
-
     #: The file: a split of dnn-partitioning, or a plan that placegap wrote.
     path: str | None = None
 
@@ -181,8 +179,6 @@ def _is_plan_file(path: str) -> bool:
 
 
 class DataParallelParams(Params):
-    """Parameters of ``data-parallel``."""
-
     #: Samples of one pass under makespan; by default the batch that ops state.
     batch: Annotated[int, Field(ge=1)] | None = None
 
@@ -293,10 +289,8 @@ def clones_of(instance: Instance) -> tuple[int, ...]:
 
 
 def _clones_apart(instance: Instance, clone: Sequence[int], devices: tuple[int, ...]) -> list[int]:
-    """Each clone on a device; variables in turn, and what follows a gradient with its variable.
-
-    Where these devices cannot run what clones share, it goes in turn to those that can.
-    """
+    """Each clone on a device; variables in turn, and what follows a gradient with its variable."""
+    # Where these devices cannot run what clones share, it goes in turn to those that can.
     index, ops = instance.graph.index, instance.graph.ops
     shares = (instance.arrays.time_ns[np.array(clone) < 0] != UNSUPPORTED).all(axis=0)
     homes = [k for k in devices if shares[k]] or np.flatnonzero(shares).tolist() or devices

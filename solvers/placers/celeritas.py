@@ -57,8 +57,6 @@ class FusionParams(Params):
 
 
 class OrderPlaceParams(FusionParams):
-    """Parameters of ``order-place``."""
-
     #: The topological order of ops and of fused ops: CPD-TOPO or DFS-TOPO.
     order: Order = "cpd"
 
@@ -168,8 +166,6 @@ def _fill(admission: Admission, clusters: Clusters, order: Ints, best_effort: bo
 
 
 class CeleritasParams(FusionParams):
-    """Parameters of ``celeritas``."""
-
     #: Whether transfers take the time of both devices (6.1); by default where channels are not
     #: free.
     transfer_tasks: bool | None = None
@@ -215,11 +211,9 @@ def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Ou
 
 
 class Traffic(NamedTuple):
-    """Tensors between clusters, each once to a cluster, by the cluster at this end, then the other.
+    """Tensors between clusters, once to each, by the cluster at this end, then the other."""
 
-    Tensor ``tensor[ptr[c]:ptr[c + 1]]`` of op `op`, to or from cluster `other`.
-    """
-
+    # Tensor ``tensor[ptr[c]:ptr[c + 1]]`` of op `op`, to or from cluster `other`.
     ptr: Ints
     other: Ints
     op: Ints
@@ -239,13 +233,11 @@ def traffic_of(problem: Problem, clusters: Clusters) -> tuple[Traffic, Traffic]:
 
 
 class Committed(NamedTuple):
-    """What is placed so far: the end of each cluster, (C,), and what keeps the devices busy.
+    """What is placed so far: the end of each cluster, (C,), and what keeps the devices busy."""
 
-    `pieces` (1,) are in the gaps' trees by now. `there_ns` (t, K) is when a tensor is on a device,
-    -1 if it was not sent. The rest is scratch: `mark` (t + 1,) is the last call that met a tensor,
-    and the number of calls; `lacking` is a heap of edges, and `ready_ns` their keys.
-    """
-
+    # `pieces` (1,) are in the gaps' trees by now. `there_ns` (t, K) is when a tensor is on a
+    # device, -1 if it was not sent. The rest is scratch: `mark` (t + 1,) is the last call that met
+    # a tensor, and the number of calls; `lacking` is a heap of edges, and `ready_ns` their keys.
     end: Ints
     gaps: Gaps
     pieces: Ints
@@ -266,12 +258,10 @@ def adjust(
     sends: bool,
     best_effort: bool,
 ) -> Any:
-    """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
-
-    `admission` and `booked` are of empty devices, and are changed. `sends` says whether transfers
-    take the time of both devices, or nothing; with `best_effort`, clusters without room go to the
-    device with the most bytes left.
-    """
+    """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1."""
+    # `admission` and `booked` are of empty devices, and are changed. `sends` says whether transfers
+    # take the time of both devices, or nothing; with `best_effort`, clusters without room go to the
+    # device with the most bytes left.
     num_devices, inputs = problem.time_ns.shape[1], problem.inputs
     received, sent = traffic
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
@@ -382,12 +372,10 @@ def receive(
     k: int,
     book: bool,
 ) -> Any:
-    """When the inputs of cluster c are on device k.
-
-    Inputs are those of its ops that are on k or nowhere yet. They are sent one after the other, by
-    the end of their producers, each in the first interval that both devices have idle. As all of
-    them involve k, a trial (`book` false) finds the same times as the booking.
-    """
+    """When the inputs of cluster c are on device k."""
+    # Inputs are those of its ops that are on k or nowhere yet. They are sent one after the other,
+    # by the end of their producers, each in the first interval that both devices have idle. As all
+    # of them involve k, a trial (`book` false) finds the same times as the booking.
     inputs, gaps, there_ns, mark = problem.inputs, booked.gaps, booked.there_ns, booked.mark
     mark[-1] += 1
     call = mark[-1]

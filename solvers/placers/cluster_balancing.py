@@ -68,15 +68,13 @@ def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
 
 def balance(instance: Instance, cluster: Ints, start_ns: Ints) -> Outcome:
-    """Give clusters by earliest start, that of their first op, to the device of least load.
-
-    Radulescu, van Gemund, "GLB: a low-cost scheduling algorithm for distributed-memory
-    architectures", HiPC 1998, as Celeritas describes it. A device's load is the time of the ops
-    that it got before. Filled in: the load counts the cluster in question, which is the same on
-    equal devices; ties go to the first device. Added: devices must run the cluster and have room
-    for it, with its colocation groups; a cluster that no device takes is taken apart, each op to
-    the emptiest device. The plan gives no orders.
-    """
+    """Give clusters by earliest start, that of their first op, to the device of least load."""
+    # Radulescu, van Gemund, "GLB: a low-cost scheduling algorithm for distributed-memory
+    # architectures", HiPC 1998, as Celeritas describes it. A device's load is the time of the ops
+    # that it got before. Filled in: the load counts the cluster in question, which is the same on
+    # equal devices; ties go to the first device. Added: devices must run the cluster and have room
+    # for it, with its colocation groups; a cluster that no device takes is taken apart, each op to
+    # the emptiest device. The plan gives no orders.
     arrays = instance.arrays
     first = np.full(int(cluster.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, cluster, start_ns)
@@ -117,13 +115,11 @@ def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: 
 
 @kernel(bounded=True)
 def linear_clusters(flow: Flow, into: tuple[Ints, Ints, Ints], level: Ints) -> tuple[Ints, Ints]:
-    """Repeatedly take the longest path of what is left, with its transfers, for a cluster.
-
-    Kim, Browne 1988. Ties: the flow's order. Longest paths are kept up to date behind each path
-    that is taken, so that only ops whose longest path passed through it are looked at again: at
-    worst O(V + E) per path. It returns the cluster of each node, numbered as they are found, and
-    its start in ns if every cluster has a device of its own. `level` is used up.
-    """
+    """Repeatedly take the longest path of what is left, with its transfers, for a cluster."""
+    # Kim, Browne 1988. Ties: the flow's order. Longest paths are kept up to date behind each path
+    # that is taken, so that only ops whose longest path passed through it are looked at again: at
+    # worst O(V + E) per path. It returns the cluster of each node, numbered as they are found, and
+    # its start in ns if every cluster has a device of its own. `level` is used up.
     n = len(flow.node_ns)
     ptr, node_in, _ = into
     position = np.empty(n, np.int64)
@@ -197,13 +193,11 @@ def linear_clusters(flow: Flow, into: tuple[Ints, Ints, Ints], level: Ints) -> t
 def dominant_sequence_clusters(
     flow: Flow, into: tuple[Ints, Ints, Ints], level: Ints
 ) -> tuple[Ints, Ints]:
-    """Take ready nodes by longest path through them; join a parent's cluster if it starts earlier.
-
-    After Yang, Gerasoulis 1994. A node's priority is the start that its parents allow plus its
-    longest path to the end. It goes behind the last node of the parents' cluster where it starts
-    first, if that is before it could start alone; else it begins a cluster. Ties: the flow's order,
-    then the first parent. O((V + E) log V). It returns the same as `linear_clusters`.
-    """
+    """Take ready nodes by longest path through them; join a parent's cluster to start earlier."""
+    # After Yang, Gerasoulis 1994. A node's priority is the start that its parents allow plus its
+    # longest path to the end. It goes behind the last node of the parents' cluster where it starts
+    # first, if that is before it could start alone; else it begins a cluster. Ties: the flow's
+    # order, then the first parent. O((V + E) log V). It returns the same as `linear_clusters`.
     n = len(flow.node_ns)
     ptr, node_in, edge_ns = into
     position = np.empty(n, np.int64)

@@ -61,14 +61,14 @@ from placegap.solvers.placers.list_problem import (
     settle,
 )
 
+# Rounds of Algorithm 3. Of 110 random graphs of 20 to 140 ops 48 have come round by then, and 72
+# after 200 rounds; their plans take 6.9 % less than those of one round, and 7.9 % less after 200.
 ROUNDS = 20
-"""Rounds of Algorithm 3. Of 110 random graphs of 20 to 140 ops 48 have come round by then, and 72
-after 200 rounds; their plans take 6.9 % less than those of one round, and 7.9 % less after 200."""
 
+# Ops that are looked at behind a slot to know whether it may be taken; where there are more, only
+# idle gaps are slots. With ten times as many a graph of 48,141 ops took twice the CPU time, and its
+# plan was 0.5 % longer.
 MOST_BEHIND = 1000
-"""Ops that are looked at behind a slot to know whether it may be taken; where there are more, only
-idle gaps are slots. With ten times as many a graph of 48,141 ops took twice the CPU time, and its
-plan was 0.5 % longer."""
 
 
 class DDpsParams(Params):
@@ -148,11 +148,9 @@ def d_dps(task: Task[Makespan], params: DDpsParams | None = None) -> Outcome:
 
 
 class Path(NamedTuple):
-    """Where ops are, when they run, and what is known of those that are not placed, (n,).
+    """Where ops are, when they run, and what is known of those that are not placed, (n,)."""
 
-    `before` and `after` are neighbours on the device or -1; `first` and `last` (K,) are its ends.
-    """
-
+    # `before` and `after` are neighbours on the device or -1; `first` and `last` (K,) are its ends.
     device: Ints
     start: Ints
     end: Ints
@@ -167,11 +165,9 @@ class Path(NamedTuple):
 
 
 class LongestWays(NamedTuple):
-    """`way` of the ops ``found[: now[0]]``, in the order in which they were found, (n,).
+    """`way` of the ops ``found[: now[0]]``, in the order in which they were found, (n,)."""
 
-    `turn` is when an op was found, `now[1]` the present one; `stack` (n + m + K) is scratch.
-    """
-
+    # `turn` is when an op was found, `now[1]` the present one; `stack` (n + m + K) is scratch.
     way: Ints
     turn: Ints
     found: Ints
@@ -180,10 +176,9 @@ class LongestWays(NamedTuple):
 
 
 class PathSlots(NamedTuple):
-    """Of one op on each device, (K,): when its inputs are there, when it would begin or `NEVER`,
-    and whether the device holds a parent.
-    """
+    """Of one op on each device, (K,): when it could begin, and whether a parent is there."""
 
+    # `arrival` is when its inputs are there, `begin` when it would begin or `NEVER`.
     arrival: Ints
     begin: Ints
     is_near: Flags
@@ -317,10 +312,8 @@ def _slot(
     latest: int,
     length: int,
 ) -> int:
-    """The op behind which the first slot by (11) is, -1 for none: the next op may begin later.
-
-    Where the op would begin after `latest` it puts nothing off, and it takes the first idle gap.
-    """
+    """The op behind which the first slot by (11) is, -1 for none: the next op may begin later."""
+    # Where the op would begin after `latest` it puts nothing off, and it takes the first idle gap.
     before, after, start, end = path.before, path.after, path.start, path.end
     behind: Any = np.int64(NOWHERE)
     ahead: Any = path.first[k]
@@ -351,10 +344,8 @@ def _slot(
 
 @kernel(allocates=False)
 def _way(problem: Problem, path: Path, ways: LongestWays, op: int, most: int) -> int:
-    """The longest way from a placed op to the end; those of all ops behind it are found before.
-
-    `NEVER` if there would be more than `most` in ``ways.found`` then.
-    """
+    """The longest way from a placed op to the end; those of all ops behind it are found before."""
+    # `NEVER` if there would be more than `most` in ``ways.found`` then.
     stack, now, inputs = ways.stack, ways.now[1], problem.inputs
     stack[0], size = op, 1
     while size > 0:
@@ -392,10 +383,8 @@ def _way(problem: Problem, path: Path, ways: LongestWays, op: int, most: int) ->
 
 @kernel(allocates=False)
 def _insert(problem: Problem, path: Path, ways: LongestWays, op: int, behind: int) -> int:
-    """Put the op behind another, and put off what has to wait; how many have moved.
-
-    They are in ``ways.stack``, the op first.
-    """
+    """Put the op behind another, and put off what has to wait; how many have moved."""
+    # They are in ``ways.stack``, the op first.
     device, start, end, moved, count = path.device, path.start, path.end, ways.stack, 1
     at, inputs, moved[0] = device[op], problem.inputs, op
     if behind == NOWHERE:

@@ -55,12 +55,10 @@ def no_favourites(instance: Instance) -> Ints:
 
 
 class PlacedOps(NamedTuple):
-    """What is placed so far, (n,), and Baechi's clocks of K devices.
+    """What is placed so far, (n,), and Baechi's clocks of K devices."""
 
-    `sent` (t, K) is when a tensor is on a device, -1 if it was not sent; without rows transfers
-    are free. `trial` (K,) is scratch: the clocks as they would be.
-    """
-
+    # `sent` (t, K) is when a tensor is on a device, -1 if it was not sent; without rows transfers
+    # are free. `trial` (K,) is scratch: the clocks as they would be.
     device: Ints
     end: Ints
     sent: Ints
@@ -100,15 +98,13 @@ def earliest_start_first(
     booked: bool,
     favourite: Ints,
 ) -> KernelTimes:
-    """Repeatedly commit the (ready op, device) pair of earliest start that fits now.
-
-    While the favourite child of the op that a device ran last is ready, and can start nowhere
-    earlier than there, another op can start on that device only when it could by then on every
-    device that admits it; the child takes the turn of an op that it need not wait for. Ties:
-    `order`, then the device. The first op that is left over is `stuck`. O(steps x ready ops x
-    devices), times their inputs where transfers are booked. `favourite` has the favourite child of
-    each op, or -1. With `booked`, transfers occupy the clocks of both devices (`arrival_ns`).
-    """
+    """Repeatedly commit the (ready op, device) pair of earliest start that fits now."""
+    # While the favourite child of the op that a device ran last is ready, and can start nowhere
+    # earlier than there, another op can start on that device only when it could by then on every
+    # device that admits it; the child takes the turn of an op that it need not wait for. Ties:
+    # `order`, then the device. The first op that is left over is `stuck`. O(steps x ready ops x
+    # devices), times their inputs where transfers are booked. `favourite` has the favourite child
+    # of each op, or -1. With `booked`, transfers occupy the clocks of both devices (`arrival_ns`).
     n, num_devices = problem.time_ns.shape
     inputs, free_bytes = problem.inputs, admission.free_bytes
     device, start, end = np.full(n, NOWHERE), np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -203,13 +199,11 @@ def earliest_start_first(
 
 @kernel(allocates=False)
 def arrival_ns(problem: Problem, placed: PlacedOps, op: int, k: int, books: bool) -> int:
-    """When all inputs of the op could be on device k, in ns; whether they are sent there now.
-
-    Free transfers start when the producer ends. Booked ones (Baechi) hold one clock per device for
-    sending and receiving: a send starts at max(end of the producer, sender's clock), its receipt at
-    max(start of the send, receiver's clock), both last as long as the transfer; a tensor goes once
-    to each device. Inputs are booked in input order.
-    """
+    """When all inputs of the op could be on device k, in ns; whether they are sent there now."""
+    # Free transfers start when the producer ends. Booked ones (Baechi) hold one clock per device
+    # for sending and receiving: a send starts at max(end of the producer, sender's clock), its
+    # receipt at max(start of the send, receiver's clock), both last as long as the transfer; a
+    # tensor goes once to each device. Inputs are booked in input order.
     inputs, device, end, sent = problem.inputs, placed.device, placed.end, placed.sent
     clock = placed.clock if books else placed.trial
     arrival = np.int64(0)

@@ -34,13 +34,10 @@ from placegap.solvers.placers.list_problem import (
     problem_of,
 )
 
-ROUNDS = 5
-"""Attempts to place; in the last one ops may go anywhere."""
+ROUNDS = 5  # attempts to place; in the last one ops may go anywhere
 
 
 class GetfParams(Params):
-    """Parameters of ``getf``."""
-
     #: How devices are grouped: auto is by speed, as in the paper, where speeds explain the times.
     groups: Grouping = "auto"
 
@@ -145,11 +142,9 @@ def _placed(task: Task[Makespan], allowed: Flags) -> Outcome:
 
 
 def _moved(arrays: Arrays, admission: Admission, devices: Flags) -> Flags:
-    """The allowed devices, other ones for the colocation groups that were left over without room.
-
-    What is left over is put, in topological order, on the emptiest of its devices, or else on the
-    emptiest of all others; the latter are then allowed in their place.
-    """
+    """The allowed devices; others for the colocation groups that were left without room."""
+    # What is left over is put, in topological order, on the emptiest of its devices, or else on the
+    # emptiest of all others; the latter are then allowed in their place.
     moved, runs = devices.copy(), admission_of(arrays).group_runs
     free, size = admission.free_bytes.copy(), admission.group_bytes
     done = admission.home != NOWHERE

@@ -35,11 +35,8 @@ from placegap.solvers.placers.movable_units import (
     why_not_one_level,
 )
 
-TRIES = 20
-"""Draws of one start before it is given up."""
-
-MOVES_BETWEEN_LOOKS = 64
-"""Moves between two looks at the clock."""
+TRIES = 20  # draws of one start before it is given up
+MOVES_BETWEEN_LOOKS = 64  # moves between two looks at the clock
 
 
 @method(
@@ -119,8 +116,6 @@ def _fill(
 
 
 class LocalSearchParams(Params):
-    """Parameters of ``local-search``."""
-
     #: How many random starts there are.
     restarts: int = Field(default=10, ge=1, json_schema_extra=EFFORT)
 
@@ -244,11 +239,9 @@ class Draw(NamedTuple):
 
 
 def random_assignment(draw: Draw, generator: np.random.Generator) -> Ints | None:
-    """Each unit on an accelerator chosen uniformly among those that run it and have room.
-
-    Where no accelerator takes it, a host. Units go in random order; if one is left over, large
-    units go first in the draws that follow. None if no draw takes all.
-    """
+    """Each unit on an accelerator chosen uniformly among those that run it and have room."""
+    # Where no accelerator takes it, a host. Units go in random order; if one is left over, large
+    # units go first in the draws that follow. None if no draw takes all.
     u = len(draw.size)
     for attempt in range(TRIES):
         order = generator.permutation(u)
@@ -278,11 +271,9 @@ def _assign(order: Ints, share: Floats, draw: Draw) -> Ints:
 
 
 def random_chain(draw: Draw, arcs: ArcLists, generator: np.random.Generator) -> Ints | None:
-    """A random topological order, cut at random places, on accelerators in random order.
-
-    A device that a block does not fit is left before its cut; from the second draw on hosts are
-    among the devices. None if no draw takes all.
-    """
+    """A random topological order, cut at random places, on accelerators in random order."""
+    # A device that a block does not fit is left before its cut; from the second draw on hosts are
+    # among the devices. None if no draw takes all.
     u = len(draw.size)
     for attempt in range(TRIES):
         keys = generator.permutation(u)

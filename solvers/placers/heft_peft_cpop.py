@@ -41,10 +41,8 @@ def heft(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
 
 def upward_ranks(instance: Instance) -> tuple[Ints, int]:
-    """Upward rank of each op (equation 8), and the unit: rank / unit is in ns.
-
-    rank(i) = mean time(i) + max over successors j of (mean transfer(i, j) + rank(j)).
-    """
+    """Upward rank of each op (equation 8), and the unit: rank / unit is in ns."""
+    # rank(i) = mean time(i) + max over successors j of (mean transfer(i, j) + rank(j)).
     costs = mean_costs(instance.arrays)
     return levels(problem_of(instance.arrays), costs.op, costs.tensor), costs.scale
 
@@ -71,13 +69,11 @@ def peft(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
 @kernel(bounded=True)
 def optimistic_costs(problem: Problem, tensor_cost: Ints, scale: int) -> Ints:
-    """Optimistic cost table, (n, K), in 1 / scale ns; equation 5.
-
-    oct(i, k) = max over successors j of min over the devices w that run j of
-    oct(j, w) + time(j, w) + (0 if w == k else mean transfer(i, j)): what remains behind op i on
-    device k if every later op had the device it likes best. O((V + E) K): one minimum per op
-    covers both w != k and w == k.
-    """
+    """Optimistic cost table, (n, K), in 1 / scale ns; equation 5."""
+    # oct(i, k) = max over successors j of min over the devices w that run j of oct(j, w) + time(j,
+    # w) + (0 if w == k else mean transfer(i, j)): what remains behind op i on device k if every
+    # later op had the device it likes best. O((V + E) K): one minimum per op
+    # covers both w != k and w == k.
     n, num_devices = problem.time_ns.shape
     table = np.zeros((n, num_devices), np.int64)
     least = np.zeros(n, np.int64)  # min over w of oct(j, w) + time(j, w)
@@ -98,10 +94,8 @@ def optimistic_costs(problem: Problem, tensor_cost: Ints, scale: int) -> Ints:
 
 
 def _mean_over_devices(table: Ints, arrays: Arrays, costs: MeanCosts) -> Ints:
-    """Mean optimistic cost of each op (equation 6), up to one common factor.
-
-    Exact, or its terms rounded down to 1 / scale ns where the exact one would overflow.
-    """
+    """Mean optimistic cost of each op (equation 6), up to one common factor."""
+    # Exact, or its terms rounded down to 1 / scale ns where the exact one would overflow.
     runs = arrays.time_ns != UNSUPPORTED
     known, count = np.where(runs, table, 0), runs.sum(axis=1, keepdims=True)
     fits = longest_path(arrays) * costs.scale**2 <= LARGEST_SUM
@@ -136,10 +130,8 @@ def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
 
 def downward_ranks(problem: Problem, costs: MeanCosts) -> Ints:
-    """Downward rank of each op (equation 9), in 1 / scale ns.
-
-    rank(i) = max over predecessors j of (rank(j) + mean time(j) + mean transfer(j, i)).
-    """
+    """Downward rank of each op (equation 9), in 1 / scale ns."""
+    # rank(i) = max over predecessors j of (rank(j) + mean time(j) + mean transfer(j, i)).
     inputs, order = problem.inputs, problem.topological_order
     return (
         longest_ways(order, inputs.ptr, inputs.op, costs.tensor[inputs.tensor], costs.op) - costs.op
@@ -147,10 +139,8 @@ def downward_ranks(problem: Problem, costs: MeanCosts) -> Ints:
 
 
 def critical_path(problem: Problem, costs: MeanCosts, upward: Ints) -> list[int]:
-    """The longest path of ops by upward rank, from a source to a sink.
-
-    The edges must be on it as well: from an op of the path an edge may lead past the next one.
-    """
+    """The longest path of ops by upward rank, from a source to a sink."""
+    # The edges must be on it as well: from an op of the path an edge may lead past the next one.
     num_inputs = np.diff(problem.inputs.ptr)
     sources = [op for op in problem.topological_order.tolist() if num_inputs[op] == 0]
     path = [max(sources, key=lambda op: upward[op])]  # the first of equals

@@ -59,13 +59,11 @@ def insert_by(
 def schedule_by_insertion(
     problem: Problem, admission: Admission, order: Ints, gaps: Gaps, lookahead: Ints, scale: int
 ) -> KernelTimes:
-    """Place ready ops in the given order of preference, each where it finishes best.
-
-    An op starts in the first idle gap of a device that is long enough, after its inputs have
-    arrived. Among the devices that admit it, it takes the least scale * finish + lookahead, and the
-    first of equals. O(V K log V + E K). `lookahead`, (n, K) or empty, is what finishing on a device
-    is thought to cost later, in 1 / scale ns.
-    """
+    """Place ready ops in the given order of preference, each where it finishes best."""
+    # An op starts in the first idle gap of a device that is long enough, after its inputs have
+    # arrived. Among the devices that admit it, it takes the least scale * finish + lookahead, and
+    # the first of equals. O(V K log V + E K). `lookahead`, (n, K) or empty, is what finishing on a
+    # device is thought to cost later, in 1 / scale ns.
     n, num_devices = problem.time_ns.shape
     device = np.full(n, NOWHERE, np.int64)
     start, end = np.zeros(n, np.int64), np.zeros(n, np.int64)

@@ -31,15 +31,12 @@ from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
+# The device of what is before the layers, of each layer, and of what is after them.
 LayerRule = Callable[[Instance, int], list[int]]
-"""The device of what is before the layers, of each layer, and of what is after them."""
-
-OpRule = Callable[[Instance, int], list[int] | None]
-"""The device of each op; None where the rule has no plan."""
+OpRule = Callable[[Instance, int], list[int] | None]  # the device of each op; None without a plan
 
 
 def why_no_layers(task: Task, params: Params) -> str | None:
-    """Why there are no layers to split, or None."""
     if task.semantics.plan_class != "any":
         return f"its plans are not {task.semantics.plan_class}"
     if not numbered_layers(layer_of(task.instance.graph)):

@@ -21,11 +21,9 @@ NOWHERE = -1
 
 
 class Inputs(NamedTuple):
-    """What feeds each op: ops ``op[ptr[i]:ptr[i + 1]]`` with tensors ``tensor[...]``, input order.
+    """What feeds each op: ops ``op[ptr[i]:ptr[i + 1]]``, tensors likewise, in input order."""
 
-    Tensor u takes ``transfer_ns[u, link_class[a, b]]`` from device a to b.
-    """
-
+    # Tensor u takes ``transfer_ns[u, link_class[a, b]]`` from device a to b.
     ptr: Ints
     op: Ints
     tensor: Ints
@@ -45,13 +43,11 @@ class Problem(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """The devices that can still take each op: updated by `settle`, read by `admits`.
+    """Who may still go where: kept up to date by `settle`, read by `admits`."""
 
-    `group` (n,) is the colocation group of each op; of each group, `group_bytes` (g,) are the
-    resident bytes, `group_runs` (g, K) the devices that can run all of its ops, `home` (g,) is its
-    device or -1; `free_bytes` (K,) are left on each device.
-    """
-
+    # `group` (n,) is the colocation group of each op; of each group, `group_bytes` (g,) are the
+    # resident bytes, `group_runs` (g, K) the devices that can run all of its ops, `home` (g,) is
+    # its device or -1; `free_bytes` (K,) are left on each device.
     group: Ints
     group_bytes: Ints
     group_runs: Flags
@@ -96,11 +92,9 @@ def admission_of(arrays: Arrays) -> Admission:
 
 @kernel(allocates=False)
 def admits(admission: Admission, op: int, device: int) -> bool:
-    """Whether the op may go to the device.
-
-    The first op of a colocation group fixes the group's device, so that device must run all ops of
-    the group and have room for all their resident bytes.
-    """
+    """Whether the op may go to the device."""
+    # The first op of a colocation group fixes the group's device, so that device must run all ops
+    # of the group and have room for all their resident bytes.
     group = admission.group[op]
     if admission.home[group] != NOWHERE:
         return bool(admission.home[group] == device)
@@ -120,10 +114,8 @@ def settle(admission: Admission, op: int, device: int) -> None:
 
 
 def levels(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
-    """Longest path from each op to the end, costs of ops and of tensors on the way included.
-
-    With mean costs this is HEFT's upward rank, with free tensors ETF's static level. O(V + E).
-    """
+    """Longest path from each op to the end, costs of ops and of tensors on the way included."""
+    # With mean costs this is HEFT's upward rank, with free tensors ETF's static level. O(V + E).
     edge_cost = tensor_cost[problem.succ_tensor]
     order = problem.topological_order[::-1]
     return longest_ways(order, problem.succ_ptr, problem.succ_op, edge_cost, op_cost)

@@ -24,10 +24,8 @@ from placegap.solvers.core.result import Outcome
 
 
 def free_units(instance: Instance) -> Blocks:
-    """Colocation groups as blocks without arcs: what plans of any kind may move by itself.
-
-    The numbers are those of `Arrays.group`, and no order is meant by them. O(n K).
-    """
+    """Colocation groups as blocks without arcs: what plans of any kind may move by itself."""
+    # The numbers are those of `Arrays.group`, and no order is meant by them. O(n K).
     group, none = instance.arrays.group, np.zeros(0, np.int64)
     every = np.ones(instance.num_ops, np.bool_)
     time_ns, resident_bytes = block_sums(instance, group, every)
@@ -74,16 +72,13 @@ def fits_nowhere(instance: Instance, units: Blocks, unit: int, why: str) -> Outc
 class State(NamedTuple):
     """u units on K devices."""
 
-    #: (u,) int64
-    device: Ints
-    #: (e, K) int64: Pins of each net on each device.
-    pins_on: Ints
+    device: Ints  # (u,) int64
+    pins_on: Ints  # (e, K) int64: Pins of each net on each device
     #: compute, paid, used_bytes: (K,) int64
     compute: Ints
     paid: Ints
     used_bytes: Ints
-    #: (K, K) int64: ArcLists from the units of one device to those of another.
-    arcs_between: Ints
+    arcs_between: Ints  # (K, K) int64: ArcLists from the units of one device to those of another
 
 
 def start(device: Ints, time: Ints, size: Ints, nets: NetLists, arcs: ArcLists) -> State:
@@ -188,12 +183,10 @@ def best_move(
     overlap: bool,
     chain: bool,
 ) -> tuple[int, int, int]:
-    """The move that leaves the least max_load: that, the unit and its new device; -1 if none helps.
-
-    Only moves from or to the heaviest device can help. Of equal moves the first unit's, to the
-    first device. O(nets of all units + K x nets of those there), and a check of the chain for every
-    new best.
-    """
+    """The best move for max_load: the load, the unit and its new device; -1 if none helps."""
+    # Only moves from or to the heaviest device can help. Of equal moves the first unit's, to the
+    # first device. O(nets of all units + K x nets of those there), and a check of the chain for
+    # every new best.
     load_of = np.empty(len(state.compute), np.int64)
     for k in range(len(load_of)):
         work, paid = state.compute[k], state.paid[k]

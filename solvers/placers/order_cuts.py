@@ -79,11 +79,9 @@ def sent_across(tail: Ints, head: Ints, num: int, move_ns: Ints) -> Floats:
 
 @kernel(bounded=True)
 def _slice(size: Floats, time_ns: Floats, blocked: Flags, room: Floats, sent_ns: Floats) -> Ints:
-    """Position in the sequence of the device of each group, (num,); -1 if there are no slices.
-
-    best[k + 1, e]: the least cost of the first e groups on the first k + 1 devices. The slice of
-    device k that ends before e begins at the best place of a window that only moves on.
-    """
+    """Position in the sequence of the device of each group, (num,); -1 if there are no slices."""
+    # best[k + 1, e]: the least cost of the first e groups on the first k + 1 devices. The slice of
+    # device k that ends before e begins at the best place of a window that only moves on.
     num, most = time_ns.shape
     best, since = np.full((most + 1, num + 1), np.inf), np.full((most + 1, num + 1), -1)
     best[0, 0] = 0.0
@@ -121,14 +119,11 @@ def _slice(size: Floats, time_ns: Floats, blocked: Flags, room: Floats, sent_ns:
     return slot
 
 
-ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""How often the devices take turns."""
-
+ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # how often the devices take turns
+# How far a cut may be from where slices are equal, in slices: it goes where the least is sent.
 REACHES = (0.1, 0.3, 0.5)
-"""How far a cut may be from where slices are equal, in slices: it goes where the least is sent."""
-
+# Plans that are judged: at least the first number, and for the second number of parts in all.
 LEAST_PLANS, MOST_PARTS = 4, 400_000
-"""Plans that are judged: at least the first number, and for the second number of parts in all."""
 
 
 @method(
@@ -163,9 +158,8 @@ def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outc
 
 
 def _counted(task: Task[Makespan]) -> Iterator[Instance]:
-    """The instance with the bytes by which slices are packed: at peak memory the least that plans
-    hold, then the most.
-    """
+    """The instance with the bytes by which slices are packed."""
+    # At peak memory that is the least that plans hold, then the most.
     yield relax_memory(task.instance, task.semantics)[0]
     if task.semantics.memory_rule == "peak":
         most_bytes = ceiling_bytes(task.instance)
@@ -198,10 +192,8 @@ def _dealt(instance: Instance) -> Iterator[Ints]:
 
 
 def _turns(instance: Instance) -> Iterator[tuple[Ints, Floats]]:
-    """Which devices take turns, in their sequence, and how fast they are; all of them first.
-
-    Fewer are the fastest ones, or the largest ones of all.
-    """
+    """Which devices take turns, in their sequence, and how fast they are; all of them first."""
+    # Fewer are the fastest ones, or the largest ones of all.
     arrays, k = instance.arrays, instance.num_devices
     runs = arrays.time_ns != UNSUPPORTED
     mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=0) / np.maximum(1, runs.sum(axis=0))

@@ -43,8 +43,7 @@ from placegap.solvers.placers.movable_units import (
     why_not_one_level,
 )
 
-TOTAL = 2**28
-"""Weights are scaled to about this sum: partitioners count in 32 bits."""
+TOTAL = 2**28  # weights are scaled to about this sum: partitioners count in 32 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,28 +51,20 @@ class Parting:
     """The input of a partitioner."""
 
     instance: Instance
-    #: Over the vertices.
-    nets: Nets
-    #: (p,) int64: The devices that parts are made for.
-    devices: Ints
-    #: (v,) int64: Scaled mean time of each vertex, at least 1.
-    weight: Ints
-    #: (p,) float64: Share of the weight that each part should have, by the device's speed; the sum
-    #: is 1.
-    share: Floats
+    nets: Nets  # over the vertices
+    devices: Ints  # (p,) int64: The devices that parts are made for
+    weight: Ints  # (v,) int64: Scaled mean time of each vertex, at least 1
+    share: Floats  # (p,): share of the weight for each part, by the device's speed; the sum is 1
     seed: int
 
     @property
     def num_parts(self) -> int:
-        """Number of parts."""
         return len(self.devices)
 
     def graph(self, *, counts: bool = False) -> tuple[Ints, Ints, Ints]:
-        """Pointers, neighbours and scaled weights of an undirected graph, each edge both ways.
-
-        An edge weighs the mean host times of the tensors between two vertices, each tensor once;
-        with `counts` it is the number of these tensors. O(m log m).
-        """
+        """Pointers, neighbours and scaled weights of an undirected graph, each edge both ways."""
+        # An edge weighs the mean host times of the tensors between two vertices, each tensor once;
+        # with `counts` it is the number of these tensors. O(m log m).
         arrays = self.instance.arrays
         index, v = arrays.index, len(self.weight)
         a, b = arrays.group[index.producer], arrays.group[index.consumer]
@@ -110,10 +101,8 @@ def why_not_parts(task: Task, params: Params) -> str | None:
 
 
 def place_parts(task: Task, partition: Callable[[Parting], Ints], *, mends: bool = True) -> Outcome:
-    """The plan of a partition; `mends` says whether memory and support are repaired.
-
-    `partition` is called only if there are two parts, and more vertices than parts.
-    """
+    """The plan of a partition; `mends` says whether memory and support are repaired."""
+    # `partition` is called only if there are two parts, and more vertices than parts.
     instance, units = task.instance, free_units(task.instance)
     nets = build_nets(instance, units.block)
     parting = _parting(task, units, nets)
@@ -150,10 +139,8 @@ def _parting(task: Task, units: Blocks, nets: Nets) -> Parting:
 
 
 def _devices_of(part: Ints, units: Blocks, parting: Parting, memory: Ints) -> Ints:
-    """Heaviest part first: of the free devices, the one that is done first.
-
-    Before time counts how many groups the device cannot run, then the bytes that it cannot hold.
-    """
+    """Heaviest part first: of the free devices, the one that is done first."""
+    # Before time counts how many groups the device cannot run, then the bytes that it cannot hold.
     p = parting.num_parts
     weight, size = sum_by(part, parting.weight, p), sum_by(part, units.resident_bytes, p)
     own = units.time_ns[:, parting.devices]
@@ -170,15 +157,13 @@ def _devices_of(part: Ints, units: Blocks, parting: Parting, memory: Ints) -> In
 def mend(
     instance: Instance, units: Blocks, nets: Nets, device: Ints, *, overlap: bool
 ) -> tuple[State, int, int | None]:
-    """Move units off devices that cannot run or hold them.
-
-    First go units that their device cannot run, the largest first; then, from each device that is
-    too full, the smallest unit that makes up for all that is too much or, while there is none, the
-    largest. Each goes to the device with room for it whose load is least with it (ties: index). A
-    simple repair, which may fail where a plan exists. O(u K log u), apart from the moves' own.
-    `device` is changed in place. It returns the state, how many units moved, and one that fits
-    nowhere, or None.
-    """
+    """Move units off devices that cannot run or hold them."""
+    # First go units that their device cannot run, the largest first; then, from each device that is
+    # too full, the smallest unit that makes up for all that is too much or, while there is none,
+    # the largest. Each goes to the device with room for it whose load is least with it (ties:
+    # index). A simple repair, which may fail where a plan exists. O(u K log u), apart from the
+    # moves' own. `device` is changed in place. It returns the state, how many units moved, and one
+    # that fits nowhere, or None.
     runs, size = units.time_ns != UNSUPPORTED, units.resident_bytes
     memory, time = instance.arrays.memory_bytes, np.maximum(units.time_ns, 0)
     time.setflags(write=False)  # as the units' own: one kernel for both
@@ -219,8 +204,6 @@ def mend(
 
 
 class MetisParams(Params):
-    """Parameters of ``metis``."""
-
     #: A part may be this many thousandths heavier than its share (METIS' ``ufactor``).
     imbalance: int = Field(default=30, ge=1)
     #: What a cut between two groups costs: its transfers, or how many edges it cuts.
@@ -279,15 +262,13 @@ def _by_metis(parting: Parting, params: MetisParams) -> Ints:
     return found
 
 
+# Runs of METIS at most, until two in a row agree. The process has one generator: where a thread of
+# another library draws from it meanwhile, as ZeroMQ's does in a notebook, the parts are not the
+# seed's (measured: with a draw in each 0.1 ms ten runs gave ten partitions).
 METIS_TRIES = 8
-"""Runs of METIS at most, until two in a row agree. The process has one generator: where a thread of
-another library draws from it meanwhile, as ZeroMQ's does in a notebook, the parts are not the
-seed's (measured: with a draw in each 0.1 ms ten runs gave ten partitions)."""
 
 
 class MtKahyparParams(Params):
-    """Parameters of ``mt-kahypar``."""
-
     #: A part may be heavier than its share by this fraction (``epsilon``).
     imbalance: float = Field(default=0.03, gt=0, lt=1)
 
@@ -349,8 +330,7 @@ def _by_kahypar(parting: Parting, imbalance: float) -> Ints:
     return np.array(hypergraph.partition(context).get_partition(), np.int64)
 
 
-PROGRAMS = "scotch_gpart", "gpart"
-"""Its names: Debian's first, where ``gpart`` is another program."""
+PROGRAMS = "scotch_gpart", "gpart"  # its names: Debian's first, where ``gpart`` is another program
 
 
 def why_no_scotch() -> str | None:
@@ -404,10 +384,8 @@ def _program() -> str | None:
 
 
 def graph_file(parting: Parting) -> str:
-    """The graph in Scotch's format: version, sizes, base and flags, then a line per vertex.
-
-    A vertex has its weight, its degree, and the weight and number of each neighbour.
-    """
+    """The graph in Scotch's format: version, sizes, base and flags, then a line per vertex."""
+    # A vertex has its weight, its degree, and the weight and number of each neighbour.
     pointer, neighbour, weight = parting.graph()
     lines = ["0", f"{len(parting.weight)} {len(neighbour)}", "0 011"]
     ends = np.stack([weight, neighbour], axis=1)

@@ -35,8 +35,7 @@ Formula = Literal["2019", "2018", "placegap"]
 
 FORMULAS: tuple[Formula, ...] = ("2019", "2018", "placegap")
 
-MOST_STAGES = 1000
-"""Places where a longer chain may be cut."""
+MOST_STAGES = 1000  # places where a longer chain may be cut
 
 
 class PipeDreamParams(Params):
@@ -172,10 +171,8 @@ class _Rules(NamedTuple):
 
 @kernel(bounded=True)
 def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
-    """Shortest chain of stages: the value, devices in use, and where from on how many replicas.
-
-    In float64: the plan counts, and the referee computes its value in integers.
-    """
+    """Shortest chain of stages: the value, devices in use, and where from on how many replicas."""
+    # In float64: the plan counts, and the referee computes its value in integers.
     stops, boundary, time, need, room, parameters, nets = row
     accelerators, hosts, most_replicas, bandwidth, overlap, formula = rules
     last = len(stops) - 1
@@ -239,29 +236,23 @@ def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
 class Layers:
     """l layers in their order, on the two kinds of devices of a `ChainProblem`."""
 
-    #: (n,) int64: Layer of each op.
-    layer: Ints
+    layer: Ints  # (n,) int64: Layer of each op
     #: time, need: (2, l) int64: As in `ChainProblem`.
     time: Ints
     need: Ints
-    #: (l,) int64
-    parameter_bytes: Ints
-    #: Over layers.
-    nets: CutNets
+    parameter_bytes: Ints  # (l,) int64
+    nets: CutNets  # over layers
 
     @property
     def num_layers(self) -> int:
-        """Number of layers."""
         return len(self.parameter_bytes)
 
 
 def chain_of(instance: Instance, problem: ChainProblem, *, merge: bool) -> Layers:
-    """Make the blocks of an instance layers, in a topological order.
-
-    With `merge`, blocks from which branches lead apart and together again become one layer: of each
-    biconnected component of the undirected graph, all tails of its arcs (as in the reference
-    program of Tarnawski et al., ``-pipeDream``).
-    """
+    """Make the blocks of an instance layers, in a topological order."""
+    # With `merge`, blocks from which branches lead apart and together again become one layer: of
+    # each biconnected component of the undirected graph, all tails of its arcs (as in the reference
+    # program of Tarnawski et al., ``-pipeDream``).
     blocks = problem.blocks
     label = _merged(problem) if merge else np.arange(blocks.num_blocks)
     position = _positions(label, blocks.arc_tail, blocks.arc_head)

@@ -112,10 +112,8 @@ def simulated_moves(task: Task[PipelineIteration], params: Params | None = None)
 
 @kernel(bounded=True)
 def lightest_cuts(load: Ints, count: int) -> Ints:
-    """Where to cut a row of loads into `count` runs, none empty, whose heaviest is lightest.
-
-    Of the cuts that do it each is as far to the left as the DP meets it first.
-    """
+    """Where to cut a row of loads into `count` runs, none empty, whose heaviest is lightest."""
+    # Of the cuts that do it each is as far to the left as the DP meets it first.
     n = len(load)
     total = np.zeros(n + 1, np.int64)
     for i in range(n):
@@ -137,8 +135,7 @@ def lightest_cuts(load: Ints, count: int) -> Ints:
     return cuts
 
 
-ALIKE = 1e-3
-"""Limits on a stage that differ by less are one; Alpa takes 1e-6 s, of stages of some ms."""
+ALIKE = 1e-3  # limits on a stage that differ by less are one; Alpa takes 1e-6 s, of stages of ms
 
 
 def why_not_one_stage(task: Task[PipelineIteration], params: Params) -> str | None:
@@ -178,11 +175,9 @@ def layer_loads(instance: Instance, block: Ints) -> Ints:
 
 
 def stage_times(instance: Instance, semantics: PipelineIteration, block: Ints) -> Ints:
-    """What a stage of the blocks i to j - 1 takes, (l + 1, l + 1): its ops, each on the device that
-    is fastest for it, and every tensor that crosses its border, once.
-
-    A tensor costs a device the least that it costs any. O(t l^2).
-    """
+    """What a stage of the blocks i to j - 1 takes, (l + 1, l + 1)."""
+    # That is its ops, each on the device that is fastest for it, and every tensor that crosses its
+    # border, once. A tensor costs a device the least that it costs any. O(t l^2).
     index, load = instance.arrays.index, layer_loads(instance, block)
     total = np.concatenate([[0], np.cumsum(load)]).astype(np.int64)
     times = total[None, :] - total[:, None]
@@ -199,9 +194,9 @@ def stage_times(instance: Instance, semantics: PipelineIteration, block: Ints) -
 
 @kernel(bounded=True)
 def alpa_cuts(times: Ints, most: int, rounds: int) -> Ints:
-    """Where to cut l blocks into a limited number of runs, for the least sum of all runs and
-    rounds - 1 times the heaviest; ``times[i, j]`` is that of blocks i to j - 1.
-    """
+    """Where to cut l blocks into a limited number of runs."""
+    # For the least sum of all runs and rounds - 1 times the heaviest; ``times[i, j]`` is that of
+    # blocks i to j - 1.
     n = len(times) - 1
     never = np.int64(2**62)
     limits = np.empty(n * (n + 1) // 2, np.int64)
@@ -239,8 +234,7 @@ def alpa_cuts(times: Ints, most: int, rounds: int) -> Ints:
     return best_cuts
 
 
-STEADY = MaxLoad(plans="chain")
-"""What decides once a pipeline is full."""
+STEADY = MaxLoad(plans="chain")  # what decides once a pipeline is full
 
 
 def why_not_max_load(task: Task[PipelineIteration], params: Params) -> str | None:
@@ -278,12 +272,10 @@ def heaviest_stage(task: Task[PipelineIteration], params: Params | None = None) 
 
 
 def in_stage_order(instance: Instance, block: Ints) -> Instance:
-    """The instance whose chains of max_load are those that a pipeline can run, without updates.
-
-    Blocks of stages become colocation groups; where a gradient leads from block to block, an edge
-    between forward ops that moves nothing leads the other way. Modes are dropped: those of a group
-    have to be alike, and max_load does not look at them. O(n + m).
-    """
+    """The instance whose chains of max_load are those that a pipeline can run, without updates."""
+    # Blocks of stages become colocation groups; where a gradient leads from block to block, an edge
+    # between forward ops that moves nothing leads the other way. Modes are dropped: those of a
+    # group have to be alike, and max_load does not look at them. O(n + m).
     graph, backward = instance.graph, instance.arrays.backward
     forward_op: dict[int, str] = {}
     for op, b in zip(graph.ops, block.tolist(), strict=True):

@@ -35,14 +35,10 @@ from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.modules import homes_by_layer
 from placegap.solvers.placers.layer_splits import by_shares, fits
 
-MARGIN_BYTES = 2**30
-"""Of each card, left free: the default of ``--fit-target`` and ``--fit-margin``."""
-
-SLACK = 1e-9
-"""Of parallax' layers, which are floats."""
-
+MARGIN_BYTES = 2**30  # of each card, left free: the default of ``--fit-target``, ``--fit-margin``
+SLACK = 1e-9  # of parallax' layers, which are floats
+# Matrices of an expert by name; what is fused (``gate_up``) is tied together in any case.
 UP, GATE = (re.compile(rf"(^|[._])({name})([._]|$)") for name in ("up|w3", "gate|w1"))
-"""Matrices of an expert by name; what is fused (``gate_up``) is tied together in any case."""
 
 
 class LayersOnCards:
@@ -67,13 +63,11 @@ class LayersOnCards:
 
 
 class Filling:
-    """How many layers are on each card: whole ones, then some in part, whose experts are not.
-
-    The output counts as a layer. Of a card's first layer in part, experts are on the next card but
-    for the matrices of `kept`; None: on the host.
-    """
+    """How many layers are on each card: whole ones, then some in part, whose experts are not."""
 
     def __init__(self, layers: LayersOnCards) -> None:
+        # The output counts as a layer. Of a card's first layer in part, experts are on the next
+        # card but for the matrices of `kept`; None: on the host.
         self.layers, none = layers, [0] * len(layers.gpus)
         self.whole, self.part = none.copy(), none
         self.kept: list[tuple[re.Pattern[str], ...] | None] = [None] * len(none)
@@ -246,16 +240,13 @@ def parallax(instance: Instance, num_layers: int) -> list[int] | None:
 
 
 def _pipeline(caps: list[int], num_layers: int) -> tuple[int, ...]:
-    """The nodes of the first pipeline: there are k, of most k^2 / stages, the fewest stages each k.
-
-    `caps` are the layers that each node holds.
-    """
+    """The k nodes of the first pipeline: of most k^2 / stages, each k with the fewest stages."""
+    # `caps` are the layers that each node holds.
 
     @cache
     def fewest(at: int, missing: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
-        """Stages that nodes from one on add to pipelines, by the layers that these miss, the first
-        one's before the others'; and the nodes of the first one.
-        """
+        """Stages that nodes from one on add to pipelines; and the nodes of the first one."""
+        # By the layers that these miss, the first one's before the others'.
         if at == len(caps) or not any(missing):
             return (np.inf if any(missing) else 0), ()
         best = fewest(at + 1, missing)

@@ -18,8 +18,6 @@ from placegap.solvers.placers.movable_units import why_not_one_level
 
 
 class SlicingParams(Params):
-    """Parameters of ``slicing``."""
-
     #: How many topological orders are cut: depth first from either end, by least cut from either
     #: end, breadth first from either end, then the first two with random ties.
     orders: int = Field(default=NUM_ORDERS, ge=1, le=NUM_ORDERS, json_schema_extra=EFFORT)

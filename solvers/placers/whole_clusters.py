@@ -18,11 +18,9 @@ from placegap.solvers.placers.list_problem import NOWHERE, Admission, admits, se
 
 
 class Clusters(NamedTuple):
-    """C clusters of n ops: ops ``op[ptr[c]:ptr[c + 1]]``, cluster ``of[i]`` of op i.
+    """C clusters of n ops: ops ``op[ptr[c]:ptr[c + 1]]``, cluster ``of[i]`` of op i."""
 
-    `mark` (g + 1,) is scratch: per colocation group, the last call that met it, and their number.
-    """
-
+    # `mark` (g + 1,) is scratch: per colocation group, the last call that met it, and their number.
     ptr: Ints
     op: Ints
     of: Ints
@@ -70,10 +68,8 @@ def emptiest(admission: Admission, clusters: Clusters, c: int) -> int:
 def settle_ops(
     admission: Admission, clusters: Clusters, c: int, preferred: int, overfills: bool
 ) -> Any:
-    """Commit the cluster op by op: to the preferred device, else to the emptiest that admits it.
-
-    It returns the first op that no device admits, or -1.
-    """
+    """Commit the cluster op by op: to the preferred device, else to the emptiest that admits it."""
+    # It returns the first op that no device admits, or -1.
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
         if admission.home[admission.group[op]] != NOWHERE:
             continue

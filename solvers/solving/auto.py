@@ -47,51 +47,31 @@ from placegap.solvers.solving.incumbent import JudgedKnown
 from placegap.solvers.solving.peak_memory import run_at_peak
 from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, plans
 
+# Of the limit, and seconds at most, that a likely proof works alone: both processes take at most
+# 1.5 times what a proof of up to a minute takes by itself, and no search waits longer.
 HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
-"""Of the limit, and seconds at most, that a likely proof works alone: both processes take at most
-1.5 times what a proof of up to a minute takes by itself, and no search waits longer."""
+SECOND_SEED = 1_000  # searches of this process have seeds so far beyond those of the other one
 
-SECOND_SEED = 1_000
-"""Searches of this process have seeds so far beyond those of the other one."""
-
+# Of the time, for bounds that come before a proof that is not likely, and before any where memory
+# binds: most end within seconds, but labels of a frontier may need half a minute, and then prove a
+# third more (layers of ResNet-50 on two servers).
 BOUND_SHARE, MEMORY_BOUND_SHARE = 0.2, 0.5
-"""Of the time, for bounds that come before a proof that is not likely, and before any where memory
-binds: most end within seconds, but labels of a frontier may need half a minute, and then prove a
-third more (layers of ResNet-50 on two servers)."""
-
-PROOF_SHARE = 2 / 3
-"""Of the time that is left, for a proof that takes turns with searches."""
-
+PROOF_SHARE = 2 / 3  # of the time that is left, for a proof that takes turns with searches
+# Placers, and a method that no plan is known to, have no less, however short the limit is.
 FIRST_PLANS_S = 2.0
-"""Placers, and a method that no plan is known to, have no less, however short the limit is."""
-
-MOST_PARTS = 1_500_000
-"""A larger graph (ops + edges) stays in one process: two copies of it would need more than 6 GB."""
-
-PROCESS_S = 3.0
-"""With less time no process is started: that alone takes about a second."""
-
-RESERVE_SHARE, US_PER_PART = 0.01, 3.0
-"""Kept of the limit for judging the last plans: a share, and for the size."""
-
-END_SHARE = 0.05
-"""What ends with less of the limit left was ended by it: a MIP of 20 s keeps 0.4 for its plans."""
-
-US_PER_PART_STARTED = 35.0
-"""Of a graph of a million ops, before a search or a proof first looks at the clock."""
+MOST_PARTS = 1_500_000  # larger graphs (ops + edges) stay in one process: two copies need over 6 GB
+PROCESS_S = 3.0  # with less time no process is started: that alone takes about a second
+RESERVE_SHARE, US_PER_PART = 0.01, 3.0  # of the limit for judging the last plans: share, size
+END_SHARE = 0.05  # what ends with less of the limit left was ended by it: a MIP of 20 s keeps 0.4
+US_PER_PART_STARTED = 35.0  # of a million ops, before a search or proof first looks at the clock
 
 ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time limit", "interrupted"
 
-USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)
-"""Final messages of a step that add nothing to auto's own."""
-
-MEMORY = "memory"
-"""What proves that there is no plan, where no method has to."""
+USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)  # messages that add nothing to auto's own
+MEMORY = "memory"  # what proves that there is no plan, where no method has to
 
 
 class AutoParams(Params):
-    """Parameters of ``auto``."""
-
     #: Threads and processes at a time; by default as many as there are cores.
     workers: int | None = Field(default=None, ge=1, le=1024)
 
@@ -138,9 +118,9 @@ def run(task: Task, params: AutoParams) -> Outcome:
 
 
 def _run_placers(known: JudgedKnown) -> tuple[str, ...]:
-    """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
-    placers that have not run yet. A likely proof begins after the fastest of all.
-    """
+    """Offer the plans of the fast placers; returns the placers that have not run yet."""
+    # What is cheap is proved after the first of them; a likely proof begins after the fastest of
+    # all.
     task, tried, without_plan = known.task, list[str](), list[str]()
     limit_s = task.limits.time_limit_s or 0.0
     most_s = max(FIRST_PLANS_S, min(LONGEST_S, SHARE * limit_s))
@@ -215,11 +195,9 @@ def _first_proofs(task: Task, workers: int) -> Iterator[Step]:
 
 
 def _proving(task: Task, workers: int, options: Mapping[str, object]) -> Iterator[Step]:
-    """Bounds for a while, if a proof is not likely or memory binds, then proofs, and bounds again.
-
-    An unlikely proof gets the `options`: less effort, as placers ran before. If memory
-    binds, the knapsack comes first: its bound and its plan are the best ones.
-    """
+    """Bounds for a while, if no proof is likely or memory binds, then proofs, then bounds."""
+    # An unlikely proof gets the `options`: less effort, as placers ran before. If memory binds, the
+    # knapsack comes first: its bound and its plan are the best ones.
     is_likely = is_likely_proven(task)
     binds = strategy(task).bounds is not None and _memory_binds(task)
     waits = not is_likely or binds

@@ -27,13 +27,11 @@ def solve_coarse(
     incumbent: Plan | None = None,
     **options: Unpack[LimitOptions],
 ) -> Result:
-    """Run one method on the coarsened instance; the referee judges its plan on the instance itself.
-
-    A bound, and a proof that there is no plan, count only where the transform is exact under the
-    semantics. The time of coarsening and expanding is part of the solve time, not of the limit. The
-    transform is one of `table.TRANSFORMS`. The incumbent, a plan of `instance`, is ignored where it
-    sets merged ops apart.
-    """
+    """Run one method on the coarsened instance; the referee judges on the instance itself."""
+    # A bound, and a proof that there is no plan, count only where the transform is exact under the
+    # semantics. The time of coarsening and expanding is part of the solve time, not of the limit.
+    # The transform is one of `table.TRANSFORMS`. The incumbent, a plan of `instance`, is ignored
+    # where it sets merged ops apart.
     limits = Limits(**options)
     began = now_s()
     results: list[Result] = []

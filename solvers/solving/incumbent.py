@@ -42,20 +42,18 @@ class Contradiction(NamedTuple):
     claim: str
 
 
+# How a step ends: a result, a fault, or a sentence that says why there is neither.
 Answer = Result | Contradiction | str
-"""How a step ends: a result, a fault, or a sentence that says why there is neither."""
 
 
 @dataclass(eq=False, kw_only=True)
 class JudgedKnown(Known):
-    """What is known of a task; a plan counts once the referee has judged it under its rules.
+    """What is known of a task; a plan counts once the referee has judged it under its rules."""
 
-    Two threads may write to it: the one that runs a proof, and the one that listens to the search.
-    """
-
+    # Two threads may write to it: the one that runs a proof, and the one that listens to the
+    # search.
     task: Task
-    #: Whether the step that has proven the bound has not ended yet.
-    is_preliminary: bool = False
+    is_preliminary: bool = False  # whether the step that has proven the bound has not ended yet
 
     def __post_init__(self) -> None:
         self.rules, self.gap = self.task.semantics, self.task.limits.gap
@@ -77,10 +75,8 @@ class JudgedKnown(Known):
         return True
 
     def prove(self, bound: Bound, *, is_preliminary: bool = False) -> bool:
-        """Take over a bound if it is better, or as good and proved by placegap.
-
-        That of a step that still runs is preliminary: what it rests on is known at the end.
-        """
+        """Take over a bound if it is better, or as good and proved by placegap."""
+        # That of a step that still runs is preliminary: what it rests on is known at the end.
         with self._lock:
             before = self.bound
             is_higher = super().prove(bound)
@@ -104,9 +100,9 @@ class JudgedKnown(Known):
             self.prove(least)
 
     def listener(self, method: str, semantics: Semantics) -> Callable[[Progress], None]:
-        """The listener of a method while it runs: its plans are judged, and its bounds, if it does
-        the task's own rules, rest on its solvers until the result comes.
-        """
+        """The listener of a method while it runs."""
+        # Its plans are judged, and its bounds, if it does the task's own rules, rest on its solvers
+        # until the result comes.
         basis = METHODS[method].basis
 
         def keep(progress: Progress) -> None:
@@ -119,10 +115,8 @@ class JudgedKnown(Known):
         return each_plan_once(keep)
 
     def run(self, step: Step, limit_s: float, listener: Listener = lambda progress: None) -> Answer:
-        """The result of a step, judged; a sentence where it failed, none after bounds alone.
-
-        What it finds on the way is kept, and passed to the listener.
-        """
+        """The result of a step, judged; a sentence where it failed, none after bounds alone."""
+        # What it finds on the way is kept, and passed to the listener.
         task = self.task
         try:
             if step.method == BOUNDS:

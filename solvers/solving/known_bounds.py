@@ -40,12 +40,10 @@ def known_bound(
     value_ns: int | None = None,
     proven: Iterable[Bound] = (),
 ) -> tuple[Bound | None, tuple[str, ...]]:
-    """The highest bound at hand, and a sentence for each that a plan refutes.
-
-    If equal, one proved by placegap, else what was proven just now before what is recorded. What is
-    above `value_ns`, that of the best feasible plan, or above the value that the corpus records, is
-    no bound.
-    """
+    """The highest bound at hand, and a sentence for each that a plan refutes."""
+    # If equal, one proved by placegap, else what was proven just now before what is recorded. What
+    # is above `value_ns`, that of the best feasible plan, or above the value that the corpus
+    # records, is no bound.
     from placegap.solvers.bounds.cheap_bounds import quick_bound  # brings numba
 
     cheap = quick_bound(instance, semantics)._replace(plan_class=semantics.plan_class, is_free=True)
@@ -80,14 +78,12 @@ def recorded_value_ns(instance: Instance, semantics: Semantics) -> int | None:
 
 
 def with_known_bound(instance: Instance, result: Result, recorded: Iterable[Bound] = ()) -> Result:
-    """A result with the best bound at hand, where that is higher than its own.
-
-    What a method proved itself then stands among the details, as `own_bound_ns`. A bound that is
-    refuted is one of the result's faults, and it is left without it. `recorded` is what the corpus
-    records of the single ops, where whole modules or layers are placed: these have fewer plans.
-    There is no gap where the method proved nothing, nothing is recorded, and the bound that costs
-    nothing does not prove the plan optimal.
-    """
+    """A result with the best bound at hand, where that is higher than its own."""
+    # What a method proved itself then stands among the details, as `own_bound_ns`. A bound that is
+    # refuted is one of the result's faults, and it is left without it. `recorded` is what the
+    # corpus records of the single ops, where whole modules or layers are placed: these have fewer
+    # plans. There is no gap where the method proved nothing, nothing is recorded, and the bound
+    # that costs nothing does not prove the plan optimal.
     if result.value is None or result.split is not None:
         return result
     proven = [*proven_by(result), *recorded]
@@ -133,17 +129,13 @@ def bound_to_store(result: Result) -> StoredBound | None:
 class Claim(NamedTuple):
     """What a file states of an instance under some rules."""
 
-    #: Its name, without folders.
-    file: str
-    #: The claimed bound, or the claimed value of a plan.
-    value: int
+    file: str  # its name, without folders
+    value: int  # the claimed bound, or the claimed value of a plan
     is_bound: bool
-    #: The method that is claimed to have found it.
-    origin: str
+    origin: str  # the method that is claimed to have found it
     #: The instance, or the one with whole modules or layers. None: another one, or other rules.
     about: Instance | None
-    #: The plans of which it is claimed, where these are not all.
-    plans: str = ""
+    plans: str = ""  # the plans of which it is claimed, where these are not all
 
 
 def claims_of(
@@ -152,11 +144,9 @@ def claims_of(
     model: str = "",
     plan_files: Mapping[str, StoredBound | None] | None = None,
 ) -> list[Claim]:
-    """What the file of a model and those of its plans claim under some rules.
-
-    `model` is the file that states `Instance.best_known`; by default the instance's name stands for
-    it.
-    """
+    """What the file of a model and those of its plans claim under some rules."""
+    # `model` is the file that states `Instance.best_known`; by default the instance's name stands
+    # for it.
     found, name = list[Claim](), Path(model).name or instance.name
     for known in instance.best_known:
         if known.bound_ns is not None and includes(known.semantics, semantics):
@@ -189,10 +179,8 @@ def refuted_claims(
     plans: Iterable[tuple[str, Plan]],
     bound: Bound | None = None,
 ) -> tuple[str, ...]:
-    """A sentence for each claim that something else contradicts.
-
-    Each plan has the name of its file or method.
-    """
+    """A sentence for each claim that something else contradicts."""
+    # Each plan has the name of its file or method.
     claims, plans, sentences = list(claims), list(plans), list[str]()
     for claim in claims:
         origin, ns = f" ({claim.origin})" * bool(claim.origin), semantics.text(claim.value)

@@ -23,11 +23,8 @@ from placegap.solvers.core.result import Bound, Outcome, Result, no_plan
 from placegap.solvers.objectives.context import most_tokens
 from placegap.solvers.solving.run_method import SolveOptions, run_method
 
-SHARE = 0.25
-"""Of the time that is left, for a question: several that stay open leave time for easier ones."""
-
-ANY_PLAN = 0.999
-"""The gap that suffices where no load is too large."""
+SHARE = 0.25  # of the time left, for a question: several open ones leave time for easier ones
+ANY_PLAN = 0.999  # the gap that suffices where no load is too large
 
 TOO_LARGE = "times or bytes are too large for the methods that prove loads"
 
@@ -89,9 +86,8 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
 
 
 def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result | None:
-    """The result of the method that proves most loads, for ops that hold caches of `tokens`;
-    None if there is none for numbers so large.
-    """
+    """The result of the method that proves most loads, for ops that hold caches of `tokens`."""
+    # None if there is none for numbers so large.
     loads, full = task.semantics.loads, with_tokens(task.instance, tokens)
     # column generation does not prove that there is no plan, and the IP, the last of all, does
     steps = [*proofs(Task(full, loads))]
@@ -105,11 +101,9 @@ def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result | Non
 
 
 def with_tokens(instance: Instance, tokens: int) -> Instance:
-    """The instance whose ops hold the caches of a number of tokens.
-
-    An op that no limited memory holds has a byte more than the largest: its own bytes may be beyond
-    64 bits.
-    """
+    """The instance whose ops hold the caches of a number of tokens."""
+    # An op that no limited memory holds has a byte more than the largest: its own bytes may be
+    # beyond 64 bits.
     limits = [device.memory_bytes for device in instance.cluster.devices]
     beyond = min(LARGEST_SUM, 1 + max((limit for limit in limits if limit is not None), default=0))
     ops = tuple(

@@ -38,19 +38,16 @@ from placegap.solvers.core.progress import Progress, has_listener, listening, re
 from placegap.solvers.core.result import Outcome, relative_gap
 from placegap.solvers.core.starts import placers, starts
 
+# Of the time that is left, for the run on the floor, for that run where a plan that fits is known,
+# and for each other one.
 FIRST_SHARE, KNOWN_SHARE, SHARE = 0.6, 0.9, 0.5
-"""Of the time that is left, for the run on the floor, for that run where a plan that fits is known,
-and for each other one."""
-
-TIMED_SHARE = 0.9
-"""A run that takes this share of its time, or more, is one that the clock ended."""
-
-PARTS = 16
-"""Bisection between floor and ceiling goes by such parts of the way."""
+TIMED_SHARE = 0.9  # a run that takes this share of its time, or more, is one that the clock ended
+PARTS = 16  # bisection between floor and ceiling goes by such parts of the way
 
 FLOOR, LESS_ROOM, CEILING, BETWEEN = "floor", "less room", "ceiling", "between"
 GIVEN, PLACER, SETTLED = "given plan", "placer", "settled"
 
+# What messages call the runs.
 WORDS = {
     LESS_ROOM: "a run with less room",
     CEILING: "a run on the sum of all that ops may hold",
@@ -59,7 +56,6 @@ WORDS = {
     PLACER: "a placer",
     SETTLED: "a run with the peak memory of stages",
 }
-"""What messages call the runs."""
 
 
 class _Try(NamedTuple):
@@ -71,8 +67,7 @@ class _Try(NamedTuple):
     #: claim, split: As in `Outcome`.
     claim: int | None = None
     split: OpSplit | None = None
-    #: The most that an overfilled device holds beyond its resident bytes.
-    beyond_bytes: int = 0
+    beyond_bytes: int = 0  # the most that an overfilled device holds beyond its resident bytes
 
 
 def run_at_peak(
@@ -84,14 +79,12 @@ def run_at_peak(
     most_runs: int | None = None,
     settle: Callable[[Task, Outcome, Plan | None], Outcome | None] | None = None,
 ) -> Outcome:
-    """Run a method by the rule above.
-
-    `run` is the method, for tasks of the same graph whose semantics has memory ``sum``; `by` is its
-    name. If it is exact, the task's incumbent, and placers, stand in where the method's own plans
-    do not fit. It ends after `most_runs`, whether a plan fits or not; `settle` is as in `Method`.
-    The outcome is that of the run on the floor, with the best plan of all runs. The detail
-    `memory_run` names the run that the plan is from; `memory_runs` counts them.
-    """
+    """Run a method by the rule above."""
+    # `run` is the method, for tasks of the same graph whose semantics has memory ``sum``; `by` is
+    # its name. If it is exact, the task's incumbent, and placers, stand in where the method's own
+    # plans do not fit. It ends after `most_runs`, whether a plan fits or not; `settle` is as in
+    # `Method`. The outcome is that of the run on the floor, with the best plan of all runs. The
+    # detail `memory_run` names the run that the plan is from; `memory_runs` counts them.
     clock, tries, runs = task.limits.clock(), list[_Try](), 0
     if is_exact and task.incumbent is not None:
         tries.append(_judged(GIVEN, task, task.instance, task.incumbent))

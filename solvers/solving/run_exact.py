@@ -33,21 +33,14 @@ from placegap.solvers.core.result import (
 )
 from placegap.solvers.core.starts import best_start, placers, starts
 
-AFTERWARDS = ("ideal-dp",)
-"""Methods with quick starts of their own: placers and bounds run only if they end unproven."""
-
-BOUND_SHARE = 0.1
-"""Of the time for bounds that cost more than the quick one, before the method begins."""
-
-SMALL = 60
-"""Ops and edges of instances that an exact method mostly closes faster than an LP is built."""
+AFTERWARDS = ("ideal-dp",)  # have quick starts: placers and bounds run only if they end unproven
+BOUND_SHARE = 0.1  # of the time for bounds beyond the quick one, before the method begins
+SMALL = 60  # ops and edges of instances that exact methods close faster than an LP is built
 
 
 def run_exact(method: AnyMethod, task: Task, params: ExactParams) -> Outcome:
-    """Run a method by the rule.
-
-    With the parameter `start` false no placer runs; the incumbent still counts.
-    """
+    """Run a method by the rule."""
+    # With the parameter `start` false no placer runs; the incumbent still counts.
     clock, instance = task.limits.clock(), task.instance
     before = method.name not in AFTERWARDS
     bounds_before = before and instance.num_parts > SMALL
@@ -114,10 +107,8 @@ def _is_close(task: Task, best: Start | None, bound_ns: int | None) -> bool:
 def _not_worse(
     task: Task, outcome: Outcome, start: Start | None, note: Callable[[str], None]
 ) -> tuple[Outcome, Start | None]:
-    """The outcome with the better of its plan and the start, and that plan with its value.
-
-    What contradicts that plan is left out: that there were none, or that all plans took longer.
-    """
+    """The outcome with the better of its plan and the start, and that plan with its value."""
+    # What contradicts that plan is left out: that there were none, or that all plans took longer.
     best, own = start, None
     if outcome.plan is not None and (start is None or outcome.plan is not start.plan):
         verdict = evaluate(task.instance, outcome.plan, task.semantics)
@@ -149,10 +140,8 @@ def _not_worse(
 
 
 def _not_below(outcome: Outcome, floor: Bound) -> Outcome:
-    """The outcome with the better of its bound and the cheap one, and what that rests on.
-
-    Of equal bounds the one counts that placegap proved.
-    """
+    """The outcome with the better of its bound and the cheap one, and what that rests on."""
+    # Of equal bounds the one counts that placegap proved.
     if outcome.proven_infeasible or floor.value == 0:
         return outcome
     own = outcome.bound

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from placegap.instances.kernels.loading import loading, loading_s
@@ -37,20 +36,16 @@ from placegap.solvers.core.starts import task_for
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 from placegap.solvers.solving.incumbent import Contradiction, JudgedKnown
 
+# Where memory runs out, Linux ends the search before the process that holds the best plan.
 DIES_FIRST = "500"
-"""Where memory runs out, Linux ends the search before the process that holds the best plan."""
-
+# What the search gets at the end of all time to return what it has; half of it before it is
+# interrupted.
 GRACE_S = 2.0
-"""What the search gets at the end of all time to return what it has; half of it before it is
-interrupted."""
-
-LATE_S = 2.0
-"""Seconds past the limit at which a proof is interrupted: some rarely look at the clock."""
+LATE_S = 2.0  # seconds past the limit when a proof is interrupted: some rarely look at the clock
 
 POLL_S = 0.1
 
-LEAST_STEP_S = 0.05
-"""With less time left no other step begins."""
+LEAST_STEP_S = 0.05  # with less time left no other step begins
 
 
 class Begun(NamedTuple):
@@ -68,12 +63,10 @@ class Compiled(NamedTuple):
 
 
 def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) -> Iterator[Step]:
-    """The steps that look for plans, without end where a seed makes a difference.
-
-    First the placers that are still `waiting`, then what the objective begins with. Then its
-    searches take turns, each time with another seed: a turn has its part of the time that is left.
-    The one search of a large graph has `workers`.
-    """
+    """The steps that look for plans, without end where a seed makes a difference."""
+    # First the placers that are still `waiting`, then what the objective begins with. Then its
+    # searches take turns, each time with another seed: a turn has its part of the time that is
+    # left. The one search of a large graph has `workers`.
     for name in waiting:
         narrower = task_for(task, name)
         if narrower is not None:
@@ -91,12 +84,7 @@ def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) 
 
 
 class SearchProcess:
-    """The search beside the proof, from a while after the beginning to the end of the time.
-
-    Results go to `known`. The proof works alone for `head_start_s` seconds; None: there is no other
-    process, and the limit alone is watched. `waiting` are placers that have not run yet; `workers`
-    are threads of a search that has all cores.
-    """
+    """The search beside the proof, from a while after the beginning to the end of the time."""
 
     def __init__(
         self,
@@ -106,6 +94,9 @@ class SearchProcess:
         waiting: Sequence[str] = (),
         workers: int = 1,
     ) -> None:
+        # Results go to `known`. The proof works alone for `head_start_s` seconds; None: there is no
+        # other process, and the limit alone is watched. `waiting` are placers that have not run
+        # yet; `workers` are threads of a search that has all cores.
         self.known, self.clock, self.head_start_s = known, clock, head_start_s
         self.waiting, self.workers = waiting, workers
         #: To be entered for each proof: the one that runs is interrupted when nothing is left to
@@ -125,12 +116,7 @@ class SearchProcess:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         began = time.monotonic()
         while not (self._ended.is_set() or self.known.is_over):
             spent_s = time.monotonic() - began
@@ -150,10 +136,8 @@ class SearchProcess:
                 self._process.pipe.send(plan)
 
     def wait(self) -> None:
-        """Wait until the search has ended, the time is over, or nothing is left to find.
-
-        The search gets the time back that it spent on kernels, and the clock stands meanwhile.
-        """
+        """Wait until the search has ended, the time is over, or nothing is left to find."""
+        # The search gets the time back that it spent on kernels, and the clock stands meanwhile.
         waited_s = 0.0
         while not (self._ended.is_set() or self.known.is_over or stop_requested()):
             late_s = waited_s - self._left_s()

@@ -19,10 +19,10 @@ from placegap.solvers.core.objective import strategy
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Result, contradiction, describe_basis, is_better
 
+# ``agrees``: the second proves as much. ``weaker``: nothing against the first, but it did not get
+# as far. ``CONTRADICTS``: one of the two is wrong. ``none``: there is no other method, or it
+# failed.
 Verdict = Literal["agrees", "weaker", "CONTRADICTS", "none"]
-"""``agrees``: the second proves as much. ``weaker``: nothing against the first, but it did not get
-as far. ``CONTRADICTS``: one of the two is wrong. ``none``: there is no other method, or it failed.
-"""
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,9 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.result import PROOF, Result
 from placegap.solvers.solving.run_method import run_method
 
+# More cards are refused; where a group has more compositions of shares, units are halved.
 MOST_CARDS, MOST_COMPOSITIONS = 8, 50_000
-"""More cards are refused; where a group has more compositions of shares, units are halved."""
-
-LEAST_S = 2.0
-"""For each instance that is tried; after the limit only until there is a plan."""
+LEAST_S = 2.0  # for each instance that is tried; after the limit only until there is a plan
 
 
 @dataclass(frozen=True)
@@ -49,19 +47,14 @@ class TensorPlan:
     instance: Instance
     result: Result
     groups: tuple[CardGroup, ...]
-    #: The cards of the cluster, by number.
-    cards: list[int]
-    #: No plan with groups is below.
-    bound_ns: int
-    #: Of the plan: how many all-reduces there are, and what all of them take.
-    num_reduced: int
+    cards: list[int]  # the cards of the cluster, by number
+    bound_ns: int  # no plan with groups is below
+    num_reduced: int  # of the plan: how many all-reduces there are, and what all of them take
     reduced_ns: int
-    #: What the bound rests on.
-    basis: str = PROOF
+    basis: str = PROOF  # what the bound rests on
 
     @property
     def value_ns(self) -> int:
-        """The value of the plan by the referee."""
         assert self.result.value is not None
         return self.result.value
 
@@ -69,10 +62,8 @@ class TensorPlan:
 def best_tensor_plan(
     instance: Instance, semantics: Semantics, granularity: Granularity, limit_s: float
 ) -> TensorPlan | None:
-    """The best plan of an instance of single ops with at least one group; None if there is none.
-
-    Bounds are those of makespans.
-    """
+    """The best plan of an instance of single ops with at least one group; None if there is none."""
+    # Bounds are those of makespans.
     parts, clock = SplitParts(instance), Clock(limit_s)
     cards = _cards(instance)
     ways = list(_ways(instance, parts, cards))

@@ -37,8 +37,7 @@ class KnownOptimum:
     instance: Instance
     semantics: Semantics
     optimum_ns: int
-    #: The solver that proved it, where placegap did not check the proof.
-    rests_on: str = ""
+    rests_on: str = ""  # the solver that proved it, where placegap did not check the proof
 
 
 def known_optima(semantics: Semantics, max_ops: int | None = None) -> Iterator[KnownOptimum]:

@@ -13,8 +13,7 @@ import pytest
 from placegap.instances.problem import Makespan, MaxLoad, Semantics
 from placegap.testing import KnownOptimum, known_optima
 
-MAX_OPS = 70
-"""Graphs that any placer handles in milliseconds: two dozen instances."""
+MAX_OPS = 70  # graphs that any placer handles in milliseconds: two dozen instances
 
 
 def _fixture(semantics: Semantics) -> Callable[[pytest.FixtureRequest], KnownOptimum]:

@@ -59,20 +59,15 @@ from placegap.solvers import run_method
 from placegap.solvers.local_search.disjunctive_search import Search
 from placegap.solvers.local_search.list_schedules import contended_lists
 
+# A name, what is timed, and a remark read off its outcome.
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
-"""A name, what is timed, and a remark read off its outcome."""
-
-Row = dict[str, object]
-"""Name, seconds, ratio, remark; of placers also the peak memory of their process."""
+Row = dict[str, object]  # name, seconds, ratio, remark; of placers also their process' peak memory
 
 MAKESPAN = Makespan(channels="port")
 CHAIN = MaxLoad(plans="chain")
 
-WALK_MOVES = 20_000
-"""Moves of a walk that is measured."""
-
-LONG_S = 30.0
-"""A call that takes longer than this is measured once."""
+WALK_MOVES = 20_000  # moves of a walk that is measured
+LONG_S = 30.0  # a call that takes longer than this is measured once
 
 
 def main(arguments: list[str] | None = None) -> int:

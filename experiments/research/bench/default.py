@@ -33,8 +33,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.objective import strategy
 
 LIMIT_S = 20.0
-FACTOR, MORE_S = 1.5, 1.0
-"""What `auto` may take of the CPU time of the method alone."""
+FACTOR, MORE_S = 1.5, 1.0  # what `auto` may take of the CPU time of the method alone
 
 V100, UNLIKE = "celeritas-4xV100-pcie", "moirai-inter-server"
 PORT, PEAK = Makespan(channels="port"), Makespan(channels="port", memory="peak")

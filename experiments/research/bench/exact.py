@@ -44,16 +44,12 @@ from placegap.solvers.core.result import relative_gap
 PORT = Makespan(channels="port")
 CHAIN = MaxLoad(plans="chain")
 ANY = MaxLoad(plans="any")
-CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")
-"""Four alike, and four of which no two are."""
+CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")  # four alike, and four all unlike
 
 Rules = Sequence[tuple[Semantics, str]]
 
-CORPUS_S, LIMIT_S, GROWTH_S, RECORDED_S = 20.0, 60.0, 300.0, 3.0
-"""Time limits."""
-
-BEHIND = "behind"
-"""Status of a recorded bound that the portfolio beats in `RECORDED_S`."""
+CORPUS_S, LIMIT_S, GROWTH_S, RECORDED_S = 20.0, 60.0, 300.0, 3.0  # time limits
+BEHIND = "behind"  # status of a recorded bound that the portfolio beats in `RECORDED_S`
 
 RECORD_ANEW = (
     "python -m placegap.experiments.research.record_best --portfolio 60"
@@ -79,10 +75,8 @@ class ExactCase:
 
 
 def growth_cases(*, large: bool = False) -> Iterator[ExactCase]:
-    """The ideal DP over chains side by side and blocks of branches, on 2 to 32 devices.
-
-    `large` adds ten million ideals.
-    """
+    """The ideal DP over chains side by side and blocks of branches, on 2 to 32 devices."""
+    # `large` adds ten million ideals.
     chains = [{"chains": c, "length": n} for c, n in ((5, 9), (2, 999), (3, 99), (6, 9))]
     blocks = [{"blocks": 10, "branches": 4, "length": n} for n in (9, 17)]
     rows = [("parallel-chains", params, 8) for params in chains]
@@ -100,11 +94,9 @@ def growth_cases(*, large: bool = False) -> Iterator[ExactCase]:
 
 
 def like_cases() -> Iterator[ExactCase]:
-    """Graphs like dnn-partitioning's, whose zero-time ops hold bytes, by three methods.
-
-    On six accelerators and a host without limits, and on five and eight hosts with memory that
-    binds.
-    """
+    """Graphs like dnn-partitioning's, whose zero-time ops hold bytes, by three methods."""
+    # On six accelerators and a host without limits, and on five and eight hosts with memory that
+    # binds.
     rules = (
         (CHAIN, "ideal-dp"),
         (ANY, "noncontiguous"),

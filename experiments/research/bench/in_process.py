@@ -83,6 +83,7 @@ def _builds(instance: Instance) -> Iterator[tuple[str, Callable[[], pyo.Concrete
 
 COMMAND = "from placegap.experiments.cli import main; main({!r})"
 
+# Names of the rows, and what a fresh Python runs.
 STARTS = {
     "start: python alone": "pass",
     "start: placegap --version": COMMAND.format(["--version"]),
@@ -105,7 +106,6 @@ STARTS = {
         for objective in ("max_load", "makespan")
     },
 }
-"""Names of the rows, and what a fresh Python runs."""
 
 
 def start_benches() -> Iterator[tuple[str, Callable[[], object]]]:

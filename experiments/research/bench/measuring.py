@@ -28,8 +28,7 @@ from placegap.instances.problem.example import example
 from placegap.solvers import run_method
 
 REPEATS = 3
-ENOUGH_S = 10.0
-"""A call is not repeated once this many CPU seconds were spent on it."""
+ENOUGH_S = 10.0  # a call is not repeated once this many CPU seconds were spent on it
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,9 @@ def least_cpu_s(run: Callable[[], object]) -> float:
 
 
 def peak_bytes() -> int:
-    """Most memory that this process had so far.
-
-    From the kernel's figure for this program alone, if there is one: that of `resource` also counts
-    the process that started it.
-    """
+    """Most memory that this process had so far."""
+    # Where the kernel tells that of the program alone, for what `resource` says also counts the
+    # process that started it.
     status = Path("/proc/self/status")
     if status.is_file():
         for line in status.read_text().splitlines():
@@ -118,11 +115,9 @@ def _measure(there: Connection, run: Callable[[], str], warm_up: Callable[[], ob
 
 T = TypeVar("T")
 
+# Details that say how large a method found its input; the first that there are, are shown.
 COUNTS = ("ideals", "blocks", "jobs")
-"""Details that say how large a method found its input; the first that there are, are shown."""
-
-SMALL_S = 10.0
-"""For a small run that loads the kernels."""
+SMALL_S = 10.0  # for a small run that loads the kernels
 
 HEADER = (
     f"{'exact method and input':58} {'size':>26} {'value ms':>14} {'bound ms':>14} {'gap %':>8}"

@@ -78,9 +78,9 @@ OF_IMAGES_AND_SOUND = (
     "hubert",
     "whisper",
 )
-TYPES = OF_TEXT + OF_IMAGES_AND_SOUND
-"""52 types that people use."""
+TYPES = OF_TEXT + OF_IMAGES_AND_SOUND  # 52 types that people use
 
+# Fields that count layers.
 LAYERS = frozenset(
     {
         "num_hidden_layers",
@@ -93,10 +93,9 @@ LAYERS = frozenset(
         "num_encoder_layers",
     }
 )
-"""Fields that count layers."""
 
+# Fields that are made from the number of layers.
 DERIVED = frozenset({"stage_names", "out_features", "out_indices"})
-"""Fields that are made from the number of layers."""
 
 TOKENS = 64
 

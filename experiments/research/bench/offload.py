@@ -22,8 +22,7 @@ from placegap.solvers.core.registry import find_method, why_not
 
 GB, GIB = 10**9, 2**30
 
-LAUNCH_NS = 5_000
-"""Added to each op."""
+LAUNCH_NS = 5_000  # added to each op
 
 
 class Card(NamedTuple):
@@ -87,12 +86,9 @@ class Decoder:
     #: experts, routed: 1 and 1 is a dense model.
     experts: int = 1
     routed: int = 1
-    #: Of a weight, scales included.
-    bits: float = 16.0
-    #: Whether embeddings and head are one tensor, which both hold on one device.
-    tied: bool = False
-    #: Tokens whose keys and values are read, 16 bits each.
-    context: int = 4096
+    bits: float = 16.0  # of a weight, scales included
+    tied: bool = False  # whether embeddings and head are one tensor, which both hold on one device
+    context: int = 4096  # tokens whose keys and values are read, 16 bits each
 
     def weight_bytes(self, rows: int, columns: int) -> int:
         """Of a matrix."""
@@ -111,10 +107,8 @@ MODELS = (
 
 
 def decode_step(model: Decoder, cluster: Cluster, granularity: str = "op") -> Instance:
-    """One token through a model on a cluster whose kinds are named ``read-GB/s``.
-
-    With granularity "layer", the ops of a layer stay together.
-    """
+    """One token through a model on a cluster whose kinds are named ``read-GB/s``."""
+    # With granularity "layer", the ops of a layer stay together.
     speeds = {kind: int(kind.removeprefix("read-")) * GB for kind in _kinds(cluster)}
     ops, edges = list[Op](), list[Edge]()
     width = 2 * model.hidden
@@ -178,6 +172,7 @@ def _tied(model: Decoder, name: str) -> str | None:
     return "tied" if model.tied and name in ("embed", "lm_head") else None
 
 
+# Devices, and what joins them.
 CARDS: dict[str, tuple[tuple[Card, ...], Wire]] = {
     "8 GB + DDR4": ((Card(272 * GB, 7 * GIB), DDR4), PCIE4),
     "24 GB + DDR5": ((Card(936 * GB, 23 * GIB), DDR5), PCIE4),
@@ -188,8 +183,8 @@ CARDS: dict[str, tuple[tuple[Card, ...], Wire]] = {
         ETHERNET_10G,
     ),
 }
-"""Devices, and what joins them."""
 
+# Models and cards; those that fit the GPUs are left out.
 CASES = (
     ("dense-7b-fp16", "8 GB + DDR4"),
     ("dense-3b-tied-fp16", "8 GB + DDR4"),
@@ -200,7 +195,6 @@ CASES = (
     ("moe-8x7b-fp16", "2 x 32 GB + DDR5"),
     ("moe-235b-q4", "2 x 32 GB + DDR5"),
 )
-"""Models and cards; those that fit the GPUs are left out."""
 
 BASELINES = ("exo", "llama-cpp", "vllm-even", "sglang-even")
 
@@ -208,9 +202,8 @@ LIMIT_S = 20.0
 
 
 def print_offload(only: str = "", method: str = "auto") -> None:
-    """Print value, bound, gap and seconds of the cases whose names contain `only`, and by how much
-    the splits of serving tools are slower.
-    """
+    """Print value, bound, gap and seconds of the cases whose names contain `only`."""
+    # Also by how much the splits of serving tools are slower.
     models, semantics = {model.name: model for model in MODELS}, Makespan()
     chosen = find_method(method)
     heads = ("decode step", "value, ms", "bound, ms", "gap", "seconds", *BASELINES)

@@ -36,14 +36,13 @@ LARGE = 1_000_000
 DEVICES = 8
 SHAPE = {"width": 50, "density": 0.0325}
 
-TIME_LIMIT_S = 60.0
-"""For the methods that honour one."""
+TIME_LIMIT_S = 60.0  # for the methods that honour one
 
 KILL_AFTER_S = 400.0
 LONGEST_MESSAGE = 80
-NEXT_SIZE_S = 20.0
-"""A placer that takes longer than this is not run on larger graphs."""
+NEXT_SIZE_S = 20.0  # a placer that takes longer than this is not run on larger graphs
 
+# A placer is measured under the first of these that it applies to.
 RULES = (
     Makespan(channels="port"),
     MaxLoad(plans="any"),
@@ -51,26 +50,25 @@ RULES = (
     MaxLoad(plans="any", replicas=True),
     PipelineIteration(),
 )
-"""A placer is measured under the first of these that it applies to."""
 
+# Placers that are methods with other parameters.
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "dfs-topo": ("order-place", {"order": "dfs", "reach": 1}),
     "cpd-topo": ("order-place", {"order": "cpd", "reach": 1}),
 }
-"""Placers that are methods with other parameters."""
 
+# Placers that find nothing unless one device holds (nearly) all: measured without limits.
 ROOMY = ("single-device", "pipedream", "data-parallel")
-"""Placers that find nothing unless one device holds (nearly) all: measured without limits."""
 
 FAST = ("m-topo", "dfs-topo", "cpd-topo", "order-place", "heft", "peft", "m-etf", "celeritas")
 SMALL = (("m-etf", 5_000, 4), ("heft", 1_000, 4))
+# CPU seconds that a row should need at most; others at the papers' scale: a minute.
 TARGETS_S: dict[tuple[str, int, int], float] = {
     **{(placer, SIZES[-1], DEVICES): 2.0 for placer in FAST},
     ("fd-dps", SIZES[-1], DEVICES): 30.0,
     SMALL[0]: 0.1,
     SMALL[1]: 0.01,
 }
-"""CPU seconds that a row should need at most; others at the papers' scale: a minute."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,6 @@ class PlacerRow:
 
     @property
     def name(self) -> str:
-        """Name of the row."""
         return f"{self.placer} {self.num_ops} ops {self.num_devices} devices"
 
     @property
@@ -110,6 +107,7 @@ class Growth:
     cpu_s: tuple[float, ...]
 
 
+# They need a file of a plan, tight memory, numbered layers, or devices that are alike.
 LEFT_OUT = {
     "expert",
     "memory-knapsack",
@@ -117,7 +115,6 @@ LEFT_OUT = {
     *("llama-fit", "ik-llama-fit", "halda", "parallax"),
     *("equal-split", "piper"),
 }
-"""They need a file of a plan, tight memory, numbered layers, or devices that are alike."""
 
 
 def placers() -> list[str]:

@@ -27,30 +27,24 @@ from placegap.solvers.local_search.quick_schedule import (
     plan_of,
 )
 
+# Placeto's penalty is 2 per GB; a GB is 1/16 of the devices of its time, so 32 per device.
 PENALTY, MOST_PENALTY = 32.0, 10.0
-"""Placeto's penalty is 2 per GB; a GB is 1/16 of the devices of its time, so 32 per device."""
-
-MOST_EVALUATIONS, EVALUATIONS_PER_OP = 4_000, 100
-"""Placements that are tried by default."""
+MOST_EVALUATIONS, EVALUATIONS_PER_OP = 4_000, 100  # placements that are tried by default
 
 
 class Trial(NamedTuple):
-    """What a placement takes, and by how much the fullest device overflows.
+    """What a placement takes, and by how much the fullest device overflows."""
 
-    `excess` is a share of the memory of that device, 0.0 where the placement fits.
-    """
-
+    # `excess` is a share of the memory of that device, 0.0 where the placement fits.
     time_ns: int
     excess: float
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One update of a policy: evaluated placements so far, mean of the update, best that fits.
+    """One update of a policy: evaluated placements so far, mean of the update, best that fits."""
 
-    Without a placement that fits, `best_ns` is None.
-    """
-
+    # Without a placement that fits, `best_ns` is None.
     evaluated: int
     mean_ns: float
     best_ns: int | None
@@ -132,10 +126,8 @@ def cost(trial: Trial, scale_ns: float) -> float:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Torch's random numbers from a seed, on one thread; what was before comes back afterwards.
-
-    Several threads would add in another order from run to run.
-    """
+    """Torch's random numbers from a seed, on one thread; what was before comes back afterwards."""
+    # Several threads would add in another order from run to run.
     import torch
 
     threads = torch.get_num_threads()

@@ -12,22 +12,17 @@ from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge, merge_groups
 from placegap.instances.transforms.pesto_merge import Contraction
 
-MEMORY_PARTS = 8
-"""Parts that fill the smallest memory."""
-
-SLACK = 1.02
-"""A part whose heaviest op is already too much may hold this many times what that op does."""
+MEMORY_PARTS = 8  # parts that fill the smallest memory
+SLACK = 1.02  # a part whose heaviest op is already too much may hold this times what the op does
 
 
 def merge_heavy_edges(instance: Instance, parts: int, num_ops: int | None = None) -> Merge:
-    """Merge ops along the most expensive edges while no part gets too much work or memory.
-
-    A part has at most the work of all ops on one device (in mean times), divided by the number of
-    devices and by `parts`; and an eighth of the smallest memory. A part of one op that is more may
-    take in a fiftieth more. What `pesto_merge` passes over is passed over here, too. `num_ops` are
-    enough; the limits are doubled until no more are left. Merged ops are in the order of their
-    first ops.
-    """
+    """Merge ops along the most expensive edges while no part gets too much work or memory."""
+    # A part has at most the work of all ops on one device (in mean times), divided by the number of
+    # devices and by `parts`; and an eighth of the smallest memory. A part of one op that is more
+    # may take in a fiftieth more. What `pesto_merge` passes over is passed over here, too.
+    # `num_ops` are enough; the limits are doubled until no more are left. Merged ops are in the
+    # order of their first ops.
     if parts < 1:
         raise ValueError(f"cannot make {parts} parts of a device's work")
     contraction = _Limited(instance, parts)
@@ -42,12 +37,10 @@ def merge_heavy_edges(instance: Instance, parts: int, num_ops: int | None = None
 
 
 class _Limited(Contraction):
-    """A contraction whose nodes have limits: of work in ns, and of bytes, (2, n) each.
-
-    `held` is what each node has, `most` what its most demanding op has.
-    """
+    """A contraction whose nodes have limits: of work in ns, and of bytes, (2, n) each."""
 
     def __init__(self, instance: Instance, parts: int) -> None:
+        # `held` is what each node has, `most` what its most demanding op has.
         super().__init__(instance, "dearest_first")
         arrays, order = instance.arrays, instance.arrays.index.topological_order
         work_ns, k = flow_of(arrays).node_ns, instance.num_devices

@@ -26,29 +26,22 @@ from placegap.solvers.core.result import Outcome
 
 Numbers = NDArray[np.float32]
 
-MOST_KINDS = 32
-"""Kinds of ops that are distinguished: the most frequent ones; all others are one more."""
-
-NEIGHBOURS = 4
-"""Producers, and consumers, of an op that are among its features."""
+MOST_KINDS = 32  # kinds of ops distinguished: the most frequent ones; all others are one more
+NEIGHBOURS = 4  # producers, and consumers, of an op that are among its features
 
 
 @dataclass(frozen=True, eq=False)
 class OpFeatures:
     """An instance of n ops in U units: ops that are colocated are one unit."""
 
-    #: (n,) int64: The unit of each op.
-    unit: Ints
-    #: (U,) int64: Kind of the first op of each unit.
-    kind: Ints
+    unit: Ints  # (n,) int64: The unit of each op
+    kind: Ints  # (U,) int64: Kind of the first op of each unit
     num_kinds: int
-    #: (n,) int64
-    op_kind: Ints
+    op_kind: Ints  # (n,) int64
     #: (U, F) float32: Sizes and number of outputs, and where in the order the op and its neighbours
     #: are, all between -1 (no such neighbour) and 1.
     numbers: Numbers
-    #: (n,) float32: Bytes that each op sends, of the sum.
-    output_share: Numbers
+    output_share: Numbers  # (n,) float32: Bytes that each op sends, of the sum
     #: producer, consumer: (m,) int64: Edges between ops.
     producer: Ints
     consumer: Ints
@@ -109,11 +102,9 @@ def _share(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values / most if most > 0 else values
 
 
-LOGIT_BOUND, TEMPERATURE = 5.0, 10.0
-"""Logits are C tanh(logits / T), as published."""
-
+LOGIT_BOUND, TEMPERATURE = 5.0, 10.0  # logits are C tanh(logits / T), as published
+# Embedding of a kind of op, the grouper's hidden layer, embedding of a device.
 KIND_WIDTH, GROUPER_WIDTH, DEVICE_WIDTH = 20, 64, 16
-"""Embedding of a kind of op, the grouper's hidden layer, embedding of a device."""
 
 
 class Sample(NamedTuple):
@@ -188,9 +179,9 @@ def draw(logits: Tensor) -> Sample:
     return Sample(choice.squeeze(-1), log_probability.gather(-1, choice).squeeze(-1))
 
 
+# Clipping of gradients; decay of the average reward; reward of what does not fit, in units of the
+# reward of all ops one after the other.
 LARGEST_NORM, BASELINE_DECAY, NO_FIT = 1.0, 0.9, -10.0
-"""Clipping of gradients; decay of the average reward; reward of what does not fit, in units of the
-reward of all ops one after the other."""
 
 
 class Draws(NamedTuple):
@@ -261,10 +252,8 @@ class Hrl:
 
 
 def hierarchical_loss(draws: Draws, advantage: Tensor) -> Tensor:
-    """REINFORCE for both policies: minus the mean of advantage x log probability of both choices.
-
-    The advantage of a placement is its reward minus the baseline.
-    """
+    """REINFORCE for both policies: minus the mean of advantage x log probability of choices."""
+    # The advantage of a placement is its reward minus the baseline.
     both = draws.grouping.log_probability + draws.placements.log_probability
     return -(advantage * both).mean()
 

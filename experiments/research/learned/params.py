@@ -10,8 +10,6 @@ from placegap.solvers.core.method import EFFORT, Params
 
 
 class HrlParams(Params):
-    """Parameters of ``hrl``."""
-
     #: How many placements are simulated; by default 100 per op, at most 4,000.
     evaluations: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
     #: Groups that the grouper may fill.
@@ -24,13 +22,10 @@ class HrlParams(Params):
     learning_rate: float = Field(default=0.003, gt=0, le=1)
 
 
-MOST_NODES = 1_000
-"""Most rows and columns of the network's matrices, which are dense."""
+MOST_NODES = 1_000  # most rows and columns of the network's matrices, which are dense
 
 
 class PlacetoParams(Params):
-    """Parameters of ``placeto``."""
-
     #: How many placements are simulated; by default 100 per op, at most 4,000.
     evaluations: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
     #: Nodes to which graphs are merged.

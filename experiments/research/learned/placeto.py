@@ -44,8 +44,8 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
 
+# Factor of the initial weights of logits, and of what is summed over several nodes.
 GATHERED, FIRST_LOGITS = 0.3, 0.1
-"""Factor of the initial weights of logits, and of what is summed over several nodes."""
 
 
 class GraphTensors(NamedTuple):
@@ -83,12 +83,10 @@ class Gather(nn.Module):  # type: ignore[misc]  # torch has no types here
 
 
 class PlacetoPolicy(nn.Module):  # type: ignore[misc]
-    """Logits over the devices for the current node of each state.
-
-    All rounds of message passing have the same weights.
-    """
+    """Logits over the devices for the current node of each state."""
 
     def __init__(self, num_features: int, num_devices: int, rounds: int) -> None:
+        # All rounds of message passing have the same weights.
         super().__init__()
         width, both = num_features, 2 * num_features
         self.rounds = rounds
@@ -144,8 +142,7 @@ def _perceptron(width: int) -> nn.Sequential:
 
 FOLDER = Path(__file__).resolve().with_name("policies")
 SUFFIX = ".json.gz"
-DIGITS = 4
-"""Significant digits of a weight."""
+DIGITS = 4  # significant digits of a weight
 
 
 class PolicyFile(BaseModel):
@@ -224,11 +221,9 @@ def _read(path: Path) -> PolicyFile:
         raise from_validation_error(error, raw, path) from None
 
 
-BASELINE_UPDATES = 10
-"""Updates over which the mean return of a step is its baseline."""
-
+BASELINE_UPDATES = 10  # updates over which the mean return of a step is its baseline
+# Share of the learning rate that is left at the end, and what gradients are clipped at.
 LAST_RATE_SHARE, LARGEST_NORM = 0.1, 1.25
-"""Share of the learning rate that is left at the end, and what gradients are clipped at."""
 
 
 class Tuning(NamedTuple):
@@ -241,12 +236,10 @@ class Tuning(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """Several episodes of V steps that ran side by side.
+    """Several episodes of V steps that ran side by side."""
 
-    `states` (V, W, N, features), `current` (V,), `chosen` (V, W) devices; `costs` (V + 1, W) with
-    that of the start.
-    """
-
+    # `states` (V, W, N, features), `current` (V,), `chosen` (V, W) devices; `costs` (V + 1, W) with
+    # that of the start.
     states: Tensor
     current: Ints
     chosen: Tensor
@@ -266,11 +259,9 @@ class Placeto:
         self.scale_ns = float(max(1, self.start_trial.time_ns))
 
     def advantage(self, episodes: Episodes) -> Floats:
-        """What each step is good for, (V, W), minus its mean over the last updates.
-
-        That is the cost before it minus the least cost after it: Placeto's variant for searches,
-        whose best placement counts, not the last one.
-        """
+        """What each step is good for, (V, W), minus its mean over the last updates."""
+        # That is the cost before it minus the least cost after it: Placeto's variant for searches,
+        # whose best placement counts, not the last one.
         least_later = np.minimum.accumulate(episodes.costs[:0:-1])[::-1]
         found: Floats = episodes.costs[:-1] - least_later
         self.returns.append(found)
@@ -344,10 +335,8 @@ def policy_loss(
     advantage: Floats,
     entropy: float,
 ) -> Tensor:
-    """REINFORCE: minus the mean of advantage x log probability, and of the entropy.
-
-    The advantage of a step is its return minus the baseline, (V, W); `entropy` is a coefficient.
-    """
+    """REINFORCE: minus the mean of advantage x log probability, and of the entropy."""
+    # The advantage of a step is its return minus the baseline, (V, W); `entropy` is a coefficient.
     steps, workers = advantage.shape
     current = torch.from_numpy(np.repeat(episodes.current, workers))
     logits = policy(graph, episodes.states.flatten(0, 1), current)
@@ -366,11 +355,9 @@ def run(task: Task[Makespan], params: PlacetoParams) -> Outcome:
 
 
 def learn(task: Task[Makespan], params: PlacetoParams, tried: Evaluations) -> str:
-    """Train within the budget of `tried`; why it ended early, or an empty text.
-
-    A policy that was given first places each node once; the last episode takes the likeliest
-    device of each node.
-    """
+    """Train within the budget of `tried`; why it ended early, or an empty text."""
+    # A policy that was given first places each node once; the last episode takes the likeliest
+    # device of each node.
     clock = task.limits.clock()
     nodes = nodes_of(task.instance, params.nodes)
     if len(nodes.first_op) > MOST_NODES:

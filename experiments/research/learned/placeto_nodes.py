@@ -13,32 +13,26 @@ from placegap.instances.problem import Instance
 
 Numbers = NDArray[np.float32]
 
-STATIC_FEATURES = 6
-"""Features beside the one-hot of the device: time, output, memory, start, current, visited."""
+STATIC_FEATURES = 6  # beside the one-hot of the device: time, output, memory, start, current, seen
 
 
 @dataclass(frozen=True, eq=False)
 class PlacetoNodes:
     """An instance of n ops on K devices, merged to N nodes."""
 
-    #: (n,) int64: The node of each op.
-    node: Ints
+    node: Ints  # (n,) int64: The node of each op
     #: Nodes that one visit places together (a colocation group), in topological order of the first
     #: of them.
     visits: tuple[Ints, ...]
-    #: (N, K) bool: Whether a device runs all that is colocated with a node.
-    supported: Flags
-    #: (N, N) float32: 1 in row a, column b where node a takes an output of node b.
-    feeds: Numbers
+    supported: Flags  # (N, K) bool: Whether a device runs all that is colocated with a node
+    feeds: Numbers  # (N, N) float32: 1 in row a, column b where node a takes an output of node b
     #: ancestors, descendants, parallel: (N, N) float32: Row a marks the nodes that come before node
     #: a, after it, and neither (but a itself).
     ancestors: Numbers
     descendants: Numbers
     parallel: Numbers
-    #: (N,) int64: First op of each node in topological order.
-    first_op: Ints
-    #: (N, K) float32: Sum of the times of a node's ops.
-    time_ns: Numbers
+    first_op: Ints  # (N,) int64: First op of each node in topological order
+    time_ns: Numbers  # (N, K) float32: Sum of the times of a node's ops
     #: output_bytes, memory_bytes: (N,) float32: Sums of what a node sends, each tensor once, and of
     #: what it holds.
     output_bytes: Numbers
@@ -46,12 +40,10 @@ class PlacetoNodes:
 
 
 def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
-    """Merge an instance to nodes of about equal work, and look at their graph. O(N^3 / 64 + n m).
-
-    Placeto merges co-location groups and small neighbours. Without limits one node may take in most
-    of the network, and is then more than a device holds. More than `most_nodes` are left where no
-    pair can be merged.
-    """
+    """Merge an instance to nodes of about equal work; their graph. O(N^3 / 64 + n m)."""
+    # Placeto merges co-location groups and small neighbours. Without limits one node may take in
+    # most of the network, and is then more than a device holds. More than `most_nodes` are left
+    # where no pair can be merged.
     parts = -(-most_nodes // instance.num_devices)
     merge = merge_heavy_edges(instance, parts, num_ops=most_nodes)
     arrays = merge.coarse.arrays
@@ -95,11 +87,10 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
 def features(
     nodes: PlacetoNodes, device: Ints, start_ns: Ints, current: int, visited: Flags
 ) -> Numbers:
-    """Features of all nodes, (N, STATIC_FEATURES + K), each normalized by the largest in the graph.
-
-    They are time, output, memory, start in the last schedule relative to that of the current node,
-    whether the node is the current one, whether it was visited, and its device as a one-hot.
-    """
+    """Features of all nodes, (N, STATIC_FEATURES + K), each relative to the largest."""
+    # They are time, output, memory, start in the last schedule relative to that of the current
+    # node, whether the node is the current one, whether it was visited, and its device as a
+    # one-hot.
     count, num_devices = nodes.time_ns.shape
     each = np.arange(count)
     row = np.zeros((count, STATIC_FEATURES + num_devices), np.float32)

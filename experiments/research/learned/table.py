@@ -41,29 +41,24 @@ from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.local_search.annealing import Annealing
 from placegap.solvers.solving.run_method import run_method
 
-NODES = 64
-"""Random search and Placeto place the same merged nodes."""
-
-POINTS = 50
-"""Points of a curve of what has no updates."""
+NODES = 64  # random search and Placeto place the same merged nodes
+POINTS = 50  # points of a curve of what has no updates
 
 
 @dataclass(frozen=True)
 class Found:
     """What one run of one search found."""
 
-    #: The referee's, of the best plan.
-    value_ns: int | None
+    value_ns: int | None  # the referee's, of the best plan
     #: What it began with: Placeto's and annealing's first placement, the mean of the first update
     #: of HRL, the first placement of random search.
     start_ns: float
-    #: Of the search; not of compiling kernels.
-    seconds: float
+    seconds: float  # of the search; not of compiling kernels
     curve: tuple[CurvePoint, ...]
 
 
+# From a budget of placements and a seed to the best plan, and what it began with in ns.
 Search = Callable[[Evaluations, int], tuple[Plan | None, float]]
-"""From a budget of placements and a seed to the best plan, and what it began with in ns."""
 
 
 def random_search(tried: Evaluations, seed: int) -> tuple[Plan | None, float]:
@@ -109,13 +104,13 @@ def hrl(tried: Evaluations, seed: int) -> tuple[Plan | None, float]:
     return tried.plan(), tried.curve[0].mean_ns
 
 
+# By name; all start from nothing but the instance.
 SEARCHES: Mapping[str, Search] = {
     "random search": random_search,
     "annealing": annealing,
     "hrl": hrl,
     "placeto": placeto,
 }
-"""By name; all start from nothing but the instance."""
 
 
 def run_search(name: str, instance: Instance, evaluations: int, seed: int) -> Found:
@@ -135,13 +130,12 @@ def _first_ns(tried: Evaluations, start: str, seed: int) -> float:
     return float(apart.run(start_of(nodes, start, seed)[nodes.node]).time_ns)
 
 
-CLUSTER = "celeritas-4xV100-pcie"
-"""Four equal devices, for which the policy that ships was trained."""
+CLUSTER = "celeritas-4xV100-pcie"  # four equal devices, for which the policy that ships was trained
 
 POLICY, POLICY_NODES = "blocks-4", 32
 
+# Random numbers of the family's graphs: those of the training, and those that it never saw.
 TRAINING_SEEDS, UNSEEN_SEEDS = range(100, 108), range(5)
-"""Random numbers of the family's graphs: those of the training, and those that it never saw."""
 
 
 @dataclass(frozen=True)
@@ -158,13 +152,13 @@ class Case:
 
     @property
     def optimum_ns(self) -> int:
-        """The proven optimum."""
         known = best_known(self.graph, self.cluster, Makespan())
         if known is None or known.value_ns is None or known.value_ns != known.bound_ns:
             raise InputError(f"no optimum of {self.graph} on {self.cluster} is proven")
         return known.value_ns
 
 
+# On these one device alone is 1.7 % to 65 % above the optimum.
 CASES = (
     Case("inception_v1", "celeritas-4xV100-pcie"),
     Case("inception_v2", "celeritas-4xV100-pcie"),
@@ -172,7 +166,6 @@ CASES = (
     Case("resnet50", "moirai-intra-server"),
     Case("shufflenet", "moirai-intra-server"),
 )
-"""On these one device alone is 1.7 % to 65 % above the optimum."""
 
 
 class Identity(TypedDict):
@@ -256,10 +249,8 @@ def unseen_graphs() -> Iterator[tuple[str, Instance]]:
 
 
 def run_unseen(name: str, instance: Instance) -> Unseen:
-    """Place a graph by the trained policy, once, and by others.
-
-    Random placements are as many as the policy tries: one per node. Annealing tries as many, too.
-    """
+    """Place a graph by the trained policy, once, and by others."""
+    # Random placements are as many as the policy tries: one per node. Annealing tries as many, too.
 
     def value(method: str, params: dict[str, object] | None = None, seed: int = 0) -> int:
         found = run_method(instance, Makespan(), method, params, seed=seed)
@@ -288,8 +279,7 @@ def run_unseen(name: str, instance: Instance) -> Unseen:
 
 COLUMNS = ("graph", "cluster", "search", "seed", "evaluated", "mean_ns", "best_ns")
 
-TICKS = (0, 5, 10, 20, 50, 100, 200, 400)
-"""Percent; the scale is logarithmic above 10."""
+TICKS = (0, 5, 10, 20, 50, 100, 200, 400)  # percent; the scale is logarithmic above 10
 
 
 def write_csv(runs: Sequence[LearnedRun], path: Path) -> None:
@@ -314,10 +304,8 @@ def write_csv(runs: Sequence[LearnedRun], path: Path) -> None:
 
 
 def write_plot(runs: Sequence[LearnedRun], path: Path) -> None:
-    """Draw the best placement (line) and the mean of updates (dots) over placements, seed 0.
-
-    A search without updates is a dashed line at what it found in the end.
-    """
+    """Draw the best placement (line) and the mean of updates (dots) over placements, seed 0."""
+    # A search without updates is a dashed line at what it found in the end.
     drawn = [run for run in runs if run.seed == 0 and (run.curve or run.value_ns is not None)]
     graphs = list(dict.fromkeys(run.graph for run in drawn))
     style = styles(dict.fromkeys(run.search for run in drawn))

@@ -40,11 +40,9 @@ class FastTParams(SplitParams):
 
 
 class BestSplit(NamedTuple):
-    """A split, None for the instance as it is, with DPOS' plan, its value and critical path.
+    """A split, None for the instance as it is, with DPOS' plan, its value and critical path."""
 
-    The path is one of ops of the instance that were not split.
-    """
-
+    # The path is one of ops of the instance that were not split.
     split: OpSplit | None
     outcome: Outcome
     value_ns: int | None
@@ -140,14 +138,12 @@ class Dpos(NamedTuple):
 
 
 def dpos(instance: Instance) -> Dpos:
-    """Ops by decreasing upward rank: those of the critical path to its devices, others by EFT.
-
-    Static upward ranks with mean costs, as in HEFT. The ops of the critical path go to the device
-    that runs them in the least time; where its memory ends, or it cannot run an op, the rest of the
-    path goes to the next (`path_devices`). The others go where they finish first, idle gaps
-    included; so does an op of the path that finds its device full by then. Free channels.
-    O(V K log V + E K).
-    """
+    """Ops by decreasing upward rank: those of the critical path to its devices, others by EFT."""
+    # Static upward ranks with mean costs, as in HEFT. The ops of the critical path go to the device
+    # that runs them in the least time; where its memory ends, or it cannot run an op, the rest of
+    # the path goes to the next (`path_devices`). The others go where they finish first, idle gaps
+    # included; so does an op of the path that finds its device full by then. Free channels. O(V K
+    # log V + E K).
     arrays = instance.arrays
     problem, costs = problem_of(arrays), mean_costs(arrays)
     rank = levels(problem, costs.op, costs.tensor)
@@ -161,12 +157,10 @@ def dpos(instance: Instance) -> Dpos:
 
 
 def path_devices(arrays: Arrays, path: list[int]) -> dict[int, int]:
-    """Device of each op of the path, filled in path order; ops that fit nowhere are left out.
-
-    Again and again the device that takes the longest stretch of what is left of the path, with the
-    colocation groups of its ops; ties go to the one that runs it in the least time. An op may go
-    to a device that runs all ops of its group and still has memory for them.
-    """
+    """Device of each op of the path, filled in path order; ops that fit nowhere are left out."""
+    # Again and again the device that takes the longest stretch of what is left of the path, with
+    # the colocation groups of its ops; ties go to the one that runs it in the least time. An op may
+    # go to a device that runs all ops of its group and still has memory for them.
     group_bytes, group_runs = arrays.group_bytes, arrays.group_runs
     free, home = arrays.memory_bytes.tolist(), dict[int, int]()
     chosen: dict[int, int] = {}

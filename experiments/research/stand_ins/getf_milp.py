@@ -160,11 +160,9 @@ def device_durations(model: pyo.ConcreteModel, instance: Instance, unit_ns: floa
 
 
 def moved_ops(model: pyo.ConcreteModel, instance: Instance, transfers_ns: Pairs) -> None:
-    """Moirai, section V, filled in: moved[i, j] >= x[i, k] - x[j, k] for every edge that a move
-    delays, every device k.
-
-    Where the two ops have no device in common, moved is 1.
-    """
+    """Moirai, section V, filled in: moved[i, j] >= x[i, k] - x[j, k]."""
+    # For every edge that a move delays, and every device k. Where the two ops have no device in
+    # common, moved is 1.
     possible = instance.arrays.possible
     delayed = [pair for pair, transfer in transfers_ns.items() if transfer]
     model.moved = pyo.Var(delayed, bounds=(0, 1))

@@ -27,13 +27,10 @@ from placegap.solvers.placers.heft_peft_cpop import optimistic_costs
 from placegap.solvers.placers.insertion import insert_by
 from placegap.solvers.placers.list_problem import problem_of
 
-MEMORY_SHARE = 0.1
-"""Of the smallest device: the most that a merged op and its colocation group hold."""
+MEMORY_SHARE = 0.1  # of the smallest device: the most that a merged op and its group hold
 
 
 class MpDpsParams(Params):
-    """Parameters of ``mp-dps``."""
-
     #: How much of the smallest device a merged op and its colocation group may hold.
     memory_share: Annotated[float, Field(ge=0, le=1)] = MEMORY_SHARE
 
@@ -70,10 +67,8 @@ def by_path_costs(instance: Instance) -> Outcome:
 
 
 def mean_path_costs(arrays: Arrays, behind: Ints, scale: int) -> Ints:
-    """Mean over the devices of each op's time there plus what is `behind`, in 1 / scale ns.
-
-    The term of each device is rounded down.
-    """
+    """Mean over the devices of each op's time there plus what is `behind`, in 1 / scale ns."""
+    # The term of each device is rounded down.
     runs = arrays.time_ns != UNSUPPORTED
     cost = np.where(runs, arrays.time_ns * scale + behind, 0)
     mean: Ints = (cost // runs.sum(axis=1, keepdims=True)).sum(axis=1)
@@ -81,22 +76,20 @@ def mean_path_costs(arrays: Arrays, behind: Ints, scale: int) -> Ints:
 
 
 def merge_by_power(instance: Instance, memory_share: float = MEMORY_SHARE) -> Merge:
-    """Merge ops along edges whose transfer takes longer than separate devices could save.
-
-    An edge u -> v can be merged without a cycle if v is all that follows u, or u all that precedes
-    v. It is merged if its mean transfer takes at least as long as
-
-    - the loss of power: what u and v take on one device, at best, above what each takes on its
-      own best device (0 on equal devices), and
-    - the delay: u's mean time, if v has other inputs, for which u would wait, too; v's, if u has
-      other consumers, which would wait for v; in a chain neither.
-
-    Ops stay apart if they are of different passes, no device runs both with all that is colocated
-    with them, or all that would hold more than `memory_share` of the smallest device.
-
-    Edges are looked at in topological order, again and again until none can be merged any more:
-    O(V + E) per round, few rounds.
-    """
+    """Merge ops along edges whose transfer takes longer than separate devices could save."""
+    # An edge u -> v can be merged without a cycle if v is all that follows u, or u all that
+    # precedes v. It is merged if its mean transfer takes at least as long as
+    #
+    # - the loss of power: what u and v take on one device, at best, above what each takes on its
+    #   own best device (0 on equal devices), and
+    # - the delay: u's mean time, if v has other inputs, for which u would wait, too; v's, if u has
+    #   other consumers, which would wait for v; in a chain neither.
+    #
+    # Ops stay apart if they are of different passes, no device runs both with all that is colocated
+    # with them, or all that would hold more than `memory_share` of the smallest device.
+    #
+    # Edges are looked at in topological order, again and again until none can be merged any more:
+    # O(V + E) per round, few rounds.
     group = _groups(instance, memory_share)
     return merge_groups(instance, group, "merged by power", "MP-DPS")
 

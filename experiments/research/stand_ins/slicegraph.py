@@ -18,8 +18,7 @@ from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.movable_units import why_not_one_level
 from placegap.solvers.placers.slicing import NO_SLICES
 
-NOT_SLICED = 2**62
-"""Fitness of an order without slices, or whose slices are more than twice as bad as the best."""
+NOT_SLICED = 2**62  # fitness of an order without slices, or with ones twice as bad as the best
 
 
 class SliceGraphParams(Params):

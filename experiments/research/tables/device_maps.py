@@ -33,8 +33,7 @@ from placegap.solvers import Result, run_method
 
 MARGIN = 1.25
 
-Part = tuple[str, Any]
-"""Path of a module or parameter, and itself."""
+Part = tuple[str, Any]  # path of a module or parameter, and itself
 
 
 def balanced_map(module: Any, memory_bytes: Sequence[int]) -> dict[str, int]:
@@ -159,8 +158,8 @@ MODELS = {
 
 CHAIN = MaxLoad(plans="chain", memory="peak")
 
+# For accelerate's maps: layers with shared weights may be on one device, out of order.
 ANY = MaxLoad(plans="any", memory="peak")
-"""For accelerate's maps: layers with shared weights may be on one device, out of order."""
 
 HEADS = (
     "model",

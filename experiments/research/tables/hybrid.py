@@ -47,11 +47,9 @@ class Degrees(NamedTuple):
 
 @dataclass(frozen=True)
 class Published:
-    """A published run: sequences per microbatch, microbatches per batch, seconds per batch.
+    """A published run: sequences per microbatch, microbatches per batch, seconds per batch."""
 
-    `chunks` are the stages of a device under the interleaved schedule.
-    """
-
+    # `chunks` are the stages of a device under the interleaved schedule.
     shape: str
     degrees: Degrees
     mode: str
@@ -79,8 +77,7 @@ PUBLISHED_HEADS = (
     *("its t", "filled and drained, above", "full, above any mode", "any mode gains", "CPU s"),
 )
 
-MEMORY = "68GiB"
-"""What is free of cards of 80 GiB: without the 12 that training takes (`runtime_memory`)."""
+MEMORY = "68GiB"  # what is free of cards of 80 GiB: without 12 for training (`runtime_memory`)
 
 
 def _trained_on(servers: str, shape: str, batch: int) -> Instance:
@@ -91,11 +88,9 @@ def _trained_on(servers: str, shape: str, batch: int) -> Instance:
 
 
 def even_plan(instance: Instance, degrees: Degrees, mode: str) -> Plan | None:
-    """A chain cut evenly, its ends with the first and the last stage; None where t is too large.
-
-    Where only that makes it even, the ends count as layers (as in Llama 3). A layer that has no
-    such mode keeps the one that it has.
-    """
+    """A chain cut evenly, its ends with the first and the last stage; None where t is too large."""
+    # Where only that makes it even, the ends count as layers (as in Llama 3). A layer that has no
+    # such mode keeps the one that it has.
     ops, (t, p, d) = instance.graph.ops, degrees
     inner = len(ops) - 2
     stage = [0, *(k * p // inner for k in range(inner)), p - 1]
@@ -115,10 +110,9 @@ def even_plan(instance: Instance, degrees: Degrees, mode: str) -> Plan | None:
 
 
 def published_rows(runs: Sequence[Published] = PUBLISHED) -> Iterator[tuple[str, ...]]:
-    """One row per run, at measured costs: what its plan takes beside what it took, and optima.
-
-    Filling and draining count in the first: p - 1 microbatches more, or a part of that with chunks.
-    """
+    """One row per run, at measured costs: what its plan takes beside what it took, and optima."""
+    # Filling and draining count in the first: p - 1 microbatches more, or a part of that with
+    # chunks.
     for run in runs:
         t, p, d = run.degrees
         cluster = f"{t * p * d // 8}x8xA100-80GB:{MEMORY}, nvlink, infiniband-180g"
@@ -250,10 +244,8 @@ MEASURED_HEADS = (
 
 
 def measured_rows(given: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """One row per file and one per group of it, for a network of servers, a sharding and files.
-
-    What the choices of a file's groups lose is stated as their mean.
-    """
+    """One row per file and one per group of it, for a network of servers, a sharding and files."""
+    # What the choices of a file's groups lose is stated as their mean.
     if len(given) < 3:
         raise InputError("measured NETWORK SHARDING FILE ...: infiniband-100g none runs.csv")
     network, sharding, *files = given
@@ -287,11 +279,11 @@ def _errors(ratios: Sequence[float], lost: float) -> tuple[str, str]:
     return f"{100 * error:.1f} %", f"{100 * lost:.1f} %"
 
 
+# Heads and rows of each table; some rows are made for files.
 TABLES: Mapping[str, tuple[Sequence[str], Callable[[Sequence[str]], Iterator[tuple[str, ...]]]]] = {
     "published": (PUBLISHED_HEADS, lambda _: published_rows()),
     "measured": (MEASURED_HEADS, measured_rows),
 }
-"""Heads and rows of each table; some rows are made for files."""
 
 
 def main(arguments: Sequence[str]) -> None:

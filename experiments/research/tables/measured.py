@@ -40,24 +40,17 @@ HEADS = (
 
 
 class Split(NamedTuple):
-    """Optima by each kind of costs, what those of models lose, and how far placers are from them.
+    """Optima by each kind of costs, what those of models lose, and gaps of placers to them."""
 
-    A loss or gap of 0.1 is a load that is 10 % higher; None: the plan does not fit.
-    """
-
-    #: Under measured costs.
-    value_ns: int
-    #: By costs: layers on each card.
-    layers: Mapping[str, tuple[int, ...]]
-    #: By costs of the optimum: under measured costs.
-    losses: Mapping[str, float | None]
+    # A loss or gap of 0.1 is a load that is 10 % higher; None: the plan does not fit.
+    value_ns: int  # under measured costs
+    layers: Mapping[str, tuple[int, ...]]  # by costs: layers on each card
+    losses: Mapping[str, float | None]  # by costs of the optimum: under measured costs
     #: By placer and costs: to the optimum of these costs.
     gaps: Mapping[tuple[str, str], float | None]
 
 
 class SplitRow(NamedTuple):
-    """A split, and of what it is."""
-
     cards: str
     model: str
     phase: str

@@ -26,8 +26,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.memory import held_bytes
 from placegap.solvers import run_method
 
-EVEN_SPLIT = "m-topo"
-"""The placer that gives each device an equal share of the bytes, in topological order."""
+EVEN_SPLIT = "m-topo"  # gives each device an equal share of the bytes, in topological order
 
 HEADS = (
     "network",
@@ -51,16 +50,11 @@ KNOWN_HEADS = ("network", "max_load chain", "max_load any", "makespan")
 class NetworkFigures(NamedTuple):
     """What a network is like on its cluster."""
 
-    #: Most ops at one depth, counted in ops from the first.
-    width: int
-    #: Bytes that one pass on a single device holds, of all that the accelerators have.
-    share: float
-    #: Whether the accelerator with the most memory could hold them.
-    fits_one: bool
-    #: Transfer times of all edges over times of all ops (Celeritas, equation 1).
-    ccr: float
-    #: Time of all ops on the fastest device, whether its memory suffices or not.
-    one_device_ns: int
+    width: int  # most ops at one depth, counted in ops from the first
+    share: float  # bytes that one pass on a single device holds, of all that the accelerators have
+    fits_one: bool  # whether the accelerator with the most memory could hold them
+    ccr: float  # transfer times of all edges over times of all ops (Celeritas, equation 1)
+    one_device_ns: int  # time of all ops on the fastest device, whether its memory suffices or not
 
 
 def network_figures(instance: Instance) -> NetworkFigures:

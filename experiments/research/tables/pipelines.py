@@ -24,10 +24,8 @@ TIME_LIMIT_S = 60.0
 
 
 def pipeline_of(graph: Graph, count: int) -> Instance:
-    """The graph on H200, each in a server of its own.
-
-    Their links carry 50 GB/s (InfiniBand NDR, 400 Gb/s) after 5 us.
-    """
+    """The graph on H200, each in a server of its own."""
+    # Their links carry 50 GB/s (InfiniBand NDR, 400 Gb/s) after 5 us.
     kind, names = "H200", [f"h200-{k}" for k in range(count)]
     memory_bytes = catalogue()[kind].memory_bytes
     cluster = Cluster(
@@ -45,11 +43,9 @@ def pipeline_of(graph: Graph, count: int) -> Instance:
 
 
 def rows(names: Sequence[str], stages: Sequence[int] = STAGES) -> Iterator[tuple[str, ...]]:
-    """One row per model, number of devices and number of microbatches.
-
-    Methods are shown by how far their iteration is above the bound of stage-cuts; stage-cuts by
-    its time in ms.
-    """
+    """One row per model, number of devices and number of microbatches."""
+    # Methods are shown by how far their iteration is above the bound of stage-cuts; stage-cuts by
+    # its time in ms.
     for name in names:
         graph = layer_chain(name)
         for count in stages:

@@ -47,8 +47,8 @@ from placegap.instances.torch_models.options import ASSUMED, TraceOptions, is_tr
 
 LICENCE_OF_TRANSFORMERS, OWN_LICENCE = "Apache-2.0", "MIT"
 
+# Traced from a module that placegap no longer has: the file cannot be made again.
 KEPT_AS_IT_IS = ("evoformer-train",)
-"""Traced from a module that placegap no longer has: the file cannot be made again."""
 
 
 class NetworkRecipe(InstancePart):
@@ -68,23 +68,19 @@ class NetworkRecipe(InstancePart):
     binds: Literal["memory", "links"]
 
 
-NOT_SHIPPED = {"kernel": None}
-"""Fields that the files of the corpus do not have: their bytes are older."""
+NOT_SHIPPED = {"kernel": None}  # fields that no file of the corpus has: they are older
 
 
 @cache
 def network_recipes() -> dict[str, NetworkRecipe]:
-    """The networks by name."""
     raw = read_yaml(Path(__file__).resolve().with_name("networks.yaml"))
     return TypeAdapter(dict[Name, NetworkRecipe]).validate_python(raw)
 
 
 def build_network(name: str) -> Document:
-    """A network of the corpus, made anew; those that are traced need the extra ``torch``.
-
-    Names of ops are those of the installed torch (``constraints.txt`` pins it), and so are the
-    decompressed bytes of its file.
-    """
+    """A network of the corpus, made anew; those that are traced need the extra ``torch``."""
+    # Names of ops are those of the installed torch (``constraints.txt`` pins it), and so are the
+    # decompressed bytes of its file.
     recipe = network_recipes()[name]
     made = _made(recipe)
     provenance = made.graph.provenance
@@ -116,11 +112,11 @@ def _made(recipe: NetworkRecipe) -> Document:
     return read_traced_model(recipe.model, recipe.tracing)
 
 
+# Architectures that ship inside the onnx wheel, with their weights replaced by constants.
 ONNX_LIGHT = (
     *("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet"),
     *("squeezenet", "vgg19", "zfnet512"),
 )
-"""Architectures that ship inside the onnx wheel, with their weights replaced by constants."""
 
 
 def onnx_light_folder() -> Path:
@@ -148,8 +144,7 @@ def build_onnx_light(name: str) -> Document:
     return Document(name=name, graph=graph)
 
 
-PARTITIONING_COMMIT = "b207b6a"
-"""Commit of github.com/msr-fiddle/dnn-partitioning that the files are from."""
+PARTITIONING_COMMIT = "b207b6a"  # commit of github.com/msr-fiddle/dnn-partitioning, for the files
 
 
 def partitioning_name(path: Path) -> str:
@@ -159,11 +154,9 @@ def partitioning_name(path: Path) -> str:
 
 
 def build_partitioning(path: Path) -> Document:
-    """A file of dnn-partitioning as a document of the corpus, with the devices that it states.
-
-    Inputs for latency are stated for one call per accelerator, as the authors' program does by
-    default; the others for chains of least maximum load.
-    """
+    """A file of dnn-partitioning as a document of the corpus, with the devices that it states."""
+    # Inputs for latency are stated for one call per accelerator, as the authors' program does by
+    # default; the others for chains of least maximum load.
     document, name = load_dnn_partitioning(path), partitioning_name(path)
     graph, where = document.graph, "/".join(path.parts[-3:])
     provenance = graph.provenance.model_copy(
@@ -181,10 +174,8 @@ def build_partitioning(path: Path) -> Document:
 
 
 def build_corpus(folder: Path, published: Path | None = None) -> list[Path]:
-    """Build the graphs of the corpus under a folder; the files that were written.
-
-    `published` is a folder of dnn-partitioning's files; without it that family is left alone.
-    """
+    """Build the graphs of the corpus under a folder; the files that were written."""
+    # `published` is a folder of dnn-partitioning's files; without it that family is left alone.
     families = {ONNX_FAMILY: [build_onnx_light(name) for name in ONNX_LIGHT]}
     if published is not None:
         inputs = sorted(published.glob("*-inputs/*Graphs/*.json"))

@@ -36,37 +36,29 @@ from placegap.instances.problem import Provenance
 from placegap.instances.reading.errors import InputError, look_up, paused_collector
 from placegap.instances.reading.yaml_file import read_yaml
 
-LARGEST_SIZE = 65_536
-"""Of a batch or a number of steps: a limit against slips."""
-
-MOST_STEPS = 1_024
-"""Of time steps, each of which is hundreds of ops."""
+LARGEST_SIZE = 65_536  # of a batch or a number of steps: a limit against slips
+MOST_STEPS = 1_024  # of time steps, each of which is hundreds of ops
 
 
 @dataclass(frozen=True)
 class Workload:
     """A network at the size that a paper placed it."""
 
-    #: Writes the network on a tape; takes the tape and `sizes` by name.
-    write: Callable[..., None]
-    #: Framework and phase; which kinds of ops the graph has beside the layers'.
-    dialect: Dialect
-    #: What may be chosen: ``batch``, and ``steps`` of sentences.
-    sizes: Mapping[str, int]
-    #: The paper's cluster, among those that ship.
-    cluster: str
+    write: Callable[..., None]  # writes the network on a tape; takes the tape and `sizes` by name
+    dialect: Dialect  # framework and phase; which kinds of ops the graph has beside the layers'
+    sizes: Mapping[str, int]  # what may be chosen: ``batch``, and ``steps`` of sentences
+    cluster: str  # the paper's cluster, among those that ship
     #: ops, edges: What the paper counts.
     ops: int | None
     edges: int | None = None
-    #: Its communication-to-computation ratio.
-    ccr: float | None = None
+    ccr: float | None = None  # its communication-to-computation ratio
     #: Millions of them in the published architecture, `cited` from there.
     parameters: float | None = None
     cited: str = ""
-    #: What the paper leaves open, and what was chosen.
-    note: str = ""
+    note: str = ""  # what the paper leaves open, and what was chosen
 
 
+# What ``workloads.yaml`` names.
 NETWORKS: Mapping[str, Callable[..., None]] = {
     write.__name__: write
     for write in (
@@ -86,12 +78,10 @@ NETWORKS: Mapping[str, Callable[..., None]] = {
         vgg16,
     )
 }
-"""What ``workloads.yaml`` names."""
 
 
 @cache
 def workloads() -> Mapping[str, Workload]:
-    """All workloads by name."""
     papers = read_yaml(Path(__file__).resolve().with_name("workloads.yaml"))
     dialects = {name: Dialect(**fields) for name, fields in papers.pop("dialects").items()}
     found = {}
@@ -109,10 +99,8 @@ def find_workload(name: str) -> Workload:
 
 
 def build_workload(name: str, params: Mapping[str, Any] | None = None) -> Document:
-    """The graph of a workload ``paper:network``, without a cluster and not costed yet.
-
-    `params` are sizes other than the paper's: ``batch``, and ``steps`` where there are sentences.
-    """
+    """The graph of a workload ``paper:network``, without a cluster and not costed yet."""
+    # `params` are sizes other than the paper's: ``batch``, and ``steps`` where there are sentences.
     workload = find_workload(name)
     sizes = {**workload.sizes, **_read_sizes(name, workload, params or {})}
     with paused_collector():

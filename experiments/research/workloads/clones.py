@@ -18,8 +18,7 @@ from placegap.instances.problem import Cluster, DeviceSpec, Edge, Graph, Instanc
 from placegap.instances.reading.errors import as_input_error, paused_collector
 from placegap.instances.transforms.split_gradients import is_update, works_on_weights
 
-NONE, MANY = -1, -2
-"""In place of an update op: an op leads to none, or to several."""
+NONE, MANY = -1, -2  # in place of an update op: an op leads to none, or to several
 
 
 class Role(IntEnum):
@@ -78,11 +77,10 @@ def _neighbours(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def with_clones(instance: Instance, clones: int) -> Instance:
-    """The instance of several clones of a training graph, which share its variables.
-
-    Op ``x`` of clone j is called ``clone_j/x``, as in TF-slim; what is shared keeps its name. Sums
-    of gradients take the time of their rooflines. The instance's name stays. O(clones (V + E)).
-    """
+    """The instance of several clones of a training graph, which share its variables."""
+    # Op ``x`` of clone j is called ``clone_j/x``, as in TF-slim; what is shared keeps its name.
+    # Sums of gradients take the time of their rooflines. The instance's name stays. O(clones (V +
+    # E)).
     graph, specs = instance.graph, specs_of(instance.cluster)
     role = roles(graph)
     with paused_collector():

@@ -38,8 +38,7 @@ from placegap.experiments.research.workloads.layers import (
 from placegap.experiments.research.workloads.tape import Tape, Tensor
 
 Kernel = int | tuple[int, int]
-Branch = Sequence[tuple[int, Kernel]]
-"""Channels and kernel of each convolution of a branch."""
+Branch = Sequence[tuple[int, Kernel]]  # channels and kernel of each convolution of a branch
 
 
 def inception_v3(tape: Tape, batch: int, classes: int = 1000) -> None:
@@ -144,8 +143,8 @@ def _auxiliary(tape: Tape, x: Tensor, batch: int, classes: int) -> Tensor:
     return view(tape, logits, (batch, classes), "Squeeze")
 
 
+# Which state an operation reads, the operation, and the same for its partner; they are added.
 Pair = tuple[int, str, int, str]
-"""Which state an operation reads, the operation, and the same for its partner; they are added."""
 
 
 @dataclass(frozen=True)
@@ -378,8 +377,7 @@ def _drop_path(tape: Tape, x: Tensor) -> Tensor:
         return multiply(tape, larger, mask)
 
 
-BLOCKS = {50: (3, 4, 6, 3), 200: (3, 24, 36, 3)}
-"""Blocks of each stage, by the number of layers."""
+BLOCKS = {50: (3, 4, 6, 3), 200: (3, 24, 36, 3)}  # blocks of each stage, by the number of layers
 
 
 def resnet(tape: Tape, batch: int, layers: int = 50, classes: int = 1000) -> None:
@@ -415,8 +413,7 @@ def _bottleneck(tape: Tape, x: Tensor, width: int, stride: int) -> Tensor:
     return activation(tape, add(tape, x, short))
 
 
-STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
-"""Convolutions of each stage, and their channels."""
+STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))  # convolutions of each stage, channels
 
 
 def vgg16(tape: Tape, batch: int, classes: int = 1000) -> None:
@@ -436,8 +433,8 @@ def vgg16(tape: Tape, batch: int, classes: int = 1000) -> None:
         loss(tape, x)
 
 
+# Convolutions, their filters, and the side of a training image (MIT-CGH-4K has 384 x 384).
 LAYERS, FILTERS, SIDE = 30, 24, 384
-"""Convolutions, their filters, and the side of a training image (MIT-CGH-4K has 384 x 384)."""
 
 
 def holography(tape: Tape, batch: int) -> None:

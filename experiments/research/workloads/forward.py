@@ -24,11 +24,9 @@ from placegap.experiments.research.workloads.tape import (
     Weight,
 )
 
-INDEX_BYTES = 8
-"""A small tensor on shapes: an axis, a size."""
-
+INDEX_BYTES = 8  # a small tensor on shapes: an axis, a size
+# Kinds whose outputs TF-Slim's scripts watch: its layers' end points.
 WATCHED = frozenset({"Relu", "MaxPool", "AvgPool", "BiasAdd", "Conv2D"})
-"""Kinds whose outputs TF-Slim's scripts watch: its layers' end points."""
 
 
 @dataclass
@@ -37,24 +35,19 @@ class Lowered:
 
     tape: Tape
     draft: Draft = field(default_factory=Draft)
-    #: The op that stands for each op of the tape.
-    number: list[int] = field(default_factory=list)
-    #: In the order of their first use.
-    weights: dict[str, Weight] = field(default_factory=dict)
+    number: list[int] = field(default_factory=list)  # the op that stands for each op of the tape
+    weights: dict[str, Weight] = field(default_factory=dict)  # in the order of their first use
     #: holder, read: The op that holds a weight, which its update writes to, and the one that others
     #: read.
     holder: dict[str, int] = field(default_factory=dict)
     read: dict[str, int] = field(default_factory=dict)
-    #: Colocation group of a weight.
-    group: dict[str, str | None] = field(default_factory=dict)
-    #: What the loss adds up beside the last op.
-    penalties: list[int] = field(default_factory=list)
+    group: dict[str, str | None] = field(default_factory=dict)  # colocation group of a weight
+    penalties: list[int] = field(default_factory=list)  # what the loss adds up beside the last op
     #: Ops that make parts of each weight's gradient.
     of_weight: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def tensorflow(self) -> bool:
-        """Whether the graph is one of TensorFlow."""
         return self.tape.dialect.framework == "tensorflow"
 
     @property
@@ -97,7 +90,6 @@ class Lowered:
 
 
 def size_of(target: Tensor | Weight) -> int:
-    """Bytes of a tensor or a weight."""
     return prod(target.shape) * FLOAT_BYTES
 
 
@@ -179,16 +171,14 @@ def _add_weight(lowered: Lowered, weight: Weight, group: str | None) -> None:
         lowered.of_weight[name] = list(gradient)
 
 
+# The ops of a random first value before the last; a constant one has one op.
 RANDOM_VALUE = ("shape", "min", "max", "RandomUniform", "sub", "mul")
-"""The ops of a random first value before the last; a constant one has one op."""
 
 
 def add_variable(draft: Draft, weight: Weight, dialect: Dialect) -> tuple[int, int]:
-    """A TensorFlow variable: its state, its first value, its read; the variable and the read.
-
-    All are one colocation group, as TensorFlow has it. First values are assigned before the first
-    step, so that they take no time in one.
-    """
+    """A TensorFlow variable: its state, its first value, its read; the variable and the read."""
+    # All are one colocation group, as TensorFlow has it. First values are assigned before the first
+    # step, so that they take no time in one.
     size = weight.size * FLOAT_BYTES
     variable = draft.add(
         weight.name, "VariableV2", [], size, view=True, parameter_bytes=size, group=weight.name
@@ -252,11 +242,9 @@ def add_update(
     dialect: Dialect,
     group: str | None,
 ) -> None:
-    """The optimizer's op for one weight, which holds the optimizer's state.
-
-    In TensorFlow each slot is a variable; elsewhere the update holds them. `steered` are the
-    numbers that it reads.
-    """
+    """The optimizer's op for one weight, which holds the optimizer's state."""
+    # In TensorFlow each slot is a variable; elsewhere the update holds them. `steered` are the
+    # numbers that it reads.
     size = weight.size * FLOAT_BYTES
     slots: list[int] = []
     if dialect.framework == "tensorflow":
@@ -291,10 +279,8 @@ def _add_slot(draft: Draft, weight: Weight, name: str, size: int, dialect: Diale
 
 
 def add_penalty(draft: Draft, weight: Weight, read: int, backward: bool) -> Sequence[int]:
-    """The penalty on a weight's size, and its share of the gradient; what the loss adds up first.
-
-    Returns the penalty, and the gradient's op if requested.
-    """
+    """The penalty on a weight's size; its share of the gradient; what the loss adds up first."""
+    # Returns the penalty, and the gradient's op if requested.
     size = weight.size * FLOAT_BYTES
     scale = draft.add(f"{weight.name}/Regularizer/scale", "Const", [], INDEX_BYTES, view=True)
     squares = draft.add(
@@ -311,6 +297,8 @@ def add_penalty(draft: Draft, weight: Weight, read: int, backward: bool) -> Sequ
     return [penalty, gradient]
 
 
+# How TensorFlow scales a gradient down to a norm, up to the last product; whether an op is of the
+# gradient's size.
 CLIPPING = (
     ("Mul", True),
     ("Const", False),
@@ -324,8 +312,6 @@ CLIPPING = (
     ("clip_norm", False),
     ("Maximum", False),
 )
-"""How TensorFlow scales a gradient down to a norm, up to the last product; whether an op is of the
-gradient's size."""
 
 
 def add_clipping(draft: Draft, name: str, gradient: int, count: int) -> int:
@@ -361,13 +347,13 @@ def add_clipping(draft: Draft, name: str, gradient: int, count: int) -> int:
     )
 
 
+# Ops that only wait for all ops of some kinds, by the beginnings of the kinds.
 GROUPS = {
     "init": ("Assign",),
     "train_op": ("Apply", "AssignSub"),
     "save": ("VariableV2", "RestoreV2"),
     "merged_summaries": ("HistogramSummary", "ScalarSummary"),
 }
-"""Ops that only wait for all ops of some kinds, by the beginnings of the kinds."""
 
 
 def add_groups(draft: Draft) -> None:
@@ -378,6 +364,7 @@ def add_groups(draft: Draft) -> None:
             draft.add(name, "NoOp", [], 0, view=True, after=members, backward=True)
 
 
+# The ops of TensorFlow 1.14's zero_fraction: counted in 32 or in 64 bits, whichever suffices.
 ZERO_FRACTION = (
     "size",
     "LessEqual/y",
@@ -406,10 +393,8 @@ ZERO_FRACTION = (
     "truediv",
     "fraction",
 )
-"""The ops of TensorFlow 1.14's zero_fraction: counted in 32 or in 64 bits, whichever suffices."""
 
-FROM_VALUE = ("cond/NotEqual/Switch",)
-"""Those that read the value itself."""
+FROM_VALUE = ("cond/NotEqual/Switch",)  # those that read the value itself
 
 FIXED = ("size", "LessEqual/y", "cond/zeros", "cond/Const")
 

@@ -31,11 +31,9 @@ def conv(
     bias: bool = False,
     name: str = "conv",
 ) -> Tensor:
-    """Convolution; `channels` None: it is depthwise, with one filter per channel.
-
-    Axes along which it can be split are stated where it computes more than it holds: where its
-    output is an image, not where it stands for a fully connected layer (FD-DPS, table 6).
-    """
+    """Convolution; `channels` None: it is depthwise, with one filter per channel."""
+    # Axes along which it can be split are stated where it computes more than it holds: where its
+    # output is an image, not where it stands for a fully connected layer (FD-DPS, table 6).
     batch, inside, height, width = x.shape
     high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
     depthwise, outside = channels is None, inside if channels is None else channels
@@ -82,8 +80,8 @@ def add_bias(tape: Tape, x: Tensor, channels: int) -> Tensor:
     return tape.op(kind, [x], x.shape, weights=[tape.weight("bias", (channels,))], rule="bias")
 
 
+# What ONNX Runtime's training makes of a batch normalisation, beside its output.
 STATISTICS = ("Y", "running_mean", "running_var", "saved_mean", "saved_var")
-"""What ONNX Runtime's training makes of a batch normalisation, beside its output."""
 
 
 def batch_norm(tape: Tape, x: Tensor, *, scale: bool = True, name: str = "norm") -> Tensor:

@@ -36,20 +36,18 @@ from placegap.experiments.research.workloads.tape import (
 from placegap.instances.problem import Graph, Provenance
 from placegap.instances.reading.errors import paused_collector
 
+# Numbers that every update of an optimizer reads.
 STEERED_BY = {
     "GradientDescent": ("learning_rate",),
     "Momentum": ("learning_rate", "momentum"),
     "RMSProp": ("learning_rate", "decay", "momentum", "epsilon"),
     "Adam": ("beta1_power", "beta2_power", "learning_rate", "beta1", "beta2", "epsilon"),
 }
-"""Numbers that every update of an optimizer reads."""
 
 
 def lower(tape: Tape, name: str, provenance: Provenance) -> Graph:
-    """The graph of a network: inference, or a training step if the dialect is one of training.
-
-    The last op of the tape is the loss, or the output. O(ops).
-    """
+    """The graph of a network: inference, or a training step if the dialect is one of training."""
+    # The last op of the tape is the loss, or the output. O(ops).
     with paused_collector():
         lowered = lower_forward(tape)
         if tape.dialect.training:
@@ -95,11 +93,8 @@ def add_backward(lowered: Lowered) -> None:
 
 
 def _mirror(lowered: Lowered) -> None:
-    """One backward op per module, of its inputs too, on the module's device.
-
-    It computes twice as much where there are weights, holds their gradients, and reads what
-    the module kept.
-    """
+    """One backward op per module, of its inputs too, on the module's device."""
+    # It computes twice as much with weights, holds their gradients, and reads what the module kept.
     arrived: dict[int, list[int]] = {}
     for at in range(len(lowered.tape.ops) - 1, -1, -1):
         op = lowered.tape.ops[at]
@@ -330,10 +325,8 @@ class _Backward:
     def _tuple(
         self, name: str, made: Sequence[int], targets: Sequence[Tensor | Weight]
     ) -> list[int]:
-        """TensorFlow hands the gradients of one op on together.
-
-        Those of weights are small outputs where one op makes all.
-        """
+        """TensorFlow hands the gradients of one op on together."""
+        # Those of weights are small outputs where one op makes all.
         sources: list[Input | int] = [
             Input(number, SIDE, size_of(target))
             if isinstance(target, Weight) and made.count(number) > 1
@@ -375,16 +368,15 @@ class GradientRule(NamedTuple):
     #: forward op's.
     data: tuple[str, ...] = ()
     weight: tuple[str, ...] = ()
-    #: Ops on shapes, before the chains; they take no time.
-    helpers: tuple[str, ...] = ()
-    #: One op makes all gradients: the first of `data`.
-    one_op: bool = False
+    helpers: tuple[str, ...] = ()  # ops on shapes, before the chains; they take no time
+    one_op: bool = False  # one op makes all gradients: the first of `data`
     #: What of the forward pass the first op of each chain reads beside the gradient.
     reads: str = "inputs"
 
 
 BROADCAST = ("Shape", "Shape", "BroadcastGradientArgs")
 
+# How a reduction's gradient finds the shape to repeat to.
 REDUCTION = (
     "Shape",
     "Size",
@@ -401,8 +393,8 @@ REDUCTION = (
     "Maximum",
     "floordiv",
 )
-"""How a reduction's gradient finds the shape to repeat to."""
 
+# How the gradient of a mean finds what to divide by.
 AVERAGE = (
     "Shape",
     "Shape",
@@ -415,7 +407,6 @@ AVERAGE = (
     "floordiv",
     "Cast",
 )
-"""How the gradient of a mean finds what to divide by."""
 
 TENSORFLOW: Mapping[str, GradientRule] = {
     "unary": GradientRule(("{kind}Grad",), reads="output"),
@@ -493,6 +484,7 @@ ONNX: Mapping[str, GradientRule] = {
     "loss": GradientRule(("{kind}Grad",), reads="output"),
 }
 
+# Helpers that read nothing: constants.
 FIXED = frozenset(
     {
         "Size",
@@ -511,16 +503,13 @@ FIXED = frozenset(
         "Slice/begin",
     }
 )
-"""Helpers that read nothing: constants."""
 
+# Helpers that look at the forward op's output; the others read the two helpers before them.
 OF_FORWARD = frozenset({"Shape", "ShapeN", "zeros_like"})
-"""Helpers that look at the forward op's output; the others read the two helpers before them."""
-
+# Kinds of gradient ops that get a shape from the last helper.
 SHAPED = frozenset({"Reshape", "Tile", "Sum", "truediv", "Slice"})
-"""Kinds of gradient ops that get a shape from the last helper."""
-
+# Kinds of gradient ops that only look at their input in another way.
 NO_TIME = frozenset({"Reshape", "Identity", "ReshapeGradient", "ExpandDims", "PreventGradient"})
-"""Kinds of gradient ops that only look at their input in another way."""
 
 
 def rule_of(dialect: Dialect, rule: str) -> GradientRule | None:

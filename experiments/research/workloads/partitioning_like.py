@@ -12,14 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.problem import Cluster, Device, Edge, Graph, Instance, Link, Op
 
+# Transfers of dnn-partitioning's layer graphs, and those of its other inputs.
 NS_PER_BYTE = {"light": 1 / 2100, "heavy": 1 / 2.1}
-"""Transfers of dnn-partitioning's layer graphs, and those of its other inputs."""
-
-BANDWIDTH = 2_100_000_000
-"""Of links, for what states no time."""
-
-HOST_FACTOR = 10
-"""How many times slower hosts are."""
+BANDWIDTH = 2_100_000_000  # of links, for what states no time
+HOST_FACTOR = 10  # how many times slower hosts are
 
 
 class _Sketch:
@@ -177,6 +173,7 @@ def residual(s: _Sketch, layers: int, apart: bool) -> None:
     s.op("classifier", 100, 1e5, [s.op("reshape", 0, size, [state])], weights=8e6, apart=apart)
 
 
+# Families: what draws them, how many layers, and how dear transfers are.
 KINDS: Mapping[str, tuple[Callable[[_Sketch, int, bool], None], int, str]] = {
     "translator": (translator, 8, "light"),
     "unrolled": (unrolled, 4, "heavy"),
@@ -184,7 +181,6 @@ KINDS: Mapping[str, tuple[Callable[[_Sketch, int, bool], None], int, str]] = {
     "inception": (inception, 6, "light"),
     "residual": (residual, 8, "light"),
 }
-"""Families: what draws them, how many layers, and how dear transfers are."""
 
 
 def partitioning_graph(
@@ -196,12 +192,10 @@ def partitioning_graph(
     training: bool = False,
     transfers: str | None = None,
 ) -> Graph:
-    """A graph of one of `KINDS`; the same arguments always give the same graph.
-
-    Times and sizes are 0.6 to 1.4 times what is usual, by the seed. With `apart`, weights are ops
-    of their own, of zero time. A training graph has a mirrored backward pass; an op and its mirror
-    are a colour class.
-    """
+    """A graph of one of `KINDS`; the same arguments always give the same graph."""
+    # Times and sizes are 0.6 to 1.4 times what is usual, by the seed. With `apart`, weights are ops
+    # of their own, of zero time. A training graph has a mirrored backward pass; an op and its
+    # mirror are a colour class.
     draw, usual, light_or_heavy = KINDS[family]
     sketch = _Sketch(random.Random(f"{family} {seed}"), NS_PER_BYTE[transfers or light_or_heavy])
     draw(sketch, layers or usual, apart)
@@ -212,10 +206,8 @@ def partitioning_graph(
 def on_devices(
     graph: Graph, accelerators: int, hosts: int, memory_share: float | None = None
 ) -> Instance:
-    """A graph on equal accelerators and hosts; hosts hold everything.
-
-    `memory_share`: of all bytes, what the accelerators hold together; None: no limit.
-    """
+    """A graph on equal accelerators and hosts; hosts hold everything."""
+    # `memory_share`: of all bytes, what the accelerators hold together; None: no limit.
     total = sum(op.resident_bytes for op in graph.ops)
     room = None if memory_share is None else int(total * memory_share / accelerators)
     devices = [Device(name=f"gpu{k}", kind="gpu", memory_bytes=room) for k in range(accelerators)]

@@ -26,26 +26,20 @@ class Dialect:
     #: ``tensorflow``: the graph of TensorFlow 1, with variables, reads, constants, and all that its
     #: automatic differentiation adds.
     framework: Literal["modules", "onnx", "tensorflow"]
-    #: Whether backward ops and updates follow the forward ops.
-    training: bool = False
-    #: Name of the update op.
-    optimizer: str = "SGD"
-    #: Variables of a weight's size that the optimizer keeps per weight (Adam: 2).
-    slots: int = 0
+    training: bool = False  # whether backward ops and updates follow the forward ops
+    optimizer: str = "SGD"  # name of the update op
+    slots: int = 0  # variables of a weight's size that the optimizer keeps per weight (Adam: 2)
     #: tensorflow: batch normalisation as one op, or written out in elementwise ops and means.
     fused_norms: bool = True
     #: tensorflow: a penalty on the weights of convolutions and products (TF-Slim's scripts).
     decay_weights: bool = False
     #: tensorflow: the ops that make and assign the first value of each variable.
     initial_values: bool = False
-    #: tensorflow: the ops that restore variables.
-    checkpoints: bool = False
+    checkpoints: bool = False  # tensorflow: the ops that restore variables
     #: tensorflow: a running average of each variable, as Inception-v3 is evaluated with.
     averages: bool = False
-    #: tensorflow: each gradient scaled down to a norm.
-    clips: bool = False
-    #: tensorflow: a histogram of each variable.
-    summaries: bool = False
+    clips: bool = False  # tensorflow: each gradient scaled down to a norm
+    summaries: bool = False  # tensorflow: a histogram of each variable
     #: tensorflow: histograms and shares of zeros of the activations, and of the gradients their
     #: histograms and norms, which TF-Slim's scripts can add.
     activity: bool = False
@@ -85,10 +79,10 @@ class Tensor(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """A parameter of the network. `decays`: whether a penalty keeps it small; `optional`: no ONNX
-    op holds it (running statistics that are outputs there).
-    """
+    """A parameter of the network."""
 
+    # `decays`: whether a penalty keeps it small; `optional`: no ONNX op holds it (running
+    # statistics that are outputs there).
     name: str
     shape: Dims
     trained: bool = True
@@ -102,12 +96,10 @@ class Weight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TapeOp:
-    """One op of the forward pass.
+    """One op of the forward pass."""
 
-    `rule` names how its gradient is taken (`rule_of`); `parts` is how many equal outputs it has;
-    `constants` are small constant inputs, `outputs` further outputs that matter to no one.
-    """
-
+    # `rule` names how its gradient is taken (`rule_of`); `parts` is how many equal outputs it has;
+    # `constants` are small constant inputs, `outputs` further outputs that matter to no one.
     name: str
     kind: str
     inputs: tuple[Tensor, ...]
@@ -180,8 +172,8 @@ class Tape:
         return Weight(self.path(name), shape, trained, decays)
 
 
+# Parts of an op that are no equal ones: a small further output, and the shape of its output.
 SIDE, SHAPE = -1, -2
-"""Parts of an op that are no equal ones: a small further output, and the shape of its output."""
 
 LABELS = {SIDE: "side", SHAPE: "shape"}
 
@@ -217,13 +209,11 @@ class DraftFields(TypedDict, total=False):
 
 
 class Draft:
-    """Ops in an order in which producers come first, and the edges between them.
-
-    Each op makes one tensor, or several equal parts. What is resident is state and output; views
-    (reads, reshapes) hold nothing of their own and take no time.
-    """
+    """Ops in an order in which producers come first, and the edges between them."""
 
     def __init__(self) -> None:
+        # Each op makes one tensor, or several equal parts. What is resident is state and output;
+        # views (reads, reshapes) hold nothing of their own and take no time.
         self.ops: list[Op] = []
         self.edges: list[Edge] = []
         self.out_bytes: list[int] = []

@@ -28,18 +28,15 @@ from placegap.experiments.research.workloads.layers import (
 )
 from placegap.experiments.research.workloads.tape import Dims, Tape, Tensor, Weight
 
-WORDS = 32_000
-"""Size of the vocabulary of the translating transformer."""
+WORDS = 32_000  # size of the vocabulary of the translating transformer
 
 
 def transformer(
     tape: Tape, batch: int, steps: int = 32, layers: int = 12, hidden: int = 2048, heads: int = 16
 ) -> None:
-    """Write an encoder and a decoder as Tensor2Tensor does, norms written out, head by head.
-
-    Celeritas states layers, heads, hidden units and batch; the sentences' length is ours, and the
-    feed-forward layers are four times as wide, as in Vaswani et al.
-    """
+    """Write an encoder and a decoder as Tensor2Tensor does, norms written out, head by head."""
+    # Celeritas states layers, heads, hidden units and batch; the sentences' length is ours, and the
+    # feed-forward layers are four times as wide, as in Vaswani et al.
     memory = _embedded(tape, batch, steps, hidden, "encoder")
     for number in range(layers):
         with tape.scope(f"encoder/layer{number}"):
@@ -133,16 +130,14 @@ def attention(
     return dense(tape, view(tape, mixed, x.shape), width, bias=bias, name="output")
 
 
+# Size of dnn-partitioning's BERT: 30,522 words, rounded up, and sentences of 128.
 BERT_WORDS, BERT_STEPS = 30_528, 128
-"""Size of dnn-partitioning's BERT: 30,522 words, rounded up, and sentences of 128."""
 
 
 def bert(tape: Tape, batch: int, layers: int, hidden: int, inner: int) -> None:
-    """Write BERT with both heads, as ONNX Runtime trains it.
-
-    Attention has as many heads as 64 goes into `hidden`; the weights of the word table serve again
-    before the last softmax.
-    """
+    """Write BERT with both heads, as ONNX Runtime trains it."""
+    # Attention has as many heads as 64 goes into `hidden`; the weights of the word table serve
+    # again before the last softmax.
     ids, kinds = (placeholder(tape, (batch, BERT_STEPS), name) for name in ("ids", "segments"))
     mask = _bert_mask(tape, batch)
     table = tape.weight("word_embeddings", (BERT_WORDS, hidden))
@@ -269,11 +264,9 @@ def gpt3(
     steps: int = 2048,
     words: int = 50_257,
 ) -> None:
-    """Write GPT-3 with one chain of ops per head, which reaches the op counts of Moirai, table IV.
-
-    All eleven entries of that table are layers x (11 + 12 heads) exactly; so are ours, but for
-    the ops outside the layers. The word table serves again before the last softmax.
-    """
+    """Write GPT-3 with one chain of ops per head: it has the op counts of Moirai, table IV."""
+    # All eleven entries of that table are layers x (11 + 12 heads) exactly; so are ours, but for
+    # the ops outside the layers. The word table serves again before the last softmax.
     ids = placeholder(tape, (batch, steps))
     table = tape.weight("wte", (words, hidden))
     shape = (batch, steps, hidden)
@@ -324,11 +317,8 @@ def _projected(tape: Tape, x: Tensor, shape: tuple[int, ...], name: str) -> Tens
         return tape.op("add", [out], shape, weights=[tape.weight("bias", shape[-1:])], rule="bias")
 
 
-WINDOW, PATCH = 7, 4
-"""Sides of a window, in patches, and of a patch, in pixels."""
-
-RELATIVE = 512
-"""Hidden units of the network that makes relative position biases."""
+WINDOW, PATCH = 7, 4  # sides of a window, in patches, and of a patch, in pixels
+RELATIVE = 512  # hidden units of the network that makes relative position biases
 
 
 def swin(
@@ -340,12 +330,10 @@ def swin(
     pixels: int = 1100,
     classes: int = 1000,
 ) -> None:
-    """Write Swin V2 with one chain of ops per head of the first stage.
-
-    Later stages have more heads; each of their chains computes several. The image is padded to
-    whole windows in all stages. Moirai states layers, width, heads and pixels; how the layers are
-    spread over the stages follows the published models: few in all stages but the third.
-    """
+    """Write Swin V2 with one chain of ops per head of the first stage."""
+    # Later stages have more heads; each of their chains computes several. The image is padded to
+    # whole windows in all stages. Moirai states layers, width, heads and pixels; how the layers are
+    # spread over the stages follows the published models: few in all stages but the third.
     unit = PATCH * WINDOW * 2 ** (len(depths) - 1)
     side = -(-pixels // unit) * unit // PATCH
     image = placeholder(tape, (batch, 3, pixels, pixels))
@@ -455,11 +443,8 @@ def _relative_bias(tape: Tape, heads: int, area: int) -> Tensor:
         )
 
 
-HEAD = 32
-"""Width of one head of attention, in all of the block's attentions."""
-
-OUTER = 32
-"""Width that sequences are projected to before their outer products are averaged."""
+HEAD = 32  # width of one head of attention, in all of the block's attentions
+OUTER = 32  # width that sequences are projected to before their outer products are averaged
 
 
 def evoformer(
@@ -471,11 +456,9 @@ def evoformer(
     pair_width: int = 128,
     residues: int = 256,
 ) -> None:
-    """Write the stack on `batch` aligned sequences; one chain of ops per head of attention.
-
-    Modules other than attention are one or two ops each, as kernels that are written for the
-    Evoformer fuse them. Pairs are attended to by half as many heads.
-    """
+    """Write the stack on `batch` aligned sequences; one chain of ops per head of attention."""
+    # Modules other than attention are one or two ops each, as kernels that are written for the
+    # Evoformer fuse them. Pairs are attended to by half as many heads.
     rows = placeholder(tape, (batch, residues, width), "msa")
     pairs = placeholder(tape, (residues, residues, pair_width), "pairs")
     for number in range(blocks):

@@ -20,19 +20,14 @@ from placegap.experiments.research.workloads.layers import (
 )
 from placegap.experiments.research.workloads.tape import Tape, Tensor, Weight
 
-WORDS = 32_000
-"""Pieces of words of both languages (Wu et al., section 4.1: 8,000 to 32,000)."""
-
-GNMT_WORDS = 32_320
-"""Of MLPerf's GNMT, whose sizes dnn-partitioning's layer graph has."""
+WORDS = 32_000  # pieces of words of both languages (Wu et al., section 4.1: 8,000 to 32,000)
+GNMT_WORDS = 32_320  # of MLPerf's GNMT, whose sizes dnn-partitioning's layer graph has
 
 
 def nmt(tape: Tape, batch: int, steps: int = 40, layers: int = 4, hidden: int = 2048) -> None:
-    """Write an LSTM encoder and decoder with attention, one cell per layer and time step.
-
-    The first encoder layer reads in both directions; from the third layer on, inputs are added to
-    outputs. The length of sentences is ours: Celeritas states layers, units and batch.
-    """
+    """Write an LSTM encoder and decoder with attention, one cell per layer and time step."""
+    # The first encoder layer reads in both directions; from the third layer on, inputs are added to
+    # outputs. The length of sentences is ours: Celeritas states layers, units and batch.
     words = [placeholder(tape, (batch,), f"source/{t}") for t in range(steps)]
     with tape.scope("encoder"):
         table = tape.weight("embedding", (WORDS, hidden))
@@ -190,10 +185,8 @@ def _decode(
 
 
 def gnmt(tape: Tape, batch: int, steps: int = 50, hidden: int = 1024, layers: int = 8) -> None:
-    """Write GNMT with one op per layer, as PipeDream's profiler sees it.
-
-    Items are parts of what a layer returns: its output and its last state.
-    """
+    """Write GNMT with one op per layer, as PipeDream's profiler sees it."""
+    # Items are parts of what a layer returns: its output and its last state.
     source, lengths, target = (
         placeholder(tape, (batch, steps), name) for name in ("source", "lengths", "target")
     )

@@ -17,18 +17,14 @@ HALF = "float16"
 
 _KINDS = """Add AddN BiasAdd Cast Exp Floor Log Maximum Mul Neg RealDiv Relu ReluGrad Rsqrt Sigmoid
     SigmoidGrad Softmax Sqrt Square SquareGrad SquaredDifference Sub Tanh TanhGrad truediv"""
+# Kinds whose kernels ask for an input's buffer first (``forward_input_or_allocate_output``).
 ELEMENTWISE = frozenset(_KINDS.split())
-"""Kinds whose kernels ask for an input's buffer first (``forward_input_or_allocate_output``)."""
-
-KEPT = "VariableV2"
-"""Kind whose buffer is never given away: the next step reads it."""
+KEPT = "VariableV2"  # kind whose buffer is never given away: the next step reads it
 
 
 def in_half_precision(graph: Graph) -> Graph:
-    """The graph with half of all bytes, rounded up, whose ops compute in float16.
-
-    The graph is in single precision, and not costed yet.
-    """
+    """The graph with half of all bytes, rounded up, whose ops compute in float16."""
+    # The graph is in single precision, and not costed yet.
     if any(op.time_ns for op in graph.ops):
         raise ValueError(f"{graph.name}: its times are those of single precision")
 
@@ -52,12 +48,10 @@ def in_half_precision(graph: Graph) -> Graph:
 
 
 def written_in_place(instance: Instance) -> Instance:
-    """The instance where an elementwise op overwrites an input that no other op reads.
-
-    Such an op, of a kind of TensorFlow's, has an input of as many bytes as it holds itself, whose
-    only consumer it is, and which is no variable; it holds no bytes of its own then, for the sum
-    counts its input's. Only the rule `sum` changes: what a tensor holds at its peak stays. O(m).
-    """
+    """The instance where an elementwise op overwrites an input that no other op reads."""
+    # Such an op, of a kind of TensorFlow's, has an input of as many bytes as it holds itself, whose
+    # only consumer it is, and which is no variable; it holds no bytes of its own then, for the sum
+    # counts its input's. Only the rule `sum` changes: what a tensor holds at its peak stays. O(m).
     arrays, ops = instance.arrays, instance.graph.ops
     index, size = arrays.index, arrays.resident_bytes
     pairs = np.unique(np.stack([index.tensor, index.consumer]), axis=1)
@@ -77,14 +71,12 @@ def written_in_place(instance: Instance) -> Instance:
 
 
 def with_fused_times(merge: Merge) -> Instance:
-    """The coarse instance where a merged op takes the time of its roofline as one kernel.
-
-    It computes what its ops compute, is launched once, and moves what they move but for the tensors
-    between them, which are neither written, unless others read them, nor read. Kinds whose rates
-    nobody knows, and ops without FLOPs or bytes moved, keep the sum of the times; so does an op
-    that would be slower as one kernel. The name is that of the fine instance, for the network is
-    the same. O(n + m).
-    """
+    """The coarse instance where a merged op takes the time of its roofline as one kernel."""
+    # It computes what its ops compute, is launched once, and moves what they move but for the
+    # tensors between them, which are neither written, unless others read them, nor read. Kinds
+    # whose rates nobody knows, and ops without FLOPs or bytes moved, keep the sum of the times; so
+    # does an op that would be slower as one kernel. The name is that of the fine instance, for the
+    # network is the same. O(n + m).
     fine, coarse = merge.fine, merge.coarse
     saved = bytes_inside(fine.arrays.index, fine.memory_arrays.tensor_bytes, merge.op)
     specs, ops = specs_of(coarse.cluster), list(coarse.graph.ops)

@@ -39,11 +39,9 @@ class Judged(Generic[S_co]):
 
 
 class Option(NamedTuple):
-    """A change of a unit of ops: an op, a group or a layer.
+    """A change of a unit of ops: an op, a group or a layer."""
 
-    `note` says what changes but its home; of several `plans` the best counts.
-    """
-
+    # `note` says what changes but its home; of several `plans` the best counts.
     unit: str
     ops: tuple[int, ...]
     source: int
@@ -60,12 +58,11 @@ class Moves(NamedTuple):
 
 
 class DeviceShare(NamedTuple):
-    """What a device, or one of a stage of a hybrid plan, does in the time that a plan takes.
+    """What a device, or one of a stage of a hybrid plan, does in the time that a plan takes."""
 
-    `busy` is the share of the value in which it runs ops; under max_load and hybrid_pipeline its
-    load as a share of the value, transfers included, and under max_context as one of the heaviest.
-    """
-
+    # `busy` is the share of the value in which it runs ops; under max_load and hybrid_pipeline its
+    # load as a share of the value, transfers included, and under max_context as one of the
+    # heaviest.
     name: str
     kind: str
     num_ops: int
@@ -88,12 +85,9 @@ class Homes:
     noun: str = "device"
     head: Row
     rows: list[Row]
-    #: The columns that stand side by side where two plans are compared.
-    compared: tuple[int, ...]
-    #: What ``--json`` prints.
-    objects: list[dict[str, Any]]
-    #: The number of each op's home, what it is called in comparisons, and how long the op runs.
-    of_op: list[int]
+    compared: tuple[int, ...]  # the columns that stand side by side where two plans are compared
+    objects: list[dict[str, Any]]  # what ``--json`` prints
+    of_op: list[int]  # number of each op's home, what comparisons call it, and how long it runs
     names: list[str]
     op_ns: list[int]
 
@@ -105,22 +99,16 @@ class Parts:
     devices: tuple[DeviceShare, ...]
     homes: Homes
     drawn: Timeline
-    #: Of each home; moments are in ns if `is_timed`, else steps of a sample.
-    memory: list[Levels]
+    memory: list[Levels]  # of each home; moments are in ns if `is_timed`, else steps of a sample
     is_timed: bool = False
     path: tuple[PathPart, ...] = ()
-    #: The most expensive first.
-    crossings: tuple[Crossing, ...] = ()
-    #: What limits the value, in sentences; and which part of the plan that is.
-    why: Sequence[str] = ()
+    crossings: tuple[Crossing, ...] = ()  # the most expensive first
+    why: Sequence[str] = ()  # what limits the value, in sentences; which part of the plan that is
     where: str = "heaviest device"
-    #: When devices hold `held`.
-    moments: str = "at each step of a sample, op by op"
+    moments: str = "at each step of a sample, op by op"  # when devices hold `held`
     held: str = "resident bytes, all the time"
-    #: What changes were tried, if not moves to another device.
-    tried: str = ""
-    #: Of what an iteration repeats.
-    per: str = ""
+    tried: str = ""  # what changes were tried, if not moves to another device
+    per: str = ""  # of what an iteration repeats
 
 
 def device_parts(
@@ -215,8 +203,7 @@ class Words:
     """What a module states of its objective's plans and results; else they are shown plainly."""
 
     parts: Callable[[Judged[Any]], Parts] = plain_parts
-    #: What to change next.
-    moves: Callable[[Judged[Any]], Moves] | None = None
+    moves: Callable[[Judged[Any]], Moves] | None = None  # what to change next
     #: Why a plan leaves devices unused that it could use.
     idle: Callable[[Instance, Result, Evaluation], str] | None = None
     #: What an optimum leaves out.

@@ -37,24 +37,20 @@ if TYPE_CHECKING:
     from placegap.experiments.show.objectives.base import Moves
     from placegap.solvers.core.result import Result
 
-MOST_MOVES = 1000
-"""Changes of one layer that the referee judges: a few seconds for 200 layers."""
+MOST_MOVES = 1000  # changes of one layer that the referee judges: a few seconds for 200 layers
 
 
 class StageApart(NamedTuple):
-    """A stage, the mode of each of its ops, and the parts of what each of its devices holds.
+    """A stage, the mode of each of its ops, and the parts of what each of its devices holds."""
 
-    `held_bytes` are those of all microbatches in flight, `state_bytes` without what is divided
-    among the replicas.
-    """
-
+    # `held_bytes` are those of all microbatches in flight, `state_bytes` without what is divided
+    # among the replicas.
     stage: HybridStage
     modes: tuple[Mode, ...]
     state_bytes: int
     held_bytes: int
     workspace_bytes: int
-    #: What the referee counts of one of its devices, and the limit of its memory.
-    use: DeviceUse
+    use: DeviceUse  # what the referee counts of one of its devices, and the limit of its memory
     limit_bytes: int | None
 
     @property
@@ -157,10 +153,8 @@ def _mode_counts(instance: Instance, each: StageApart) -> str:
 
 
 def _bubble_words(verdict: Evaluation) -> str:
-    """The longest stage's part of a batch, and what fills and drains the pipeline.
-
-    Both together, as the modes of a stage hold forward and backward pass in one time.
-    """
+    """The longest stage's part of a batch, and what fills and drains the pipeline."""
+    # Both together, as the modes of a stage hold forward and backward pass in one time.
     steady = max(use.load_ns for use in verdict.uses)
     more = (verdict.value or steady) - steady
     share = more / max(1, verdict.value or 0)
@@ -211,10 +205,8 @@ def _bars(
     stages: Sequence[StageApart],
     found: list[Crossing],
 ) -> Iterator[Bar]:
-    """What each stage does in a batch: what comes in, its ops, what goes out, and the gradients.
-
-    Borders are a little shorter than charged one by one, as the referee rounds their sum once.
-    """
+    """What each stage does in a batch: what comes in, its ops, what goes out, and the gradients."""
+    # Borders are a little shorter than charged one by one, as the referee rounds their sum once.
     labels, kind = labels_of(instance.graph), instance.cluster.devices[0].kind
     position, ops = instance.arrays.index.topological_position, instance.graph.ops
     for s, each in enumerate(stages):

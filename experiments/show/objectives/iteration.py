@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from placegap.experiments.show.objectives.base import Moves
     from placegap.solvers.core.result import Result
 
-EVENT_WORK = 20
-"""What an event costs the referee, in ops and edges."""
+EVENT_WORK = 20  # what an event costs the referee, in ops and edges
 
 
 def parts(case: Judged[PipelineIteration]) -> Parts:
@@ -118,11 +117,9 @@ def _critical_path(run: Iteration, moves: list[Move]) -> tuple[PathPart, ...]:
 
 
 def levels_in_flight(case: Judged[PipelineIteration], run: Iteration) -> list[Levels]:
-    """The levels of one iteration: stages keep their stash from forward to backward events.
-
-    Where weight events are apart, what those read is kept until they end. Under `interleaved` the
-    highest may be below what the referee counts, which adds the fullest moments of stages.
-    """
+    """The levels of one iteration: stages keep their stash from forward to backward events."""
+    # Where weight events are apart, what those read is kept until they end. Under `interleaved` the
+    # highest may be below what the referee counts, which adds the fullest moments of stages.
     instance = case.instance
     home = run.stages.device.tolist()
     stash = stash_bytes(instance, run.stages).tolist() if run.stages.trains else []

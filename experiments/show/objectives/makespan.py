@@ -31,7 +31,6 @@ def parts(case: Judged[Makespan]) -> Parts:
 
 
 def transfers(instance: Instance, schedule: Schedule, rules: Makespan) -> list[Move]:
-    """The transfers of a schedule, in its order."""
     moved, index = schedule.transfers, instance.arrays.index
     ends = (moved.source, moved.destination, moved.start_ns, moved.end_ns)
     columns = (moved.item, moved.producer, *ends)

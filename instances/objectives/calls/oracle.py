@@ -8,8 +8,7 @@ from placegap.instances.oracle.facts import Facts
 from placegap.instances.oracle.rules import OrderError, judged, placed_rules
 from placegap.instances.problem import Evaluation, LatencySubgraphs, Plan
 
-Unit = tuple[int, ...]
-"""(device, call) of an accelerator, or (host, -1, op): what starts and ends as a whole."""
+Unit = tuple[int, ...]  # (device, call) of an accelerator, or (host, -1, op): starts as a whole
 
 
 def recheck(facts: Facts, plan: Plan, rules: LatencySubgraphs) -> Evaluation:

@@ -30,11 +30,9 @@ from placegap.instances.referee.rules import PlanError
 
 
 class Call(NamedTuple):
-    """What is started as a whole: call `number` of an accelerator, or one op on a host (-1).
+    """What is started as a whole: call `number` of an accelerator, or one op on a host (-1)."""
 
-    `first` is its first op by index; it distinguishes the ops of a host.
-    """
-
+    # `first` is its first op by index; it tells the ops of a host apart.
     device: int
     number: int
     first: int

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from placegap.instances.objectives.base import Semantics
 
-MAX_SUBGRAPHS = 1024
-"""Calls of one accelerator; methods make something of each, used or not."""
+MAX_SUBGRAPHS = 1024  # calls of one accelerator; methods make something of each, used or not
 
 
 class LatencySubgraphs(Semantics):

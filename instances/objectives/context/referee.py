@@ -38,11 +38,9 @@ def evaluate(instance: Instance, plan: Plan, semantics: MaxContext) -> Evaluatio
 
 
 def tokens_per_device(instance: Instance, plan: Plan) -> list[int]:
-    """Most tokens whose caches fit each device; -1 where it does not even hold the rest.
-
-    What a device holds grows with the tokens, piece by piece less steeply, as windows fill up.
-    `MOST_TOKENS` stands for no limit.
-    """
+    """Most tokens whose caches fit each device; -1 where it does not even hold the rest."""
+    # What a device holds grows with the tokens, piece by piece less steeply, as windows fill up.
+    # `MOST_TOKENS` stands for no limit.
     num_devices = instance.num_devices
     held, growth = [0] * num_devices, [0] * num_devices
     ends: list[list[tuple[int, int]]] = [[] for _ in range(num_devices)]

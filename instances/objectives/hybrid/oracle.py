@@ -12,8 +12,7 @@ from placegap.instances.oracle.rules import foreign_fields
 from placegap.instances.problem import Evaluation, HybridPipeline, Mode, Plan, Violation
 from placegap.instances.problem.links import Group
 
-Row = dict[int, Mode]
-"""The ops of a stage and their modes."""
+Row = dict[int, Mode]  # the ops of a stage and their modes
 
 
 def recheck(facts: Facts, plan: Plan, semantics: HybridPipeline) -> Evaluation:
@@ -142,7 +141,6 @@ def _mode_rules(facts: Facts, rows: list[Row], semantics: HybridPipeline) -> Ite
 
 
 def stage_memory_bytes(row: Row, semantics: HybridPipeline, d: int, in_flight: int) -> int:
-    """Bytes on each device of a stage."""
     divided = {"none": (0, 0), "optimizer": (1, 0), "gradients": (1, 1)}[semantics.sharding]
     whole, shares = 0, Fraction(0)
     for mode in row.values():

@@ -59,11 +59,9 @@ def least_bandwidth(instance: Instance) -> int:
 
 
 class StageCost(NamedTuple):
-    """What one stage takes per batch, and what each of its devices holds.
+    """What one stage takes per batch, and what each of its devices holds."""
 
-    `time_ns` is not the sum of the parts: bytes over the bandwidth are rounded up once.
-    """
-
+    # `time_ns` is not the sum of the parts: bytes over the bandwidth are rounded up once.
     compute_ns: int
     in_bytes: int
     out_bytes: int

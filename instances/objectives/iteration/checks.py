@@ -11,9 +11,7 @@ from placegap.instances.reading.input_files import MAX_EVENTS
 
 
 def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
-    """Raise an InputError where times or bytes of all microbatches overflow, or where they have
-    too many events.
-    """
+    """Raise an InputError where all microbatches overflow, or have too many events."""
     arrays, splits = instance.arrays, semantics.schedule == "zero_bubble"
     if splits:
         _check_split(instance)

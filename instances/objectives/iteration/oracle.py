@@ -88,7 +88,6 @@ class StageChain:
         return self.count * 2 if self.trains else self.count
 
     def stage_of(self, step: int) -> int:
-        """The stage of a step."""
         return step if step < self.count else 2 * self.count - 1 - step
 
     def numbered(self, q: int, *, backward: bool) -> list[Node]:
@@ -147,9 +146,9 @@ class StageChain:
 
 
 def is_exchange(facts: Facts, a: int, b: int) -> bool:
-    """Whether an edge leads gradients of weights to what waits like them in another layer, or the
-    sum of a shared weight's gradients to the update of a copy.
-    """
+    """Whether an edge leads gradients of weights to another layer or to a copy's update."""
+    # What it leads to in another layer waits like them; a copy gets the sum of a shared weight's
+    # gradients.
     ops = facts.ops
     alone = ops[a].colocation is None
     if not ops[a].backward or (ops[a].colocation == ops[b].colocation and not alone):
@@ -260,9 +259,9 @@ def recheck(facts: Facts, plan: Plan, rules: PipelineIteration) -> Evaluation:
 
 
 def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> Iterator[Violation]:
-    """Devices that hold more than they can: resident bytes, and the stash of microbatches beyond
-    the first that are in flight; at the peak, state and what one passage needs for the former.
-    """
+    """Devices that hold more than they can."""
+    # They hold resident bytes, and the stash of microbatches beyond the first that are in flight;
+    # at the peak, state and what one passage needs for the former.
     pipe = StageChain(facts, plan, semantics)
     held = [0] * len(facts.devices)
     if semantics.memory == "peak":
@@ -288,9 +287,9 @@ def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> It
 
 
 def _one_passage(pipe: StageChain, k: int) -> int:
-    """State of a device, and the most that one microbatch needs there: one of its stages is at the
-    fullest step of its ops, pass by pass, and each other one keeps a stash.
-    """
+    """State of a device, and the most that one microbatch needs there."""
+    # One of its stages is at the fullest step of its ops, pass by pass, and each other one keeps a
+    # stash.
     facts, ops = pipe.facts, pipe.facts.ops
     # Places of ops in a passage: forward before backward before weight gradients, else by their
     # steps.
@@ -317,9 +316,8 @@ def _one_passage(pipe: StageChain, k: int) -> int:
 
 
 def _in_flight(pipe: StageChain) -> list[int]:
-    """Most microbatches of each stage that are begun and not ended, counted before each backward
-    event: then as many forward events have run as it waits for.
-    """
+    """Most microbatches of each stage that are begun and not ended."""
+    # Counted before each backward event: then as many forward events have run as it waits for.
     most = [1] * pipe.count
     for q in range(pipe.p):
         forward, w = pipe.numbered(q, backward=False), pipe.ahead(q)
@@ -334,11 +332,9 @@ def _in_flight(pipe: StageChain) -> list[int]:
 
 
 def _most_of_two(pipe: StageChain, s: int) -> int:
-    """Most bytes that a stage of zero_bubble holds of microbatches that it is not at work on.
-
-    The stash of those that it has begun, and what weight events read of those that it has ended
-    backward; counted by the numbers of its events, one kind of event after another.
-    """
+    """Most bytes that a stage of zero_bubble holds of microbatches that it is not at work on."""
+    # The stash of those that it has begun, and what weight events read of those that it has ended
+    # backward; counted by the numbers of its events, one kind of event after another.
     m, w, open_and_waiting = pipe.rules.microbatches, pipe.ahead(s), list[tuple[int, int]]()
     for n in range(m):
         ended = max(0, n - w)  # backward events before forward event n

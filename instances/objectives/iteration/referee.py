@@ -79,11 +79,9 @@ class MessageSpan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """One iteration: its stages, the events of each used device, and the messages.
+    """One iteration: its stages, the events of each used device, and the messages."""
 
-    `events` are in the order of the devices' first stages.
-    """
-
+    # `events` are in the order of the devices' first stages.
     stages: PlanStages
     events: tuple[tuple[EventSpan, ...], ...]
     messages: tuple[MessageSpan, ...]
@@ -179,9 +177,7 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
 def _costs(
     instance: Instance, device: Ints, stages: PlanStages, semantics: PipelineIteration
 ) -> tuple[Ints, Ints, Ints, dict[tuple[int, int], int]]:
-    """Time of each step on a microbatch, of weight events, of updates, and of messages from step to
-    step.
-    """
+    """Time of each step on a microbatch, of weight events, of updates, and of messages."""
     arrays, index, step = instance.arrays, instance.arrays.index, stages.step
     duration = np.zeros(stages.num_steps, np.int64)
     weight, update = np.zeros((2, stages.num_stages), np.int64)
@@ -235,10 +231,8 @@ def stash_bytes(instance: Instance, stages: PlanStages) -> Ints:
 
 
 def kept_bytes(instance: Instance, stages: PlanStages) -> Ints:
-    """What each stage keeps from its backward to its weight event on a microbatch, (S,).
-
-    The tensors that its weight gradients read and do not make.
-    """
+    """What each stage keeps from its backward to its weight event on a microbatch, (S,)."""
+    # The tensors that its weight gradients read and do not make.
     arrays, index, count = instance.arrays, instance.arrays.index, stages.num_stages
     kept, stays = np.zeros(count, np.int64), ~instance.arrays.exchanged
     for u, producer in enumerate(index.tensor_producer.tolist()):
@@ -271,11 +265,9 @@ def iteration_holdings(
 def alone_bytes(
     instance: Instance, plan: Plan, stages: PlanStages, semantics: PipelineIteration
 ) -> Ints:
-    """What each device holds while one microbatch alone passes, (K,).
-
-    The resident bytes of its ops; or state, and what the stage at work needs beside what the others
-    keep.
-    """
+    """What each device holds while one microbatch alone passes, (K,)."""
+    # The resident bytes of its ops; or state, and what the stage at work needs beside what the
+    # others keep.
     held = np.zeros(instance.num_devices, np.int64)
     if semantics.memory == "sum":
         np.add.at(held, plan.devices, instance.arrays.resident_bytes)

@@ -12,8 +12,7 @@ PipelineSchedule = Literal["gpipe", "1f1b", "interleaved", "zero_bubble"]
 Sending = Literal["overlap", "blocking"]
 
 MAX_MICROBATCHES = 4096
-MAX_STAGES_PER_DEVICE = 64
-"""A schedule has two events for each microbatch and stage."""
+MAX_STAGES_PER_DEVICE = 64  # a schedule has two events for each microbatch and stage
 
 
 class PipelineIteration(Semantics):

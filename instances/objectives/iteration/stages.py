@@ -26,12 +26,9 @@ class PlanStages:
     #: (n,) int64: Place of each op's work in the passage of one microbatch: a forward op of stage s
     #: is in step s, a backward op in step 2 S - 1 - s.
     step: Ints
-    #: (S,) int64: Device of each stage.
-    device: Ints
-    #: Devices that have stages.
-    num_devices: int
-    #: Whether there are backward ops.
-    trains: bool
+    device: Ints  # (S,) int64: Device of each stage
+    num_devices: int  # devices that have stages
+    trains: bool  # whether there are backward ops
 
     @property
     def stage(self) -> Ints:
@@ -40,27 +37,22 @@ class PlanStages:
 
     @property
     def num_stages(self) -> int:
-        """Number of stages."""
         return len(self.device)
 
     @property
     def num_steps(self) -> int:
-        """Steps of one microbatch."""
         return self.num_stages * (2 if self.trains else 1)
 
 
 def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) -> PlanStages:
-    """The stages of a plan whose every op is on one device.
-
-    Stages are numbered from 0 without a gap; stage s is on the same device as stage t if and only
-    if s and t differ by a multiple of p, where p devices have v stages each. No edge leads to an
-    earlier step: forward ops feed forward ops of their own and of later stages, backward ops feed
-    backward ops of their own and of earlier stages, and no forward op. Exchanges of a shared
-    weight's gradients (`Arrays.exchanged`) bind no stage.
-
-    The ops of a colocation group that share a device are in one stage of it. (That all of them
-    share one is a rule of its own, `check`.)
-    """
+    """The stages of a plan whose every op is on one device."""
+    # Stages are numbered from 0 without a gap; stage s is on the same device as stage t if and only
+    # if s and t differ by a multiple of p, where p devices have v stages each. No edge leads to an
+    # earlier step: forward ops feed forward ops of their own and of later stages, backward ops feed
+    # backward ops of their own and of earlier stages, and no forward op. Exchanges of a shared
+    # weight's gradients (`Arrays.exchanged`) bind no stage. The ops of a colocation group that
+    # share a device are in one stage of it. (That all of them share one is a rule of its own,
+    # `check`.)
     device, ops = plan.devices, instance.graph.ops
     stage = _stated(instance, plan) if plan.stage is not None else _derived(instance, device)
     num_stages = int(stage.max()) + 1
@@ -141,9 +133,8 @@ def _stated(instance: Instance, plan: Plan) -> Ints:
 
 
 def _derived(instance: Instance, device: Ints) -> Ints:
-    """Stage of each op where the devices are the stages: a topological order of the devices, the
-    lowest number first.
-    """
+    """Stage of each op where the devices are the stages."""
+    # They are in a topological order of the devices, the lowest number first.
     arrays, index = instance.arrays, instance.arrays.index
     bind = ~instance.arrays.exchanged
     a, b = index.producer[bind], index.consumer[bind]
@@ -170,12 +161,10 @@ def _derived(instance: Instance, device: Ints) -> Ints:
 
 
 class Event(NamedTuple):
-    """The work of a stage on a microbatch, in one of the two passes.
+    """The work of a stage on a microbatch, in one of the two passes."""
 
-    `weight` : the part of a backward event that gradients of weights alone depend on; `update`:
-    updates of weights, once, after the last microbatch.
-    """
-
+    # `weight` : the part of a backward event that gradients of weights alone depend on; `update`:
+    # updates of weights, once, after the last microbatch.
     backward: bool
     stage: int
     microbatch: int

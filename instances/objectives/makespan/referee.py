@@ -61,10 +61,8 @@ def check_schedule(
 def check_times(
     instance: Instance, plan: Plan, semantics: Makespan, times: Times
 ) -> tuple[Violation, ...]:
-    """Verify the times that are stated for a makespan plan, whatever clock they are from.
-
-    As `check_schedule`; and no transfer is there that no op waits for.
-    """
+    """Verify the times that are stated for a makespan plan, whatever clock they are from."""
+    # As `check_schedule`; and no transfer is there that no op waits for.
     device, index = plan.devices, instance.arrays.index
     moves = sorted(times.transfers)
     item = np.array([move.item for move in moves], np.int64)

@@ -122,8 +122,7 @@ class _Items:
             np.int64,
         )
         self.channels: Ints = pairs[transfers.source * k + transfers.destination]
-        # Bottom levels with the times of the plan's own devices, so that ranks follow the plan's
-        # paths.
+        # Bottom levels with the times of the plan's own devices, so ranks follow the plan's paths.
         edge = index.succ_edge
         succ = index.consumer[edge]
         links = arrays.link_class[device[index.producer[edge]], device[succ]]
@@ -261,12 +260,10 @@ class _Waits(NamedTuple):
 
 
 class _Queues(NamedTuple):
-    """Items that hold the same resources share a queue.
+    """Items that hold the same resources share a queue."""
 
-    Queue q holds up to two `resources`, has room for as many items as begin at ``ptr[q]``, and is
-    in ``touched[touch_ptr[r]:touch_ptr[r + 1]]`` for each resource r of its two.
-    """
-
+    # Queue q holds up to two `resources`, has room for as many items as begin at ``ptr[q]``, and is
+    # in ``touched[touch_ptr[r]:touch_ptr[r + 1]]`` for each resource r of its two.
     of_item: Ints
     ptr: Ints
     resources: Ints
@@ -276,11 +273,9 @@ class _Queues(NamedTuple):
 
 @kernel(bounded=True)
 def _run_events(duration: Ints, rank: Ints, waits: _Waits, queues: _Queues) -> Ints:
-    """Start of every item, -1 for items that never become ready.
-
-    A queue is a heap of items by rank, `tops` one of queues' first items. Only queues whose top or
-    whose resources changed at this instant can start something: the candidates.
-    """
+    """Start of every item, -1 for items that never become ready."""
+    # A queue is a heap of items by rank, `tops` one of queues' first items. Only queues whose top
+    # or whose resources changed at this instant can start something: the candidates.
     # Why queues: items that hold the same resources can only start in the order of their ranks, so
     # the first of each queue stands for all. An instant then costs as much as the queues it
     # touches, not as all ready items.

@@ -35,10 +35,8 @@ def evaluate(instance: Instance, plan: Plan, rules: Loads) -> Evaluation:
 def _heaviest(
     instance: Instance, plan: Plan, rules: Loads, parts: tuple[Ints, ...]
 ) -> tuple[Ints, tuple[ServerUse, ...], int]:
-    """Load of each device and, with two levels, of each server; the heaviest of them.
-
-    With two passes it is the heaviest forward + the heaviest backward load.
-    """
+    """Load of each device and, with two levels, of each server; the heaviest of them."""
+    # With two passes it is the heaviest forward + the heaviest backward load.
     if isinstance(rules, MaxLoadFwdBwd):
         forward, backward = (
             combine(rules.load, *device_loads(instance, plan.devices, backward=which))

@@ -37,17 +37,10 @@ from placegap.solvers.core.back_ends.outcome import THREADS
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock, stop_requested
 
-BITS = 40
-"""Multipliers are integers: a dual of 1 becomes 2**BITS."""
-
-TIME = 1000.0
-"""All work of the LP, in its unit of time."""
-
-MOST_ROUTES = 60_000
-"""Columns of an LP for ways of its edges from device to device, at most."""
-
-INTEGRAL = 1e-6
-"""Shares so close to 0 or 1 are not branched over."""
+BITS = 40  # multipliers are integers: a dual of 1 becomes 2**BITS
+TIME = 1000.0  # all work of the LP, in its unit of time
+MOST_ROUTES = 60_000  # columns of an LP for ways of its edges from device to device, at most
+INTEGRAL = 1e-6  # shares so close to 0 or 1 are not branched over
 
 
 def num_routes(problem: Terms, able: Able) -> int:
@@ -60,12 +53,7 @@ def num_routes(problem: Terms, able: Able) -> int:
 
 
 class SectionLp:
-    """The LP of some ops of a problem, solved again and again with other cases.
-
-    `able` are the devices of the ops. Time counts from the end of op `first`, or from the start of
-    the schedule. A window has the op before, those between (None: all of the section) and the op
-    after. `LimitReached` is raised if the clock is over before the LP is built.
-    """
+    """The LP of some ops of a problem, solved again and again with other cases."""
 
     def __init__(
         self,
@@ -75,6 +63,10 @@ class SectionLp:
         windows: Sequence[tuple[int, ...] | None] = (None,),
         clock: Clock | None = None,
     ) -> None:
+        # `able` are the devices of the ops. Time counts from the end of op `first`, or from the
+        # start of the schedule. A window has the op before, those between (None: all of the
+        # section) and the op after. `LimitReached` is raised if the clock is over before the LP is
+        # built.
         self.clock = Clock(None) if clock is None else clock
         self.problem, self.able, self.first = problem, able, first
         self.windows, self.channels = list(windows), problem.rules["channels"]
@@ -239,10 +231,8 @@ class SectionLp:
     def solve(
         self, able: Able, time_limit_s: float = float("inf")
     ) -> tuple[Leaf, dict[int, dict[int, float]]] | None:
-        """The multipliers for some cases, and the x of the LP; None where it found none.
-
-        Of an infeasible LP the multipliers are a ray, which proves that, and there is no x.
-        """
+        """The multipliers for some cases, and the x of the LP; None where it found none."""
+        # Of an infeasible LP the multipliers are a ray, which proves that, and there is no x.
         # HiGHS counts the time of all its runs; the basis of the last case is a good start for this
         # one
         solver = self.solver
@@ -328,11 +318,9 @@ def grow_tree(
     target_ns: float = math.inf,
     clock: Clock | None = None,
 ) -> tuple[Branch | Leaf, Any]:
-    """Branch over devices, the lowest leaf first; the tree and the bound that it proves, in ns.
-
-    `able` are the devices of each op at the root. The tree so far is returned when it proves
-    `target_ns` or the clock is over.
-    """
+    """Branch over devices, the lowest leaf first; the tree and the bound that it proves, in ns."""
+    # `able` are the devices of each op at the root. The tree so far is returned when it proves
+    # `target_ns` or the clock is over.
     root = _solved(lp, able, None, clock)
     number, heap = count(), list[tuple[Any, int, _Node]]()
     heap.append((root.bound, next(number), root))

@@ -50,25 +50,16 @@ from placegap.solvers.bounds.certificates.section_lp import (
 from placegap.solvers.bounds.cheap_bounds import quick_bound, spread_weights
 from placegap.solvers.core.clock import Clock, LimitReached, stop_requested
 
+# Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices.
 S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
-"""Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices."""
-
-MOST_MOVES = 50_000_000
-"""Times of edges from device to device that are held in memory: 2 GB."""
-
-LEAVES = (1, 8, 64, 512)
-"""Leaves of the trees of arcs, round by round."""
-
-Proved = tuple[Any, Proof]
-"""A bound, and its proof."""
-
-MOST_PARTS = 20_000
-"""Ops and edges of an instance; in larger ones no sections are tried."""
+MOST_MOVES = 50_000_000  # times of edges from device to device that are held in memory: 2 GB
+LEAVES = (1, 8, 64, 512)  # leaves of the trees of arcs, round by round
+Proved = tuple[Any, Proof]  # a bound, and its proof
+MOST_PARTS = 20_000  # ops and edges of an instance; in larger ones no sections are tried
 
 MOST_LEAVES = 200
 
-MOST_HALVES = 8
-"""Checks of ideals: of the target, then half-way between a proven and an unproven bound."""
+MOST_HALVES = 8  # checks of ideals: the target, then half-way between a proven and an open bound
 
 
 def certify(
@@ -234,12 +225,12 @@ def _certify_stages(
     return certificate_of(instance, semantics, proven, StagesProof()) if proven else None
 
 
+# By objective, where certificates can be checked.
 WRITERS: Mapping[str, Callable[..., Certificate | None]] = {
     "makespan": partial(_certify_times, more_proofs=_pass_proofs),
     "max_load": partial(_certify_times, more_proofs=_load_proofs),
     "hybrid": _certify_stages,
 }
-"""By objective, where certificates can be checked."""
 
 
 def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Clock) -> Iterator[int]:
@@ -264,10 +255,8 @@ def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Cloc
 def prove_chain(
     instance: Instance, problem: TimedTerms, clock: Clock
 ) -> tuple[Any, ChainProof] | None:
-    """A chain through an instance, as far as it is proven when the time is over; None without one.
-
-    The bound is infinite where there is no plan.
-    """
+    """A chain through an instance, as far as it is proven in the time; None without one."""
+    # The bound is infinite where there is no plan.
     chain = choose_chain(instance, intervals(instance))
     if not chain:
         return None
@@ -376,12 +365,10 @@ def fits(instance: Instance, clock: Clock) -> bool:
 
 
 class TimedTerms(Terms):
-    """The checker's view; what takes long raises `LimitReached` when the time is over.
-
-    The clock may be replaced by that of a part of the work.
-    """
+    """The checker's view; what takes long raises `LimitReached` when the time is over."""
 
     def __init__(self, parts: dict[str, Any], rules: dict[str, Any], clock: Clock) -> None:
+        # The clock may be replaced by that of a part of the work.
         self.clock = clock
         self._whole = dict[bool, dict[int, list[Any]]]()
         super().__init__(parts, rules)

@@ -43,41 +43,27 @@ from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
 from placegap.solvers.core.clock import never
 
-CHAIN = "layers in a row"
-"""Origin of its bounds."""
-
+CHAIN = "layers in a row"  # origin of its bounds
+# A stop cannot be there: more than all times and priced bytes together. Sums stay below 2**62.
 NEVER = 2**58
-"""A stop cannot be there: more than all times and priced bytes together. Sums stay below 2**62."""
-
-MOST_INNER = 1_000
-"""Ops of an interval, at most."""
-
+MOST_INNER = 1_000  # ops of an interval, at most
+# Labels after a stop, and ways to place groups that come more than once: with more there is no
+# bound.
 MOST_LABELS, MOST_TIES = 100_000, 32
-"""Labels after a stop, and ways to place groups that come more than once: with more there is no
-bound."""
-
-MOST_PARTS = 40
-"""Parts of all placements that are divided at most."""
-
+MOST_PARTS = 40  # parts of all placements that are divided at most
+# Bits of a sum of times in the unit of the prices; and bits by which priced bytes stay below the
+# limit of `room_prices`, so that both together stay below `NEVER`.
 MOST_BITS, SPARE_BITS = 57, 4
-"""Bits of a sum of times in the unit of the prices; and bits by which priced bytes stay below the
-limit of `room_prices`, so that both together stay below `NEVER`."""
-
-FIRST_AIM = 0.002
-"""The first aim is this share above the bound of the prices; the share doubles with each aim."""
+FIRST_AIM = 0.002  # the first aim is this share above the bound of the prices; it doubles each time
 
 
 class Stops(NamedTuple):
     """S groups in a row on K devices."""
 
-    #: (S,) int64
-    group: Ints
-    #: (S, K) int64: `NEVER` where it cannot be.
-    time_ns: Ints
-    #: (S, K, K) int64: From the stop before on a to this one on b.
-    move_ns: Ints
-    #: (S, K) int64: 0 where a group comes again.
-    size_bytes: Ints
+    group: Ints  # (S,) int64
+    time_ns: Ints  # (S, K) int64: `NEVER` where it cannot be
+    move_ns: Ints  # (S, K, K) int64: From the stop before on a to this one on b
+    size_bytes: Ints  # (S, K) int64: 0 where a group comes again
     #: (z,) int64, (S, z) bool: Bytes that a device holds once if any of some stops is on it.
     shared_bytes: Ints
     shares: Flags
@@ -91,10 +77,8 @@ class LeastChain(NamedTuple):
 
 
 def stops_of(instance: Instance, at_peak: Instance | None = None) -> Stops | None:
-    """The row of groups; None where groups run beside each other.
-
-    Bytes are those of `at_peak`, if that is given; `instance` is then its floor.
-    """
+    """The row of groups; None where groups run beside each other."""
+    # Bytes are those of `at_peak`, if that is given; `instance` is then its floor.
     arrays, index, group = instance.arrays, instance.arrays.index, instance.arrays.group
     chain = choose_chain(instance, intervals(instance, MOST_INNER))
     if not chain or chain[0].entry is None:
@@ -145,11 +129,9 @@ def stops_of(instance: Instance, at_peak: Instance | None = None) -> Stops | Non
 def least_chain(
     instance: Instance, stops: Stops, stop: Callable[[], bool] = never
 ) -> LeastChain | None:
-    """The least sum over all placements of the stops that fit; None beyond the limits.
-
-    Groups that come more than once are tried on every device. After `MOST_PARTS` divisions, or once
-    stopped, the sum is a bound, but its placement need not fit.
-    """
+    """The least sum over all placements of the stops that fit; None beyond the limits."""
+    # Groups that come more than once are tried on every device. After `MOST_PARTS` divisions, or
+    # once stopped, the sum is a bound, but its placement need not fit.
     groups, times = np.unique(stops.group, return_counts=True)
     tied, num_devices = groups[times > 1].tolist(), instance.num_devices
     if num_devices ** len(tied) > MOST_TIES:

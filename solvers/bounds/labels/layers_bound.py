@@ -64,23 +64,20 @@ from placegap.solvers.bounds.labels.room_prices import RoomPrices, climb_prices
 from placegap.solvers.bounds.work_windows import WorkWindows
 from placegap.solvers.core.clock import never
 
+# Columns of labels: the device of the gate forward times K, plus that of the gate back; both times;
+# the label of the layer before, and the option that was added; the new names of its devices, as
+# digits; from `WORK` on the work on the devices, and their bytes, if memory binds.
 STATE, START, LEFT, SOURCE, OPTION, NAMES, WORK = range(7)
-"""Columns of labels: the device of the gate forward times K, plus that of the gate back; both
-times; the label of the layer before, and the option that was added; the new names of its devices,
-as digits; from `WORK` on the work on the devices, and their bytes, if memory binds."""
 
+# Cells of the new labels of one layer; and trials of all layers, about eight seconds: pairs of a
+# label and an option, or of gates of one, and half of the cells of each new label. With more there
+# is no bound.
 MOST_CELLS, MOST_TRIALS = 12_000_000, 200_000_000
-"""Cells of the new labels of one layer; and trials of all layers, about eight seconds: pairs of a
-label and an option, or of gates of one, and half of the cells of each new label. With more there is
-no bound."""
-
-CHUNK = 16_384
-"""Labels that grow at a time, between two looks at `stop`."""
+CHUNK = 16_384  # labels that grow at a time, between two looks at `stop`
 
 MOST_KEY = 2**62
 
-SHARES = 128
-"""Parts of a device's room: labels hold about equal bytes if the numbers of full parts agree."""
+SHARES = 128  # parts of a device's room: labels hold about the same if their full parts agree
 
 
 @dataclass
@@ -98,10 +95,9 @@ class LayerPath(NamedTuple):
 
 
 class Least(NamedTuple):
-    """The least bound of all labels, `NO_WAY` if all are above the threshold; and the paths of the
-    labels with the least bounds, as many as requested.
-    """
+    """The least bound of all labels, and the paths of the labels with the least bounds."""
 
+    # `NO_WAY` if all are above the threshold; as many paths as requested.
     ns: int
     paths: list[LayerPath]
 
@@ -110,10 +106,9 @@ class Least(NamedTuple):
 
 
 class LayerWays(NamedTuple):
-    """The least time of any option forward from a to a2 plus back from b2 to b, and that option;
-    (K, K, K, K).
-    """
+    """The least time of any option forward from a to a2 plus back from b2 to b; that option."""
 
+    # Both are (K, K, K, K).
     least_ns: Ints
     option: Ints
 
@@ -202,10 +197,8 @@ def least_within(
     stop: Callable[[], bool],
     num_paths: int = 0,
 ) -> Least | None:
-    """The least bound of all labels, up to `most_ns`; None if it is stopped, or too large.
-
-    `rest` is from `rest_of`; trials are subtracted from `effort`.
-    """
+    """The least bound of all labels, up to `most_ns`; None if it is stopped, or too large."""
+    # `rest` is from `rest_of`; trials are subtracted from `effort`.
     num_devices = len(table.step_ns)
     head, tail = table.outer_ns
     # one label per pair of devices of the outermost gates, with heads and tails of work windows
@@ -268,11 +261,10 @@ def _path(table: LayerTable, found: list[Ints], row: int) -> LayerPath:
 
 
 class LayerFrame(NamedTuple):
-    """One layer for a kernel: values of `LayerTable`; `rest_ns`, the least time between its inner
-    gates; `least_ns`, (K, K, p), that between the outer gates with each option; and `order`, the
-    options by rising `least_ns`.
-    """
+    """One layer for a kernel: values of `LayerTable`, and ways between its gates."""
 
+    # `rest_ns`: the least time between its inner gates; `least_ns`, (K, K, p): that between the
+    # outer gates with each option; `order`: the options by rising `least_ns`.
     step_ns: Ints
     room_bytes: Ints
     unready_ns: Ints
@@ -338,9 +330,8 @@ def _grown_labels(
     most_rows: int,
     most_tried: int,
 ) -> tuple[Ints, int]:
-    """A row for each label one layer further in that is not above the threshold, up to a limit; and
-    the number of trials.
-    """
+    """Rows for labels one layer further in, not above the threshold; and the number of trials."""
+    # There are no more of them than a limit.
     # For each label: options by rising least time, then the device of the inner gate back, then
     # that of the inner gate forward. What depends on the former alone is computed outside the
     # latter.
@@ -474,10 +465,8 @@ def _thinned(labels: Ints, room: Ints) -> Ints:
 
 @kernel
 def _first_of(key: Ints, left: Ints, held: Ints) -> Ints:
-    """Rows, by key and rising start, whose rest is less than that of all before them.
-
-    They get the least bytes of any row of their key.
-    """
+    """Rows, by key and rising start, whose rest is less than that of all before them."""
+    # They get the least bytes of any row of their key.
     # The Pareto front of start and rest. Bytes of one key differ by less than a share of the room,
     # so the least of them loses little, and a third criterion would keep far more labels.
     kept, count, least, begin = np.empty(len(key), np.int64), 0, 0, 0
@@ -500,13 +489,12 @@ def _first_of(key: Ints, left: Ints, held: Ints) -> Ints:
 
 MOST_OPS = 20_000
 
+# A threshold is this share above the proven bound. The share is halved where labels were too many:
+# their number grows fast with the distance from the threshold down to the least label.
 STRIDE, LEAST_STRIDE = 0.003, 0.0005
-"""A threshold is this share above the proven bound. The share is halved where labels were too many:
-their number grows fast with the distance from the threshold down to the least label."""
-
+# If a threshold takes less than `EASY` of all trials, the next one is twice as far away, and may
+# take at most `FAR` of them.
 EASY, FAR = 0.001, 0.03
-"""If a threshold takes less than `EASY` of all trials, the next one is twice as far away, and may
-take at most `FAR` of them."""
 
 
 class NestedSearch(NamedTuple):
@@ -526,11 +514,10 @@ def search_layers(
     stop: Callable[[], bool] = never,
     num_paths: int = 0,
 ) -> NestedSearch | None:
-    """The bound of nested layers on every makespan, at least `known_ns`; None if there is none.
-
-    The search ends at `stop`, when trials run out, or at the first threshold that a label is below:
-    no higher one could be proven. Then the result has the paths of the `num_paths` least labels.
-    """
+    """The bound of nested layers on every makespan, at least `known_ns`; None if there is none."""
+    # The search ends at `stop`, when trials run out, or at the first threshold that a label is
+    # below: no higher one could be proven. Then the result has the paths of the `num_paths` least
+    # labels.
     if instance.num_ops > MOST_OPS or instance.num_devices < 2:
         return None
     # the first chain that comes back: short sections prove more than long ones (`layer_chains`)

@@ -60,16 +60,13 @@ from placegap.solvers.core.clock import never
 
 @kernel
 def fewer_labels(value: Ints, order: Ints, most: int, rows: Ints, least: Ints) -> tuple[int, bool]:
-    """Write which labels of one kind stay, at most `most`; how many do, and if any are joined.
-
-    `order` has the labels (rows of `value`) of the kind, the best first; it is overwritten. A label
-    stays unless one before it is nowhere above it. Where more are left, neighbours become one: the
-    first, with the least of each number. `rows` gets the labels that stay, and `least` their
-    numbers.
-    """
-    # Joining keeps a bound: what a label may become, the joined one may become as well, at no
-    # higher cost. Neighbours in the order of costs are joined, so that costs, which decide, lose
-    # least.
+    """Write which labels of one kind stay, at most `most`; how many do, and if any are joined."""
+    # `order` has the labels (rows of `value`) of the kind, the best first; it is overwritten. A
+    # label stays unless one before it is nowhere above it. Where more are left, neighbours become
+    # one: the first, with the least of each number. `rows` gets the labels that stay, and `least`
+    # their numbers. Joining keeps a bound: what a label may become, the joined one may become as
+    # well, at no higher cost. Neighbours in the order of costs are joined, so costs, which decide,
+    # lose least.
     kept, width = 0, value.shape[1]
     for q in order:
         below = False
@@ -97,23 +94,19 @@ def fewer_labels(value: Ints, order: Ints, most: int, rows: Ints, least: Ints) -
     return count, step > 1
 
 
-NOTHING = 2**62
-"""More than every price."""
+NOTHING = 2**62  # more than every price
 
 
 class RunTerms(NamedTuple):
     """Costs and bytes of runs, for c stops, K devices and some modes."""
 
-    #: (c, K) int64: The time of each stop on each device.
-    stop_ns: Ints
-    #: (c - 1, K, K) int64: The time between neighbouring stops on two devices.
-    cut_ns: Ints
+    stop_ns: Ints  # (c, K) int64: The time of each stop on each device
+    cut_ns: Ints  # (c - 1, K, K) int64: The time between neighbouring stops on two devices
     #: stay_ns, held_bytes: (c - 1, K, modes) int64: The time between neighbouring stops on one
     #: device, and the bytes of the groups between them that are there, too.
     stay_ns: Ints
     held_bytes: Ints
-    #: (c,) int64: The bytes of each stop's group.
-    size_bytes: Ints
+    size_bytes: Ints  # (c,) int64: The bytes of each stop's group
     #: room_bytes, pool, pool_room_bytes: The room of devices, the pool of each, the room of pools.
     room_bytes: Ints
     pool: Ints
@@ -122,10 +115,8 @@ class RunTerms(NamedTuple):
 
 @kernel
 def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
-    """Least cost of runs that fit, the device of each stop, and the mode after it, -1 for a cut.
-
-    At most `most` labels are kept at a stop and device, the cheapest first.
-    """
+    """Least cost of runs that fit, the device of each stop, and the mode after it, -1 for a cut."""
+    # At most `most` labels are kept at a stop and device, the cheapest first.
     stop, cut, stay, held = terms.stop_ns, terms.cut_ns, terms.stay_ns, terms.held_bytes
     size, room, pool = terms.size_bytes, terms.room_bytes, terms.pool
     num, num_devices = stop.shape
@@ -198,10 +189,10 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
 
 
 class LinkWays(NamedTuple):
-    """Groups between stops: those of link r are from ``pointer[r]`` on, with their bytes, and ways
-    (K, K, K) as in `Passage`; where these are (K, 1, K), bytes of a cut pay the least price of all.
-    """
+    """Groups between stops, with their bytes, and ways as in `Passage`."""
 
+    # Those of link r are from ``pointer[r]`` on; where ways are (K, 1, K), bytes of a cut pay the
+    # least price of all.
     pointer: Ints
     size_bytes: Ints
     ways_ns: Ints
@@ -211,11 +202,9 @@ class LinkWays(NamedTuple):
 def price_links(
     cut: Ints, stay: Ints, links: LinkWays, price: Ints, shift: int, at: Ints, mode: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Lengths (c, K, K) and (c, K, modes) with the price of bytes, rounded down; bytes by device.
-
-    The bytes are those of stops on the devices `at`, with the modes between; they are not counted
-    where `at` is negative.
-    """
+    """Lengths (c, K, K) and (c, K, modes) with the price of bytes, floored; bytes by device."""
+    # The bytes are those of stops on the devices `at`, with the modes between; they are not counted
+    # where `at` is negative.
     # The price of the stops is in `stop_ns`; here are the groups between. The first call makes the
     # lengths for `least_runs`, and the second counts the bytes on the path found.
     num_links, num_devices = len(cut), cut.shape[1]
@@ -258,9 +247,7 @@ def price_links(
 
 @kernel
 def _pay(start: int, size: Ints, ways: Ints, price: Ints, shift: int) -> tuple[int, Ints]:
-    """The least length, from `start` on, plus price of bytes at that length; and the device of each
-    group there.
-    """
+    """The least length plus price of bytes, from `start` on; and the device of each group."""
     # The longer the section, the more devices a group can be on. The price of all bytes is a
     # falling step function of the length: the least sum is at `start`, or where some group reaches
     # a cheaper device.
@@ -295,44 +282,34 @@ def _pay(start: int, size: Ints, ways: Ints, price: Ints, shift: int) -> tuple[i
     return min(NO_WAY, best), where
 
 
-MODES = 4
-"""Ways to count what lies between two stops on one device."""
+MODES = 4  # ways to count what lies between two stops on one device
 
+# For the section at a place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
+# from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on
+# a. Rows of the ends are not read. None: no times are known.
 Through = Callable[[int], tuple[Ints, Ints] | None]
-"""For the section at a place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
-from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on a.
-Rows of the ends are not read. None: no times are known."""
-
-MOST_LABELS = 64
-"""Labels at a stop and device; where there are more, neighbours are joined."""
-
+MOST_LABELS = 64  # labels at a stop and device; where there are more, neighbours are joined
+# Labels at least, and stops x devices x labels at most: long chains have fewer labels, and the
+# longest are not tried.
 FEWEST_LABELS, MOST_WORK = 8, 8_000_000
-"""Labels at least, and stops x devices x labels at most: long chains have fewer labels, and the
-longest are not tried."""
-
+# Ops of a section; in larger ones no ways are computed, and the groups between the ends count
+# nowhere.
 MOST_INNER = 2_000
-"""Ops of a section; in larger ones no ways are computed, and the groups between the ends count
-nowhere."""
-
+# Cells of ways by three devices; beyond, bytes between two devices pay the least price of all.
 MOST_CELLS = 5_000_000
-"""Cells of ways by three devices; beyond, bytes between two devices pay the least price of all."""
 
 
 class Passage(NamedTuple):
     """One section between two neighbouring stops."""
 
-    #: Its place in the chain.
-    section: int
-    #: Whether it leads to the earlier stop.
-    backward: bool
+    section: int  # its place in the chain
+    backward: bool  # whether it leads to the earlier stop
     #: (G, K, K, K) int64: Entry [g, a, b, c]: the least time if the earlier stop is on a, the
     #: later one on b, and group g of the link on c. Without ``is_wide``, (G, K, 1, K): for both on
     #: a alone.
     way_ns: Ints
-    #: (G, K) int64: Time of group g's ops in the section on each device.
-    work_ns: Ints
-    #: (K,) int64: Time of the ops of both stops in it, the entry aside.
-    rest_ns: Ints
+    work_ns: Ints  # (G, K) int64: Time of group g's ops in the section on each device
+    rest_ns: Ints  # (K,) int64: Time of the ops of both stops in it, the entry aside
 
 
 class BetweenStops(NamedTuple):
@@ -343,22 +320,19 @@ class BetweenStops(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """`RunTerms` by arcs, the least time of all sections between stops that are no neighbours, and
-    the ways of the groups of all links.
-    """
+    """`RunTerms` by arcs, times of the other sections, and the ways of the groups of links."""
 
+    # `apart_ns` is the least time of all sections between stops that are no neighbours.
     terms: RunTerms
     apart_ns: int
     links: LinkWays
 
 
 class Cheapest(NamedTuple):
-    """The least cost of runs that fit, `NO_WAY` if none do.
+    """The least cost of runs that fit, `NO_WAY` if none do."""
 
-    `ends` has the devices of each section's entry and exit (rows and columns of its table), and
-    `used_bytes` what the runs hold on each device.
-    """
-
+    # `ends` has the devices of each section's entry and exit (rows and columns of its table), and
+    # `used_bytes` what the runs hold on each device.
     ns: int
     ends: list[tuple[int, int]]
     used_bytes: Ints
@@ -366,29 +340,21 @@ class Cheapest(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MemoryRuns:
-    """Runs along a chain, without the lengths of its arcs.
+    """Runs along a chain, without the lengths of its arcs."""
 
-    These are tables, one per section: rows for the devices of its entry (one, without an entry) and
-    columns for those of its exit.
-    """
-
+    # These are tables, one per section: rows for the devices of its entry (one, without an entry)
+    # and columns for those of its exit.
     sections: tuple[Section, ...]
     #: before_ns, after_ns: The earliest end of the first section's entry, and the least time after
     #: the last one's exit, by device; of one entry where the section has no such end.
     before_ns: Ints
     after_ns: Ints
-    #: For each stop but the last: the sections and groups between it and the next.
-    links: tuple[BetweenStops, ...]
-    #: Sections between ops of the same stop.
-    inside: tuple[tuple[int, int], ...]
-    #: Sections between stops that are no neighbours.
-    other: tuple[int, ...]
-    #: (c,) int64: Of each stop's group.
-    size_bytes: Ints
-    #: (K,) int64
-    room_bytes: Ints
-    #: Each device is a pool of its own where links are alike.
-    pools: DevicePools
+    links: tuple[BetweenStops, ...]  # for each stop but the last: sections and groups to the next
+    inside: tuple[tuple[int, int], ...]  # sections between ops of the same stop
+    other: tuple[int, ...]  # sections between stops that are no neighbours
+    size_bytes: Ints  # (c,) int64: Of each stop's group
+    room_bytes: Ints  # (K,) int64
+    pools: DevicePools  # each device is a pool of its own where links are alike
     #: first, last: Stops of the chain's first and last node.
     first: int
     last: int
@@ -511,11 +477,9 @@ def memory_runs(
     *,
     fold: bool = True,
 ) -> MemoryRuns | None:
-    """The runs of a chain under memory; None if memory is slack, or if the chain is too long.
-
-    Without `fold` each op of the chain is a stop of its own, wherever others of its group are. Then
-    two passes do not add up, but no section is between stops that are no neighbours.
-    """
+    """The runs of a chain under memory; None if memory is slack, or if the chain is too long."""
+    # Without `fold` each op of the chain is a stop of its own, wherever others of its group are.
+    # Then two passes do not add up, but no section is between stops that are no neighbours.
     # Folding is strong where the way back meets the layers in reverse, and each link has a section
     # of either direction. A chain that meets its groups in another order has most sections in
     # `other`, which count at their least over all devices: there stops without `fold` prove more.
@@ -657,10 +621,9 @@ def passage_of(
     *,
     is_wide: bool,
 ) -> Passage:
-    """One section between two stops: times of the groups of its link, and of its two stops.
-
-    `at` is the section and whether it leads backward, `groups` those of the link and of the stops.
-    """
+    """One section between two stops: times of the groups of its link, and of its two stops."""
+    # `at` is the section and whether it leads backward, `groups` those of the link and of the
+    # stops.
     # A group on c is passed by a path from one stop to c and on to the other: the longest over its
     # ops. Its work adds up where it stays on the device of the run. The entry is in the section
     # before.

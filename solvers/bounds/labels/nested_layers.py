@@ -53,12 +53,10 @@ from placegap.solvers.bounds.work_windows import (
     section_edges,
 )
 
+# With fewer layers, or where a smaller share of the work is in groups that come back, there is
+# nothing to be gained.
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
-"""With fewer layers, or where a smaller share of the work is in groups that come back, there is
-nothing to be gained."""
-
-MOST_INNER, MOST_JOINED = 40, 8
-"""Ops of an interval, and ops of sections that become one, its entry aside."""
+MOST_INNER, MOST_JOINED = 40, 8  # ops of an interval; ops of sections that become one, entry aside
 
 
 class NestedLayer(NamedTuple):
@@ -72,24 +70,18 @@ class NestedLayer(NamedTuple):
 class NestedLayers(NamedTuple):
     """Layers, outermost first, and what is between the last frame's gates."""
 
-    #: (m + 1,) int64
-    gates: Ints
-    #: Groups with the most work come first.
-    layers: tuple[NestedLayer, ...]
-    #: Sections inside the last frame, none where they are a layer.
-    core: range
-    #: (n,) int64: The last gate that is an op itself or precedes it; -1 if none does.
-    last_gate: Ints
+    gates: Ints  # (m + 1,) int64
+    layers: tuple[NestedLayer, ...]  # groups with the most work come first
+    core: range  # sections inside the last frame, none where they are a layer
+    last_gate: Ints  # (n,): the last gate that is an op itself or precedes it; -1 if none does
 
 
 def nested_layers(
     instance: Instance, chain: Sequence[Section], time: Ints, *, with_core: bool = False
 ) -> NestedLayers | None:
-    """The layers of a chain; None if no layer comes back. O(n + m).
-
-    Each section begins with the op that ends the one before it. `with_core` makes what is inside
-    the last frame a layer: it adds options, and the bytes that they hold.
-    """
+    """The layers of a chain; None if no layer comes back. O(n + m)."""
+    # Each section begins with the op that ends the one before it. `with_core` makes what is inside
+    # the last frame a layer: it adds options, and the bytes that they hold.
     ends = [(part.entry, part.exit) for part in chain]
     if len(chain) <= FEWEST_LAYERS or any(u is None or v is None for u, v in ends):
         return None
@@ -220,10 +212,8 @@ def layer_chains(
 
 
 def joined_where_cheap(instance: Instance, chain: Sequence[Section]) -> tuple[Section, ...]:
-    """The chain, with sections joined that an edge skips if a cheaper edge leaves one of them.
-
-    O(m log m + edges that skip * sections that they skip).
-    """
+    """The chain, with sections joined that an edge skips if a cheaper edge leaves one of them."""
+    # O(m log m + edges that skip * sections that they skip).
     if instance.num_devices < 2 or len(chain) < 2:
         return tuple(chain)
     arrays, index = instance.arrays, instance.arrays.index
@@ -277,25 +267,19 @@ def _sections(instance: Instance, chain: Sequence[Section], one: Flags) -> tuple
     return tuple(found)
 
 
+# Options of one layer, without and with memory that binds; and edges of all layers' options times
+# devices cubed, about two seconds. With more, the groups with the least work, or share of the
+# memory, are not placed.
 MOST_OPTIONS, MOST_TIGHT, MOST_WORK = 256, 16_384, 300_000_000
-"""Options of one layer, without and with memory that binds; and edges of all layers' options times
-devices cubed, about two seconds. With more, the groups with the least work, or share of the memory,
-are not placed."""
-
+# Cells of the times of all options of a layer; and options of equal work that each is compared with
+# at most.
 MOST_CELLS, MOST_COMPARED = 20_000_000, 256
-"""Cells of the times of all options of a layer; and options of equal work that each is compared
-with at most."""
-
-MOST_ALIKE = 15
-"""Devices whose names are one number: K to the power of K is below 2**62."""
-
+MOST_ALIKE = 15  # devices whose names are one number: K to the power of K is below 2**62
+# Steps of the grid for all work of a device; and widths of a step that are tried.
 FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
-"""Steps of the grid for all work of a device; and widths of a step that are tried."""
 
 
 class LayerOptions(NamedTuple):
-    """The options of one layer."""
-
     #: forward_ns, back_ns: (p, K, K) int64: Times from the start of the outer gate to that of the
     #: inner one, and from the inner one to the outer one, by the devices of both; `NO_WAY` where an
     #: option has a gate elsewhere.
@@ -304,14 +288,10 @@ class LayerOptions(NamedTuple):
     #: (p, K) int64: Work of the groups after the core's first gate, on each device, in steps of the
     #: grid.
     work: Ints
-    #: (p, K) int64: The part of it that follows the layer's inner gate on the way back.
-    ready: Ints
-    #: (p, K) int64: Bytes of the groups on each device; (p, 0) where memory does not bind.
-    held_bytes: Ints
-    #: (p,) int64: The price of these bytes.
-    paid_ns: Ints
-    #: (p, groups) int64: Where each option has the groups.
-    devices: Ints
+    ready: Ints  # (p, K) int64: The part of it that follows the layer's inner gate on the way back
+    held_bytes: Ints  # (p, K): bytes of the groups on each device; (p, 0) without binding memory
+    paid_ns: Ints  # (p,) int64: The price of these bytes
+    devices: Ints  # (p, groups) int64: Where each option has the groups
 
     def only(self, rows: Ints) -> LayerOptions:
         """Some of the options."""
@@ -321,35 +301,24 @@ class LayerOptions(NamedTuple):
 class LayerTable(NamedTuple):
     """Layers and what surrounds them, outermost first."""
 
-    #: Equal layers share an object.
-    options: list[LayerOptions]
-    #: The groups that each layer's options place.
-    groups: list[tuple[int, ...]]
-    #: (K,) int64: Width of the grid.
-    step_ns: Ints
+    options: list[LayerOptions]  # equal layers share an object
+    groups: list[tuple[int, ...]]  # the groups that each layer's options place
+    step_ns: Ints  # (K,) int64: Width of the grid
     #: (K,) int64: Work of groups further out that need not be after the layer's inner gate on the
     #: way back, at most. One row more: work of all groups that need not be after the core's last
     #: gate.
     unready_ns: list[Ints]
-    #: (K,) int64: The least time from the start of that gate to the end, by its device.
-    left_ns: list[Ints]
-    #: (K,) int64: The earliest start of the inner gate of the way forward.
-    head_ns: list[Ints]
+    left_ns: list[Ints]  # (K,): the least time from that gate's start to the end, by its device
+    head_ns: list[Ints]  # (K,) int64: The earliest start of the inner gate of the way forward
     #: (K,) int64: The time of that gate of the way back; one row more: of the core's first gate.
     gate_ns: list[Ints]
-    #: Heads and tails of the outermost gates.
-    outer_ns: tuple[Ints, Ints]
-    #: (K, K) int64: From the start of the core's first gate to that of its last one.
-    core_ns: Ints
-    #: (K,) int64: Room of the devices; (0,) where memory does not bind.
-    room_bytes: Ints
-    #: (K,) int64: Identical devices have the same one.
-    kind: Ints
-    #: (K,) int64: Price of a byte there, in ns times 2**shift; (0,) where bytes cost nothing.
-    price: Ints
+    outer_ns: tuple[Ints, Ints]  # heads and tails of the outermost gates
+    core_ns: Ints  # (K, K) int64: From the start of the core's first gate to that of its last one
+    room_bytes: Ints  # (K,) int64: Room of the devices; (0,) where memory does not bind
+    kind: Ints  # (K,) int64: Identical devices have the same one
+    price: Ints  # (K,): Price of a byte there, in ns times 2**shift; (0,) where bytes cost nothing
     shift: int = 0
-    #: The price of all room, less that of the groups that no option places.
-    worth_ns: int = 0
+    worth_ns: int = 0  # the price of all room, less that of the groups that no option places
 
 
 def layer_table(
@@ -432,14 +401,10 @@ class PlacedSection(NamedTuple):
     #: enter_ns, leave_ns: (K,) int64: Times of the ends; `NO_WAY` where they cannot be.
     enter_ns: Ints
     leave_ns: Ints
-    #: (s, K) int64: Times of the inner ops.
-    own_ns: Ints
-    #: Mass of the inner ops together, as in `work_windows`.
-    mass: int
-    #: By consumers in topological order.
-    edges: SectionEdges
-    #: (s + 2,) int64: Colocation groups of the entry, the inner ops and the exit.
-    group: Ints
+    own_ns: Ints  # (s, K) int64: Times of the inner ops
+    mass: int  # mass of the inner ops together, as in `work_windows`
+    edges: SectionEdges  # by consumers in topological order
+    group: Ints  # (s + 2,) int64: Colocation groups of the entry, the inner ops and the exit
 
     def key(self, names: dict[int, int]) -> tuple[object, ...]:
         """Equal for sections that take the same times; groups are numbered by `names`."""
@@ -476,11 +441,10 @@ class SectionTimes:
         return (*inner, sections.stop > len(self.parts))
 
     def through(self, sections: range, groups: Sequence[int], devices: Ints) -> Ints:
-        """Time from the start of the first section's entry to that of the last exit, (p, K, K).
-
-        It is by the devices of both ends, `NO_WAY` where they cannot be, for the p rows of
-        `devices`: ways to place the groups. The section one behind the last is the chain's last op.
-        """
+        """Time from the start of the first section's entry to that of the last exit, (p, K, K)."""
+        # It is by the devices of both ends, `NO_WAY` where they cannot be, for the p rows of
+        # `devices`: ways to place the groups. The section one behind the last is the chain's last
+        # op.
         # a shortest path over the devices of the gates: sections follow each other, so least times
         # of each add up for every choice of devices in between
         num_devices = self.time.shape[1]
@@ -563,10 +527,8 @@ def _joined(least: Ints, table: Ints, at: Ints) -> Ints:
 def _tables(
     devices: Ints, column: Ints, part: PlacedSection, weights: Ints, channels: ChannelTable
 ) -> Ints:
-    """Time from the start of the entry to that of the exit, (p, K, K), with the groups placed.
-
-    `column` has the position of the group of the entry, each inner op and the exit; -1: anywhere.
-    """
+    """Time from the start of the entry to that of the exit, (p, K, K), with the groups placed."""
+    # `column` has the position of the group of the entry, each inner op and the exit; -1: anywhere.
     # An op of a placed group cannot be on any other device: with its times there at `NO_WAY`, the
     # kernels of `work_windows` serve sections with placed groups as they are.
     size, num_devices = part.own_ns.shape

@@ -18,12 +18,11 @@ from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, ceil_div, to_whole
 from placegap.solvers.core.clock import never
 
+# Bits of a price, an integer over a power of two, and most bits of its product with bytes.
 PRICE_BITS, MOST_BITS = 20, 60
-"""Bits of a price, an integer over a power of two, and most bits of its product with bytes."""
-
+# Steps of the subgradient method; steps without progress after which their length is halved; where
+# no plan is known, its value is assumed to be this share above the bound.
 MOST_STEPS, STALL, HOPED = 120, 12, 0.5
-"""Steps of the subgradient method; steps without progress after which their length is halved; where
-no plan is known, its value is assumed to be this share above the bound."""
 
 
 class RoomPrices(NamedTuple):
@@ -41,9 +40,9 @@ class RoomPrices(NamedTuple):
 
 FREE = RoomPrices()
 
+# The bound at some prices, `NO_WAY` if a sum is beyond the numbers' range; and the bytes on each
+# device in the solution that attains it.
 Trial = Callable[[RoomPrices], tuple[int, Ints]]
-"""The bound at some prices, `NO_WAY` if a sum is beyond the numbers' range; and the bytes on each
-device in the solution that attains it."""
 
 
 def climb_prices(
@@ -54,11 +53,9 @@ def climb_prices(
     stop: Callable[[], bool] = never,
     most_shift: int = MOST_BITS,
 ) -> RoomPrices:
-    """The prices with the largest bound of those that are tried, until `stop`.
-
-    There are at most `all_bytes` on all devices together; `value_ns` is the value of a plan. Times
-    may be shifted by at most `most_shift` bits.
-    """
+    """The prices with the largest bound of those that are tried, until `stop`."""
+    # There are at most `all_bytes` on all devices together; `value_ns` is the value of a plan.
+    # Times may be shifted by at most `most_shift` bits.
     best = trial(FREE)[0]
     if best >= NO_WAY:
         return FREE

@@ -33,11 +33,10 @@ from placegap.solvers.core.result import (
 SOLVER = solver_and_version("ortools")
 
 BOUND_SEARCH = ("objective_lb_search_no_lp",)
+# Complete searches of 2 or 3 workers, and of more; CP-SAT fills up with neighbourhood searches.
 PORTFOLIO = (*BOUND_SEARCH, "no_lp")
-"""Complete searches of 2 or 3 workers, and of more; CP-SAT fills up with neighbourhood searches."""
-
+# ``refused``: the model was not run; ``fault``: CP-SAT's claim contradicts a known plan.
 CpEnding = Ending | Literal["refused", "fault"]
-"""``refused``: the model was not run; ``fault``: CP-SAT's claim contradicts a known plan."""
 
 
 class CpModel(Protocol):
@@ -75,11 +74,9 @@ M = TypeVar("M", bound=CpModel)
 class Settings:
     """How CP-SAT is to search."""
 
-    #: Threads.
-    workers: int = 1
+    workers: int = 1  # threads
     limit_s: float | None = None
-    #: A relative gap that suffices.
-    gap: float = 0.0
+    gap: float = 0.0  # a relative gap that suffices
     seed: int = 0
     #: Without relaxation and probing, and, beside others, with a worker that only raises the bound.
     #: One worker proved random schedules of 24 and 30 ops 2 to 4 times faster, sections of 13 to 36
@@ -92,22 +89,17 @@ class Settings:
 class Answer:
     """What a run of CP-SAT has shown, as far as no known plan contradicts it."""
 
-    #: ``optimal``: to the requested gap and the model's unit.
-    ending: CpEnding
-    #: Why the model was refused.
-    reason: str = ""
+    ending: CpEnding  # ``optimal``: to the requested gap and the model's unit
+    reason: str = ""  # why the model was refused
     #: plan, value_ns: The solution, which the referee finds feasible, and its value by the referee.
     plan: Plan | None = None
     value_ns: int | None = None
-    #: The plan's time by CP-SAT, where times are exact.
-    claim_ns: int | None = None
+    claim_ns: int | None = None  # the plan's time by CP-SAT, where times are exact
     #: No plan within the horizon takes less. None where nothing is proven, or no such plan exists.
     bound_ns: int | None = None
     faults: tuple[str, ...] = ()
-    #: How long CP-SAT ran.
-    seconds: float = 0.0
-    #: Ctrl-C came meanwhile, whether or not the search had ended by then.
-    interrupted: bool = False
+    seconds: float = 0.0  # how long CP-SAT ran
+    interrupted: bool = False  # Ctrl-C came meanwhile, whether or not the search had ended by then
     details: dict[str, int | float | str] = field(default_factory=dict)
 
     @property
@@ -123,10 +115,8 @@ def run_cp_sat(
     settings: Settings,
     known_ns: int | None = None,
 ) -> Answer:
-    """Run CP-SAT on a model, and discard what a known plan contradicts.
-
-    If the value `known_ns` of a feasible plan is within the horizon, the model has that plan.
-    """
+    """Run CP-SAT on a model, and discard what a known plan contradicts."""
+    # If the value `known_ns` of a feasible plan is within the horizon, the model has that plan.
     try:
         refuse_large_rows(model.cp)
     except RowTooLarge as error:
@@ -162,14 +152,13 @@ def search(
     settings: Settings,
     clock: Clock,
 ) -> Outcome:
-    """Solve a method's model from a start within the task's limits; the better plan comes back.
-
-    The bound holds for all plans: the horizon excludes only those that are worse than the start.
-    Where times had to be rounded and a far better plan was found, the model is built again for that
-    horizon, with a finer unit. `prepare` builds the model of all plans that are no worse than a
-    start, with that start as its hint. `own_proof` is a bound of at least 0 that needs no solver,
-    and its origin. `clock` is that of the task's limits; the limit in `settings` is ignored.
-    """
+    """Solve a method's model from a start within the task's limits; the better plan comes back."""
+    # The bound holds for all plans: the horizon excludes only those that are worse than the start.
+    # Where times had to be rounded and a far better plan was found, the model is built again for
+    # that horizon, with a finer unit. `prepare` builds the model of all plans that are no worse
+    # than a start, with that start as its hint. `own_proof` is a bound of at least 0 that needs no
+    # solver, and its origin. `clock` is that of the task's limits; the limit in `settings` is
+    # ignored.
     best, build_s, faults = start, 0.0, tuple[str, ...]()
     bound, solver_ns = Bound(0), 0
     claim: int | None = None

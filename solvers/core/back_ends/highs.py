@@ -26,15 +26,11 @@ from placegap.solvers.core.method import Limits
 if TYPE_CHECKING:  # Pyomo takes half a second to load
     import pyomo.environ as pyo
 
-WATCH_S = 0.1
-"""A watch is called so often at most."""
-
-SMALL_LP = 20_000
-"""Entries of an LP that is over so soon that Ctrl-C can wait: a thread would take longer."""
-
+WATCH_S = 0.1  # a watch is called so often at most
+SMALL_LP = 20_000  # entries of an LP for which Ctrl-C can wait: a thread would take longer
+# Presolve rules without which HiGHS 1.13.1 was right on models that it otherwise took for
+# infeasible, or proved a wrong optimum for (tests/solvers/core/back_ends/test_highs.py).
 PROBING, ENUMERATION = 1 << 15, 1 << 16
-"""Presolve rules without which HiGHS 1.13.1 was right on models that it otherwise took for
-infeasible, or proved a wrong optimum for (tests/solvers/core/back_ends/test_highs.py)."""
 
 
 def solve_model(
@@ -104,10 +100,8 @@ class ProvenLp(NamedTuple):
 def solve_form(
     form: StandardForm, time_limit_s: float | None, *, interior: bool = False
 ) -> ProvenLp:
-    """Solve a compiled LP whose columns are all bounded; its bound is what its duals prove.
-
-    A vertex is found either way; `interior` goes through the interior point method first.
-    """
+    """Solve a compiled LP whose columns are all bounded; its bound is what its duals prove."""
+    # A vertex is found either way; `interior` goes through the interior point method first.
     solver = _new_solver(Limits(time_limit_s))
     if time_limit_s is not None:
         solver.setOptionValue("time_limit", max(0.0, time_limit_s))

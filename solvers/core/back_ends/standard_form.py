@@ -93,16 +93,13 @@ def compile_model(model: pyo.ConcreteModel, *, relax: bool = False) -> StandardF
         )
 
 
-EPSILON = 2.0**-52
-"""From 1 to the next number of 64 bits."""
+EPSILON = 2.0**-52  # from 1 to the next number of 64 bits
 
 
 def proven_bound(form: StandardForm, dual: Floats, most: float) -> float:
-    """A lower bound on the LP's value over the solutions with no variable beyond `most`.
-
-    The duals of the rows may be of any quality. `most` stands in where a variable has no bound of
-    its own.
-    """
+    """A lower bound on the LP's value over the solutions with no variable beyond `most`."""
+    # The duals of the rows may be of any quality. `most` stands in where a variable has no bound of
+    # its own.
     return _prove(form, form.cost, dual, most) + form.offset
 
 
