@@ -72,10 +72,10 @@ def test_metis_runs_until_two_runs_agree(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda package: None)
-    with pytest.raises(InputError, match=r"needs mtkahypar: pip install 'placegap\[kahypar\]'"):
+    with pytest.raises(InputError, match=r"'placegap\[kahypar\]'"):
         run_method(two_cliques(), ANY, "mt-kahypar")
     monkeypatch.setattr(partitioners.shutil, "which", lambda name: None)
-    with pytest.raises(InputError, match="needs Scotch's program gpart on the PATH"):
+    with pytest.raises(InputError, match="gpart"):
         run_method(two_cliques(), ANY, "scotch")
 
 

@@ -213,5 +213,5 @@ def test_highs_is_the_default() -> None:
 
 def test_scip_where_it_is_not_installed_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyscipopt", None)
-    with pytest.raises(InputError, match=r"solver=scip needs pyscipopt: pip install"):
+    with pytest.raises(InputError, match="needs pyscipopt"):
         run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": "scip"})
