@@ -121,13 +121,6 @@ def test_of_more_shards_than_instances_some_are_empty(
     assert [file.name for file in tmp_path.iterdir()] == ["study.yaml"]
 
 
-@pytest.mark.parametrize("shard", ["3/2", "0/2", "1", "a/b", "1/2/3", ""])
-def test_a_shard_that_there_is_not_is_one_line(tmp_path: Path, capsys: Capture, shard: str) -> None:
-    assert main(["study", str(study_file(tmp_path)), "--shard", shard]) == 2
-    line = f"placegap: --shard {shard!r} is not I/N, such as 1/4\n"
-    assert capsys.readouterr().err == line
-
-
 def test_a_dry_run_prints_what_would_run_and_runs_nothing(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -143,7 +136,6 @@ def test_a_dry_run_prints_what_would_run_and_runs_nothing(
     row = next(line for line in said.out.splitlines() if line.startswith(" t "))
     assert row.split() == ["t", "2", "12", "0.2", "s", "1", "s", "fake,", "fake", "device=1"]
     assert [file.name for file in tmp_path.iterdir()] == ["study.yaml"]
-    assert main(["study", str(path.with_name("none.yaml")), "--dry-run"]) == 2
 
 
 def test_the_hard_limit_of_a_run_begins_when_its_instance_is_there(
