@@ -1,7 +1,9 @@
 """What users are told where input is refused: each sentence of this room stands here, once."""
 
 import json
+import math
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +53,13 @@ from placegap.instances.costing.weight_formats import configured_format, weight_
 from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.exporters.table import export_plan
 from placegap.instances.files.cluster_text import find_kind
-from placegap.instances.files.document import from_networkx, load_document
+from placegap.instances.files.document import Document, from_networkx, load_document
 from placegap.instances.files.plan_file import load_stated_plan
 from placegap.instances.importers.dnn_partitioning import load_dnn_partitioning, load_split
 from placegap.instances.importers.measured_times import load_times, with_times
-from placegap.instances.importers.measurements import load_ops, load_tensors
+from placegap.instances.importers.measurements import load_links, load_ops, load_tensors
+from placegap.instances.importers.onnx_model import load_onnx
+from placegap.instances.importers.standard_evaluation import standard_evaluation
 from placegap.instances.problem import Times, Transfer, parse_semantics
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.problem.modules import with_granularity
@@ -535,6 +539,8 @@ def long_row() -> object:
     return evaluate(stage_row([2**55], None), Plan.on([0]), rules)
 
 
+NO_NUMBERS = (math.inf, math.nan, 1.5, "1", None, Decimal("NaN"), 1j)
+
 PLANS = [
     Refusals(
         "plan.json: ",
@@ -583,6 +589,15 @@ PLANS = [
         "",
         called,
         [
+            *((Plan.on, [odd, 0], "whole numbers…, not ") for odd in NO_NUMBERS),
+            *((Plan.on, [0, 0], [[0, odd], []], "whole numbers…, not ") for odd in NO_NUMBERS),
+            *((Plan, odd, "placement") for odd in (None, 3, math.nan, True)),
+            *((Plan, ((0,),), odd, "device_order") for odd in (3, math.nan, True)),
+            *(
+                (load, odd, "has a name")
+                for odd in (-(2**63), 2**70, 0, math.nan, None, True)
+                for load in (load_model, load_cluster, lambda path: load_plan(example(), path))
+            ),
             (hybrid, layers(backward=True), "'b' is backward…state modes of whole layers"),
             (
                 hybrid,
@@ -643,7 +658,137 @@ def without_cluster() -> dict[str, Any]:
     return {key: part for key, part in good_document().items() if key != "cluster"}
 
 
+def estimate(folder: Path, rows: str, batch: int, **others: str) -> object:
+    """Standard Evaluation of the diamond with these rows; others: of links or tensors."""
+    header = {
+        "links": "source,target,bytes,time_ns\n",
+        "tensors": "producer,consumer,batch,bytes\n",
+    }
+    read = {"links": load_links, "tensors": load_tensors}
+    parts = {
+        part: read[part](file(folder, "p.csv", header[part] + row)) for part, row in others.items()
+    }
+    ops = load_ops([file(folder, "m.csv", MEASURED + rows)])
+    diamond = Document.of(example())
+    return standard_evaluation(diamond, example().cluster, ops, batch, **parts)
+
+
+def straight(*batches: int) -> str:
+    return "".join(f"op{n},gpu,{b},{10 + b},{b}\n" for n in (1, 2, 3, 4) for b in batches)
+
+
+def onnx_file(folder: Path, build: Callable[[Any], Any], **dims: int) -> object:
+    """What `build` makes of the double of ONNX nets: nodes on an input x, or a file."""
+    nets = pytest.importorskip("doubles.onnx_nets")
+    made = build(nets)
+    if isinstance(made, list):
+        path = nets.save(folder, made, [nets.tensor("x", 1)])
+    else:
+        path = made(folder)
+    return load_onnx(path, {key.replace("_", "."): size for key, size in dims.items()})
+
+
+def choice(nets: Any) -> list[Any]:
+    branch = nets.helper.make_graph(nets.nodes("Relu x > t"), "branch", [], [nets.tensor("t", 1)])
+    return list(nets.nodes("choose: If x > y", then_branch=branch, else_branch=branch))
+
+
+def magic(nets: Any) -> list[Any]:
+    return [*nets.nodes("wand: Magic x > m", domain="own"), *nets.nodes("Relu m > y")]
+
+
+def two_inputs(nets: Any) -> Callable[[Path], Path]:
+    """Files whose inputs ids and mask leave dimensions open."""
+    inputs = [nets.tensor("ids", "N", "L", "?"), nets.tensor("mask", "N", "L", "?")]
+    for value in inputs:
+        value.type.tensor_type.shape.dim[2].Clear()
+    net = nets.nodes("Relu ids > a; Relu mask > b")
+    return lambda folder: Path(nets.save(folder, net, inputs, "a b"))
+
+
 FILES = [
+    Refusals(
+        "",
+        lambda folder, rows, batch, others: estimate(folder, rows, batch, **others),
+        [
+            ("nosuch,gpu,1,1,1\n", 64, {}, "m.csv: row 2: the model has no op 'nosuch'"),
+            ("op1,tpu,1,1,1\n", 64, {}, "m.csv: row 2: the cluster has no device of kind"),
+            (straight(64), 64, {}, "all rows of the time have batch 64"),
+            (f"op1,gpu,1,1,1\nop1,gpu,2,{2**53},1\n", 10**6, {}, "above 2**62"),
+            (
+                straight(1, 2),
+                8,
+                {"links": "gpu0,gpu9,1,1\n"},
+                "p.csv: row 2: the cluster has no device 'gpu9'",
+            ),
+            (
+                straight(1, 2),
+                8,
+                {"links": "gpu0,gpu1,0,1\n"},
+                "shows no bandwidth: measure two or more sizes",
+            ),
+            (
+                straight(1, 2),
+                8,
+                {"tensors": "op4,op1,1,1\n"},
+                "p.csv: row 2: the model has no edge 'op4' -> 'op1'",
+            ),
+        ],
+    ),
+    Refusals(
+        "net.onnx: ",
+        lambda folder, build, dims: onnx_file(folder, build, **dims),
+        [
+            (choice, {}, "node 'choose' (If): control flow has no static graph"),
+            (
+                lambda nets: (
+                    nets.nodes("wand: Magic x > m", domain="own") + nets.nodes("Relu m > y")
+                ),
+                {},
+                "node 'wand' (Magic): the shape of 'm' cannot be inferred",
+            ),
+            (
+                lambda nets: nets.nodes("sum: Einsum x x > y", equation="ij,jk->ik"),
+                {},
+                "node 'sum' (Einsum): the shape of 'y' cannot be inferred (Rank of",
+            ),
+            (
+                lambda nets: nets.nodes("Relu b > y; Relu y > b"),
+                {},
+                "'y' (Relu): no earlier node writes its input 'b'",
+            ),
+            (
+                lambda nets: nets.nodes("Relu x > y; Relu x > y"),
+                {},
+                "'y' (Relu): its output 'y' is written twice",
+            ),
+            (
+                lambda nets: nets.nodes("Constant > y", value=nets.weight("v", 1)),
+                {},
+                "no node is left after folding constants",
+            ),
+            (lambda nets: [], {}, "is not an ONNX model, or a model without nodes"),
+            (
+                lambda nets: lambda folder: file(folder, "net.onnx", "not a model"),
+                {},
+                "is not an ONNX model",
+            ),
+            # all sizes that are missing are asked for at once
+            (
+                two_inputs,
+                {},
+                "3 dimensions are not known; state them (--dim L=SIZE --dim ids.2=SIZE --dim mask",
+            ),
+            (
+                two_inputs,
+                {"L": 2, "ids_2": 3},
+                "dimension 2 (mask.2) is not known; state it (--dim mask.2=SIZE)",
+            ),
+            (two_inputs, {"L": 0}, "dims: 'L' must be a positive integer"),
+            (two_inputs, {"L": 7, "mask_1": 8}, "'mask.1' is 8 and 7; state one"),
+            (two_inputs, {"x_2": 5}, "dimension 'x.2' open, only: N, L, ids.2, mask.2"),
+        ],
+    ),
     Refusals(
         "split.json: ",
         split_file,
@@ -722,7 +867,11 @@ FILES = [
     Refusals(
         "",
         lambda folder, name: load_model(file(folder, "file", "{}").parent / name),
-        [("none", "none: No such file"), ("file/below", "file/below: Not a directory")],
+        [
+            ("none", "none: No such file"),
+            ("file/below", "file/below: Not a directory"),
+            ("a\0b.json", "is not a file name"),
+        ],
     ),
     Refusals(
         "rules.yaml: ",
@@ -810,6 +959,11 @@ LINES = [
             ("llamacpp", home_model(), *[0] * 6, "the layers on the host are not the first ones"),
             ("exllama", home_model(), 1, 1, *[0] * 4, "exllama: …'host', a CPU, but the ranks of"),
             ("ollama", home_model(gpus=2), 2, 0, 0, 1, 1, 1, "divides layers among several GPUs"),
+            *(
+                # attention of layer 1 on another GPU than its experts
+                (kind, home_model(experts=True, gpus=2), *[0] * 4, *[1] * 6, "'layers.1' …add --g")
+                for kind in ("device_map", "megatron", "pipelining")
+            ),
             ("ollama", home_model(experts=True), 1, 0, 1, *[0] * 7, "has experts on other devices"),
         ],
     ),

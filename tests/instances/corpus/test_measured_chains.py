@@ -132,7 +132,7 @@ def test_a_run_that_failed_is_no_time() -> None:
     assert "RTX2080" not in ops["head"]
     assert "RTX2080" not in ops["head/backward"]
     sizes = (("microbatch", 4),)
-    with pytest.raises(InputError, match="no head was measured on RTX2080 with microbatch 4 and"):
+    with pytest.raises(InputError, match=r"no head .* RTX2080"):
         load_source(Source(NEO, "2xRTX2080, pcie3", dims=sizes))
     # split over two it ran: that is the one mode of the head
     layers = load_source(Source(NEO, "2xRTX2080, pcie3", dims=sizes, layers=True))
