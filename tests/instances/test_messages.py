@@ -54,6 +54,7 @@ from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.exporters.table import export_plan
 from placegap.instances.files.cluster_text import find_kind
 from placegap.instances.files.document import Document, from_networkx, load_document
+from placegap.instances.files.output_files import reserve_outputs
 from placegap.instances.files.plan_file import load_stated_plan
 from placegap.instances.importers.dnn_partitioning import load_dnn_partitioning, load_split
 from placegap.instances.importers.measured_times import load_times, with_times
@@ -871,6 +872,14 @@ FILES = [
             ("none", "none: No such file"),
             ("file/below", "file/below: Not a directory"),
             ("a\0b.json", "is not a file name"),
+        ],
+    ),
+    Refusals(
+        "{0}: ",
+        lambda folder, name: ((folder / "folder").mkdir(), reserve_outputs(folder / name)),
+        [
+            ("folder", "is a folder; name a file in it"),
+            ("none/a.json", "cannot be written: its folder does not exist"),
         ],
     ),
     Refusals(

@@ -86,7 +86,7 @@ def test_a_stored_value_that_is_wrong_is_told_in_tokens(
     rules = MaxContext(plans="chain")
     save_plan(layers(), Plan.on([0, 0, 0, 1, 1, 1]), rules, wrong, "by hand", value=99)
     assert main(["show", wrong, "--model", str(model)]) == 0
-    assert "states a value of 99 tokens, but the referee finds 13 tokens" in capsys.readouterr().err
+    assert "99 tokens, but the referee finds 13 tokens" in capsys.readouterr().err
 
 
 def test_a_load_of_so_many_times_the_least(model: Path, capsys: Capture) -> None:

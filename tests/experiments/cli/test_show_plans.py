@@ -74,7 +74,7 @@ def test_a_plan_that_breaks_a_rule_is_shown_with_status_1(
     save_plan(example(), Plan.on([0, 1, 1, 0]), MaxLoad(plans="convex"), path)
     assert main(["show", str(path), "--model", model]) == 1
     out = capsys.readouterr().out
-    assert "The plan is infeasible:" in out
+    assert "infeasible:" in out
     assert "gap     unknown" in out
 
 
@@ -87,7 +87,7 @@ def test_two_plans_are_compared(model: str, tmp_path: Path, capsys: Capture) -> 
     assert (said["moved_ops"], said["moved"][0]["ops"]) == (1, ["op3"])
     assert main(["compare", a, b, "--model", model]) == 0
     out = capsys.readouterr().out
-    assert "1 of 4 ops are on other devices" in out
+    assert "1 of 4 ops" in out
     assert "-18.9 %" in out  # 53 to 43
     assert main(["compare", a, a, "--model", model]) == 0
-    assert "All ops are on the same devices." in capsys.readouterr().out
+    assert "the same devices" in capsys.readouterr().out
