@@ -28,12 +28,7 @@ SEMANTICS = Refusals(
     [
         (moirai.build, Makespan(transfers="per_tensor"), "makespan port per_tensor"),
         (moirai.build, MaxLoad(plans="any"), "max_load any"),
-        (
-            moirai.build,
-            Makespan(channels="free"),
-            "as_published",
-            "port per_edge as published, not makespan free",
-        ),
+        (moirai.build, Makespan(channels="free"), "as_published", "published, not makespan free"),
         (moirai.build, Makespan(), "published", "no form 'published'; did you mean 'as_published'"),
         (pesto.build, Makespan(channels="link"), "verbatim", "'verbatim'; choose from as_publ"),
         (latency_ip.build, LatencySubgraphs(), "strong", "no form 'strong'"),
@@ -46,21 +41,11 @@ SEMANTICS = Refusals(
         (archer.build_exact, MaxLoad(plans="chain", levels=2), ARCHER),
         (archer.build_exact, MaxLoadFwdBwd(plans="chain"), ARCHER),
         (archer.build_exact, CHAIN, 0, "at least one block"),
-        (
-            throughput_ip.build,
-            MaxLoad(plans="any"),
-            "chian",
-            "no contiguity 'chian'; did you mean 'chain'",
-        ),
+        (throughput_ip.build, MaxLoad(plans="any"), "chian", "'chian'; did you mean 'chain'"),
         (throughput_ip.build, Makespan(), "not makespan"),
         (throughput_ip.build, LatencySubgraphs(), "not latency_subgraphs"),
         (throughput_ip.build, CHAIN, "convex", "states plans convex, not"),
-        (
-            throughput_ip.build,
-            MaxLoad(plans="any"),
-            "chain",
-            "states plans chain, not max_load any",
-        ),
+        (throughput_ip.build, MaxLoad(plans="any"), "chain", "plans chain, not max_load any"),
         (throughput_ip.build, MaxLoad(plans="any", levels=2), "has none"),
         (makespan_cp.build, Makespan(), 2**60, "above 2"),  # a horizon of centuries
     ],
@@ -96,10 +81,7 @@ INSTANCES = Refusals(
             MaxLoad(plans="any", replicas=True),
             "at most 6 equal devices",
         ),
-        (
-            lambda: moirai.build(one_name_twice(), Makespan(), names=True),
-            "two of its indices have one name",
-        ),
+        (lambda: moirai.build(one_name_twice(), Makespan(), names=True), "indices have one name"),
     ],
     ValueError,
 )
