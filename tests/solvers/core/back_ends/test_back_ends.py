@@ -4,17 +4,19 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pyomo.environ as pyo
 import pytest
 from doubles import tiny_mip
+from doubles.tiny_mip import registered  # noqa: F401
 
 from placegap.instances import InputError, Plan
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core import clock
 from placegap.solvers.core.back_ends import SolverName, highs, require, scip, solve_model
+
+pytestmark = pytest.mark.usefixtures("registered")
 
 
 def is_here(solver: SolverName) -> bool:
@@ -32,13 +34,6 @@ SOLVERS = [
     ),
 ]
 every_solver = pytest.mark.parametrize("solver", SOLVERS)
-
-
-@pytest.fixture(autouse=True)
-def method() -> Iterator[None]:
-    tiny_mip.ensure_registered()
-    yield
-    tiny_mip.forget()
 
 
 def knapsack(domain: object = pyo.Integers) -> pyo.ConcreteModel:
