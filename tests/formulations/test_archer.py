@@ -17,7 +17,6 @@ from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 
 ADD, OVERLAP = (MaxLoad(plans="chain", load=w) for w in ("add", "overlap"))
-EPSILON = 1e-5
 
 
 def optimum(model: pyo.ConcreteModel, *, relax: bool = False) -> float:

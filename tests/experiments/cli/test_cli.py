@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from doubles.bad_files import good_document, write_bad_files
-from doubles.command_line import one_line
+from doubles.bad_files import good_document
 
 from placegap.experiments.cli import main
 from placegap.experiments.show import rendering
@@ -68,16 +67,6 @@ def test_a_figure_in_a_larger_unit_is_questioned(
         err = capsys.readouterr().err
         assert said in err
         assert bool(said) == bool(err)
-
-
-def test_every_malformed_file_is_one_line_and_exit_status_2(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    # test_bad_input says of each file what is told of it
-    for name, path in list(write_bad_files(tmp_path).items())[::8]:
-        for command in (["place", str(path)], ["show", str(path), "--cluster", "8xH100-nvlink"]):
-            assert main(command) == 2, name
-            assert str(path) in one_line(capsys), name
 
 
 def test_show_names_sizes_and_provenance(model: str, capsys: Capture) -> None:

@@ -2,7 +2,6 @@
 
 import random
 import signal
-import sys
 import threading
 from typing import Any
 
@@ -204,9 +203,3 @@ def test_every_solver_starts_from_the_incumbent(solver: SolverName) -> None:
 def test_highs_is_the_default() -> None:
     result = run_method(tiny_mip.ops_on(3, 4, 5), tiny_mip.ANY, tiny_mip.NAME)
     assert (result.value_ns, result.bound_origin) == (7, "highs")
-
-
-def test_scip_where_it_is_not_installed_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyscipopt", None)
-    with pytest.raises(InputError, match="needs pyscipopt"):
-        run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": "scip"})
