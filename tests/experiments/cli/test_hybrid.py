@@ -1,4 +1,4 @@
-"""Hybrid plans of training steps at the command line: shapes, traced models, what is refused."""
+"""Hybrid plans of training steps at the command line: shapes and traced models."""
 
 import json
 import re

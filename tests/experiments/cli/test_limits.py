@@ -1,4 +1,4 @@
-"""What the command line says of input that does not fit, and how it prints in little room."""
+"""What the command line assumes and says of its input, and how it prints in little room."""
 
 import json
 from pathlib import Path

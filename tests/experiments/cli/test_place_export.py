@@ -1,4 +1,4 @@
-"""``placegap place --export`` and ``--granularity``: what is written, what is one line instead."""
+"""``placegap place --export`` and ``--granularity``: what is written, and what is not."""
 
 import csv
 import json

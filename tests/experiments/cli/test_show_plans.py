@@ -1,4 +1,4 @@
-"""`show` and `compare` say what plans do, and one line where they cannot."""
+"""`show` and `compare` say what plans do."""
 
 import json
 from pathlib import Path

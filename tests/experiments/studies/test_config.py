@@ -1,4 +1,4 @@
-"""A study is validated at the door: one line that names the file and the place."""
+"""What a study states is what it plans to run."""
 
 import os
 import re

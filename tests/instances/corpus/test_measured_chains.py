@@ -1,4 +1,4 @@
-"""Training chains with measured times: what they say, what is refused, and their optima."""
+"""Training chains with measured times: what they say, and their optima."""
 
 from __future__ import annotations
 

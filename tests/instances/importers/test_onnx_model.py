@@ -1,4 +1,4 @@
-"""ONNX import: light models, what becomes what, and what cannot be read."""
+"""ONNX import: light models, and what becomes what."""
 
 import sys
 from pathlib import Path
