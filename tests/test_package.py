@@ -122,7 +122,7 @@ def test_the_wheel_lists_what_it_has_and_one_line_says_what_needs_a_checkout(
     assert done["workload"] == Done(2, "", needs)
     status, out, err = done["hrl"]
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "there is no method 'hrl'" in err
+    assert "'hrl'" in err
     assert done["place"].status == done["study"].status == 0
 
 

@@ -3,7 +3,10 @@
 Its model is max-load of ops without edges; importing this module registers nothing.
 """
 
+from collections.abc import Iterator
+
 import pyomo.environ as pyo
+import pytest
 from draws import draw
 
 from placegap.instances import Instance, MaxLoad, Op, Plan
@@ -95,11 +98,10 @@ METHOD = Method(
 )
 
 
-def ensure_registered() -> None:
-    """Add the method; tests take it out again with `forget`."""
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """The method is there for one test."""
     if NAME not in METHODS:
         register(METHOD)
-
-
-def forget() -> None:
+    yield
     METHODS.pop(NAME, None)

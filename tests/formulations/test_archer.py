@@ -17,7 +17,6 @@ from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 
 ADD, OVERLAP = (MaxLoad(plans="chain", load=w) for w in ("add", "overlap"))
-EPSILON = 1e-5
 
 
 def optimum(model: pyo.ConcreteModel, *, relax: bool = False) -> float:
@@ -158,8 +157,3 @@ def test_the_exact_model_counts_a_plan_as_the_referee_does() -> None:
         assert all(row.slack() >= -1e-9 for row in rows)
         assert pyo.value(model.largest) * pyo.value(model.unit_ns) == pytest.approx(best)
         assert evaluate(instance, extract(model, instance), ADD).value_ns == verdict.value_ns
-
-
-def test_there_must_be_a_block() -> None:
-    with pytest.raises(ValueError, match="at least one block"):
-        build_exact(example(), ADD, 0)

@@ -67,7 +67,7 @@ def test_a_horizon_at_the_optimum_keeps_it_and_one_below_excludes_it(semantics: 
 def test_no_plan_is_read_where_the_solver_has_none() -> None:
     model, running = build(example(), PORT, 33), solver()  # the optimum is 34
     assert running.solve(model.cp) == cp_model.INFEASIBLE
-    with pytest.raises(InputError, match="the model holds no solution to extract"):
+    with pytest.raises(InputError, match="no solution"):
         read_plan(model, running.value)
 
 
@@ -111,8 +111,3 @@ def test_a_short_horizon_has_a_fine_unit_however_slow_a_device_is() -> None:
     # no op fits within this horizon: their times are in no row
     model = build(slow, PORT, 2**29)
     assert (model.unit_ns, model.exact) == (1, True)
-
-
-def test_a_horizon_of_centuries_is_refused() -> None:
-    with pytest.raises(ValueError, match="above 2"):
-        build(example(), PORT, 2**60)

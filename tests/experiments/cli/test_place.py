@@ -135,24 +135,6 @@ def test_an_exact_method_begins_at_the_start(model: Path, tmp_path: Path, capsys
     assert json.loads(capsys.readouterr().out)["value_ns"] <= 35
 
 
-def test_a_start_that_does_not_fit_is_one_line(
-    model: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    start = save_start(tmp_path, [0, 1, 0, 0], Makespan())
-    command = ["place", str(model), "--start", str(start)]
-    for options, words in (
-        # gpu0 -> gpu1 -> gpu0 is no chain
-        (["--objective", "max_load"], "cannot be the start for diamond: its plan is inf"),
-        (["--method", "fake", "--channels", "free"], "the fake does not do free"),
-    ):
-        assert main([*command, *options, "-q"]) == 2
-        out, err = capsys.readouterr()
-        assert (out, err.count("\n"), words in err) == ("", 1, True)
-    start.write_text("{}")
-    assert main(command) == 2
-    assert "start.json" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("objective", "error"),
     [("makespan", SolverDisagreement("two are not right")), ("max_load", ZeroDivisionError())],
@@ -203,7 +185,7 @@ def test_a_second_opinion_agrees_or_contradicts(model: Path, capsys: Capture) ->
         "fake; proved by placegap: claims that no plan is better than 40 ns"
         in (content["second_opinion"]["sentence"])
     )
-    assert "one of them is wrong" in err
+    assert "is wrong" in err
 
 
 def test_no_feasible_plan_is_exit_status_1(model: Path, capsys: Capture) -> None:

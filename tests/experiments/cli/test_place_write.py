@@ -1,25 +1,20 @@
 """``placegap place --write`` writes a model; endings of solvers are told on the command line."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import highspy
 import pytest
 from doubles import tiny_mip
+from doubles.tiny_mip import registered  # noqa: F401
 
 from placegap.experiments.cli import main
 from placegap.instances.files.document import Document, save_document
 
+pytestmark = pytest.mark.usefixtures("registered")
+
 Capture = pytest.CaptureFixture[str]
 TINY = ["--objective", "max_load", "--method", tiny_mip.NAME]
-
-
-@pytest.fixture(autouse=True)
-def method() -> Iterator[None]:
-    tiny_mip.ensure_registered()
-    yield
-    tiny_mip.forget()
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_gpt2_on_four_gpus_gets_a_chain_that_is_proven_best(capsys: Capture) -> 
     assert (found["status"], found["value_ns"]) == ("optimal", found["bound_ns"])
     # what trials of another implementation found: 7.016 ms
     assert found["value_ns"] / 1e6 == pytest.approx(7.016, abs=5e-4)
-    assert "the objective is max_load chain add peak, the default for traced models" in shown.err
+    assert "max_load chain add peak, the default" in shown.err
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,6 @@ def test_weights_that_the_inputs_do_not_reach_are_named(
     assert main([*command, "--export", "device_map=map.json"]) == 0
     err = capsys.readouterr().err
     # 72 numbers of 4 bytes
-    assert "weights: no op reads those of tower (288 B): the inputs that were traced do not" in err
-    assert "device_map: tower (288 B) are placed with the layers of the same name" in err
+    assert "no op reads those of tower (288 B)" in err
+    assert "device_map: tower (288 B)" in err
     assert json.loads(Path("map.json").read_text())["tower"] == 0

@@ -116,7 +116,7 @@ def test_the_finer_instance_and_the_map_are_written(splittable: str, capsys: Cap
     assert json.loads(Path("map.json").read_text()) == {**whole, **parts}
     out = capsys.readouterr().out
     assert "1 op split into 2 parts" in out
-    assert "a different instance: its plans and bounds do not hold for the model" in out
+    assert "a different instance" in out
     assert main([*words[:4], "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert (content["split_ops"], content["parts"]) == (1, 2)

@@ -91,7 +91,7 @@ def test_a_recorded_bound_above_a_feasible_plan_is_told(
         "recorded: nobody: claims that no plan is better than 36 ns, but there is one of 35 ns"
         in err
     )
-    assert "the bound is wrong" in err
+    assert "bound is wrong" in err
 
 
 def test_referees_that_disagree_are_told_with_both_values(
@@ -102,7 +102,7 @@ def test_referees_that_disagree_are_told_with_both_values(
     out, err = capsys.readouterr()
     assert "35 ns and 36 ns (35 and 36): the referees DISAGREE" in out
     assert "DISAGREE" in out
-    assert "the two referees disagree" in err
+    assert "referees disagree" in err
     assert main(["verify", *files, "--json"]) == 1
     content = answer(capsys)
     assert (content["referees_agree"], content["feasible"]) == (False, False)
@@ -142,7 +142,7 @@ def test_a_plan_is_judged_under_another_objective_without_its_orders(
     out, err = capsys.readouterr()
     # gpu0: 5 + 10 + 8 and one tensor out (1 ns) and one in (1 ns); gpu1: 20 + 1 + 1
     assert json.loads(out)["value_ns"] == 25
-    assert "only its placement is used" in err
+    assert "only its placement" in err
 
 
 # ------------------------------------------------------------------------------------ certificates

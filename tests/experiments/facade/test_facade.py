@@ -12,7 +12,6 @@ import pytest
 import placegap
 from placegap.experiments.cli import main
 from placegap.instances import (
-    InputError,
     Makespan,
     Plan,
     example,
@@ -137,24 +136,6 @@ def test_a_gap_is_to_a_bound_that_says_something_in_both_doors(
     assert main([*command, "--method", "heft"]) == 0
     for text in (str(found), capsys.readouterr().out):
         assert f"gap     {words}" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"model": example(), "method": "heff"}, "did you mean 'heft'"),
-        ({"model": example(), "objective": MAKESPAN, "plans": "chain"}, "not both"),
-        ({"model": example(), "method": 1.5}, "there is no method 1.5"),
-        (
-            {"model": example(), "start": Plan.on([0])},
-            "the start is not a feasible plan for diamond",
-        ),
-    ],
-)
-def test_bad_input_is_one_line(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        placegap.solve(**arguments)  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
 
 
 def test_a_start_is_never_made_worse_and_a_solution_is_saved(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_two_runs_for_one_cell_are_an_error_that_says_what_to_name() -> None:
         {("t", "net", "a"): plan(5), ("u", "net", "a"): plan(4)}, {"t": CHAIN, "u": ANY}
     )
     both = KeptResults({"study": runs}, {})
-    with pytest.raises(InputError, match=r"'A' of 'Net'.*name its tables"):
+    with pytest.raises(InputError, match=r"'A' of 'Net'.*tables"):
         compare(table(), both)
     columns = [{"name": "A", "method": "a", "tables": ["u"]}, {"name": "B"}, {"name": "C"}]
     assert first_row(compare(table(columns=columns), both)) == [4, None, None]

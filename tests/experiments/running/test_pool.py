@@ -121,6 +121,6 @@ def test_processes_that_cannot_be_started_are_an_error(
     monkeypatch.setattr(worker_process, "has_one_thread", lambda: copied)
     monkeypatch.setattr(worker_process.subprocess, "Popen", fail)
     monkeypatch.setattr(os, "fork", fail)
-    with pytest.raises(PoolError, match=r"cannot start \(Resource temporarily unavailable\)"):
+    with pytest.raises(PoolError, match="cannot start"):
         endings([("sleep", 0)])
     assert children() == before

@@ -68,5 +68,5 @@ def test_a_picture_that_is_asked_for_is_an_error_without_matplotlib(
     from placegap.instances.reading.errors import InputError
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"pip install 'placegap\[plots\]'"):
+    with pytest.raises(InputError, match=r"'placegap\[plots\]'"):
         new_figure(1, 1)

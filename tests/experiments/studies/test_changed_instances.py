@@ -10,7 +10,7 @@ from placegap.experiments.studies.config import Study
 from placegap.experiments.studies.plan import plan_study
 from placegap.experiments.studies.run import describe_ending, run_task
 from placegap.experiments.studies.runs import disagreements, run_rows
-from placegap.instances import Document, InputError, example, save_document
+from placegap.instances import Document, example, save_document
 
 
 @pytest.fixture
@@ -86,8 +86,3 @@ def test_a_plan_of_the_coarse_graph_is_judged_on_the_original_one(diamond: Path)
     assert coarse.best_bound_ns == 34
     assert coarse.message.startswith("co-placement: 4 ops to ")
     assert disagreements([original, coarse]) == []
-
-
-def test_an_unknown_transform_is_one_line_with_the_table(diamond: Path) -> None:
-    with pytest.raises(InputError, match=r"table 'coarse': .*'moirai-fusoin'"):
-        list(plan_study(two_tables("moirai-fusoin"), diamond))

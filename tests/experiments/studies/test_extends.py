@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.studies.config import load_study
-from placegap.instances import InputError
 
 BASE = """
 name: base
@@ -110,63 +109,3 @@ tables:
     ]
     assert (last.limits.time_limit_s, last.limits.gap) == (2, 0)
     assert swept[0].clusters == ("8xH100-nvlink", "own.yaml")
-
-
-MANY = list(range(1, 301))
-
-BAD = [
-    ("extends: bass.yaml", r"study\.yaml: extends: there is no file 'bass\.yaml'"),
-    ("extends: [base.yaml]", r"study\.yaml: extends: there is no file \"\['base"),
-    (
-        "extends: ../base.yaml",
-        r"study\.yaml: extends: there is no file '\.\./base\.yaml' beside it",
-    ),
-    ("extends: study.yaml", r"study\.yaml: extends: study\.yaml extends this file itself"),
-    ("extends: wrong.yaml", r"wrong\.yaml: tables: field is missing"),
-    ("tables: [{extends: prots}]", r"study\.yaml: tables\[0\]\.extends: no table 'prots'; did you"),
-    ("tables: [{extends: free, limit: 1}]", r"tables\[0\] 'free'\.limit: unknown field"),
-    ("tables: [{extends: free, sweep: {}}]", r"tables\[0\] 'free': sweep: state parameters and"),
-    ("tables: [{extends: free, sweep: {seeds: []}}]", r"'free': sweep: state parameters and"),
-    (
-        "tables: [{extends: ports}, {extends: free, sweep: {instances.slower_link: [2]}}]",
-        r"study\.yaml: tables\[1\] 'free'\.sweep: instances\[0\]\.slower_link: unknown field",
-    ),
-    (
-        "tables: [{extends: free, sweep: {limits.gap.most: [2]}}]",
-        r"study\.yaml: tables\[0\] 'free'\.sweep: limits\.gap\.most: 'most' is no key there",
-    ),
-    ("tables: [{extends: free, sweep: {limits.gap: [0, 1]}}]", r"'free'\.sweep: limits\.gap: must"),
-    ("tables: [{extends: free, sweep: {seeds: [1, 1]}}]", "'free, seeds=1' appears twice"),
-    ("tables: [{extends: free, sweep: {name: [1, 2]}}]", "'free'.sweep: name: must be a valid"),
-    (
-        f"tables: [{{extends: free, sweep: {{seeds: {MANY}, limits.gap: {MANY}, a: {MANY}}}}}]",
-        "'free'.sweep: makes at least 27,000,000 tables, of one run or more each, above the limit",
-    ),
-    (
-        f"tables: [{{extends: free, seeds: {MANY}, sweep: {{limits.time_limit_s: {MANY}}}}}]",
-        # 3 instances, 2 clusters, 300 seeds and 3 methods are 5400 runs: ten tables are too many
-        "'free'.sweep: it has 54000 runs, above the limit of 50000; PLACEGAP_MAX_RUNS=... raises",
-    ),
-    (f"extends: {'x' * 300}", "extends: there is no file"),
-    ("tables: [{extends: free, sweep: {limits: [{2001-01-01: 1}]}}]", "Keys should be strings"),
-]
-
-
-@pytest.mark.parametrize(("line", "message"), BAD, ids=[line[:80] for line, _ in BAD])
-def test_what_cannot_be_extended_is_one_line_with_file_and_place(
-    base: Path, line: str, message: str
-) -> None:
-    study(base.with_name("wrong.yaml"), "name: wrong\n")
-    lines = (
-        ["name: s", line] if line.startswith("extends") else ["extends: base.yaml", "name: s", line]
-    )
-    with pytest.raises(InputError, match=message) as error:
-        load_study(study(base.with_name("study.yaml"), "\n".join(lines)))
-    assert "\n" not in str(error.value)
-
-
-def test_files_that_extend_each_other_are_refused(base: Path) -> None:
-    study(base.with_name("a.yaml"), "extends: b.yaml\nname: a\n")
-    there = study(base.with_name("b.yaml"), "extends: a.yaml\nname: b\n")
-    with pytest.raises(InputError, match=r"a\.yaml: extends: b\.yaml extends this file itself"):
-        load_study(there)

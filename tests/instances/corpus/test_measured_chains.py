@@ -1,4 +1,4 @@
-"""Training chains with measured times: what they say, what is refused, and their optima."""
+"""Training chains with measured times: what they say, and their optima."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from draws.tiny import SHARED, needs_inputs
 from references.agreement import proves
 
-from placegap.experiments.cli import main
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances import HybridPipeline, InputError, MaxLoad, PipelineIteration
 from placegap.instances.corpus.measured_chains import (
@@ -133,34 +132,11 @@ def test_a_run_that_failed_is_no_time() -> None:
     assert "RTX2080" not in ops["head"]
     assert "RTX2080" not in ops["head/backward"]
     sizes = (("microbatch", 4),)
-    with pytest.raises(InputError, match="no head was measured on RTX2080 with microbatch 4 and"):
+    with pytest.raises(InputError, match=r"no head .* RTX2080"):
         load_source(Source(NEO, "2xRTX2080, pcie3", dims=sizes))
     # split over two it ran: that is the one mode of the head
     layers = load_source(Source(NEO, "2xRTX2080, pcie3", dims=sizes, layers=True))
     assert [mode.tensor for mode in layers.graph.ops[-1].modes] == [2]
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["measured:gpt-neo"], "no measured chain 'gpt-neo'; did you mean 'gpt-neo-2.7b'?"),
-        ([NEO, "--dim", "batch=2"], "no rows for batch 2; microbatch and tensor are one of 1, 2"),
-        ([NEO, "--dim", "microbatch=3"], "no rows for microbatch 3; microbatch and tensor"),
-        ([NEO, "--dim", "tensor=8"], "no embedding was measured on A100-40GB, V100-16GB with"),
-        ([NEO, "--dim", "microbatch=8"], "on V100-16GB with microbatch 8 and tensor 1; it was on"),
-        ([NEO, "--cluster", "2xT4-pcie"], "on T4 with microbatch 1 and tensor 1; it was on A100"),
-        ([NEO, "--cluster", "2xT4-pcie", "--objective", "hybrid_pipeline"], "measured on T4"),
-        ([NEO, "--objective", "hybrid_pipeline"], "needs equal devices"),
-    ],
-)
-def test_what_the_data_lack_is_refused_in_one_line(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster = [] if "--cluster" in options else ["--cluster", UNLIKE]
-    assert main(["place", *options, *cluster, "--quiet"]) == 2
-    err = capsys.readouterr().err.strip()
-    assert said in err
-    assert len(err.splitlines()) == 1
 
 
 def test_a_host_needs_no_times() -> None:

@@ -94,19 +94,10 @@ def test_a_module_that_no_op_names_is_with_the_first_layer_beside_it(llama: Inst
     assert "model.layers.6.mlp.bias" not in found  # its layer covers it
 
 
-@pytest.mark.parametrize("kind", ["device_map", "megatron", "pipelining"])
-def test_a_plan_that_divides_a_layer_is_refused(kind: str, llama: Instance) -> None:
-    placement = list(llama_plan(llama).devices)
-    inside = next(i for i, op in enumerate(llama.graph.ops) if op.module == "model.layers.7")
-    placement[inside] = 2
-    with pytest.raises(InputError, match=r"'model\.layers\.7' .*add --granularity layer"):
-        export_plan(kind, llama, Plan.on(placement), CHAIN)
-
-
 def test_a_plan_that_goes_back_is_no_pipeline(llama: Instance) -> None:
     layers = [numbered(layer) for layer in layer_of(llama.graph)]
     back = Plan.on(0 if n < 8 or n > 20 else 1 for n in layers)
-    with pytest.raises(InputError, match="stage 0; place a pipeline"):
+    with pytest.raises(InputError, match="place a pipeline"):
         export_plan("torchtitan", llama, back, CHAIN)
     assert json.loads(export_plan("device_map", llama, back, CHAIN))["model.layers.9"] == 1
 

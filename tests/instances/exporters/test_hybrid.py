@@ -110,7 +110,7 @@ def test_torchtitan_gets_no_more_stages_than_microbatches() -> None:
     plan = plan_of([2, 2, 2], 1, 1, lambda s, at: "keep")
     rules = HybridPipeline(microbatches=2, bubble=True)
     assert "--pipeline-model-parallel-size 3" in export_plan("megatron", layer_row(), plan, rules)
-    with pytest.raises(InputError, match="3 stages, and a replica has 2; us"):
+    with pytest.raises(InputError, match="replica has 2; us"):
         export_plan("torchtitan", layer_row(), plan, rules)
 
 
@@ -193,9 +193,9 @@ def test_other_plans_are_refused_in_one_line() -> None:
     backwards = replace(plan, placement=tuple((s,) for s in back), stage=back)
     for instance, bad, words in (
         (row, unlike, "stages have d x t of 1 x 1, 2 x 1.*--degrees one"),
-        (misnamed, plan, "layer.. do not run in the order of their numbers"),
-        (loose, backwards, "do not pass through the stages in order"),
-        (layer_row(memory=20), plan, "the plan is infeasible: memory"),
+        (misnamed, plan, "layer.. .* order of their numbers"),
+        (loose, backwards, "through the stages in order"),
+        (layer_row(memory=20), plan, "infeasible: memory"),
     ):
         with pytest.raises(InputError, match=rf"{words}.*\Z"):
             export_plan("megatron", instance, bad, FOUR.model_copy(update={"degrees": "free"}))
@@ -203,7 +203,7 @@ def test_other_plans_are_refused_in_one_line() -> None:
 
 def test_other_formats_and_models_without_layers_are_refused_before_a_plan_is_looked_for() -> None:
     for kind in ("device_map", "csv", "pipelining"):
-        with pytest.raises(InputError, match="export megatron, torchtitan, vllm, or write"):
+        with pytest.raises(InputError, match="megatron, torchtitan, vllm, or write"):
             check_export(kind, layer_row(), FOUR)
     ops = [op.model_copy(update={"name": f"{op.name}x"}) for op in layer_row().graph.ops]
     nameless = layer_row().with_graph(Graph(name="net", ops=tuple(ops)))

@@ -123,7 +123,7 @@ def test_a_configuration_of_ours_is_replaced_and_others_stay(tmp_path: Path) -> 
 
 def test_a_replicated_op_is_refused(tmp_path: Path) -> None:
     path = net(tmp_path, nodes("r: Relu x > y"))
-    with pytest.raises(InputError, match=r"op 'r' .*; leave out --replicas"):
+    with pytest.raises(InputError, match=r"op 'r' .*--replicas"):
         annotate(inlined_model(path), read(path), Plan(((0, 1),)), MaxLoad(plans="any"))
 
 

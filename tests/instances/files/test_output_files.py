@@ -104,10 +104,10 @@ def test_what_cannot_be_written_is_refused_at_once(
     Path("file").write_text("old")
     Path("loop").symlink_to("loop")
     for name, words in (
-        ("folder", "folder: is a folder; name a file in it"),
-        ("none/a.json", "none/a.json: cannot be written: its folder does not exist"),
-        ("loop", "loop: cannot be written: Too many levels of symbolic links"),
-        ("/proc/a.json", "/proc/a.json: cannot be written"),
+        ("folder", "folder: is a folder"),
+        ("none/a.json", "none/a.json: .*folder"),
+        ("loop", "loop: .*links"),
+        ("/proc/a.json", "/proc/a.json: "),
     ):
         with pytest.raises(InputError, match=words) as error:
             reserve_outputs(Path(name))

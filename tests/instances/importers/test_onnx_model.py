@@ -1,4 +1,4 @@
-"""ONNX import: light models, what becomes what, and what cannot be read."""
+"""ONNX import: light models, and what becomes what."""
 
 import sys
 from pathlib import Path
@@ -222,29 +222,6 @@ def test_a_dimension_without_a_name_goes_by_its_input_and_axis(tmp_path: Path) -
     assert sizes_of(path, ids_1=5, L=7) == [1 * 5, 1 * 7]
     assert sizes_of(path, ids_0=2, ids_1=5, mask_0=3, L=7) == [2 * 5, 3 * 7]
     assert sizes_of(path, batch=4, ids_0=2, ids_1=5, mask_1=7) == [2 * 5, 4 * 7]
-    with pytest.raises(InputError, match=r"'mask.1' is 8 and 7; state one"):
-        sizes_of(path, ids_1=5, L=7, mask_1=8)
-    with pytest.raises(InputError, match=r"dimension 'ids.2' open, only: ids.0, ids.1, mask.0, L"):
-        sizes_of(path, ids_2=5)
-
-
-@pytest.mark.parametrize(
-    ("dims", "message"),
-    [
-        (
-            {},
-            r"3 dimensions are not known; state them \(--dim L=SIZE --dim ids.2=SIZE --dim mask.2=",
-        ),
-        ({"L": 2, "ids_2": 3}, r"dimension 2 \(mask.2\) is not known; state it \(--dim m"),
-        ({"L": 0}, "dims: 'L' must be a positive integer"),
-    ],
-)
-def test_all_sizes_that_are_missing_are_asked_for_at_once(
-    dims: dict[str, int], message: str, tmp_path: Path
-) -> None:
-    path = open_inputs(tmp_path, ("ids", ["N", "L", None]), ("mask", ["N", "L", -1]))
-    with pytest.raises(InputError, match=message):
-        sizes_of(path, **dims)
 
 
 def test_a_negative_size_is_refused_and_batch_may_be_the_name_of_another(tmp_path: Path) -> None:
@@ -269,40 +246,9 @@ def test_local_functions_are_inlined(tmp_path: Path) -> None:
     assert [op.kind for op in load_onnx(path).graph.ops] == ["Relu", "Relu"]
 
 
-BRANCH = helper.make_graph(nodes("Relu x > t"), "branch", [], [tensor("t", 1)])
-IF = nodes("choose: If x > y", then_branch=BRANCH, else_branch=BRANCH)
-MAGIC = nodes("wand: Magic x > m", domain="own") + nodes("Relu m > y")
-EINSUM = nodes("sum: Einsum x x > y", equation="ij,jk->ik")
-NO_SHAPE = "cannot be inferred"
-
-
-@pytest.mark.parametrize(
-    ("net", "message"),
-    [
-        (IF, r"node 'choose' \(If\): control flow has no static graph"),
-        (MAGIC, rf"node 'wand' \(Magic\): the shape of 'm' {NO_SHAPE}"),
-        (EINSUM, rf"node 'sum' \(Einsum\): the shape of 'y' {NO_SHAPE} \(Rank of"),
-        (nodes("Relu b > y; Relu y > b"), r"'y' \(Relu\): no earlier node writes its input 'b'"),
-        (nodes("Relu x > y; Relu x > y"), r"'y' \(Relu\): its output 'y' is written twice"),
-        (nodes("Constant > y", value=weight("v", 1)), "no node is left after folding constants"),
-        ([], "is not an ONNX model, or a model without nodes"),
-    ],
-)
-def test_a_model_that_cannot_be_read_is_a_one_line_error(
-    tmp_path: Path, net: Any, message: str
-) -> None:
-    path = save(tmp_path, net, [tensor("x", 1)])
-    with pytest.raises(InputError, match=rf"^{path}: .*{message}.*\Z"):
-        load_onnx(path)
-
-
-def test_a_file_that_is_no_model_and_a_missing_extra_are_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.onnx"
     path.write_bytes(b"not a model")
-    with pytest.raises(InputError, match="is not an ONNX model"):
-        load_onnx(path)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(InputError, match=r"x.onnx: .*pip install 'placegap\[onnx\]'"):
+    with pytest.raises(InputError, match=r"x.onnx: .*'placegap\[onnx\]'"):
         load_onnx(path)

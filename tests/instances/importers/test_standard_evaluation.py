@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from placegap.instances import Document, InputError, example
+from placegap.instances import Document, example
 from placegap.instances.importers.measurements import Table, deviations, fit_links, with_links
 from placegap.instances.importers.standard_evaluation import Estimate, standard_evaluation
 
@@ -184,36 +184,6 @@ def test_a_link_without_a_good_line_says_so(
     assert (fit.bandwidth_bytes_per_s, fit.latency_ns) == (bandwidth, latency)
     assert any(doubt in text for text in fit.doubts)
     assert with_links(CLUSTER, [fit])[0].links[0].latency_ns == latency
-
-
-@pytest.mark.parametrize(
-    ("rows", "batch", "message"),
-    [
-        ([("nosuch", "gpu", 1, 1, 1)], 64, "m.csv: row 2: the model has no op 'nosuch'"),
-        ([("op1", "tpu", 1, 1, 1)], 64, "m.csv: row 2: the cluster has no device of kind"),
-        (straight([64]), 64, "all rows of the time have batch 64"),
-        ([("op1", "gpu", 1, 1, 1), ("op1", "gpu", 2, 2.0**53, 1)], 10**6, r"above 2\*\*62"),
-    ],
-)
-def test_rows_that_do_not_fit_the_model_are_named(rows: list, batch: int, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        standard_evaluation(DIAMOND, CLUSTER, ops_table(rows), batch)
-
-
-@pytest.mark.parametrize(
-    ("part", "key", "size", "message"),
-    [
-        ("links", ("gpu0", "gpu9"), 1, "p.csv: row 2: the cluster has no device 'gpu9'"),
-        ("links", ("gpu0", "gpu1"), 0, "shows no bandwidth: measure two or more sizes"),
-        ("tensors", ("op4", "op1"), 1, "p.csv: row 2: the model has no edge 'op4' -> 'op1'"),
-    ],
-)
-def test_rows_of_links_and_tensors_that_do_not_fit_are_named(
-    part: str, key: tuple[str, str], size: int, message: str
-) -> None:
-    table = pairs_table([key], [size], "bytes" if part == "tensors" else "time_ns", [1])
-    with pytest.raises(InputError, match=message):
-        standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2])), 8, **{part: table})
 
 
 def test_deviations_without_a_base_are_counted_apart() -> None:

@@ -65,7 +65,7 @@ def test_the_ops_are_those_of_the_configuration(tmp_path: Path) -> None:
     ]
     assert [edge.bytes for edge in found.edges] == [edge.bytes for edge in known.edges]
     assert read_traced_model(f"hf:{name}", STEP).name == "m"
-    with pytest.raises(InputError, match=r"is a GGUF file, which placegap\.solve traces"):
+    with pytest.raises(InputError, match=r"placegap\.solve"):
         load_model(name)
 
 
@@ -75,10 +75,10 @@ def test_a_model_in_parts_is_that_of_one_file(tmp_path: Path) -> None:
     for name in (first, third):
         assert read_traced_model(name, STEP).graph.ops == whole.ops
     Path(second).unlink()
-    with pytest.raises(InputError, match=r"m-00002-of-00003\.gguf: No such file"):
+    with pytest.raises(InputError, match=r"m-00002-of-00003\.gguf: "):
         read_traced_model(first, STEP)
     renamed = Path(first).rename(tmp_path / "one.gguf")
-    with pytest.raises(InputError, match="is one of 3 parts; name the first"):
+    with pytest.raises(InputError, match="parts; name the first"):
         read_traced_model(str(renamed), STEP)
 
 
@@ -223,7 +223,7 @@ def test_what_does_not_fit_the_metadata_is_refused(case: str, tmp_path: Path) ->
 
 def test_an_architecture_that_transformers_lacks_is_named(tmp_path: Path) -> None:
     name = write_gguf(tmp_path / "m.gguf", llama_tensors(), LLAMA, "unheard")
-    with pytest.raises(InputError, match="has no model of its architecture 'unheard'; place a"):
+    with pytest.raises(InputError, match="'unheard'; place a"):
         read_traced_model(name, STEP)
 
 
@@ -248,4 +248,4 @@ def test_place_reads_a_file_and_says_what_it_is(
     # 8 x (2,228,224 weights in Q4_K + 2 norms), embedding and head, the last norm
     assert "float16, 10.77 MB of weights as stored; --batch" in err
     assert main([*asked[:4], "--train"]) == 2
-    assert "m.gguf: holds weights for inference; leave out --train" in capsys.readouterr().err
+    assert "leave out --train" in capsys.readouterr().err

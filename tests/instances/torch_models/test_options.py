@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from doubles.hidden_extras import each_without_extras
 
-from placegap.experiments.cli import main
 from placegap.instances.torch_models.optimizers import optimizer_bytes, update_bytes
 from placegap.instances.torch_models.presets import presets
 
@@ -21,14 +20,6 @@ def test_the_families_of_the_papers_are_there() -> None:
 def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
     line = "placegap: hf:gpt2: needs torch: pip install 'placegap[torch]'\n"
     assert each_without_extras([["convert", "hf:gpt2", "out.json"]], tmp_path) == [(2, "", line)]
-
-
-def test_options_of_traced_models_are_for_them_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["convert", "vgg19", str(tmp_path / "out.json"), "--seq", "8"]) == 2
-    line = "placegap: vgg19: --seq is for models that are traced (hf:, py:, .gguf)\n"
-    assert capsys.readouterr() == ("", line)
 
 
 @pytest.mark.parametrize(

@@ -100,5 +100,5 @@ def test_rates_of_the_device_are_measured_and_one_that_is_not_there_is_one_line(
     assert spec.bandwidth_bytes_per_s > 10**8
     assert 0 < spec.launch_overhead_ns < 10**7
     if not torch.cuda.is_available():
-        with pytest.raises(InputError, match="--device cuda: torch finds no GPU here"):
+        with pytest.raises(InputError, match="--device cuda: "):
             measured("cuda")

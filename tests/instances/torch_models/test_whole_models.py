@@ -100,7 +100,7 @@ def test_a_model_with_a_tower_is_traced_by_its_layers(
     repeated = traced(tmp_path, "qwen2_vl", WITH_IMAGES["qwen2_vl"], seq=80)
     monkeypatch.setattr(model_room, "_repeated", lambda *args: None)
     assert repeated == traced(tmp_path, "qwen2_vl", WITH_IMAGES["qwen2_vl"], seq=80)
-    with pytest.raises(InputError, match="an image takes 64 tokens, so the text needs more"):
+    with pytest.raises(InputError, match=r"64 tokens, .* more"):
         traced(tmp_path, "qwen2_vl", WITH_IMAGES["qwen2_vl"], seq=50)
 
 

@@ -101,7 +101,7 @@ def test_a_broken_distribution_is_a_line_and_takes_nothing_else_away(
     out, err = capsys.readouterr()
     assert "heft" in out
     assert err.count("\n") == 1
-    assert "No module named 'nowhere'" in err
+    assert "'nowhere'" in err
 
 
 def test_a_distribution_replaces_no_method_of_the_package(folder: Path) -> None:

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from placegap.instances import InputError, Makespan
+from placegap.instances import Makespan
 from placegap.solvers import METHODS, Method, Outcome, Params, Task, method
 from placegap.solvers.core.method_homes import HOMES
-from placegap.solvers.core.registry import GONE, Registry, find_method, register
+from placegap.solvers.core.registry import Registry
 
 HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
 SOLVERS = ("pyomo", "highspy", "ortools", "pandas")
@@ -32,22 +32,6 @@ def test_a_method_is_registered_by_the_module_that_the_index_names() -> None:
         assert METHODS[name].run.__module__.removeprefix("placegap.solvers.") == HOMES[name].module
         assert METHODS[name].starts == HOMES[name].starts
         assert METHODS.origin(name) == "placegap"
-
-
-def test_a_name_is_taken_once() -> None:
-    with pytest.raises(InputError, match="'heft' is taken"):
-        register(METHODS["heft"])
-    # and before its method is loaded
-    mine = Method(**{**vars(METHODS["heft"]), "run": lambda task, params: None})
-    with pytest.raises(InputError, match="'heft' is taken"):
-        Registry().add(mine)
-
-
-@pytest.mark.parametrize("name", GONE)
-def test_a_method_that_is_gone_is_a_line_that_says_what_to_do(name: str) -> None:
-    with pytest.raises(InputError, match=f"there is no method '{name}' any more: ") as error:
-        find_method(name)
-    assert "\n" not in str(error.value)
 
 
 def test_a_method_of_a_user_comes_after_those_of_the_table() -> None:
@@ -132,9 +116,3 @@ def test_a_function_without_annotations_and_docstring_is_a_method_too(registry: 
     method("untyped", objectives=("makespan",), paper="me")(untyped)
     found = registry["untyped"]
     assert (found.params, found.summary, found.paper, found.cites) == (Params, "", "me", ())
-
-
-@pytest.mark.parametrize("cites", ["Kahn", "1962", "kahn1962"])
-def test_a_citation_has_an_author_and_a_year(cites: str, registry: Registry) -> None:
-    with pytest.raises(InputError, match=f"'{cites}' cites no paper; name an author and a year"):
-        method("some", objectives=("makespan",), cites=cites)(some)

@@ -202,5 +202,5 @@ def test_windows_improve_what_a_whole_walk_would(monkeypatch: pytest.MonkeyPatch
 def test_a_deadline_that_is_over_brings_nothing_and_there_has_to_be_some_limit() -> None:
     start = Plan.on([0] * 4)
     assert list(improve(example(), Makespan(), [start], deadline=now_s())) == []
-    with pytest.raises(ValueError, match="deadline or a number of steps"):
+    with pytest.raises(ValueError, match="deadline"):
         next(improve(example(), Makespan(), [start]))

@@ -1,25 +1,20 @@
 """A model written to a file is the model: other readers find its names and its optimum."""
 
 import gzip
-from collections.abc import Iterator
 from pathlib import Path
 
 import highspy
 import pytest
 from doubles import tiny_mip
+from doubles.tiny_mip import registered  # noqa: F401
 
 from placegap.instances import InputError, Plan
 from placegap.solvers import run_method
 from placegap.solvers.models.export import write_model
 
+pytestmark = pytest.mark.usefixtures("registered")
+
 TIMES = (9, 7, 6, 5, 4)  # 16 at best: 9 + 7, 6 + 5 + 4
-
-
-@pytest.fixture(autouse=True)
-def method() -> Iterator[None]:
-    tiny_mip.ensure_registered()
-    yield
-    tiny_mip.forget()
 
 
 def read(path: Path) -> highspy.Highs:

@@ -1,13 +1,11 @@
 """getf-lp and m-sct-lp: valid bounds and honest endings."""
 
-import pytest
 from draws.tiny import tiny_instance
-from features.makespan import anywhere, instance, pinned
+from features.makespan import anywhere, instance
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.getf import critical_path_ns
 from placegap.instances import Makespan
-from placegap.instances.reading.errors import InputError
 from placegap.solvers import run_method
 
 PORT = Makespan()
@@ -67,9 +65,3 @@ def test_details_say_whether_communication_times_are_small() -> None:
         case = instance("fork", ops, [("a", "b", move), ("a", "c", move)])
         details = run_method(case, PORT, "m-sct-lp").details
         assert (details["small_communication"], details["truncated"]) == expected
-
-
-def test_a_grouping_that_does_not_apply_is_refused() -> None:
-    case = instance("pinned", [pinned("a", 0, 1), pinned("b", 1, 1)], [])
-    with pytest.raises(InputError, match="use groups=auto"):
-        run_method(case, PORT, "getf-lp", {"groups": "speeds"})

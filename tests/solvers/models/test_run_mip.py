@@ -54,27 +54,12 @@ def test_the_requested_gap_ends_the_search() -> None:
     assert result.status in ("gap_met", "optimal")
 
 
-@pytest.mark.parametrize(
-    ("method", "semantics", "reason"),
-    [
-        ("moirai", Makespan(transfers="per_tensor"), "states makespan per_edge"),
-        ("pesto", PORT, "makespan port per_edge"),
-        ("archer-combinatorial", MaxLoad(plans="convex"), "states max_load chain"),
-        ("archer-exact", MaxLoad(plans="chain", replicas=True), "states max_load chain"),
-        ("getf-lp", MaxLoad(plans="any"), "does not do max_load"),
-    ],
-)
-def test_other_semantics_are_refused(method: str, semantics: Semantics, reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
-        run_method(example(), semantics, method)
-
-
 def test_models_that_are_too_large_are_refused_unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moirai, "build", None)
-    with pytest.raises(InputError, match=r"\(as_published\) would have \d+ rows"):
+    with pytest.raises(InputError, match=r"\d+ rows"):
         run_method(layered(300), PORT, "moirai", {"form": "as_published"})
     monkeypatch.setattr(milps, "MOST_EDGES", 3)
-    with pytest.raises(InputError, match=r"at most 3 edges.*merge with num_ops"):
+    with pytest.raises(InputError, match=r"at most 3 edges.*num_ops"):
         run_method(example(), pesto.SEMANTICS, "pesto")
     monkeypatch.setattr(mip, "MOST_ROWS", 20)
     for method, semantics, rows in (

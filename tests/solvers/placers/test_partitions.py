@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from draws import draw
 
-from placegap.instances import Edge, InputError, Instance, MaxLoad, Op
+from placegap.instances import Edge, Instance, MaxLoad, Op
 from placegap.instances.problem.nets import build_nets
 from placegap.solvers import METHODS, Task, run_method
-from placegap.solvers.core import method as extras
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.placers import partitioners
 from placegap.solvers.placers.movable_units import free_units
@@ -68,15 +67,6 @@ def test_metis_runs_until_two_runs_agree(monkeypatch: pytest.MonkeyPatch) -> Non
     plan = run_method(two_cliques(), ANY, "metis").plan
     assert plan.devices.tolist() == own
     assert next(made, None) is None
-
-
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda package: None)
-    with pytest.raises(InputError, match=r"needs mtkahypar: pip install 'placegap\[kahypar\]'"):
-        run_method(two_cliques(), ANY, "mt-kahypar")
-    monkeypatch.setattr(partitioners.shutil, "which", lambda name: None)
-    with pytest.raises(InputError, match="needs Scotch's program gpart on the PATH"):
-        run_method(two_cliques(), ANY, "scotch")
 
 
 def halves(parting: partitioners.Parting) -> np.ndarray:

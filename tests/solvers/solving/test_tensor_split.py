@@ -11,7 +11,6 @@ import pytest
 from draws.decoders import GB, HEADS, attention, decoder, machine, weights
 
 from placegap.instances import Instance, Makespan, Op, evaluate
-from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.tensor_groups import SplitParts
 from placegap.solvers import run_method
 from placegap.solvers.solving.tensor_split import best_tensor_plan
@@ -181,12 +180,6 @@ def test_the_reported_pair_gains_what_was_reported() -> None:
     assert whole.value_ns is not None
     assert found.result.value_ns is not None
     assert 1.4 <= whole.value_ns / found.result.value_ns <= 2.0
-
-
-def test_times_that_were_measured_are_not_split() -> None:
-    ops = [Op(name=f"layers.{n}", module=f"layers.{n}", time_ns={"kind0": 9}) for n in range(2)]
-    with pytest.raises(InputError, match="leave out --tensor-split"):
-        best_tensor_plan(machine(ops, [(GB, GB)] * 2), Makespan(), "layer", 9.0)
 
 
 def test_a_head_that_shares_its_weights_reduces_what_it_computes() -> None:

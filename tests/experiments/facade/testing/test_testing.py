@@ -1,13 +1,12 @@
 """The package as an oracle for the tests of others."""
 
-import math
 import re
 import sys
 
 import pytest
 
 import placegap
-from placegap.instances import InputError, Makespan, MaxLoad, Plan, example
+from placegap.instances import Makespan, MaxLoad, Plan, example
 from placegap.instances.corpus.corpus import load_best_known
 from placegap.solvers import run_method
 from placegap.solvers.core.result import Outcome
@@ -42,14 +41,6 @@ def test_the_plan_of_a_placer_passes_where_it_is_close_enough(problem: KnownOpti
             assert_gap(problem, found.plan, at_most=0.99 * gap)
 
 
-@pytest.mark.parametrize("at_most", [math.nan, -0.1])
-def test_a_gap_that_nothing_meets_or_all_meet_is_refused(
-    problem: KnownOptimum, at_most: float
-) -> None:
-    with pytest.raises(InputError, match="at_most"):
-        assert_gap(problem, [0] * problem.instance.num_ops, at_most)
-
-
 def test_an_infeasible_plan_fails_with_the_rule_that_it_breaks(problem: KnownOptimum) -> None:
     with pytest.raises(AssertionError, match="not feasible: shape"):
         assert_gap(problem, [0], at_most=1.0)
@@ -67,9 +58,9 @@ def test_a_result_without_a_plan_fails_with_its_message(problem: KnownOptimum) -
     tight = KnownOptimum(small, problem.semantics, problem.optimum_ns)
     solution = placegap.solve(small, objective=problem.semantics, method="etf")
     for given, message in ((result, result.message), (solution, solution.result.message)):
-        with pytest.raises(AssertionError, match=f"there is no plan: {re.escape(message)}"):
+        with pytest.raises(AssertionError, match=re.escape(message)):
             assert_gap(tight, given, at_most=1.0)
-    with pytest.raises(AssertionError, match=": my placer gave up"):
+    with pytest.raises(AssertionError, match="my placer"):
         assert_gap(tight, Outcome(message="my placer gave up"), at_most=1.0)
     with pytest.raises(AssertionError, match="None"):
         assert_gap(tight, result.plan, at_most=1.0)
@@ -94,11 +85,6 @@ def test_an_exact_method_proves_the_optimum_of_an_instance_of_ones_own() -> None
     found = prove_optimum(example(), Makespan(), "brute-force")
     assert found.optimum_ns == 34  # instances/problem/example.py derives it
     assert_gap(found, [0] * 4, at_most=(43 - 34) / 43)  # 5 + 20 + 10 + 8 on one device
-
-
-def test_what_is_not_proven_is_no_optimum() -> None:
-    with pytest.raises(InputError, match=r"heft proves no optimum in 60 s .*, bound None ns"):
-        prove_optimum(example(), Makespan(), "heft")
 
 
 def test_the_fixtures_serve_another_suite(

@@ -8,7 +8,6 @@ import pytest
 from draws import draw
 
 from placegap.instances import Instance, Makespan, evaluate, generate, load_cluster
-from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, run_method
 
 CLUSTER = "celeritas-4xV100-pcie"
@@ -63,12 +62,3 @@ def test_plans_fit_where_no_device_holds_half_of_the_graph(method: str) -> None:
     found = run(method, 400, share=0.4)
     assert found.plan is not None
     assert evaluate(blocks(0.4), found.plan, Makespan()).feasible
-
-
-@pytest.mark.parametrize("method", BOTH)
-def test_without_torch_one_line_names_the_extra(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("placegap.solvers.core.method.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"needs torch: pip install 'placegap\[torch\]'"):
-        run(method, 10)

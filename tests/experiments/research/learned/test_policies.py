@@ -88,8 +88,8 @@ def test_the_shipped_policy_is_small_and_places_graphs_that_it_never_saw() -> No
     [
         ("{", "policy.json"),
         ('{"num_devices": 2, "rounds": 1, "weights": {"head": [NaN]}}', "finite"),
-        ('{"num_devices": 4, "rounds": 1, "weights": {}}', "for 4 devices, the cluster has 2"),
-        ('{"num_devices": 2, "rounds": 1, "weights": {"head": [1]}}', "train it anew"),
+        ('{"num_devices": 4, "rounds": 1, "weights": {}}', "4 devices"),
+        ('{"num_devices": 2, "rounds": 1, "weights": {"head": [1]}}', "train"),
     ],
 )
 def test_a_damaged_policy_is_refused_in_one_line(tmp_path: Path, text: str, complaint: str) -> None:

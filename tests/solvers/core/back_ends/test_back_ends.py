@@ -2,19 +2,20 @@
 
 import random
 import signal
-import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pyomo.environ as pyo
 import pytest
 from doubles import tiny_mip
+from doubles.tiny_mip import registered  # noqa: F401
 
 from placegap.instances import InputError, Plan
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core import clock
 from placegap.solvers.core.back_ends import SolverName, highs, require, scip, solve_model
+
+pytestmark = pytest.mark.usefixtures("registered")
 
 
 def is_here(solver: SolverName) -> bool:
@@ -32,13 +33,6 @@ SOLVERS = [
     ),
 ]
 every_solver = pytest.mark.parametrize("solver", SOLVERS)
-
-
-@pytest.fixture(autouse=True)
-def method() -> Iterator[None]:
-    tiny_mip.ensure_registered()
-    yield
-    tiny_mip.forget()
 
 
 def knapsack(domain: object = pyo.Integers) -> pyo.ConcreteModel:
@@ -209,9 +203,3 @@ def test_every_solver_starts_from_the_incumbent(solver: SolverName) -> None:
 def test_highs_is_the_default() -> None:
     result = run_method(tiny_mip.ops_on(3, 4, 5), tiny_mip.ANY, tiny_mip.NAME)
     assert (result.value_ns, result.bound_origin) == (7, "highs")
-
-
-def test_scip_where_it_is_not_installed_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyscipopt", None)
-    with pytest.raises(InputError, match=r"solver=scip needs pyscipopt: pip install"):
-        run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": "scip"})

@@ -3,13 +3,13 @@
 import re
 import signal
 import threading
-from collections.abc import Iterator
 from importlib.util import find_spec
 
 import highspy
 import pyomo.environ as pyo
 import pytest
 from doubles import tiny_mip
+from doubles.tiny_mip import registered  # noqa: F401
 
 from placegap.instances import Makespan, Plan, example
 from placegap.solvers import Result, run_method
@@ -19,6 +19,8 @@ from placegap.solvers.core.result import solver_and_version
 from placegap.solvers.models import cp_sat
 from placegap.solvers.models import run_mip as mip
 from placegap.solvers.models.run_mip import MipOutcome
+
+pytestmark = pytest.mark.usefixtures("registered")
 
 PORT = Makespan()
 ONE = {"workers": 1, "start": False}
@@ -37,13 +39,6 @@ both_solvers = pytest.mark.parametrize(
     ],
 )
 with_and_without = pytest.mark.parametrize("start", [None, START], ids=["no-start", "start"])
-
-
-@pytest.fixture(autouse=True)
-def method() -> Iterator[None]:
-    tiny_mip.ensure_registered()
-    yield
-    tiny_mip.forget()
 
 
 def run(
