@@ -31,8 +31,13 @@ import networkx as nx
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.families import LARGEST_CAPACITY, Linear, placement, set_placement
 from placegap.formulations.shared.naming import by_number, describe, names_of
+from placegap.formulations.shared.old_families import (
+    LARGEST_CAPACITY,
+    Linear,
+    placement,
+    set_placement,
+)
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, LoadRule, MaxLoad, Plan, Semantics

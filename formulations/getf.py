@@ -20,8 +20,8 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.devices import DeviceGroups, colocated_times
-from placegap.formulations.shared.families import LARGEST_CAPACITY, Linear, solved
 from placegap.formulations.shared.naming import by_number, describe, names_of
+from placegap.formulations.shared.old_families import LARGEST_CAPACITY, Linear, solved
 from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Flags, Floats, Ints

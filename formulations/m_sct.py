@@ -26,8 +26,8 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.getf import Pairs, least_transfers
-from placegap.formulations.shared.families import Linear, solved
 from placegap.formulations.shared.naming import by_number, describe, names_of
+from placegap.formulations.shared.old_families import Linear, solved
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import NO_LIMIT

@@ -42,9 +42,10 @@ from typing import Literal, get_args
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.moirai.published import device_no_overlap
-from placegap.formulations.moirai.strengthened import critical_path, device_work
-from placegap.formulations.shared.families import (
+from placegap.formulations.moirai.old_published import device_no_overlap
+from placegap.formulations.moirai.old_strengthened import critical_path, device_work
+from placegap.formulations.shared.naming import by_number, describe, names_of
+from placegap.formulations.shared.old_families import (
     Linear,
     assign_once,
     colocate_ops,
@@ -53,7 +54,6 @@ from placegap.formulations.shared.families import (
     placement,
     set_placement,
 )
-from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import (
     Ends,
     PairSolution,

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 import pyomo.environ as pyo
 
-from placegap.formulations.moirai.strengthened import (
+from placegap.formulations.moirai.old_strengthened import (
     Arcs,
     add_durations,
     critical_path,
@@ -30,14 +30,14 @@ from placegap.formulations.moirai.strengthened import (
     route_links,
     time_variables,
 )
-from placegap.formulations.shared.families import (
+from placegap.formulations.shared.naming import describe, names_of
+from placegap.formulations.shared.old_families import (
     Linear,
     assign_once,
     colocate_ops,
     memory_capacity,
     place_ops,
 )
-from placegap.formulations.shared.naming import describe, names_of
 from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of

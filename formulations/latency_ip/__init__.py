@@ -67,14 +67,14 @@ from placegap.formulations.latency_ip.rows import (
     where_needed,
     work_covers,
 )
-from placegap.formulations.shared.families import (
+from placegap.formulations.shared.naming import by_number, describe, names_of
+from placegap.formulations.shared.old_families import (
     assign_once,
     memory_capacity,
     place_ops,
     placement,
     set_placement,
 )
-from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import (
     consumers_of_tensors,
     edge_ends,

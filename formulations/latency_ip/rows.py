@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.families import Linear, first_of_group
+from placegap.formulations.shared.old_families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors, edge_ends, tensor_edges
 from placegap.formulations.shared.times import (
     Windows,

@@ -12,16 +12,16 @@ from typing import Literal, get_args
 
 import pyomo.environ as pyo
 
-from placegap.formulations.moirai import published as moirai_published
-from placegap.formulations.moirai import strengthened as moirai_strengthened
+from placegap.formulations.moirai import published, strengthened
+from placegap.formulations.shared.data import device_numbers, require_solution, set_placement
 from placegap.formulations.shared.devices import new_names
-from placegap.formulations.shared.families import placement, set_placement
-from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import PairSolution, edge_ends, plan_in_order, spans_ns
 from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
-from placegap.instances.reading.errors import look_up
+from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
+
+__all__ = ["SEMANTICS", "Form", "build", "count_rows", "extract", "warm_start", "why_not"]
 
 Form = Literal["verbatim", "as_published", "strengthened"]
 
@@ -32,10 +32,10 @@ SEMANTICS = Makespan(channels="port", transfers="per_edge")
 def build(
     instance: Instance,
     semantics: Makespan,
+    *,
     form: Form = "strengthened",
     horizon_ns: int | None = None,
     symmetry: bool = False,
-    names: bool = False,
 ) -> pyo.ConcreteModel:
     """Moirai's MILP of an instance.
 
@@ -54,38 +54,37 @@ def build(
     symmetry : bool
         Strengthened only: of placements that differ in the names of identical devices, keep one.
         It makes proofs shorter, and is wrong beside constraints of your own that name devices.
-    names : bool
-        Index the components by the names of ops and devices, not by their numbers.
 
     Returns
     -------
     ConcreteModel
-        Minimizes ``makespan``, in units of ``unit_ns`` nanoseconds. Constraints can be added.
+        Minimizes ``makespan``, in units of ``unit_ns`` nanoseconds; ``makespan_ns`` is its value in
+        nanoseconds. Sets and Params have the names of the instance: ``duration_ns[op, device]``,
+        ``transfer_ns[edge, a, b]`` and ``capacity_bytes[device]`` may be changed between solves.
+        Constraints can be added.
 
     Raises
     ------
-    ValueError
-        Another semantics or form.
+    InputError
+        Another semantics or form, or symmetry in a form that has none.
 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> port = Makespan()
-    >>> model = build(example(), port)
-    >>> len(model.x), len(model.op_before), pyo.value(model.unit_ns)
-    (8, 2, 1.0)
+    >>> model = build(example(), Makespan())
+    >>> len(model.x), len(model.op_before), model.duration_ns["op2", "gpu0"].value
+    (8, 2, 20)
     """
     look_up("form", form, dict.fromkeys(get_args(Form)))
     reason = why_not(semantics, form)
     if reason is not None:
-        raise ValueError(f"Moirai's model {reason}")
+        raise InputError(f"Moirai's model {reason}")
+    if symmetry and form != "strengthened":
+        raise InputError(f"Moirai's model, form={form}, has no symmetry")
     horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns
-    if form != "strengthened":
-        model = moirai_published.build(instance, horizon, form == "verbatim")
-    else:
-        model = moirai_strengthened.build(instance, horizon, semantics.channels, symmetry)
-    home = moirai_strengthened if form == "strengthened" else moirai_published
-    return describe(model, home.__doc__, names_of(instance) if names else None)
+    if form == "strengthened":
+        return strengthened.build(instance, semantics, horizon, symmetry=symmetry)
+    return published.build(instance, semantics, horizon, verbatim=form == "verbatim")
 
 
 def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
@@ -102,83 +101,70 @@ def count_rows(
 ) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building."""
     if form != "strengthened":
-        return moirai_published.count_rows(instance)
-    return moirai_strengthened.count_rows(instance, semantics.channels, symmetry)
+        return published.count_rows(instance)
+    return strengthened.count_rows(instance, semantics.channels, symmetry)
 
 
-@by_number
-def warm_start(
-    model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: Makespan
-) -> None:
-    """Set the values of all variables to those of a plan's schedule.
+def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None:
+    """Set the values of all variables to those of a feasible plan's schedule.
 
     With symmetry breaking, identical devices swap their parts, as in the plan's representative.
-
-    Parameters
-    ----------
-    model : ConcreteModel
-        From `build`, of either form, with a horizon not below the plan's makespan.
-    instance : Instance
-    plan : Plan
-        A feasible plan.
-    semantics : Makespan
-        That of `build`.
     """
-    schedule = simulate(instance, plan, semantics)
-    ends, device = edge_ends(instance), schedule.device.tolist()
+    schedule = simulate(instance, plan, model.semantics)
+    device, names = schedule.device.tolist(), list(model.DEVICES)
     if model.component("symmetry_order") is not None:
-        names = new_names(instance, plan)
-        device = [names[k] for k in device]
-    op, flow = spans_ns(instance, schedule)
-    set_placement(model, Plan.on(device))
-    unit_ns = pyo.value(model.unit_ns)
+        new = new_names(instance, plan)
+        device = [new[k] for k in device]
+    set_placement(model, device)
+    home = dict(zip(model.OPS, (names[k] for k in device), strict=True))
+    taken = {q: (home[i], home[model.consumer[q]]) for q, i in model.producer.items()}
+    ops, flows = spans_ns(instance, schedule)
+    op, flow = dict(zip(model.OPS, ops, strict=True)), dict(zip(model.EDGES, flows, strict=True))
+    unit_ns = model.unit_ns.value
     model.makespan.set_value(schedule.makespan_ns / unit_ns)
-    for times, spans, before in (("op", op, model.op_before), ("flow", flow, model.flow_before)):
-        for side, what in enumerate(("start", "end")):
-            variables = model.component(f"{times}_{what}")
+    for what, spans in (("op", op), ("flow", flow)):
+        for side, times in enumerate((f"{what}_start", f"{what}_end")):
+            variables = model.component(times)
             if variables.ctype is pyo.Var:  # the ends of the strengthened form are expressions
-                for i, span in enumerate(spans):
-                    variables[i].set_value(span[side] / unit_ns)
-        for (i, j), variable in before.items():
-            variable.set_value(int(spans[i][1] <= spans[j][0]))
+                for name, variable in variables.items():
+                    variable.set_value(spans[name][side] / unit_ns)
+        for (first, second), variable in model.component(f"{what}_before").items():
+            variable.set_value(int(spans[first][1] <= spans[second][0]))
     for name in ("route", "channel"):
         for (q, a, b), variable in (model.component(name) or {}).items():
-            variable.set_value(int((device[ends[q][0]], device[ends[q][1]]) == (a, b)))
+            variable.set_value(int(taken[q] == (a, b)))
     for q, variable in (model.component("remote") or {}).items():
-        variable.set_value(int(device[ends[q][0]] != device[ends[q][1]]))
+        variable.set_value(int(taken[q][0] != taken[q][1]))
 
 
-@by_number
-def extract(model: pyo.ConcreteModel, instance: Instance, semantics: Makespan) -> Plan:
-    """The plan that the values of a model's variables describe; see `plan_in_order`."""
-    ends, device = edge_ends(instance), placement(model, instance.num_ops)
+def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
+    """The plan that the values of a model's variables describe; see `plan_in_order`.
+
+    Raises an InputError if the model holds no solution (`require_solution`).
+    """
+    require_solution(model, instance, check=check)
+    device, kind = device_numbers(model), model.semantics.channels
+    op = {name: i for i, name in enumerate(model.OPS)}
+    edge = {name: q for q, name in enumerate(model.EDGES)}
     held = {
-        q: _held(instance, semantics, device[i], device[j])
-        for q, (i, j) in enumerate(ends)
+        q: {*channels_of(kind, instance.num_devices, device[i], device[j])} - {NO_CHANNEL}
+        for q, (i, j) in enumerate(edge_ends(instance))
         if device[i] != device[j]
     }
-    flow_pairs = [
-        (q, r)
-        for q, r in _decided(model.flow_before)
-        if q in held and r in held and held[q] & held[r]
-    ]
+    op_pairs = [(op[i], op[j]) for i, j in decided(model.op_before)]
+    flow_pairs = [(edge[q], edge[r]) for q, r in decided(model.flow_before)]
     found = PairSolution(
         device,
-        [pyo.value(start) for start in model.op_start.values()],
-        [pyo.value(start) for start in model.flow_start.values()],
-        pyo.value(model.unit_ns),
-        [(i, j) for i, j in _decided(model.op_before) if device[i] == device[j]],
-        flow_pairs,
+        [start.value for start in model.op_start.values()],
+        [start.value for start in model.flow_start.values()],
+        model.unit_ns.value,
+        [(i, j) for i, j in op_pairs if device[i] == device[j]],
+        [(q, r) for q, r in flow_pairs if q in held and r in held and held[q] & held[r]],
     )
-    return plan_in_order(instance, semantics, found)
+    return plan_in_order(instance, model.semantics, found)
 
 
-def _held(instance: Instance, semantics: Makespan, source: int, target: int) -> set[int]:
-    """The channels that a transfer holds."""
-    return {*channels_of(semantics.channels, instance.num_devices, source, target)} - {NO_CHANNEL}
-
-
-def _decided(before: pyo.Var) -> list[tuple[int, int]]:
+def decided(before: pyo.Var) -> list[tuple[str, str]]:
     """Pairs (first, second) as decided; the published form has one variable for both orders."""
     found = []
     for (i, j), variable in before.items():

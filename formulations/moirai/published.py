@@ -1,74 +1,88 @@
 """Moirai's MILP as published (Zhang et al., section III-D, equations 4 to 8).
 
-Claim: exact for ``makespan port per_edge``. Every data flow, that is every edge q = (i, j), is a
-node of the augmented graph with a start and an end of its own. Components of the model:
+Claim: exact for ``makespan port per_edge``. The model, H being the horizon:
 
-- ``x[i, k]``: op i is on device k;
-- ``op_start[i]``, ``op_end[i]``, ``flow_start[q]``, ``flow_end[q]``, ``makespan``: times;
-- ``remote[q]`` (the paper's z): the ends of q are on different devices;
-- ``channel[q, a, b]`` (u): q is sent from device a to device b;
-- ``op_before[i, j]``, ``flow_before[q, r]`` (the indicators of 6 and 8): the first of an unordered
-  pair runs first.
+    minimize T
+    (4)   T >= C_i,  T >= C_q                              ops i, flows q
+    (4a)  C_i <= S_q,  C_q <= S_j                          q = (i, j);  C_i <= S_j, j after i
+    (4b)  C_i = S_i + sum over k of p_ik x_ik
+    (4c)  sum over k of x_ik = 1
+    (5)   sum over i of m_i x_ik <= M_k
+    (6)   S_j >= C_i - H (1 - d_ij) - H (2 - x_ik - x_jk)  and with i, j exchanged
+    (7)   z_q = 1 if and only if q's ends are apart; sum over a, b of u_qab = z_q;
+          C_q = S_q + sum over a, b of p_qab u_qab
+    (8)   S_r >= C_q - H (1 - d_qr) - H (4 - z_q - z_r - x_ik - x_jk)
 
-In place of the published 100,000 the big-M is a horizon: no plan of interest takes longer. Verbatim
-it is 100,000 for all of M_s, M_l, M_r, and (8) has the published + x_b + x_d.
+Every data flow, that is every edge q = (i, j), has a start and an end of its own. p is
+``duration_ns`` and ``transfer_ns``, which may be changed: all plans of at most the horizon stay.
+In place of the published 100,000 the big-M is the horizon. Verbatim it is 100,000 for all of M_s,
+M_l, M_r, and (8) has the published + x_b + x_d.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import permutations
-
 import pyomo.environ as pyo
 
+from placegap.formulations.shared.data import (
+    duration_data,
+    edge_sets,
+    family,
+    new_model,
+    transfer_data,
+)
 from placegap.formulations.shared.families import (
     Linear,
     assign_once,
     colocate_ops,
+    makespan_value,
     memory_capacity,
     place_ops,
 )
 from placegap.formulations.shared.pairs import (
-    Ends,
     count_unordered_pairs,
-    edge_ends,
     flow_reach,
     op_reach,
     unordered_pairs,
 )
-from placegap.formulations.shared.times import ScaledTimes, scale_times
-from placegap.instances.problem import Instance
+from placegap.formulations.shared.times import granularity_ns, time_unit_ns
+from placegap.instances.problem import Instance, Makespan
 
 BIG_M = 100_000.0
 """The big-M of the paper's code, in its unit of time. Units of a model are such that no plan takes
 more than 1,000 of them (`LARGEST_TIME`): nothing is cut off."""
 
 
-def build(instance: Instance, horizon_ns: int, verbatim: bool = False) -> pyo.ConcreteModel:
+def build(
+    instance: Instance, semantics: Makespan, horizon_ns: int, *, verbatim: bool = False
+) -> pyo.ConcreteModel:
     """The published model; see `moirai.build`."""
-    ends, num_devices = edge_ends(instance), instance.num_devices
-    times = scale_times(instance, horizon_ns)
-    if verbatim:
-        times = replace(times, horizon=BIG_M)
-    form = "verbatim" if verbatim else "as published"
-    model = pyo.ConcreteModel(name=f"moirai {form}: {instance.name}")
-    model.unit_ns = pyo.Param(initialize=times.unit_ns)
+    model = new_model("moirai verbatim" if verbatim else "moirai as published", instance, semantics)
+    edge_sets(model, instance)
+    unit_ns = time_unit_ns(horizon_ns, granularity_ns(instance, transfers=True))
+    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    model.horizon = pyo.Param(
+        initialize=BIG_M if verbatim else horizon_ns / unit_ns, doc="H, the big-M, in units"
+    )
+    duration_data(model, instance)
+    transfer_data(model, instance)
+    order_sets(model, instance)
     place_ops(model, instance.arrays.able)
-    time_variables(model, times)
-    flow_variables(model, ends, num_devices)
-    order_variables(model, instance)
-    assign_once(model, instance)
+    time_variables(model)
+    flow_variables(model)
+    order_variables(model)
+    assign_once(model)
     colocate_ops(model, instance)
     memory_capacity(model, instance)
     makespan_covers(model)
-    op_duration(model, times)
-    flow_duration(model, times)
-    precedence_flows(model, ends)
+    op_duration(model)
+    flow_duration(model)
+    precedence_flows(model)
     precedence_ops(model, instance)
-    remote_flows(model, ends, num_devices)
-    channel_choice(model, ends)
-    device_no_overlap(model, times)
-    channel_no_overlap(model, ends, times, verbatim)
+    remote_flows(model)
+    channel_choice(model)
+    device_no_overlap(model)
+    channel_no_overlap(model, verbatim)
+    makespan_value(model)
     model.objective = pyo.Objective(expr=model.makespan, doc="Moirai (4): the makespan")
     return model
 
@@ -84,162 +98,188 @@ def count_rows(instance: Instance) -> int:
     return times + channels + pairs
 
 
-# ---------------------------------------------------------------------------------------- variables
+# ------------------------------------------------------------------------------- sets and variables
 
 
-def time_variables(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """Starts and ends of ops and flows, and the makespan, all in [0, horizon]."""
-    ops, flows, bounds = range(len(times.op)), range(len(times.move)), (0, times.horizon)
-    model.op_start = pyo.Var(ops, bounds=bounds)
-    model.op_end = pyo.Var(ops, bounds=bounds)
-    model.flow_start = pyo.Var(flows, bounds=bounds)
-    model.flow_end = pyo.Var(flows, bounds=bounds)
-    model.makespan = pyo.Var(bounds=bounds)
-
-
-def flow_variables(model: pyo.ConcreteModel, ends: Ends, num_devices: int) -> None:
-    """``remote[q]`` and ``channel[q, a, b]``, a != b, in {0, 1}."""
-    pairs = list(permutations(range(num_devices), 2))
-    model.remote = pyo.Var(range(len(ends)), domain=pyo.Binary)
-    model.channel = pyo.Var(
-        [(q, a, b) for q in range(len(ends)) for a, b in pairs], domain=pyo.Binary
+@family
+def order_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """Pairs of ops, and of flows, that no path orders."""
+    index, ops, edges = instance.arrays.index, list(model.OPS), list(model.EDGES)
+    model.OP_PAIRS = pyo.Set(
+        initialize=[(ops[i], ops[j]) for i, j in unordered_pairs(*op_reach(index))], dimen=2
+    )
+    model.FLOW_PAIRS = pyo.Set(
+        initialize=[(edges[q], edges[r]) for q, r in unordered_pairs(*flow_reach(index))], dimen=2
     )
 
 
-def order_variables(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """``op_before[i, j]`` and ``flow_before[q, r]`` in {0, 1} for pairs that no path orders."""
-    index = instance.arrays.index
-    op_pairs = list(unordered_pairs(*op_reach(index)))
-    flow_pairs = list(unordered_pairs(*flow_reach(index)))
-    model.op_before = pyo.Var(op_pairs, domain=pyo.Binary)
-    model.flow_before = pyo.Var(flow_pairs, domain=pyo.Binary)
+@family
+def time_variables(model: pyo.ConcreteModel) -> None:
+    """Starts and ends of ops and flows, and the makespan, all in [0, horizon]."""
+    bounds = (0, model.horizon.value)
+    model.op_start = pyo.Var(model.OPS, bounds=bounds, doc="op_start[i]: start of op i")
+    model.op_end = pyo.Var(model.OPS, bounds=bounds, doc="op_end[i]: end of op i")
+    model.flow_start = pyo.Var(model.EDGES, bounds=bounds, doc="flow_start[q]: start of flow q")
+    model.flow_end = pyo.Var(model.EDGES, bounds=bounds, doc="flow_end[q]: end of flow q")
+    model.makespan = pyo.Var(bounds=bounds, doc="makespan, in units")
+
+
+@family
+def flow_variables(model: pyo.ConcreteModel) -> None:
+    """remote[q] and channel[q, a, b], a != b, in {0, 1}: the paper's z and u."""
+    model.remote = pyo.Var(model.EDGES, domain=pyo.Binary, doc="remote[q]: q's ends are apart")
+    model.channel = pyo.Var(
+        model.EDGES, model.LINKS, domain=pyo.Binary, doc="channel[q, a, b]: q is sent from a to b"
+    )
+
+
+@family
+def order_variables(model: pyo.ConcreteModel) -> None:
+    """op_before[i, j] and flow_before[q, r] in {0, 1}: the first of the pair runs first."""
+    model.op_before = pyo.Var(model.OP_PAIRS, domain=pyo.Binary)
+    model.flow_before = pyo.Var(model.FLOW_PAIRS, domain=pyo.Binary)
 
 
 # -------------------------------------------------------------------------------------- constraints
 
 
+@family
 def makespan_covers(model: pyo.ConcreteModel) -> None:
     """Moirai (4): makespan >= op_end[i] for all ops, makespan >= flow_end[q] for all flows."""
 
-    @model.Constraint(model.op_end.index_set())
-    def makespan_covers_ops(model: pyo.ConcreteModel, i: int) -> Linear:
+    @model.Constraint(model.OPS)
+    def makespan_covers_ops(model: pyo.ConcreteModel, i: str) -> Linear:
         return model.makespan >= model.op_end[i]
 
-    @model.Constraint(model.flow_end.index_set())
-    def makespan_covers_flows(model: pyo.ConcreteModel, q: int) -> Linear:
+    @model.Constraint(model.EDGES)
+    def makespan_covers_flows(model: pyo.ConcreteModel, q: str) -> Linear:
         return model.makespan >= model.flow_end[q]
 
 
-def op_duration(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
+@family
+def op_duration(model: pyo.ConcreteModel) -> None:
     """Moirai (4b): op_end[i] == op_start[i] + sum over k of p_ik x[i, k]."""
-    devices = range(len(times.op[0]))
+    able = places(model)
 
-    @model.Constraint(model.op_start.index_set())
-    def op_duration(model: pyo.ConcreteModel, i: int) -> Linear:
-        work = sum(times.op[i][k] * model.x[i, k] for k in devices)
+    @model.Constraint(model.OPS)
+    def op_duration(model: pyo.ConcreteModel, i: str) -> Linear:
+        work = sum(model.duration_ns[i, k] / model.unit_ns * model.x[i, k] for k in able[i])
         return model.op_end[i] == model.op_start[i] + work
 
 
-def flow_duration(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
+def places(model: pyo.ConcreteModel) -> dict[str, list[str]]:
+    """The devices that each op can be on."""
+    able: dict[str, list[str]] = {i: [] for i in model.OPS}
+    for i, k in model.duration_ns:
+        able[i].append(k)
+    return able
+
+
+@family
+def flow_duration(model: pyo.ConcreteModel) -> None:
     """Moirai (7), last line: flow_end[q] == flow_start[q] + sum over a, b of p_qab channel[q, a,
     b].
     """
-    pairs = list(permutations(range(len(times.op[0])), 2))
 
-    @model.Constraint(model.flow_start.index_set())
-    def flow_duration(model: pyo.ConcreteModel, q: int) -> Linear:
-        work = sum(times.move[q][a][b] * model.channel[q, a, b] for a, b in pairs)
+    @model.Constraint(model.EDGES)
+    def flow_duration(model: pyo.ConcreteModel, q: str) -> Linear:
+        work = sum(
+            model.transfer_ns[q, a, b] / model.unit_ns * model.channel[q, a, b]
+            for a, b in model.LINKS
+        )
         return model.flow_end[q] == model.flow_start[q] + work
 
 
-def precedence_flows(model: pyo.ConcreteModel, ends: Ends) -> None:
+@family
+def precedence_flows(model: pyo.ConcreteModel) -> None:
     """Moirai (4a): op_end[i] <= flow_start[q] and flow_end[q] <= op_start[j] for every flow q = (i,
     j).
     """
 
-    @model.Constraint(range(len(ends)))
-    def precedence_producer(model: pyo.ConcreteModel, q: int) -> Linear:
-        return model.op_end[ends[q][0]] <= model.flow_start[q]
+    @model.Constraint(model.EDGES)
+    def precedence_producer(model: pyo.ConcreteModel, q: str) -> Linear:
+        return model.op_end[model.producer[q]] <= model.flow_start[q]
 
-    @model.Constraint(range(len(ends)))
-    def precedence_consumer(model: pyo.ConcreteModel, q: int) -> Linear:
-        return model.flow_end[q] <= model.op_start[ends[q][1]]
+    @model.Constraint(model.EDGES)
+    def precedence_consumer(model: pyo.ConcreteModel, q: str) -> Linear:
+        return model.flow_end[q] <= model.op_start[model.consumer[q]]
 
 
+@family
 def precedence_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
     """Moirai (4a): op_end[i] <= op_start[j] for every op i and its direct and indirect successors
     j.
     """
     _, descendants = op_reach(instance.arrays.index)
-    ops = range(instance.num_ops)
+    ops = list(enumerate(model.OPS))
 
-    @model.Constraint([(i, j) for i in ops for j in ops if descendants[i] >> j & 1])
-    def precedence_ops(model: pyo.ConcreteModel, i: int, j: int) -> Linear:
+    @model.Constraint([(i, j) for a, i in ops for b, j in ops if descendants[a] >> b & 1])
+    def precedence_ops(model: pyo.ConcreteModel, i: str, j: str) -> Linear:
         return model.op_end[i] <= model.op_start[j]
 
 
-def remote_flows(model: pyo.ConcreteModel, ends: Ends, num_devices: int) -> None:
+@family
+def remote_flows(model: pyo.ConcreteModel) -> None:
     """Moirai (7): remote[q] is 1 if and only if the ends of q = (i, j) are on different devices.
 
     For every device k: remote[q] >= x[i, k] - x[j, k], remote[q] >= x[j, k] - x[i, k] and
     remote[q] <= 2 - x[i, k] - x[j, k].
     """
-    flows, devices, x = range(len(ends)), range(num_devices), model.x
+    x, producer, consumer = model.x, model.producer, model.consumer
 
-    @model.Constraint(flows, devices)
-    def remote_leaves(model: pyo.ConcreteModel, q: int, k: int) -> Linear:
-        return model.remote[q] >= x[ends[q][0], k] - x[ends[q][1], k]
+    @model.Constraint(model.EDGES, model.DEVICES)
+    def remote_leaves(model: pyo.ConcreteModel, q: str, k: str) -> Linear:
+        return model.remote[q] >= x[producer[q], k] - x[consumer[q], k]
 
-    @model.Constraint(flows, devices)
-    def remote_enters(model: pyo.ConcreteModel, q: int, k: int) -> Linear:
-        return model.remote[q] >= x[ends[q][1], k] - x[ends[q][0], k]
+    @model.Constraint(model.EDGES, model.DEVICES)
+    def remote_enters(model: pyo.ConcreteModel, q: str, k: str) -> Linear:
+        return model.remote[q] >= x[consumer[q], k] - x[producer[q], k]
 
-    @model.Constraint(flows, devices)
-    def remote_not_within(model: pyo.ConcreteModel, q: int, k: int) -> Linear:
-        return model.remote[q] <= 2 - x[ends[q][0], k] - x[ends[q][1], k]
+    @model.Constraint(model.EDGES, model.DEVICES)
+    def remote_not_within(model: pyo.ConcreteModel, q: str, k: str) -> Linear:
+        return model.remote[q] <= 2 - x[producer[q], k] - x[consumer[q], k]
 
 
-def channel_choice(model: pyo.ConcreteModel, ends: Ends) -> None:
+@family
+def channel_choice(model: pyo.ConcreteModel) -> None:
     """Moirai (7): a remote flow takes one channel, that of its ends' devices.
 
     Sum over a, b of channel[q, a, b] == remote[q], and
     channel[q, a, b] >= x[i, a] + x[j, b] - 1 for q = (i, j) and every a != b.
     """
-    used: list[list[Linear]] = [[] for _ in ends]
-    for (q, _, _), channel in model.channel.items():
-        used[q].append(channel)
 
-    @model.Constraint([q for q in range(len(ends)) if used[q]])
-    def channel_once(model: pyo.ConcreteModel, q: int) -> Linear:
-        return sum(used[q]) == model.remote[q]
+    @model.Constraint(model.EDGES if len(model.LINKS) else [])
+    def channel_once(model: pyo.ConcreteModel, q: str) -> Linear:
+        return sum(model.channel[q, a, b] for a, b in model.LINKS) == model.remote[q]
 
-    @model.Constraint(model.channel.index_set())
-    def channel_joins(model: pyo.ConcreteModel, q: int, a: int, b: int) -> Linear:
-        return model.channel[q, a, b] >= model.x[ends[q][0], a] + model.x[ends[q][1], b] - 1
+    @model.Constraint(model.EDGES, model.LINKS)
+    def channel_joins(model: pyo.ConcreteModel, q: str, a: str, b: str) -> Linear:
+        i, j = model.producer[q], model.consumer[q]
+        return model.channel[q, a, b] >= model.x[i, a] + model.x[j, b] - 1
 
 
-def device_no_overlap(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
+@family
+def device_no_overlap(model: pyo.ConcreteModel) -> None:
     """Moirai (6): of two ops that no path orders, both on device k, one starts after the other
     ends.
 
     op_start[j] >= op_end[i] - H (1 - op_before[i, j]) - H (2 - x[i, k] - x[j, k]) and
     op_start[i] >= op_end[j] - H op_before[i, j] - H (2 - x[i, k] - x[j, k]).
     """
-    horizon, x, devices = times.horizon, model.x, range(len(times.op[0]))
+    horizon, x = model.horizon.value, model.x
     start, end, before = model.op_start, model.op_end, model.op_before
 
-    @model.Constraint(before.index_set(), devices)
-    def device_no_overlap_forth(_: pyo.ConcreteModel, i: int, j: int, k: int) -> Linear:
+    @model.Constraint(model.OP_PAIRS, model.DEVICES)
+    def device_no_overlap_forth(_: pyo.ConcreteModel, i: str, j: str, k: str) -> Linear:
         return start[j] >= end[i] - horizon * (3 - before[i, j] - x[i, k] - x[j, k])
 
-    @model.Constraint(before.index_set(), devices)
-    def device_no_overlap_back(_: pyo.ConcreteModel, i: int, j: int, k: int) -> Linear:
+    @model.Constraint(model.OP_PAIRS, model.DEVICES)
+    def device_no_overlap_back(_: pyo.ConcreteModel, i: str, j: str, k: str) -> Linear:
         return start[i] >= end[j] - horizon * (2 + before[i, j] - x[i, k] - x[j, k])
 
 
-def channel_no_overlap(
-    model: pyo.ConcreteModel, ends: Ends, times: ScaledTimes, verbatim: bool = False
-) -> None:
+@family
+def channel_no_overlap(model: pyo.ConcreteModel, verbatim: bool) -> None:
     """Moirai (8): of two remote flows out of one device, or into one, one starts after the other
     ends.
 
@@ -249,18 +289,20 @@ def channel_no_overlap(
     with q and r, flow_before and 1 - flow_before, exchanged. Verbatim the last sum also has
     + x[b, k] + x[d, k] of the flows' other ends b, d: 0 where both are remote and i, j on k.
     """
-    horizon, x, remote = times.horizon, model.x, model.remote
+    horizon, x, remote = model.horizon.value, model.x, model.remote
     start, end, before = model.flow_start, model.flow_end, model.flow_before
-    index = before.index_set(), range(2), range(len(times.op[0]))
+    ends = {"out": dict(model.producer.items()), "in": dict(model.consumer.items())}
+    opposite = {"out": ends["in"], "in": ends["out"]}
 
-    def elsewhere(q: int, r: int, side: int, k: int) -> Linear:
-        tight = 4 - remote[q] - remote[r] - x[ends[q][side], k] - x[ends[r][side], k]
-        return tight + (x[ends[q][1 - side], k] + x[ends[r][1 - side], k] if verbatim else 0)
+    def elsewhere(q: str, r: str, side: str, k: str) -> Linear:
+        own, other = ends[side], opposite[side]
+        tight = 4 - remote[q] - remote[r] - x[own[q], k] - x[own[r], k]
+        return tight + (x[other[q], k] + x[other[r], k] if verbatim else 0)
 
-    @model.Constraint(*index)
-    def channel_no_overlap_forth(_: pyo.ConcreteModel, q: int, r: int, side: int, k: int) -> Linear:
+    @model.Constraint(model.FLOW_PAIRS, ("out", "in"), model.DEVICES)
+    def channel_no_overlap_forth(_: pyo.ConcreteModel, q: str, r: str, side: str, k: str) -> Linear:
         return start[r] >= end[q] - horizon * (1 - before[q, r] + elsewhere(q, r, side, k))
 
-    @model.Constraint(*index)
-    def channel_no_overlap_back(_: pyo.ConcreteModel, q: int, r: int, side: int, k: int) -> Linear:
+    @model.Constraint(model.FLOW_PAIRS, ("out", "in"), model.DEVICES)
+    def channel_no_overlap_back(_: pyo.ConcreteModel, q: str, r: str, side: str, k: str) -> Linear:
         return start[q] >= end[r] - horizon * (before[q, r] + elsewhere(q, r, side, k))

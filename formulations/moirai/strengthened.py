@@ -25,6 +25,9 @@ Components of the model:
 - ``op_before[i, j]``, ``flow_before[q, r]``, on ordered pairs: the first ends before the second
   starts.
 
+Windows, pairs and big-M come from the times: ``duration_ns`` and ``transfer_ns`` may only grow once
+the model is built. A shorter time is refused, for it needs a new model, or the published form.
+
 An *item* is an op or a flow; it competes for devices or channels with the items whose windows
 overlap its own.
 """
@@ -37,17 +40,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.devices import (
-    count_symmetry_rows,
-    representative_devices,
-    symmetry_order,
+from placegap.formulations.shared.data import (
+    duration_data,
+    edge_sets,
+    family,
+    names_of,
+    new_model,
+    transfer_data,
 )
+from placegap.formulations.shared.devices import count_symmetry_rows, representative_devices
 from placegap.formulations.shared.families import (
     Linear,
     assign_once,
     colocate_ops,
+    makespan_value,
     memory_capacity,
     place_ops,
+    symmetry_order,
 )
 from placegap.formulations.shared.pairs import (
     count_unordered_pairs,
@@ -56,15 +65,15 @@ from placegap.formulations.shared.pairs import (
     unordered_pairs,
 )
 from placegap.formulations.shared.times import (
-    ScaledTimes,
     Windows,
+    granularity_ns,
     moves_in_time,
-    scale_times,
+    time_unit_ns,
     windows,
 )
-from placegap.instances.problem import Channels, Instance
+from placegap.instances.problem import Channels, Instance, Makespan
 from placegap.instances.problem.device_classes import identical_devices
-from placegap.instances.referee.channels import NO_CHANNEL, channels_of
+from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of
 
 Pair = tuple[int, int]
 
@@ -74,34 +83,46 @@ Arcs = list[Pair]
 
 
 def build(
-    instance: Instance, horizon_ns: int, channels: Channels, symmetry: bool
+    instance: Instance, semantics: Makespan, horizon_ns: int, *, symmetry: bool
 ) -> pyo.ConcreteModel:
     """The strengthened model; see `moirai.build`."""
     classes = identical_devices(instance) if symmetry else ()
-    window, times = windows(instance, horizon_ns), scale_times(instance, horizon_ns)
+    window = windows(instance, horizon_ns)
     kept = representative_devices(instance, window.possible, classes)
     window = replace(window, possible=kept)
-    arcs = possible_arcs(instance, window, horizon_ns)
-    model = pyo.ConcreteModel(name=f"moirai strengthened: {instance.name}")
-    model.unit_ns = pyo.Param(initialize=times.unit_ns)
+    routes = possible_arcs(instance, window, horizon_ns)
+    ops = op_items(instance, window, horizon_ns)
+    flows = flow_items(instance, window, routes, horizon_ns, semantics.channels)
+    names, index = names_of(instance), instance.arrays.index
+    model = new_model("moirai strengthened", instance, semantics)
+    edge_sets(model, instance)
+    unit_ns = time_unit_ns(horizon_ns, granularity_ns(instance, transfers=True))
+    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    model.horizon = pyo.Param(initialize=horizon_ns / unit_ns, doc="the horizon, in units")
+    duration_data(model, instance, only_longer=True)
+    arcs = [(q, a, b) for q, pairs in enumerate(routes) for a, b in pairs]
+    transfer_data(model, instance, arcs, only_longer=True)
+    window_data(model, window)
     place_ops(model, window.possible)
-    route_flows(model, arcs)
-    time_variables(model, times)
-    assign_once(model, instance)
+    route_flows(model, [(names.edges[q], names.devices[a], names.devices[b]) for q, a, b in arcs])
+    time_variables(model)
+    assign_once(model)
     colocate_ops(model, instance)
     memory_capacity(model, instance)
-    route_links(model, instance, arcs)
-    add_durations(model, times, arcs)
-    precedence_flows(model, instance)
-    device_work(model, times)
-    channel_work(model, times, channels)
-    critical_path(model, instance, window, times)
-    device_no_overlap(model, instance, op_items(instance, window, horizon_ns))
-    channel_no_overlap(
-        model, instance, flow_items(instance, window, arcs, horizon_ns, channels), channels
-    )
+    route_links(model)
+    add_durations(model)
+    precedence_flows(model)
+    device_work(model)
+    channel_work(model, instance)
+    critical_path(model, instance)
+    shared = competing(ops, unordered_pairs(*op_reach(index)))
+    device_no_overlap(model, ops, *shared)
+    shared = competing(flows, unordered_pairs(*flow_reach(index)))
+    channel_no_overlap(model, flows, *shared)
+    channel_sharing(model, instance, flows, shared[1])
     if classes:
         symmetry_order(model, instance, window.possible, classes)
+    makespan_value(model)
     model.objective = pyo.Objective(expr=model.makespan, doc="Moirai (4): the makespan")
     return model
 
@@ -119,179 +140,248 @@ def count_rows(instance: Instance, channels: Channels, symmetry: bool) -> int:
     return rows + symmetry * count_symmetry_rows(instance)
 
 
-# ---------------------------------------------------------------------------------------- variables
+# ------------------------------------------------------------------------- sets, data and variables
 
 
-def route_flows(model: pyo.ConcreteModel, arcs: list[Arcs]) -> None:
-    """``route[q, a, b]`` in [0, 1] for the possible device pairs; integral where x is."""
-    routes = [(q, a, b) for q, pairs in enumerate(arcs) for a, b in pairs]
-    model.route = pyo.Var(routes, bounds=(0, 1))
+@family
+def window_data(model: pyo.ConcreteModel, window: Windows) -> None:
+    """head_ns[i, k], tail_ns[i, k]: least time before op i on device k, and after it."""
+    ops, devices = list(model.OPS), list(model.DEVICES)
+    where = [(i, k) for i, k in np.argwhere(window.possible).tolist()]
+    model.PLACES = pyo.Set(
+        initialize=[(ops[i], devices[k]) for i, k in where], dimen=2, doc="where ops can be"
+    )
+    for name, level in (("head_ns", window.head_ns), ("tail_ns", window.tail_ns)):
+        given = {(ops[i], devices[k]): int(level[i, k]) for i, k in where}
+        model.add_component(name, pyo.Param(model.PLACES, initialize=given))
 
 
-def time_variables(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
+@family
+def route_flows(model: pyo.ConcreteModel, arcs: list[tuple[str, str, str]]) -> None:
+    """route[q, a, b] in [0, 1]: edge q goes from a to b, a == b included; integral where x is."""
+    model.ROUTES = pyo.Set(initialize=arcs, dimen=3, doc="routes that edges can take")
+    model.route = pyo.Var(model.ROUTES, bounds=(0, 1))
+
+
+@family
+def time_variables(model: pyo.ConcreteModel) -> None:
     """Starts of ops and flows, and the makespan, all in [0, horizon]."""
-    bounds = (0, times.horizon)
-    model.op_start = pyo.Var(range(len(times.op)), bounds=bounds)
-    model.flow_start = pyo.Var(range(len(times.move)), bounds=bounds)
-    model.makespan = pyo.Var(bounds=bounds)
+    bounds = (0, model.horizon.value)
+    model.op_start = pyo.Var(model.OPS, bounds=bounds, doc="op_start[i]: start of op i")
+    model.flow_start = pyo.Var(model.EDGES, bounds=bounds, doc="flow_start[q]: start of flow q")
+    model.makespan = pyo.Var(bounds=bounds, doc="makespan, in units")
 
 
-def add_durations(model: pyo.ConcreteModel, times: ScaledTimes, arcs: list[Arcs]) -> None:
+@family
+def add_durations(model: pyo.ConcreteModel) -> None:
     """Moirai (4b), (7), expressions: op_end[i] = op_start[i] + sum over k of p_ik x[i, k],
     flow_end[q] likewise.
     """
-    devices = range(len(times.op[0]))
+    places, sent = by_first(model.PLACES), by_first(model.transfer_ns)
 
-    @model.Expression(model.op_start.index_set())
-    def op_end(model: pyo.ConcreteModel, i: int) -> Linear:
-        possible = [k for k in devices if not model.x[i, k].fixed]
-        return model.op_start[i] + sum(times.op[i][k] * model.x[i, k] for k in possible)
+    @model.Expression(model.OPS)
+    def op_end(model: pyo.ConcreteModel, i: str) -> Linear:
+        work = sum(
+            model.duration_ns[i, k] / model.unit_ns * model.x[i, k] for (k,) in places.get(i, ())
+        )
+        return model.op_start[i] + work
 
-    @model.Expression(model.flow_start.index_set())
-    def flow_end(model: pyo.ConcreteModel, q: int) -> Linear:
-        remote = [(a, b) for a, b in arcs[q] if a != b]
-        work = sum(times.move[q][a][b] * model.route[q, a, b] for a, b in remote)
+    @model.Expression(model.EDGES)
+    def flow_end(model: pyo.ConcreteModel, q: str) -> Linear:
+        work = sum(
+            model.transfer_ns[q, a, b] / model.unit_ns * model.route[q, a, b]
+            for a, b in sent.get(q, ())
+        )
         return model.flow_start[q] + work
+
+
+def by_first(index: pyo.Set) -> dict[str, list[tuple[str, ...]]]:
+    """The rest of each index, by its first name."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for first, *rest in index:
+        found.setdefault(first, []).append(tuple(rest))
+    return found
 
 
 # -------------------------------------------------------------------------------------- constraints
 
 
-def route_links(model: pyo.ConcreteModel, instance: Instance, arcs: list[Arcs]) -> None:
+@family
+def route_links(model: pyo.ConcreteModel) -> None:
     """Moirai (7): an edge q = (i, j) leaves the device of i and enters the device of j.
 
     Sum over b of route[q, a, b] == x[i, a] for every a, and
     sum over a of route[q, a, b] == x[j, b] for every b.
     """
-    index, flows, devices = instance.arrays.index, range(len(arcs)), range(instance.num_devices)
-    producer, consumer, route = index.producer.tolist(), index.consumer.tolist(), model.route
+    out: dict[tuple[str, str], list[Linear]] = {}
+    into: dict[tuple[str, str], list[Linear]] = {}
+    for (q, a, b), route in model.route.items():
+        out.setdefault((q, a), []).append(route)
+        into.setdefault((q, b), []).append(route)
 
-    @model.Constraint(flows, devices)
-    def route_leaves(model: pyo.ConcreteModel, q: int, k: int) -> Linear:
-        total = sum(route[q, a, b] for a, b in arcs[q] if a == k)
-        return model.x[producer[q], k] == total
+    @model.Constraint(model.EDGES, model.DEVICES)
+    def route_leaves(model: pyo.ConcreteModel, q: str, k: str) -> Linear:
+        return model.x[model.producer[q], k] == sum(out.get((q, k), ()))
 
-    @model.Constraint(flows, devices)
-    def route_enters(model: pyo.ConcreteModel, q: int, k: int) -> Linear:
-        total = sum(route[q, a, b] for a, b in arcs[q] if b == k)
-        return model.x[consumer[q], k] == total
+    @model.Constraint(model.EDGES, model.DEVICES)
+    def route_enters(model: pyo.ConcreteModel, q: str, k: str) -> Linear:
+        return model.x[model.consumer[q], k] == sum(into.get((q, k), ()))
 
 
-def precedence_flows(model: pyo.ConcreteModel, instance: Instance) -> None:
+@family
+def precedence_flows(model: pyo.ConcreteModel) -> None:
     """Moirai (4a): op_end[i] <= flow_start[q] and flow_end[q] <= op_start[j] for every flow q = (i,
     j).
     """
-    index = instance.arrays.index
-    producer, consumer = index.producer.tolist(), index.consumer.tolist()
 
-    @model.Constraint(model.flow_start.index_set())
-    def precedence_producer(model: pyo.ConcreteModel, q: int) -> Linear:
-        return model.op_end[producer[q]] <= model.flow_start[q]
+    @model.Constraint(model.EDGES)
+    def precedence_producer(model: pyo.ConcreteModel, q: str) -> Linear:
+        return model.op_end[model.producer[q]] <= model.flow_start[q]
 
-    @model.Constraint(model.flow_start.index_set())
-    def precedence_consumer(model: pyo.ConcreteModel, q: int) -> Linear:
-        return model.flow_end[q] <= model.op_start[consumer[q]]
+    @model.Constraint(model.EDGES)
+    def precedence_consumer(model: pyo.ConcreteModel, q: str) -> Linear:
+        return model.flow_end[q] <= model.op_start[model.consumer[q]]
 
 
-def device_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
+@family
+def device_work(model: pyo.ConcreteModel) -> None:
     """Placegap's own: sum over i of p_ik x[i, k] <= makespan for every device k."""
-    ops, devices = range(len(times.op)), range(len(times.op[0]))
+    on: dict[str, list[str]] = {k: [] for k in model.DEVICES}
+    for i, k in model.PLACES:
+        on[k].append(i)
 
-    @model.Constraint(devices)
-    def device_work(model: pyo.ConcreteModel, k: int) -> Linear:
-        return sum(times.op[i][k] * model.x[i, k] for i in ops) <= model.makespan
+    @model.Constraint(model.DEVICES)
+    def device_work(model: pyo.ConcreteModel, k: str) -> Linear:
+        work = sum(model.duration_ns[i, k] / model.unit_ns * model.x[i, k] for i in on[k])
+        return work <= model.makespan
 
 
-def channel_work(model: pyo.ConcreteModel, times: ScaledTimes, channels: Channels) -> None:
+@family
+def channel_work(model: pyo.ConcreteModel, instance: Instance) -> None:
     """Placegap's own: sum of p_qab route[q, a, b] <= makespan over the flows q, arcs (a, b) of a
     channel.
     """
-    num_devices = len(times.op[0])
-    work: dict[int, list[Linear]] = {}
-    for (q, a, b), route in model.route.items():
-        if times.move[q][a][b]:
-            for channel in channels_of(channels, num_devices, a, b):
-                work.setdefault(channel, []).append(times.move[q][a][b] * route)
-    work.pop(NO_CHANNEL, None)
+    held = channels_by_link(model, instance)
+    work: dict[str, list[Linear]] = {}
+    for (q, a, b), time_ns in model.transfer_ns.items():
+        for channel in held[a, b]:
+            work.setdefault(channel, []).append(time_ns / model.unit_ns * model.route[q, a, b])
 
-    @model.Constraint(sorted(work))
-    def channel_work(model: pyo.ConcreteModel, channel: int) -> Linear:
+    @model.Constraint(list(work))
+    def channel_work(model: pyo.ConcreteModel, channel: str) -> Linear:
         return sum(work[channel]) <= model.makespan
 
 
-def critical_path(
-    model: pyo.ConcreteModel, instance: Instance, window: Windows, times: ScaledTimes
-) -> None:
+def channels_by_link(
+    model: pyo.ConcreteModel, instance: Instance
+) -> dict[tuple[str, str], list[str]]:
+    """Names of the channels that a transfer over each link holds."""
+    kind, devices = model.semantics.channels, list(model.DEVICES)
+    return {
+        (a, b): [
+            channel_name(kind, instance.cluster, c)
+            for c in channels_of(kind, len(devices), devices.index(a), devices.index(b))
+            if c != NO_CHANNEL
+        ]
+        for a, b in model.LINKS
+    }
+
+
+@family
+def critical_path(model: pyo.ConcreteModel, instance: Instance) -> None:
     """Moirai (4), with heads and tails: the makespan covers every op.
 
     op_start[i] >= sum over k of head_ik x[i, k] and
     makespan >= op_end[i] + sum over k of tail_ik x[i, k].
     With a single edge on that side of the op, `route` and `precedence_flows` imply the row.
     """
-    index, devices = instance.arrays.index, range(instance.num_devices)
-    head, tail = window.head_ns / times.unit_ns, window.tail_ns / times.unit_ns
+    index, ops, places = instance.arrays.index, list(model.OPS), by_first(model.PLACES)
     num_preds, num_succs = np.diff(index.pred_ptr), np.diff(index.succ_ptr)
 
-    def at(level: np.ndarray, i: int) -> Linear:
-        possible = [k for k in devices if window.possible[i, k]]
-        return sum(float(level[i, k]) * model.x[i, k] for k in possible)
+    def at(level_ns: pyo.Param, i: str) -> Linear:
+        return sum(level_ns[i, k] / model.unit_ns * model.x[i, k] for (k,) in places.get(i, ()))
 
-    @model.Constraint(np.flatnonzero(num_preds > 1).tolist())
-    def critical_path_head(model: pyo.ConcreteModel, i: int) -> Linear:
-        return model.op_start[i] >= at(head, i)
+    @model.Constraint([ops[i] for i in np.flatnonzero(num_preds > 1)])
+    def critical_path_head(model: pyo.ConcreteModel, i: str) -> Linear:
+        return model.op_start[i] >= at(model.head_ns, i)
 
-    @model.Constraint(np.flatnonzero(num_succs != 1).tolist())
-    def makespan_covers(model: pyo.ConcreteModel, i: int) -> Linear:
-        return model.makespan >= model.op_end[i] + at(tail, i)
+    @model.Constraint([ops[i] for i in np.flatnonzero(num_succs != 1)])
+    def makespan_covers(model: pyo.ConcreteModel, i: str) -> Linear:
+        return model.makespan >= model.op_end[i] + at(model.tail_ns, i)
 
 
-def device_no_overlap(model: pyo.ConcreteModel, instance: Instance, items: list[Item]) -> None:
+@family
+def device_no_overlap(
+    model: pyo.ConcreteModel, items: list[Item], orders: list[Pair], pairs: list[Pair]
+) -> None:
     """Moirai (6): of two ops on one device, one starts after the other ends.
 
     op_start[j] >= op_end[i] - M_ij (1 - op_before[i, j]) for both orders of the pair, and
     op_before[i, j] + op_before[j, i] >= x[i, k] + x[j, k] - 1 for every device k.
     """
-    orders, pairs = competing(items, unordered_pairs(*op_reach(instance.arrays.index)))
-    model.op_before = pyo.Var(orders, domain=pyo.Binary)
-    unit_ns, before, x = pyo.value(model.unit_ns), model.op_before, model.x
-    shared = [(i, j, k) for i, j in pairs for k in sorted(items[i].resources & items[j].resources)]
+    ops, devices, x = list(model.OPS), list(model.DEVICES), model.x
+    model.OP_ORDERS = pyo.Set(
+        initialize=[(ops[i], ops[j]) for i, j in orders], dimen=2, doc="open orders of two ops"
+    )
+    model.op_before = before = pyo.Var(
+        model.OP_ORDERS, domain=pyo.Binary, doc="op_before[i, j]: i ends before j starts"
+    )
+    big_m = slacks(model, items, ops, orders)
 
-    @model.Constraint(orders)
-    def device_no_overlap(model: pyo.ConcreteModel, i: int, j: int) -> Linear:
-        slack = (items[i].latest_ns - items[j].earliest_ns) / unit_ns * (1 - before[i, j])
-        return model.op_start[j] >= model.op_end[i] - slack
+    @model.Constraint(model.OP_ORDERS)
+    def device_no_overlap(model: pyo.ConcreteModel, i: str, j: str) -> Linear:
+        return model.op_start[j] >= model.op_end[i] - big_m[i, j] * (1 - before[i, j])
 
-    @model.Constraint(shared)
-    def device_shared(_: pyo.ConcreteModel, i: int, j: int, k: int) -> Linear:
+    @model.Constraint(
+        [
+            (ops[i], ops[j], devices[k])
+            for i, j in pairs
+            for k in sorted(items[i].resources & items[j].resources)
+        ]
+    )
+    def device_shared(_: pyo.ConcreteModel, i: str, j: str, k: str) -> Linear:
         return either(before, i, j) >= x[i, k] + x[j, k] - 1
 
 
+@family
 def channel_no_overlap(
-    model: pyo.ConcreteModel, instance: Instance, items: list[Item], channels: Channels
+    model: pyo.ConcreteModel, items: list[Item], orders: list[Pair], pairs: list[Pair]
 ) -> None:
     """Moirai (8): of two remote flows that share a channel, one starts after the other ends.
 
     flow_start[r] >= flow_end[q] - M_qr (1 - flow_before[q, r]) for both orders of the pair, and
     flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 (`channel_sharing`).
     """
-    orders, pairs = competing(items, unordered_pairs(*flow_reach(instance.arrays.index)))
-    model.flow_before = pyo.Var(orders, domain=pyo.Binary)
-    unit_ns, before = pyo.value(model.unit_ns), model.flow_before
+    edges = list(model.EDGES)
+    model.FLOW_ORDERS = pyo.Set(
+        initialize=[(edges[q], edges[r]) for q, r in orders],
+        dimen=2,
+        doc="open orders of two flows",
+    )
+    model.flow_before = before = pyo.Var(
+        model.FLOW_ORDERS, domain=pyo.Binary, doc="flow_before[q, r]: q ends before r starts"
+    )
+    big_m = slacks(model, items, edges, orders)
 
-    @model.Constraint(orders)
-    def channel_no_overlap(model: pyo.ConcreteModel, q: int, r: int) -> Linear:
-        slack = (items[q].latest_ns - items[r].earliest_ns) / unit_ns * (1 - before[q, r])
-        return model.flow_start[r] >= model.flow_end[q] - slack
-
-    channel_sharing(model, instance, items, channels, pairs)
+    @model.Constraint(model.FLOW_ORDERS)
+    def channel_no_overlap(model: pyo.ConcreteModel, q: str, r: str) -> Linear:
+        return model.flow_start[r] >= model.flow_end[q] - big_m[q, r] * (1 - before[q, r])
 
 
+def slacks(
+    model: pyo.ConcreteModel, items: list[Item], names: list[str], orders: list[Pair]
+) -> dict[tuple[str, str], float]:
+    """The big-M of each order: latest end of the first less earliest start of the second."""
+    unit_ns = model.unit_ns.value
+    return {
+        (names[i], names[j]): (items[i].latest_ns - items[j].earliest_ns) / unit_ns
+        for i, j in orders
+    }
+
+
+@family
 def channel_sharing(
-    model: pyo.ConcreteModel,
-    instance: Instance,
-    items: list[Item],
-    channels: Channels,
-    pairs: list[Pair],
+    model: pyo.ConcreteModel, instance: Instance, items: list[Item], pairs: list[Pair]
 ) -> None:
     """Moirai (8): flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 for every use that
     they share.
@@ -309,57 +399,65 @@ def channel_sharing(
     # Why fewer rows suffice: the published rows need a pair, a channel and both flows on it, which
     # an LP avoids by spreading x. If an end is common, the flows are on the same device there
     # whichever it is, so the sum over devices is a single row, and a stronger one.
-    index, num_devices = instance.arrays.index, instance.num_devices
-    before, x = model.flow_before, model.x
-    ends = index.producer.tolist(), index.consumer.tolist()
-    local_route = {key: route for key, route in model.route.items() if key[1] == key[2]}
-    # A port belongs to one device, so one common end is enough to share it; a link needs both.
+    channels, devices, edges = model.semantics.channels, list(model.DEVICES), list(model.EDGES)
+    before, x, num_devices = model.flow_before, model.x, len(devices)
+    end = dict(model.producer.items()), dict(model.consumer.items())
+    local_route = {(q, a): route for (q, a, b), route in model.route.items() if a == b}
     enough = 2 if channels == "link" else 1
-    common = {(q, r): [end[q] == end[r] for end in ends] for q, r in pairs}
-    akin = [pair for pair, same in common.items() if sum(same) >= enough]
-    half = [pair for pair, same in common.items() if 0 < sum(same) < enough]
-    other = [pair for pair, same in common.items() if not any(same)]
-    shared = {(q, r): sorted(items[q].resources & items[r].resources) for q, r in pairs}
+    named = [(edges[q], edges[r]) for q, r in pairs]
+    shared = {
+        (edges[q], edges[r]): sorted(items[q].resources & items[r].resources) for q, r in pairs
+    }
+    common = {(q, r): [side[q] == side[r] for side in end] for q, r in named}
+    akin = [pair for pair in named if sum(common[pair]) >= enough]
+    half = [pair for pair in named if 0 < sum(common[pair]) < enough]
+    other = [pair for pair in named if not any(common[pair])]
+    # channels by name, and what they are: devices that a transfer leaves, enters
+    name = {c: channel_name(channels, instance.cluster, c) for own in shared.values() for c in own}
+    number = {text: c for c, text in name.items()}
 
-    def other_end(q: int, r: int) -> int:  # the end that the two flows do not have in common
+    def other_end(q: str, r: str) -> int:  # the end that the two flows do not have in common
         return 1 if common[q, r][0] else 0
 
-    def local(q: int, k: int) -> Linear:
-        return local_route.get((q, k, k), 0)
+    def local(q: str, k: str) -> Linear:
+        return local_route.get((q, k), 0)
 
-    def remote(q: int) -> Linear:
-        return 1 - sum(local(q, k) for k in range(num_devices))
+    def remote(q: str) -> Linear:
+        return 1 - sum(local(q, k) for k in devices)
 
-    def at(q: int, side: int, k: int) -> Linear:
-        return x[ends[side][q], k] - local(q, k)
+    def at(q: str, side: int, k: str) -> Linear:
+        return x[end[side][q], k] - local(q, k)
 
-    # Channels are numbered as in `channels_of`: link a K + b, port k out of device k and port K + k
-    # into it, single port k.
-    def use(q: int, channel: int) -> Linear:
-        first, second = divmod(channel, num_devices)
+    def use(q: str, channel: str) -> Linear:
+        first, second = divmod(number[channel], num_devices)
         if channels == "link":
-            return model.route[q, first, second]
+            return model.route[q, devices[first], devices[second]]
         if channels == "port":
-            return at(q, first, second)
-        return at(q, 0, channel) + at(q, 1, channel)
+            return at(q, first, devices[second])
+        return at(q, 0, devices[second]) + at(q, 1, devices[second])
 
     @model.Constraint(akin)
-    def channel_shared_by_end(_: pyo.ConcreteModel, q: int, r: int) -> Linear:
+    def channel_shared_by_end(_: pyo.ConcreteModel, q: str, r: str) -> Linear:
         return either(before, q, r) >= remote(q) + remote(r) - 1
 
     @model.Constraint(
         [
-            (q, r, k)
+            (q, r, devices[k])
             for q, r in half
             for k in sorted({divmod(c, num_devices)[other_end(q, r)] for c in shared[q, r]})
         ]
     )
-    def channel_shared_at_end(_: pyo.ConcreteModel, q: int, r: int, k: int) -> Linear:
+    def channel_shared_at_end(_: pyo.ConcreteModel, q: str, r: str, k: str) -> Linear:
         return either(before, q, r) >= at(q, other_end(q, r), k) + at(r, other_end(q, r), k) - 1
 
-    @model.Constraint([(q, r, c) for q, r in other for c in shared[q, r]])
-    def channel_shared(_: pyo.ConcreteModel, q: int, r: int, channel: int) -> Linear:
+    @model.Constraint([(q, r, name[c]) for q, r in other for c in shared[q, r]])
+    def channel_shared(_: pyo.ConcreteModel, q: str, r: str, channel: str) -> Linear:
         return either(before, q, r) >= use(q, channel) + use(r, channel) - 1
+
+
+def either(before: pyo.Var, i: str, j: str) -> Linear:
+    """before[i, j] + before[j, i], as far as these orders are possible."""
+    return sum(before[pair] for pair in ((i, j), (j, i)) if pair in before)
 
 
 # ------------------------------------------------------------------------------------ what competes
@@ -452,8 +550,3 @@ def competing(items: list[Item], unordered: Iterable[Pair]) -> tuple[list[Pair],
         if two.earliest_ns + together <= one.latest_ns:
             orders.append((j, i))
     return orders, pairs
-
-
-def either(before: pyo.Var, i: int, j: int) -> Linear:
-    """before[i, j] + before[j, i], as far as these orders are possible."""
-    return sum(before[pair] for pair in ((i, j), (j, i)) if pair in before)

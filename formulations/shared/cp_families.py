@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.formulations.shared.families import NO_SOLUTION
+from placegap.formulations.shared.old_families import NO_SOLUTION
 from placegap.formulations.shared.or_tools import cp_model
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance

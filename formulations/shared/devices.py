@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.families import Linear
+from placegap.formulations.shared.old_families import Linear
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, Plan, Semantics, Transfer
 from placegap.instances.problem.arrays import Arrays

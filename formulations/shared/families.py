@@ -1,7 +1,7 @@
-"""Constraint families that the models share.
+"""Constraint families that the models share, over the Sets and Params of `data`.
 
-Constraint families are plain functions that a ``build`` calls; each adds one component, of its own
-name, to the model. Models number ops, edges and devices as the instance does, and hold
+A family is a plain function that a ``build`` calls. It adds components of its own name, and its
+docstring documents them. Every model has
 
 - ``x[i, k]`` in {0, 1}: op i is on device k. It is fixed to 0 where that is not possible.
 """
@@ -9,30 +9,23 @@ name, to the model. Models number ops, edges and devices as the instance does, a
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyomo.environ as pyo
 
-from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.formulations.shared.data import NotAbove, family
+from placegap.formulations.shared.devices import first_uses, representative_devices
+from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem import Instance, Plan
-from placegap.instances.problem.graph_index import all_by, first_of
-from placegap.instances.reading.errors import InputError
-
-if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for Pyomo to load
-    import pyomo.environ as pyo
+from placegap.instances.problem.device_classes import Classes
+from placegap.instances.problem.graph_index import first_of
 
 Linear = Any
 """A linear expression or constraint of Pyomo, which is untyped."""
 
 LARGEST_CAPACITY = 10**6
 """Models count memory in a unit that keeps capacities at or below this number."""
-
-NO_SOLUTION = "the model holds no solution to extract: none was found, or it was not solved yet"
-
-
-def for_whole_groups(group: Ints, possible: Flags) -> Flags:
-    """What is possible for all ops of each op's group, (n, K)."""
-    return all_by(group, possible, int(group.max()) + 1)[group]
 
 
 def first_of_group(instance: Instance) -> list[int]:
@@ -41,111 +34,133 @@ def first_of_group(instance: Instance) -> list[int]:
     return first
 
 
+@family
 def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:
-    """Variables ``x[i, k]`` in {0, 1}, fixed to 0 where device k is not possible for op i."""
-    import pyomo.environ as pyo
-
-    num_ops, num_devices = possible.shape
-    model.x = pyo.Var(range(num_ops), range(num_devices), domain=pyo.Binary)
-    for i, k in zip(*(axis.tolist() for axis in np.nonzero(~possible)), strict=True):
-        model.x[i, k].fix(0)
+    """x[i, k] in {0, 1}: op i is on device k; fixed to 0 where that is not possible."""
+    model.x = pyo.Var(model.OPS, model.DEVICES, domain=pyo.Binary)
+    ops, devices = list(model.OPS), list(model.DEVICES)
+    for i, k in np.argwhere(~possible).tolist():
+        model.x[ops[i], devices[k]].fix(0)
 
 
-def assign_once(model: pyo.ConcreteModel, instance: Instance) -> None:
+@family
+def assign_once(model: pyo.ConcreteModel) -> None:
     """Moirai (4c), and in all models: sum over k of x[i, k] == 1 for every op i."""
-    x, devices = model.x, range(instance.num_devices)
 
-    @model.Constraint(range(instance.num_ops))
-    def assign_once(_: pyo.ConcreteModel, i: int) -> Linear:
-        return sum(x[i, k] for k in devices) == 1
+    @model.Constraint(model.OPS)
+    def assign_once(model: pyo.ConcreteModel, i: str) -> Linear:
+        return sum(model.x[i, k] for k in model.DEVICES) == 1
 
 
+@family
 def colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
     """Tarnawski et al., colour classes; placegap's own elsewhere: x[i, k] == x[j, k] for every op i
     of a colocation group, j its first op, every device k.
     """
-    x, home = model.x, first_of_group(instance)
+    ops = list(model.OPS)
+    home = {ops[i]: ops[j] for i, j in enumerate(first_of_group(instance)) if i != j}
 
-    @model.Constraint([i for i, j in enumerate(home) if i != j], range(instance.num_devices))
-    def colocate_ops(_: pyo.ConcreteModel, i: int, k: int) -> Linear:
-        return x[i, k] == x[home[i], k]
+    @model.Constraint(list(home), model.DEVICES)
+    def colocate_ops(model: pyo.ConcreteModel, i: str, k: str) -> Linear:
+        return model.x[i, k] == model.x[home[i], k]
 
 
+@family
 def memory_capacity(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Moirai (5), and in all models: sum over i of m_i x[i, k] <= M_k for every device k that
-    cannot hold all ops.
+    """Moirai (5), and in all models: sum over i of m_i x[i, k] <= M_k for every device k.
 
-    In units of the greatest common divisor of the sizes, where that leaves capacities up to
-    `LARGEST_CAPACITY`: integers, which solvers keep exact. Otherwise scaled to that capacity and
-    wider by one unit: the rows let plans through that exceed a device by a millionth, and none that
-    fits is lost. `exclude_overload` takes those plans out when they come up.
+    ``memory_bytes[i]`` is m, ``capacity_bytes[k]``, mutable, is M. Row k is in units of
+    ``memory_unit_bytes[k]``: the greatest common divisor of the sizes, where that leaves capacities
+    up to `LARGEST_CAPACITY`: integers, which solvers keep exact. Otherwise it is scaled to that
+    capacity and wider by one unit: it lets plans through that exceed a device by a millionth, and
+    none that fits is lost. `exclude_overload` takes those plans out when they come up.
     """
     size = instance.arrays.resident_bytes.tolist()
-    capacity = instance.arrays.memory_bytes.tolist()
-    common = math.gcd(*size) or 1
-    x, heavy = model.x, [i for i, size_bytes in enumerate(size) if size_bytes]
+    total, common = sum(size), math.gcd(*size) or 1
+    # A device without a limit can hold everything: it counts as one with room for all ops.
+    room = {
+        k: min(most, total)
+        for k, most in zip(model.DEVICES, instance.arrays.memory_bytes.tolist(), strict=True)
+    }
+    unit = {k: max(common, most / LARGEST_CAPACITY) for k, most in room.items()}
+    slack = {k: int(unit[k] != common) for k in room}
+    model.memory_unit_bytes = pyo.Param(
+        model.DEVICES, initialize=unit, doc="memory_unit_bytes[k]: of the memory row of device k"
+    )
+    model.memory_bytes = pyo.Param(
+        model.OPS,
+        initialize=dict(zip(model.OPS, size, strict=True)),
+        doc="memory_bytes[i]: what op i holds",
+    )
+    # Where an op did not fit when the model was built, x is fixed to 0: more memory needs a build.
+    model.capacity_bytes = pyo.Param(
+        model.DEVICES,
+        initialize=room,
+        mutable=True,
+        validate=NotAbove(room),
+        doc="capacity_bytes[k]: memory of device k, at most that of all ops",
+    )
+    heavy = [i for i in model.OPS if model.memory_bytes[i]]
 
-    @model.Constraint([k for k, limit in enumerate(capacity) if limit < sum(size)])
-    def memory_capacity(_: pyo.ConcreteModel, k: int) -> Linear:
-        limit = capacity[k] // common
-        if limit <= LARGEST_CAPACITY:
-            return sum(min(size[i] // common, limit + 1) * x[i, k] for i in heavy) <= limit
-        unit, most = capacity[k] / LARGEST_CAPACITY, 2 * capacity[k]
-        return sum(min(size[i], most) / unit * x[i, k] for i in heavy) <= LARGEST_CAPACITY + 1
+    @model.Constraint(model.DEVICES if heavy else [])
+    def memory_capacity(model: pyo.ConcreteModel, k: str) -> Linear:
+        used = sum(model.memory_bytes[i] / unit[k] * model.x[i, k] for i in heavy)
+        return used <= model.capacity_bytes[k] / unit[k] + slack[k]
 
 
-def exclude_overload(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> bool:
+def exclude_overload(model: pyo.ConcreteModel, plan: Plan) -> bool:
     """Add rows that exclude a plan which exceeds a device's memory; False if it does not.
 
     The ops S on an overloaded device k are reduced to a minimal cover, the largest first:
     sum over i in S of x[i, l] <= |S| - 1 for every device l that cannot hold S either.
     """
-    import pyomo.environ as pyo
-
-    size, capacity = instance.arrays.resident_bytes.tolist(), instance.arrays.memory_bytes.tolist()
-    device = plan.devices.tolist()
+    size = dict(model.memory_bytes.items())
+    capacity = {k: limit.value for k, limit in model.capacity_bytes.items()}
+    devices = list(model.DEVICES)
+    home = {i: devices[k] for i, k in zip(model.OPS, plan.devices.tolist(), strict=True)}
     if model.component("memory_cover") is None:
         model.memory_cover = pyo.ConstraintList(doc="Placegap's own: minimal covers")
     before = len(model.memory_cover)
-    for k, limit in enumerate(capacity):
+    for k, limit in capacity.items():
         cover, total = [], 0
-        for i in sorted(range(len(size)), key=lambda i: -size[i]):
-            if device[i] == k and total <= limit:
+        for i in sorted(size, key=lambda i: -size[i]):
+            if home[i] == k and total <= limit:
                 cover.append(i)
                 total += size[i]
         if total > limit:
-            for other in range(len(capacity)):
-                if total > capacity[other]:
+            for other, room in capacity.items():
+                if total > room:
                     model.memory_cover.add(sum(model.x[i, other] for i in cover) <= len(cover) - 1)
     return len(model.memory_cover) > before
 
 
-# -------------------------------------------------------------------------------- into and out of x
+@family
+def makespan_value(model: pyo.ConcreteModel) -> None:
+    """The makespan in nanoseconds."""
+    model.makespan_ns = pyo.Expression(expr=model.unit_ns * model.makespan)
 
 
-def set_placement(model: pyo.ConcreteModel, plan: Plan) -> None:
-    """Set the values of x to those of a plan."""
-    device = plan.devices.tolist()
-    for (i, k), variable in model.x.items():
-        if not variable.fixed:
-            variable.set_value(int(device[i] == k))
+@family
+def symmetry_order(
+    model: pyo.ConcreteModel,
+    instance: Instance,
+    possible: Flags | None = None,
+    classes: Classes | None = None,
+) -> None:
+    """Placegap's own: the rows of `first_uses`, for a model with x[i, k].
 
+    Sum over k in devices of x[i, k] <= sum over earlier ops j of x[j, earlier device]. What
+    `representative_devices` rules out is fixed to 0, unless the model has done so already.
+    """
+    ops, devices, x = list(model.OPS), list(model.DEVICES), model.x
+    kept = representative_devices(instance, possible, classes)
+    for i, k in np.argwhere(~kept).tolist():
+        x[ops[i], devices[k]].fix(0)
+    rows = first_uses(instance, possible, classes)
+    of = {(ops[row.op], devices[row.devices[0]]): row for row in rows}
 
-def solved(model: pyo.ConcreteModel, name: str) -> dict[Any, float]:
-    """The values of a variable in a solution; an InputError if the model holds none."""
-    import pyomo.environ as pyo
-
-    values = {index: variable.value for index, variable in model.component(name).items()}
-    goals = model.component_data_objects(pyo.Objective, active=True)
-    # If all of x is fixed, it has values without any solve: so objectives are checked, too.
-    if None in values.values() or None in [pyo.value(goal, exception=False) for goal in goals]:
-        raise InputError(NO_SOLUTION)
-    return values
-
-
-def placement(model: pyo.ConcreteModel, num_ops: int, of: str = "x") -> list[int]:
-    """The device of each op from the values of x, or the index of another variable of each op."""
-    best = [(-1.0, 0)] * num_ops
-    for (i, k), value in solved(model, of).items():
-        best[i] = max(best[i], (value, -k))
-    return [-k for _, k in best]
+    @model.Constraint(list(of))
+    def symmetry_order(_: pyo.ConcreteModel, i: str, k: str) -> Linear:
+        row = of[i, k]
+        earlier = sum(x[ops[j], devices[row.earlier_device]] for j in row.earlier_ops)
+        return sum(x[i, devices[d]] for d in row.devices) <= earlier

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from placegap.formulations.shared.families import for_whole_groups
+from placegap.formulations.shared.old_families import for_whole_groups
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays

@@ -30,7 +30,8 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.devices import MOST_EARLIER, canonical, symmetry_order
-from placegap.formulations.shared.families import (
+from placegap.formulations.shared.naming import by_number, describe, names_of
+from placegap.formulations.shared.old_families import (
     assign_once,
     colocate_ops,
     memory_capacity,
@@ -38,7 +39,6 @@ from placegap.formulations.shared.families import (
     placement,
     set_placement,
 )
-from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.throughput_ip import columns as of_devices
 from placegap.formulations.throughput_ip import rows as of_regions
 from placegap.formulations.throughput_ip.columns import (

@@ -21,7 +21,7 @@ from itertools import combinations
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.families import Linear, first_of_group
+from placegap.formulations.shared.old_families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Ints

@@ -18,7 +18,7 @@ import networkx as nx
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.families import Linear
+from placegap.formulations.shared.old_families import Linear
 from placegap.formulations.throughput_ip.columns import Columns, ThroughputSets
 from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import NS_PER_S

@@ -65,12 +65,12 @@ def moirai_formulation(task: Task[Makespan], params: MoiraiParams) -> Formulatio
         build=lambda start: moirai.build(
             instance,
             semantics,
-            form,
-            None if start is None or form != "strengthened" else start.value,
-            params.symmetry,
+            form=form,
+            horizon_ns=None if start is None or form != "strengthened" else start.value,
+            symmetry=params.symmetry and form == "strengthened",
         ),
-        warm_start=lambda model, plan: moirai.warm_start(model, instance, plan, semantics),
-        extract=lambda model: moirai.extract(model, instance, semantics),
+        warm_start=lambda model, plan: moirai.warm_start(model, instance, plan),
+        extract=lambda model: moirai.extract(model, instance, check=False),
     )
 
 

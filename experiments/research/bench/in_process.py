@@ -67,7 +67,7 @@ def _instances(inputs: Path) -> Iterator[tuple[str, Instance]]:
 
 
 def _builds(instance: Instance) -> Iterator[tuple[str, Callable[[], pyo.ConcreteModel]]]:
-    yield "moirai as published", lambda: moirai.build(instance, PORT, "as_published")
+    yield "moirai as published", lambda: moirai.build(instance, PORT, form="as_published")
     yield "moirai strengthened", lambda: moirai.build(instance, PORT, symmetry=True)
     if instance.graph.name.startswith("layered"):
         return

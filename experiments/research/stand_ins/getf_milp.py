@@ -29,7 +29,8 @@ from placegap.formulations.getf import (
     precedence,
     time_variables,
 )
-from placegap.formulations.shared.families import (
+from placegap.formulations.shared.naming import by_number, describe, names_of
+from placegap.formulations.shared.old_families import (
     Linear,
     assign_once,
     colocate_ops,
@@ -38,7 +39,6 @@ from placegap.formulations.shared.families import (
     placement,
     set_placement,
 )
-from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan, Plan

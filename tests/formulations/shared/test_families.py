@@ -5,7 +5,7 @@ from itertools import product
 import pyomo.environ as pyo
 from draws import draw
 
-from placegap.formulations.shared.families import (
+from placegap.formulations.shared.old_families import (
     LARGEST_CAPACITY,
     assign_once,
     exclude_overload,

@@ -20,7 +20,7 @@ from placegap.formulations.shared.devices import (
     representative_devices,
     symmetry_order,
 )
-from placegap.formulations.shared.families import assign_once, place_ops
+from placegap.formulations.shared.old_families import assign_once, place_ops
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, Op, Plan
 from placegap.instances.problem.device_classes import identical_devices
 from placegap.solvers import Limits

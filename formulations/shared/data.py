@@ -1,0 +1,250 @@
+"""Sets and Params that models share: names of an instance's parts, its data in ns and bytes.
+
+Every model has the Sets ``OPS`` and ``DEVICES``, and of the others those that it needs:
+
+- ``EDGES``: "a -> b" for the edge from op a to op b, "a -> b (t)" where several edges join them;
+- ``TENSORS``: "a" for the only tensor of op a, "a (t)" where it makes several;
+- ``LINKS``: (a, b), pairs of different devices.
+
+All are in the order of the instance, so that the n-th name is what the instance numbers n.
+Names in upper case are Sets; a Param says its unit (``_ns``, ``_bytes``) and is data as given;
+variables of time are in units of ``unit_ns``, as are their rows, which divide by it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from itertools import permutations
+from typing import Any, Concatenate, ParamSpec
+
+import numpy as np
+import pyomo.environ as pyo
+
+from placegap.instances.problem import Instance, Semantics
+from placegap.instances.reading.errors import InputError
+
+P = ParamSpec("P")
+
+DRIFT = 1e-5
+"""How far the values of a solution may be off a row, in units of the model; solvers allow 1e-6."""
+
+
+# -------------------------------------------------------------------------------------------- names
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of the parts of an instance, by their numbers."""
+
+    ops: list[str]
+    devices: list[str]
+    edges: list[str]
+    tensors: list[str]
+
+
+def names_of(instance: Instance) -> Names:
+    """The names of an instance's ops, devices, edges and tensors, each different from the others.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> names_of(example()).edges
+    ['op1 -> op2', 'op1 -> op3', 'op2 -> op4', 'op3 -> op4']
+    """
+    graph, index = instance.graph, instance.arrays.index
+    ops = [op.name for op in graph.ops]
+    tensor = index.tensor.tolist()
+    own = {u: edge.tensor or f"#{u}" for edge, u in zip(graph.edges, tensor, strict=True)}
+    made = [(ops[i], own[u]) for u, i in enumerate(index.tensor_producer.tolist())]
+    joined = [
+        (f"{edge.producer} -> {edge.consumer}", own[u])
+        for edge, u in zip(graph.edges, tensor, strict=True)
+    ]
+    devices = [device.name for device in instance.cluster.devices]
+    return Names(ops, devices, _different(joined), _different(made))
+
+
+def _different(pairs: list[tuple[str, str]]) -> list[str]:
+    """The first of each pair, with the second or its number where that leaves two alike."""
+    times = Counter(first for first, _ in pairs)
+    longer = [f"{first} ({more})" if times[first] > 1 else first for first, more in pairs]
+    times = Counter(longer)
+    return [f"{name} #{at}" if times[name] > 1 else name for at, name in enumerate(longer)]
+
+
+# ------------------------------------------------------------------------------------- a new model
+
+
+def new_model(title: str, instance: Instance, semantics: Semantics) -> pyo.ConcreteModel:
+    """A model with the Sets of names, which remembers the semantics that it states."""
+    names = names_of(instance)
+    model = pyo.ConcreteModel(name=f"{title}: {instance.name}")
+    model.semantics = semantics  # for `warm_start` and `extract`
+    model.OPS = pyo.Set(initialize=names.ops, doc="ops")
+    model.DEVICES = pyo.Set(initialize=names.devices, doc="devices")
+    model.LINKS = pyo.Set(
+        initialize=list(permutations(names.devices, 2)), dimen=2, doc="pairs of different devices"
+    )
+    return model
+
+
+def edge_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """``EDGES``, and the Params ``producer[q]`` and ``consumer[q]``: the ops of edge q."""
+    edges = names_of(instance).edges
+    model.EDGES = pyo.Set(initialize=edges, doc="edges")
+    for end in ("producer", "consumer"):
+        ops = {
+            name: getattr(edge, end) for name, edge in zip(edges, instance.graph.edges, strict=True)
+        }
+        model.add_component(
+            end, pyo.Param(model.EDGES, initialize=ops, within=pyo.Any, doc=f"{end} of edge q")
+        )
+
+
+def duration_data(
+    model: pyo.ConcreteModel, instance: Instance, *, only_longer: bool = False
+) -> None:
+    """``duration_ns[i, k]``, mutable: time of op i on device k, where k can run i."""
+    able, times = instance.arrays.able, instance.arrays.time_ns
+    ops, devices = list(model.OPS), list(model.DEVICES)
+    given = {(ops[i], devices[k]): int(times[i, k]) for i, k in np.argwhere(able).tolist()}
+    model.duration_ns = pyo.Param(
+        list(given),
+        initialize=given,
+        mutable=True,
+        validate=NotBelow(given) if only_longer else None,
+        doc="duration_ns[i, k]: time of op i on device k",
+    )
+
+
+def transfer_data(
+    model: pyo.ConcreteModel,
+    instance: Instance,
+    arcs: Iterable[tuple[int, int, int]] | None = None,
+    *,
+    only_longer: bool = False,
+) -> None:
+    """``transfer_ns[q, a, b]``, mutable: time of edge q from a to b, for arcs of numbers or all."""
+    arrays, names = instance.arrays, names_of(instance)
+    if arcs is None:
+        links = list(permutations(range(instance.num_devices), 2))
+        arcs = [(q, a, b) for q in range(len(names.edges)) for a, b in links]
+    move = arrays.transfer_ns[:, arrays.link_class][arrays.index.tensor].tolist()
+    given = {
+        (names.edges[q], names.devices[a], names.devices[b]): move[q][a][b]
+        for q, a, b in arcs
+        if a != b
+    }
+    model.transfer_ns = pyo.Param(
+        list(given),
+        initialize=given,
+        mutable=True,
+        validate=NotBelow(given) if only_longer else None,
+        doc="transfer_ns[q, a, b]: time of edge q from device a to device b",
+    )
+
+
+@dataclass(frozen=True)
+class NotBelow:
+    """Pyomo's `validate` where windows, pairs and big-M hold only for data at least as hard."""
+
+    given: dict[Any, int]
+
+    def __call__(self, _: pyo.ConcreteModel, value: float, *index: str) -> bool:
+        """Whether the model stays right with this value."""
+        return value >= self.given[index]
+
+
+@dataclass(frozen=True)
+class NotAbove:
+    """Pyomo's `validate` of capacities: x is fixed to 0 where an op did not fit at first."""
+
+    given: dict[str, int]
+
+    def __call__(self, _: pyo.ConcreteModel, value: float, k: str) -> bool:
+        """Whether the model stays right with this value."""
+        return value <= self.given[k]
+
+
+# ------------------------------------------------------------------------------------ documentation
+
+
+def family(
+    add: Callable[Concatenate[pyo.ConcreteModel, P], None],
+) -> Callable[Concatenate[pyo.ConcreteModel, P], None]:
+    """A function that adds components to a model: its first paragraph documents those without."""
+    said = " ".join((add.__doc__ or "").partition("\n\n")[0].split()).replace("``", "").rstrip(".")
+
+    @wraps(add)
+    def documented(model: pyo.ConcreteModel, /, *given: P.args, **options: P.kwargs) -> None:
+        known = set(model.component_map())
+        add(model, *given, **options)
+        for name, component in model.component_map().items():
+            if name not in known and component.doc is None:
+                component.doc = said
+
+    return documented
+
+
+# ----------------------------------------------------------------------------------- plans in, out
+
+
+def require_solution(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> None:
+    """Raise an InputError unless the values of the variables satisfy every active row.
+
+    Whoever solved the model, and whatever became of it: an infeasible model has no such values, and
+    a solve that was stopped leaves those of a feasible plan or none. `check` False leaves the rows
+    out (22 us each) where the solver has just said that it has a solution.
+    """
+    if list(model.OPS) != [op.name for op in instance.graph.ops]:
+        raise InputError(f"the model is not of {instance.name}: its ops are others")
+    for variable in model.component_data_objects(pyo.Var):
+        if variable.value is None:
+            raise InputError(NO_SOLUTION)
+    for row in model.component_data_objects(pyo.Constraint, active=True) if check else ():
+        if row.slack() < -DRIFT * max(1.0, abs(row.ub or 0.0), abs(row.lb or 0.0)):
+            raise InputError(f"{NO_SOLUTION}; its values break {row.name}")
+
+
+NO_SOLUTION = "the model holds no solution to extract: none was found, or it was not solved yet"
+
+
+def device_numbers(model: pyo.ConcreteModel) -> list[int]:
+    """The device of each op from the values of x, both by number."""
+    devices = list(model.DEVICES)
+    return [max(range(len(devices)), key=lambda k: model.x[i, devices[k]].value) for i in model.OPS]
+
+
+def set_placement(model: pyo.ConcreteModel, device: list[int]) -> None:
+    """Set the values of x to those of a plan."""
+    names = list(model.DEVICES)
+    home = {i: names[k] for i, k in zip(model.OPS, device, strict=True)}
+    for (i, k), variable in model.x.items():
+        if not variable.fixed:
+            variable.set_value(int(home[i] == k))
+
+
+# ----------------------------------------------------------------------------------- names in files
+
+
+UNSAFE = str.maketrans({
+    "[": "(", "]": ")", " ": None, ">": "~", "<": "~", "-": "_", "+": "_", "*": "_", "/": "|",
+    "^": "_", ":": ";", "=": "_", "\\": "_", '"': "'",
+})  # fmt: skip
+"""What the LP format keeps for itself; an edge "a -> b" becomes "a~b"."""
+
+
+class FileNames:
+    """Pyomo's `labeler` for LP and MPS files: x[op1,gpu0] is x(op1,gpu0), no two are alike."""
+
+    def __init__(self) -> None:
+        self.taken: Counter[str] = Counter()
+
+    def __call__(self, component: Any) -> str:
+        """The name of a variable or row."""
+        name = component.name.replace(" -> ", "~").translate(UNSAFE)
+        self.taken[name] += 1
+        return name if self.taken[name] == 1 else f"{name}#{self.taken[name]}"
