@@ -1,5 +1,6 @@
 """What a model refuses to state: one line, and each sentence of this room stands here, once."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from placegap.instances import (
 )
 
 CHAIN = MaxLoad(plans="chain")
+LINK = Makespan(channels="link")
 ARCHER = "states max_load chain"
 
 SEMANTICS = Refusals(
@@ -30,7 +32,8 @@ SEMANTICS = Refusals(
         (moirai.build, MaxLoad(plans="any"), "max_load any"),
         (moirai.build, Makespan(channels="free"), "as_published", "published, not makespan free"),
         (moirai.build, Makespan(), "published", "no form 'published'; did you mean 'as_published'"),
-        (pesto.build, Makespan(channels="link"), "verbatim", "'verbatim'; choose from as_publ"),
+        (partial(pesto.build, form="verbatim"), LINK, "'verbatim'; choose from as_publ"),
+        (partial(pesto.build, symmetry=True), LINK, "Pesto's model, form=strengthened, has no sym"),
         (latency_ip.build, LatencySubgraphs(), "strong", "no form 'strong'"),
         (pesto.build, Makespan(channels="port"), "makespan port per_edge"),
         (pesto.build, Makespan(channels="link", transfers="per_tensor"), "link per_tensor"),
