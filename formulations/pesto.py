@@ -145,9 +145,9 @@ def build(
     model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
     model.horizon = pyo.Param(initialize=horizon / unit_ns, doc="H, the horizon, in units")
     if form == "strengthened":
-        add_strengthened(model, instance, horizon)
+        _add_strengthened(model, instance, horizon)
     else:
-        add_published(model, instance)
+        _add_published(model, instance)
     makespan_value(model)
     model.objective = pyo.Objective(expr=model.makespan, doc="Pesto: the makespan")
     return model
@@ -174,7 +174,7 @@ def count_rows(instance: Instance, form: Form) -> int:
 # ------------------------------------------------------------------------------------- as published
 
 
-def add_published(model: pyo.ConcreteModel, instance: Instance) -> None:
+def _add_published(model: pyo.ConcreteModel, instance: Instance) -> None:
     """The plain model; see `pesto.build`."""
     duration_data(model, instance)
     transfer_data(model, instance)
@@ -196,17 +196,30 @@ def add_published(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 @family
 def choice_variables(model: pyo.ConcreteModel) -> None:
-    """route[q, a, b], op_before[i, j] and flow_before[q, r, a, b] in {0, 1}: q goes from a to b;
-    i goes before j; q goes before r over the link from a to b.
+    r"""route[q, a, b], op_before[i, j] and flow_before[q, r, a, b] in {0, 1}.
+
+    $\delta_{ij}, \delta_{qrab}, y_{qab} \in \lbrace 0, 1 \rbrace$
     """
-    model.route = pyo.Var(model.EDGES, model.LINKS, domain=pyo.Binary)
-    model.op_before = pyo.Var(model.OP_PAIRS, domain=pyo.Binary)
-    model.flow_before = pyo.Var(model.FLOW_PAIRS, model.LINKS, domain=pyo.Binary)
+    model.route = pyo.Var(
+        model.EDGES, model.LINKS, domain=pyo.Binary, doc="route[q, a, b]: q goes from a to b"
+    )
+    model.op_before = pyo.Var(
+        model.OP_PAIRS, domain=pyo.Binary, doc="op_before[i, j]: i goes before j"
+    )
+    model.flow_before = pyo.Var(
+        model.FLOW_PAIRS,
+        model.LINKS,
+        domain=pyo.Binary,
+        doc="flow_before[q, r, a, b]: q goes before r over the link from a to b",
+    )
 
 
 @family
 def makespan_covers(model: pyo.ConcreteModel) -> None:
-    """Pesto, completion of the graph: makespan >= op_end[i]."""
+    r"""Pesto, completion of the graph: makespan >= op_end[i].
+
+    $T \ge C_i$
+    """
 
     @model.Constraint(model.OPS)
     def makespan_covers(model: pyo.ConcreteModel, i: str) -> Linear:
@@ -215,9 +228,11 @@ def makespan_covers(model: pyo.ConcreteModel) -> None:
 
 @family
 def route_choice(model: pyo.ConcreteModel) -> None:
-    """Pesto, linear products: route[q, a, b] == x[i, a] x[j, b], every q = (i, j) and a != b.
+    r"""Pesto, linear products: route[q, a, b] == x[i, a] x[j, b], every q = (i, j) and a != b.
 
     route >= x[i, a] + x[j, b] - 1, route <= x[i, a], route <= x[j, b].
+
+    $y_{qab} \ge x_{ia} + x_{jb} - 1, \quad y_{qab} \le x_{ia}, \quad y_{qab} \le x_{jb}$
     """
     x, route, producer, consumer = model.x, model.route, model.producer, model.consumer
 
@@ -236,11 +251,13 @@ def route_choice(model: pyo.ConcreteModel) -> None:
 
 @family
 def link_no_overlap(model: pyo.ConcreteModel) -> None:
-    """Pesto, one transfer per link: of two that no path orders, both over the link l = (a, b), one
+    r"""Pesto, one transfer per link: of two that no path orders, both over the link l = (a, b), one
     goes first.
 
     flow_start[r] >= flow_end[q] - H (3 - flow_before[q, r, l] - route[q, l] - route[r, l]) and
     flow_start[q] >= flow_end[r] - H (2 + flow_before[q, r, l] - route[q, l] - route[r, l]).
+
+    $S_r \ge C_q - H (3 - \delta_{qrab} - y_{qab} - y_{rab})$
     """
     horizon, route = model.horizon.value, model.route
     start, end, before = model.flow_start, model.flow_end, model.flow_before
@@ -259,7 +276,7 @@ def link_no_overlap(model: pyo.ConcreteModel) -> None:
 # ------------------------------------------------------------------------------------- strengthened
 
 
-def add_strengthened(model: pyo.ConcreteModel, instance: Instance, horizon_ns: int) -> None:
+def _add_strengthened(model: pyo.ConcreteModel, instance: Instance, horizon_ns: int) -> None:
     """The strengthened model; see `pesto.build`."""
     index, window = instance.arrays.index, windows(instance, horizon_ns)
     ops, edges = (slots(instance, window, horizon_ns) for slots in (op_slots, edge_slots))
@@ -286,7 +303,10 @@ def add_strengthened(model: pyo.ConcreteModel, instance: Instance, horizon_ns: i
 
 @family
 def possible_routes(model: pyo.ConcreteModel) -> None:
-    """route[q, a, b] in [0, 1], a != b: edge q goes from a to b; integral where x is."""
+    r"""route[q, a, b] in [0, 1], a != b: edge q goes from a to b; integral where x is.
+
+    $0 \le y_{qab} \le 1$
+    """
     model.ROUTES = pyo.Set(
         initialize=list(model.transfer_ns), dimen=3, doc="links that edges can take"
     )
@@ -295,11 +315,13 @@ def possible_routes(model: pyo.ConcreteModel) -> None:
 
 @family
 def route_flow(model: pyo.ConcreteModel, possible: set[tuple[str, ...]]) -> None:
-    """Pesto, products as flow: the routes of q = (i, j) lead from the device of i to that of j.
+    r"""Pesto, products as flow: the routes of q = (i, j) lead from the device of i to that of j.
 
     With out(q, k) = sum over b of route[q, k, b] and in(q, k) = sum over a of route[q, a, k], for
     every device k: x[i, k] + in(q, k) == x[j, k] + out(q, k), and out(q, k) <= x[i, k]; the
     difference is what stays on k, and it is 0 where staying is not possible.
+
+    $x_{ik} + \sum_a y_{qak} = x_{jk} + \sum_b y_{qkb}, \quad \sum_b y_{qkb} \le x_{ik}$
     """
     leaving: dict[tuple[str, str], list[Linear]] = {}
     entering: dict[tuple[str, str], list[Linear]] = {}
@@ -321,11 +343,14 @@ def route_flow(model: pyo.ConcreteModel, possible: set[tuple[str, ...]]) -> None
 
 @family
 def device_open_pairs(model: pyo.ConcreteModel, pairs: Pairs) -> None:
-    """Pesto, one op per device: of two ops on one device, one starts after the other ends.
+    r"""Pesto, one op per device: of two ops on one device, one starts after the other ends.
 
     op_start[j] >= op_end[i] - M_ij (1 - op_before[i, j]) for both orders of the pair, and
     op_before[i, j] + op_before[j, i] >= x[i, k] + x[j, k] - 1 for every device k, of the orders
     those that are open on k.
+
+    $S_j \ge C_i - M_{ij} (1 - \delta_{ij}),
+    \quad \delta_{ij} + \delta_{ji} \ge x_{ik} + x_{jk} - 1$
     """
     unit_ns, x = model.unit_ns.value, model.x
     model.OP_ORDERS = pyo.Set(
@@ -347,11 +372,14 @@ def device_open_pairs(model: pyo.ConcreteModel, pairs: Pairs) -> None:
 
 @family
 def link_open_pairs(model: pyo.ConcreteModel, pairs: Pairs) -> None:
-    """Pesto, one transfer per link: of two flows over one link, one starts after the other ends.
+    r"""Pesto, one transfer per link: of two flows over one link, one starts after the other ends.
 
     flow_start[r] >= flow_end[q] - M_qr (1 - flow_before[q, r]) for both orders, and
     flow_before[q, r] + flow_before[r, q] >= route[q, a, b] + route[r, a, b] - 1 for every link
     (a, b), of the orders those that are open on it.
+
+    $S_r \ge C_q - M_{qr} (1 - \delta_{qr}),
+    \quad \delta_{qr} + \delta_{rq} \ge y_{qab} + y_{rab} - 1$
     """
     unit_ns, route = model.unit_ns.value, model.route
     model.FLOW_ORDERS = pyo.Set(
@@ -429,8 +457,10 @@ def edge_slots(instance: Instance, window: Windows, horizon_ns: int) -> Slots:
     latest = np.broadcast_to(horizon_ns - since[j][:, None, :], move.shape)
     possible = window.possible[i][:, :, None] & window.possible[j][:, None, :]
     possible = possible & (earliest + move <= latest)
-    table = (table.reshape(len(i), k * k) for table in (possible, earliest, latest, move))
-    return Slots(names.edges, [(a, b) for a in names.devices for b in names.devices], *table)
+    links: list[tuple[str, ...]] = [(a, b) for a in names.devices for b in names.devices]
+    at = (len(i), k * k)
+    times_ns = earliest.reshape(at), latest.reshape(at), move.reshape(at)
+    return Slots(names.edges, links, possible.reshape(at), *times_ns)
 
 
 def compete(slots: Slots, unordered: Iterator[tuple[int, int]]) -> Pairs:

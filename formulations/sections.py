@@ -110,11 +110,13 @@ def build(
 
 @family
 def device_work_within(model: pyo.ConcreteModel) -> None:
-    """Placegap's own, work rows of devices, with what must come before and after.
+    r"""Placegap's own, work rows of devices, with what must come before and after.
 
     Sum over i of p_ik x[i, k] + (least head + least tail on k) used[k] <= makespan, and
     used[k] >= x[i, k]: a device that runs any op stands still until the first op can be there, and
     after the last one the rest of a path follows.
+
+    $\sum_i p_{ik} x_{ik} + (h_k + t_k) \upsilon_k \le T, \quad \upsilon_k \ge x_{ik}$
     """
     on: dict[str, list[str]] = {k: [] for k in model.DEVICES}
     for i, k in model.PLACES:
@@ -139,20 +141,25 @@ def device_work_within(model: pyo.ConcreteModel) -> None:
 
 @family
 def channel_work_within(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Placegap's own, work rows of channels, with what must come before and after.
+    r"""Placegap's own, work rows of channels, with what must come before and after.
 
     Sum of the times of what is sent over channel c + (earliest start + least time from an arrival
     to the end) busy[c] <= makespan. With per_edge every edge is sent by itself, with per_tensor a
     tensor once to each device: sent[u, a, b] >= route[q, a, b] for its edges q. An edge has one
     route, so busy[c] is at least the sum of its routes over c: far more than any of them where an
     LP spreads the other end over all devices.
+
+    $\sum_{(q, a, b) \in c} p_{qab} w_{qab} + (h_c + t_c) \beta_c \le T,
+    \quad \beta_c \ge \sum_{(a, b) \in c} w_{qab}$
     """
     sent, index, tensors = model.route, instance.arrays.index, names_of(instance).tensors
     of = {q: q for q in model.EDGES}  # what carries an edge: itself, or its tensor
     if model.semantics.transfers == "per_tensor":
         of = {q: tensors[u] for q, u in zip(model.EDGES, index.tensor.tolist(), strict=True)}
         arcs = dict.fromkeys((of[q], a, b) for q, a, b in model.transfer_ns)
-        model.sent = sent = pyo.Var(list(arcs), bounds=(0, 1))
+        model.sent = sent = pyo.Var(
+            list(arcs), bounds=(0, 1), doc="sent[u, a, b]: at least every route of tensor u"
+        )
 
         @model.Constraint(list(model.transfer_ns))
         def sent_covers(model: pyo.ConcreteModel, q: str, a: str, b: str) -> Linear:
