@@ -166,26 +166,28 @@ def channel_work_within(model: pyo.ConcreteModel, instance: Instance) -> None:
             return model.sent[of[q], a, b] >= model.route[q, a, b]
 
     held = channels_by_link(model, instance)
-    length: dict[str, dict[tuple[str, str, str], Linear]] = {}  # by channel and what it carries
+    work: dict[str, dict[tuple[str, str, str], Linear]] = {}  # by channel and what it carries
     through: dict[tuple[str, str], list[Linear]] = {}  # by channel and edge
     before: dict[str, list[int]] = {}
     after: dict[str, list[int]] = {}
     until = {at: time + model.duration_ns[at].value for at, time in model.head_ns.items()}
     since = {at: time + model.duration_ns[at].value for at, time in model.tail_ns.items()}
     producer, consumer = dict(model.producer.items()), dict(model.consumer.items())
+    unit_ns = model.unit_ns.value
     for (q, a, b), time_ns in model.transfer_ns.items():
+        arc, route = (of[q], a, b), model.route[q, a, b]
+        time = time_ns / unit_ns * sent[arc]
         # A port is held at both ends: the same route counts on two channels.
         for c in held[a, b]:
-            length.setdefault(c, {})[of[q], a, b] = time_ns
-            through.setdefault((c, q), []).append(model.route[q, a, b])
+            work.setdefault(c, {})[arc] = time
+            through.setdefault((c, q), []).append(route)
             # The transfer starts after its producer has ended on a, and the consumer and all after
             # it follow on b.
             before.setdefault(c, []).append(until[producer[q], a])
             after.setdefault(c, []).append(since[consumer[q], b])
     # While a channel is used at all, it is idle before the first and after the last transfer for at
     # least the least head and the least tail: `busy` scales this by the largest use of an edge.
-    idle = {c: min(before[c]) + min(after[c]) for c in length}
-    unit_ns = model.unit_ns.value
+    idle = {c: min(before[c]) + min(after[c]) for c in work}
     model.busy = pyo.Var(list(idle), bounds=(0, 1), doc="busy[c]: at least an edge's use of c")
 
     @model.Constraint([(c, q) for c, q in through if idle[c] > 0])
@@ -194,5 +196,4 @@ def channel_work_within(model: pyo.ConcreteModel, instance: Instance) -> None:
 
     @model.Constraint(list(idle))
     def channel_work_within(model: pyo.ConcreteModel, c: str) -> Linear:
-        work = sum(time / unit_ns * sent[arc] for arc, time in length[c].items())
-        return work + idle[c] / unit_ns * model.busy[c] <= model.makespan
+        return sum(work[c].values()) + idle[c] / unit_ns * model.busy[c] <= model.makespan
