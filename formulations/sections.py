@@ -6,45 +6,50 @@ which bound nothing in an LP, for a section whose ends are pinned to devices
 transfers; with pinned ends a section that is split must pay for them.
 
 Claim: a relaxation of ``makespan``, of any channels and transfers, among the schedules of at most
-the horizon. Components:
+the horizon. Windows come from the times: ``duration_ns`` and ``transfer_ns`` may only grow.
+Besides Moirai's, its components are
 
-- ``x[i, k]`` and ``route[q, a, b]`` in [0, 1]: op i is on device k; edge q goes from a to b;
-- ``op_start[i]``, ``flow_start[q]``, ``makespan``: times, in units of ``unit_ns``;
 - ``sent[u, a, b]`` (per_tensor): at least every route of an edge that carries tensor u;
 - ``used[k]``, ``busy[c]``: at least every x[i, k]; at least what any edge sends over channel c.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pyomo.environ as pyo
 
-from placegap.formulations.moirai.old_strengthened import (
-    Arcs,
+from placegap.formulations.moirai.strengthened import (
     add_durations,
+    channels_by_link,
     critical_path,
     possible_arcs,
     precedence_flows,
     route_flows,
     route_links,
     time_variables,
+    window_data,
 )
-from placegap.formulations.shared.naming import describe, names_of
-from placegap.formulations.shared.old_families import (
+from placegap.formulations.shared.data import (
+    duration_data,
+    edge_sets,
+    family,
+    names_of,
+    new_model,
+    transfer_data,
+)
+from placegap.formulations.shared.families import (
     Linear,
     assign_once,
     colocate_ops,
+    makespan_value,
     memory_capacity,
     place_ops,
 )
-from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
+from placegap.formulations.shared.times import granularity_ns, time_unit_ns, windows
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 
 def build(
-    instance: Instance, semantics: Makespan, horizon_ns: int, *, names: bool = False
+    instance: Instance, semantics: Makespan, *, horizon_ns: int | None = None
 ) -> pyo.ConcreteModel:
     """The LP of an instance, to be solved as a relaxation.
 
@@ -54,10 +59,9 @@ def build(
         A section with pinned ends, or any other.
     semantics : Makespan
         Of objective makespan.
-    horizon_ns : int
-        Longer schedules are of no interest: without shorter ones the LP may be infeasible.
-    names : bool
-        Index the components by the names of ops and devices, not by their numbers.
+    horizon_ns : int, optional
+        Longer schedules are of no interest: without shorter ones the LP may be infeasible. The
+        default is a time by which every schedule can end.
 
     Notes
     -----
@@ -67,133 +71,129 @@ def build(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> model = build(example(), Makespan(), 43)
+    >>> model = build(example(), Makespan(), horizon_ns=43)
     >>> len(model.x), len(model.route)
     (8, 16)
     """
-    window, times = windows(instance, horizon_ns), scale_times(instance, horizon_ns)
-    arcs = possible_arcs(instance, window, horizon_ns)
-    model = pyo.ConcreteModel(name=f"section LP: {instance.name}")
-    model.unit_ns = pyo.Param(initialize=times.unit_ns)
+    horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns
+    window, names = windows(instance, horizon), names_of(instance)
+    routes = possible_arcs(instance, window, horizon)
+    arcs = [(q, a, b) for q, pairs in enumerate(routes) for a, b in pairs]
+    model = new_model("section LP", instance, semantics)
+    edge_sets(model, instance)
+    unit_ns = time_unit_ns(horizon, granularity_ns(instance, transfers=True))
+    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    model.horizon = pyo.Param(initialize=horizon / unit_ns, doc="the horizon, in units")
+    duration_data(model, instance, only_longer=True)
+    transfer_data(model, instance, arcs, only_longer=True)
+    window_data(model, window)
     place_ops(model, window.possible)
-    route_flows(model, arcs)
-    time_variables(model, times)
-    assign_once(model, instance)
+    route_flows(model, [(names.edges[q], names.devices[a], names.devices[b]) for q, a, b in arcs])
+    time_variables(model)
+    assign_once(model)
     colocate_ops(model, instance)
     memory_capacity(model, instance)
-    route_links(model, instance, arcs)
-    add_durations(model, times, arcs)
-    precedence_flows(model, instance)
-    critical_path(model, instance, window, times)
-    device_work_within(model, window, times)
+    route_links(model)
+    add_durations(model)
+    precedence_flows(model)
+    critical_path(model, instance)
+    device_work_within(model)
     if semantics.channels != "free":
-        channel_work_within(model, instance, semantics, window, times, arcs)
+        channel_work_within(model, instance)
     # Beyond the horizon a bound is as good as infeasibility, and it has the solver's margin.
     for variable in (*model.op_start.values(), *model.flow_start.values(), model.makespan):
         variable.setub(None)
+    makespan_value(model)
     model.objective = pyo.Objective(expr=model.makespan, doc="Placegap's own: the makespan")
-    return describe(model, __doc__, names_of(instance) if names else None)
+    return model
 
 
-def device_work_within(model: pyo.ConcreteModel, window: Windows, times: ScaledTimes) -> None:
-    """Placegap's own, work rows of devices, with what must come before and after.
+@family
+def device_work_within(model: pyo.ConcreteModel) -> None:
+    r"""Placegap's own, work rows of devices, with what must come before and after.
 
     Sum over i of p_ik x[i, k] + (least head + least tail on k) used[k] <= makespan, and
     used[k] >= x[i, k]: a device that runs any op stands still until the first op can be there, and
     after the last one the rest of a path follows.
+
+    $\sum_i p_{ik} x_{ik} + (h_k + t_k) \upsilon_k \le T, \quad \upsilon_k \ge x_{ik}$
     """
-    ops, devices = range(len(times.op)), range(len(times.op[0]))
-    on = {k: [i for i in ops if window.possible[i, k]] for k in devices}
+    on: dict[str, list[str]] = {k: [] for k in model.DEVICES}
+    for i, k in model.PLACES:
+        on[k].append(i)
     idle = {
-        k: float(window.head_ns[on[k], k].min() + window.tail_ns[on[k], k].min()) / times.unit_ns
-        for k in devices
+        k: sum(min(way[i, k] for i in on[k]) for way in (model.head_ns, model.tail_ns))
+        for k in on
         if on[k]
     }
-    model.used = pyo.Var(sorted(idle), bounds=(0, 1))
+    unit_ns, duration_ns = model.unit_ns.value, model.duration_ns
+    model.used = pyo.Var(list(idle), bounds=(0, 1), doc="used[k]: at least every x[i, k]")
 
     @model.Constraint([(i, k) for k in idle for i in on[k] if idle[k] > 0])
-    def device_used(model: pyo.ConcreteModel, i: int, k: int) -> Linear:
+    def device_used(model: pyo.ConcreteModel, i: str, k: str) -> Linear:
         return model.used[k] >= model.x[i, k]
 
-    @model.Constraint(sorted(idle))
-    def device_work_within(model: pyo.ConcreteModel, k: int) -> Linear:
-        work = sum(times.op[i][k] * model.x[i, k] for i in on[k])
-        return work + idle[k] * model.used[k] <= model.makespan
+    @model.Constraint(list(idle))
+    def device_work_within(model: pyo.ConcreteModel, k: str) -> Linear:
+        work = sum(duration_ns[i, k] / unit_ns * model.x[i, k] for i in on[k])
+        return work + idle[k] / unit_ns * model.used[k] <= model.makespan
 
 
-def channel_work_within(
-    model: pyo.ConcreteModel,
-    instance: Instance,
-    semantics: Makespan,
-    window: Windows,
-    times: ScaledTimes,
-    arcs: list[Arcs],
-) -> None:
-    """Placegap's own, work rows of channels, with what must come before and after.
+@family
+def channel_work_within(model: pyo.ConcreteModel, instance: Instance) -> None:
+    r"""Placegap's own, work rows of channels, with what must come before and after.
 
     Sum of the times of what is sent over channel c + (earliest start + least time from an arrival
     to the end) busy[c] <= makespan. With per_edge every edge is sent by itself, with per_tensor a
     tensor once to each device: sent[u, a, b] >= route[q, a, b] for its edges q. An edge has one
     route, so busy[c] is at least the sum of its routes over c: far more than any of them where an
     LP spreads the other end over all devices.
+
+    $\sum_{(q, a, b) \in c} p_{qab} w_{qab} + (h_c + t_c) \beta_c \le T,
+    \quad \beta_c \ge \sum_{(a, b) \in c} w_{qab}$
     """
-    # `items` are the variables that say that something is sent, by item and arc; `spare` is the
-    # least time before and after such a transfer, over the edges that may need it.
-    arrays, num_devices = instance.arrays, instance.num_devices
-    index = arrays.index
-    until, since = window.head_ns + arrays.time_ns, window.tail_ns + arrays.time_ns
-    items: dict[tuple[int, int, int], Linear] = {}
-    spare: dict[tuple[int, int, int], tuple[int, int]] = {}
-    per_tensor = semantics.transfers == "per_tensor"
-    tensor = index.tensor.tolist()
-    if per_tensor:
-        keys = {(tensor[q], a, b) for q, pairs in enumerate(arcs) for a, b in pairs if a != b}
-        model.sent = pyo.Var(sorted(keys), bounds=(0, 1))
-        routes = [(q, a, b) for q, pairs in enumerate(arcs) for a, b in pairs if a != b]
+    sent, index, tensors = model.route, instance.arrays.index, names_of(instance).tensors
+    of = {q: q for q in model.EDGES}  # what carries an edge: itself, or its tensor
+    if model.semantics.transfers == "per_tensor":
+        of = {q: tensors[u] for q, u in zip(model.EDGES, index.tensor.tolist(), strict=True)}
+        arcs = dict.fromkeys((of[q], a, b) for q, a, b in model.transfer_ns)
+        model.sent = sent = pyo.Var(
+            list(arcs), bounds=(0, 1), doc="sent[u, a, b]: at least every route of tensor u"
+        )
 
-        @model.Constraint(routes)
-        def sent_covers(model: pyo.ConcreteModel, q: int, a: int, b: int) -> Linear:
-            return model.sent[tensor[q], a, b] >= model.route[q, a, b]
+        @model.Constraint(list(model.transfer_ns))
+        def sent_covers(model: pyo.ConcreteModel, q: str, a: str, b: str) -> Linear:
+            return model.sent[of[q], a, b] >= model.route[q, a, b]
 
-    length: dict[tuple[int, int, int], float] = {}
-    through: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by channel and edge
-    for q, pairs in enumerate(arcs):
-        i, j = index.producer[q], index.consumer[q]
-        for a, b in pairs:
-            if a == b:
-                continue
-            key = (tensor[q] if per_tensor else q, a, b)
-            items[key] = model.sent[key] if per_tensor else model.route[key]
-            length[key] = times.move[q][a][b]
+    held = channels_by_link(model, instance)
+    work: dict[str, dict[tuple[str, str, str], Linear]] = {}  # by channel and what it carries
+    through: dict[tuple[str, str], list[Linear]] = {}  # by channel and edge
+    before: dict[str, list[int]] = {}
+    after: dict[str, list[int]] = {}
+    until = {at: time + model.duration_ns[at].value for at, time in model.head_ns.items()}
+    since = {at: time + model.duration_ns[at].value for at, time in model.tail_ns.items()}
+    producer, consumer = dict(model.producer.items()), dict(model.consumer.items())
+    unit_ns = model.unit_ns.value
+    for (q, a, b), time_ns in model.transfer_ns.items():
+        arc, route = (of[q], a, b), model.route[q, a, b]
+        time = time_ns / unit_ns * sent[arc]
+        # A port is held at both ends: the same route counts on two channels.
+        for c in held[a, b]:
+            work.setdefault(c, {})[arc] = time
+            through.setdefault((c, q), []).append(route)
             # The transfer starts after its producer has ended on a, and the consumer and all after
-            # it follow on b. A tensor that serves several edges counts with the least of each.
-            head, tail = int(until[i, a]), int(since[j, b])
-            old = spare.get(key, (head, tail))
-            spare[key] = (min(old[0], head), min(old[1], tail))
-            # A port is held at both ends: the same route counts on two channels.
-            for c in channels_of(semantics.channels, num_devices, a, b):
-                if c != NO_CHANNEL:
-                    through.setdefault((c, q), []).append((a, b))
-    channel: dict[int, list[tuple[int, int, int]]] = {}
-    for key in sorted(items):
-        for c in channels_of(semantics.channels, num_devices, key[1], key[2]):
-            if c != NO_CHANNEL:
-                channel.setdefault(c, []).append(key)
+            # it follow on b.
+            before.setdefault(c, []).append(until[producer[q], a])
+            after.setdefault(c, []).append(since[consumer[q], b])
     # While a channel is used at all, it is idle before the first and after the last transfer for at
     # least the least head and the least tail: `busy` scales this by the largest use of an edge.
-    idle = {c: _least(spare[key] for key in keys) / times.unit_ns for c, keys in channel.items()}
-    model.busy = pyo.Var(sorted(channel), bounds=(0, 1))
+    idle = {c: min(before[c]) + min(after[c]) for c in work}
+    model.busy = pyo.Var(list(idle), bounds=(0, 1), doc="busy[c]: at least an edge's use of c")
 
-    @model.Constraint([(c, q) for c, q in sorted(through) if idle[c] > 0])
-    def channel_busy(model: pyo.ConcreteModel, c: int, q: int) -> Linear:
-        return model.busy[c] >= sum(model.route[q, a, b] for a, b in through[c, q])
+    @model.Constraint([(c, q) for c, q in through if idle[c] > 0])
+    def channel_busy(model: pyo.ConcreteModel, c: str, q: str) -> Linear:
+        return model.busy[c] >= sum(through[c, q])
 
-    @model.Constraint(sorted(channel))
-    def channel_work_within(model: pyo.ConcreteModel, c: int) -> Linear:
-        work = sum(length[key] * items[key] for key in channel[c])
-        return work + idle[c] * model.busy[c] <= model.makespan
-
-
-def _least(ends: Iterable[tuple[int, int]]) -> int:
-    heads, tails = zip(*ends, strict=True)
-    return int(min(heads) + min(tails))
+    @model.Constraint(list(idle))
+    def channel_work_within(model: pyo.ConcreteModel, c: str) -> Linear:
+        return sum(work[c].values()) + idle[c] / unit_ns * model.busy[c] <= model.makespan

@@ -128,7 +128,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
             if variables.ctype is pyo.Var:  # the ends of the strengthened form are expressions
                 for name, variable in variables.items():
                     variable.set_value(spans[name][side] / unit_ns)
-        for (first, second), variable in model.component(f"{what}_before").items():
+        for (first, second, *_), variable in model.component(f"{what}_before").items():
             variable.set_value(int(spans[first][1] <= spans[second][0]))
     for name in ("route", "channel"):
         for (q, a, b), variable in (model.component(name) or {}).items():

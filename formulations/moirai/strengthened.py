@@ -178,19 +178,17 @@ def add_durations(model: pyo.ConcreteModel) -> None:
     flow_end[q] likewise.
     """
     places, sent = by_first(model.PLACES), by_first(model.transfer_ns)
+    unit_ns, duration_ns, transfer_ns = model.unit_ns.value, model.duration_ns, model.transfer_ns
 
     @model.Expression(model.OPS)
     def op_end(model: pyo.ConcreteModel, i: str) -> Linear:
-        work = sum(
-            model.duration_ns[i, k] / model.unit_ns * model.x[i, k] for (k,) in places.get(i, ())
-        )
+        work = sum(duration_ns[i, k] / unit_ns * model.x[i, k] for (k,) in places.get(i, ()))
         return model.op_start[i] + work
 
     @model.Expression(model.EDGES)
     def flow_end(model: pyo.ConcreteModel, q: str) -> Linear:
         work = sum(
-            model.transfer_ns[q, a, b] / model.unit_ns * model.route[q, a, b]
-            for a, b in sent.get(q, ())
+            transfer_ns[q, a, b] / unit_ns * model.route[q, a, b] for a, b in sent.get(q, ())
         )
         return model.flow_start[q] + work
 

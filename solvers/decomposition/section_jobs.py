@@ -101,7 +101,7 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     from placegap.solvers.models.lp_bounds import LONGEST
 
     with paused_collector():
-        model = sections.build(job.instance, job.semantics, horizon)
+        model = sections.build(job.instance, job.semantics, horizon_ns=horizon)
     found = solve_model(model, Limits(job.limit_s), relax=True, most=LONGEST)
     where = f"{solver_and_version('highspy')} on {job.instance.name}"
     within = known.upper_ns is not None and known.upper_ns <= horizon

@@ -27,7 +27,7 @@ both_forms = pytest.mark.parametrize("form", FORMS)
 
 def optimum(instance: Instance, form: Form, horizon_ns: int | None = None) -> int | None:
     """The value that model, bound and referee agree on; None if there is no plan."""
-    model = build(instance, SEMANTICS, form, horizon_ns)
+    model = build(instance, SEMANTICS, form=form, horizon_ns=horizon_ns)
     found = solve_model(model, Limits())
     if found.ending == "infeasible":
         return None
@@ -38,7 +38,7 @@ def optimum(instance: Instance, form: Form, horizon_ns: int | None = None) -> in
 
 
 def lp_bound_ns(instance: Instance, form: Form) -> float:
-    model = build(instance, SEMANTICS, form)
+    model = build(instance, SEMANTICS, form=form)
     found = solve_model(model, Limits(), relax=True)
     assert found.ending == "optimal"
     assert found.objective is not None
@@ -63,12 +63,36 @@ def test_a_warm_start_satisfies_every_row_and_is_read_back(form: Form) -> None:
             if result.plan is None:
                 continue
             horizon = None if form == "as_published" else result.value_ns
-            model = build(instance, SEMANTICS, form, horizon)
+            model = build(instance, SEMANTICS, form=form, horizon_ns=horizon)
             warm_start(model, instance, result.plan)
             rows = model.component_data_objects(pyo.Constraint, active=True)
             assert all(row.slack() >= -1e-9 for row in rows), instance.name
             again = evaluate(instance, extract(model, instance), SEMANTICS)
             assert (again.feasible, again.value_ns) == (True, result.value_ns)
+
+
+# op2 and op4 on the second device, op2 taking 26: 5 + 1 + 26 + 8 = 40. With 10 op2 alone is there,
+# 5 + 1 + 10 + 1 + 8 = 25, beside op3's 10.
+@pytest.mark.parametrize(
+    ("form", "op2_ns", "best_ns"),
+    [("as_published", 10, 25), ("as_published", 26, 40), ("strengthened", 26, 40)],
+)
+def test_a_changed_duration_is_solved_without_building(
+    form: Form, op2_ns: int, best_ns: int
+) -> None:
+    model = build(example(), SEMANTICS, form=form)
+    for k in model.DEVICES:
+        model.duration_ns["op2", k] = op2_ns
+    assert solve_model(model, Limits()).ending == "optimal"
+    changed = draw.with_ops(example(), time_ns=[{"gpu": t} for t in (5, op2_ns, 10, 8)])
+    value_ns = evaluate(changed, extract(model, changed), SEMANTICS).value_ns
+    assert value_ns == round(pyo.value(model.makespan_ns)) == best_ns
+
+
+def test_windows_refuse_shorter_times() -> None:
+    model = build(example(), SEMANTICS)
+    with pytest.raises(ValueError, match="failed parameter validation"):
+        model.duration_ns["op2", "gpu0"] = 19
 
 
 # Linear relaxations in ns, as published and strengthened, and the optimum: fingerprints, which only
@@ -94,10 +118,10 @@ def test_windows_close_orders_device_by_device() -> None:
     instance = draw.instance_of("windows", ops, edges, draw.devices(["k0", "k1"]))
     b, c = 1, 2
     pairs = compete(op_slots(instance, windows(instance, 16), 16), iter([(b, c)]))
-    assert pairs.shared == [(b, c, 0), (b, c, 1)]
-    assert pairs.open_at == {(b, c, 0), (c, b, 0), (c, b, 1)}
+    assert pairs.shared == [("b", "c", "d0"), ("b", "c", "d1")]
+    assert pairs.open_at == {("b", "c", "d0"), ("c", "b", "d0"), ("c", "b", "d1")}
     # by 14 b fits on d0 only
     pairs = compete(op_slots(instance, windows(instance, 14), 14), iter([(b, c)]))
-    assert pairs.open_at == {(b, c, 0), (c, b, 0)}
+    assert pairs.open_at == {("b", "c", "d0"), ("c", "b", "d0")}
     # a and b on d0 from 0 to 9, c on d1
     assert optimum(instance, "strengthened", 16) == 9

@@ -1,5 +1,6 @@
 """What a model refuses to state: one line, and each sentence of this room stands here, once."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ from draws import draw
 
 from placegap.formulations import archer, latency_ip, makespan_cp, moirai, pesto, throughput_ip
 from placegap.instances import (
-    Edge,
     Instance,
     LatencySubgraphs,
     Makespan,
@@ -20,6 +20,7 @@ from placegap.instances import (
 )
 
 CHAIN = MaxLoad(plans="chain")
+LINK = Makespan(channels="link")
 ARCHER = "states max_load chain"
 
 SEMANTICS = Refusals(
@@ -28,9 +29,19 @@ SEMANTICS = Refusals(
     [
         (moirai.build, Makespan(transfers="per_tensor"), "makespan port per_tensor"),
         (moirai.build, MaxLoad(plans="any"), "max_load any"),
-        (moirai.build, Makespan(channels="free"), "as_published", "published, not makespan free"),
-        (moirai.build, Makespan(), "published", "no form 'published'; did you mean 'as_published'"),
-        (pesto.build, Makespan(channels="link"), "verbatim", "'verbatim'; choose from as_publ"),
+        (
+            partial(moirai.build, form="as_published"),
+            Makespan(channels="free"),
+            "published, not makespan free",
+        ),
+        (partial(moirai.build, form="published"), Makespan(), "did you mean 'as_published'"),
+        (
+            partial(moirai.build, form="verbatim", symmetry=True),
+            Makespan(),
+            "form=verbatim, has no symmetry",
+        ),
+        (partial(pesto.build, form="verbatim"), LINK, "'verbatim'; choose from as_publ"),
+        (partial(pesto.build, symmetry=True), LINK, "Pesto's model, form=strengthened, has no sym"),
         (latency_ip.build, LatencySubgraphs(), "strong", "no form 'strong'"),
         (pesto.build, Makespan(channels="port"), "makespan port per_edge"),
         (pesto.build, Makespan(channels="link", transfers="per_tensor"), "link per_tensor"),
@@ -60,17 +71,6 @@ def uneven_links() -> Instance:
     return draw.instance_of("one", [op], (), draw.devices(["gpu"] * 7), links)
 
 
-def one_name_twice() -> Instance:
-    """Op "a -> b" feeds c, and a feeds "b -> c": both edges are "a -> b -> c", of tensor "t"."""
-    ops = tuple(Op(name=n, time_ns={"gpu": 1}) for n in ("a", "b -> c", "a -> b", "c"))
-    edges = (
-        Edge(producer="a -> b", consumer="c", bytes=1, tensor="t"),
-        Edge(producer="a", consumer="b -> c", bytes=1, tensor="t"),
-    )
-    links = draw.links(2, lambda a, b: (10**9, 0))
-    return draw.instance_of("names", ops, edges, draw.devices(["gpu"] * 2), links)
-
-
 INSTANCES = Refusals(
     "",
     lambda _, build, *given: build(*given),
@@ -80,8 +80,7 @@ INSTANCES = Refusals(
             uneven_links(),
             MaxLoad(plans="any", replicas=True),
             "at most 6 equal devices",
-        ),
-        (lambda: moirai.build(one_name_twice(), Makespan(), names=True), "indices have one name"),
+        )
     ],
     ValueError,
 )

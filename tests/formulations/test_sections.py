@@ -54,7 +54,7 @@ def test_path_bounds_are_bounds_and_bare_lengths_are_exact(semantics: Semantics)
 
 
 def lp_bound_ns(problem: Instance, semantics: Semantics, horizon_ns: int) -> float:
-    model = sections.build(problem, semantics, horizon_ns)
+    model = sections.build(problem, semantics, horizon_ns=horizon_ns)
     found = solve_model(model, Limits(), relax=True)
     assert found.ending == "optimal"
     assert found.dual_bound is not None
@@ -105,5 +105,5 @@ def test_an_op_that_leaves_in_fractions_to_many_devices_pays_as_if_it_went_to_on
 
 def test_the_lp_says_nothing_below_a_horizon_that_no_schedule_meets() -> None:
     # The example takes 34; no plan of at most 20 ns exists, as the longest path alone shows.
-    model = sections.build(example(), Makespan(), 20)
+    model = sections.build(example(), Makespan(), horizon_ns=20)
     assert solve_model(model, Limits(), relax=True).ending == "infeasible"

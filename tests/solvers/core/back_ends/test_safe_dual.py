@@ -70,7 +70,7 @@ def test_section_lps_prove_no_more_than_is_true_at_any_range_of_times() -> None:
         best = run_method(instance, PORT, "brute-force").value_ns
         horizon = instance.arrays.serial_horizon_ns
         for limit in (horizon, horizon if best is None else best // 2):
-            model = sections.build(instance, PORT, limit)
+            model = sections.build(instance, PORT, horizon_ns=limit)
             found = solve_model(model, Limits(), relax=True, most=LONGEST)
             excluded += found.ending == "infeasible"
             if best is None or best <= limit:
