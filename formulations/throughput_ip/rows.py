@@ -1,239 +1,297 @@
-"""Rows of the throughput IP: crossings of borders, loads, and contiguity of regions.
+"""Families of the throughput IP: crossings of borders, loads, and contiguity of regions.
 
-A region is a column of devices or a server. ``inside[i, r]`` is the variable or expression that is
-1 if op i is in region r. The components of servers have the prefix ``server_``:
-
-- ``server_leaves[u, v]``, ``server_enters[u, v]``: tensor u leaves, enters server v; their
-  ``server_reach[i, r]``, ``server_position[r, p]`` and ``server_place[i]`` are those of devices.
+A region is a device, a column of devices (`throughput_ip.columns`) or a server, and
+``inside[i, r]`` is the variable or expression that is 1 if op i is in region r: ``x[i, k]``,
+``stage[i, s]`` or ``in_server[i, v]``. The components of servers have the prefix ``server_``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.old_families import Linear
-from placegap.formulations.throughput_ip.columns import Columns, ThroughputSets
-from placegap.instances.problem import Instance
-from placegap.instances.problem.integers import NS_PER_S
-from placegap.instances.referee.loads import sync_ns
-
-Inside = Any
-"""Mapping (op, region) -> variable or expression that is 1 if the op is in the region, else 0."""
-
-
-Part = tuple[str, bool | None]
-"""A part of the objective: the suffix of its components, and which pass it counts (None: all)."""
-
+from placegap.formulations.shared.data import duration_data, family, names_of, new_model
+from placegap.formulations.shared.families import Linear
+from placegap.formulations.shared.pairs import consumers_of_tensors
+from placegap.formulations.shared.times import time_unit_ns
+from placegap.formulations.throughput_ip.columns import Columns, value_step_ns
+from placegap.formulations.throughput_ip.columns import horizon_ns as longest_ns
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.problem import Instance, Loads
 
 Arcs = list[tuple[int, int]]
 """Pairs of ops, the first of which feeds the second as far as contiguity is concerned."""
 
-
-def parts_of(data: ThroughputSets) -> tuple[Part, ...]:
-    """max_load has one part, max_load_fwd_bwd a forward and a backward one."""
-    suffix = {None: "", False: "_forward", True: "_backward"}
-    return tuple((suffix[backward], backward) for backward in data.semantics.load_passes)
+PASSES = {None: "all", False: "forward", True: "backward"}
+"""Names of what `Loads.load_passes` counts."""
 
 
-def priced(costs_ns: Any) -> list[tuple[int, int]]:
-    """The (tensor, region) pairs at which crossing the region's border costs time."""
-    return [(u, r) for u, r in np.argwhere(costs_ns > 0).tolist()]
+class Regions(NamedTuple):
+    """What tensors leave and enter, and what is contiguous."""
+
+    names: list[str]
+    #: inside[i, r]: A variable or expression that is 1 if op i is in region r, else 0.
+    inside: Any
+    #: Of the names of components.
+    prefix: str = ""
 
 
-# ---------------------------------------------------------------------------------------- variables
+def regions_of(model: pyo.ConcreteModel) -> list[Regions]:
+    """The devices of a model, or its columns of devices; then its servers, if it has any."""
+    columns = model.component("COLUMNS")
+    found = [
+        Regions(list(model.DEVICES), model.x)
+        if columns is None
+        else Regions(list(columns), model.stage)
+    ]
+    if model.component("SERVERS") is not None:
+        found.append(Regions(list(model.SERVERS), model.in_server, "server_"))
+    return found
 
 
-def crossing_variables(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """``leaves[u, k]``, ``enters[u, k]`` in [0, 1], and ``largest`` >= 0 of every part."""
-    pairs = priced(data.border_ns)
-    model.leaves = pyo.Var(pairs, bounds=(0, 1))
-    model.enters = pyo.Var(pairs, bounds=(0, 1))
-    for suffix, _ in parts_of(data):
-        model.add_component(f"largest{suffix}", pyo.Var(domain=pyo.NonNegativeReals))
+# ------------------------------------------------------------------------------------ sets and data
 
 
-def share_variables(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """``share[s]``, ``sync[s]`` >= 0 of replicated columns: load / r, and the sum of weights.
+def model_of_loads(
+    instance: Instance, semantics: Loads, horizon_ns: int | None, symmetry: bool
+) -> pyo.ConcreteModel:
+    """A model with the Sets and Params that all forms have."""
+    model = new_model("throughput IP", instance, semantics)
+    model.symmetry = symmetry  # for `warm_start` and `extract`
+    longest = longest_ns(instance, semantics)
+    horizon = longest if horizon_ns is None else min(longest, horizon_ns)
+    model.horizon_ns = pyo.Param(
+        initialize=horizon, doc="plans of a larger value may be missing in the model"
+    )
+    model.unit_ns = pyo.Param(
+        initialize=time_unit_ns(horizon, value_step_ns(instance, semantics)),
+        doc="nanoseconds per unit of the model's time",
+    )
+    # Where a time exceeds a given horizon, x is fixed to 0: shorter times need a build.
+    duration_data(model, instance, only_longer=horizon < longest)
+    pass_sets(model, instance)
+    tensor_sets(model, instance)
+    if semantics.plans != "any":
+        arc_sets(model, instance)
+    return model
 
-    They are integers, and so rounded up, where the model counts nanoseconds.
+
+@family
+def pass_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """PASSES: "all", or "forward" and "backward", whose loads are counted apart (Tarnawski et al.,
+    Appendix C); op_pass[i]: the one that op i belongs to.
     """
-    domain = pyo.NonNegativeIntegers if data.rounds else pyo.NonNegativeReals
-    model.share = pyo.Var(data.columns.replicated, domain=domain)
-    model.sync = pyo.Var(data.columns.replicated, domain=domain)
+    own = [PASSES[one] for one in model.semantics.load_passes]
+    passes = [own[flag if len(own) > 1 else 0] for flag in instance.arrays.backward.tolist()]
+    model.PASSES = pyo.Set(initialize=own)
+    given = dict(zip(model.OPS, passes, strict=True))
+    model.op_pass = pyo.Param(model.OPS, initialize=given, within=pyo.Any)
 
 
-def server_variables(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Placegap's own: ``in_server[i, v]``, the sum of inside; ``server_leaves``,
-    ``server_enters``.
+@family
+def tensor_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """TENSORS; producer[u]: the op that makes tensor u; READERS: pairs (u, j), op j reads u."""
+    tensors, ops = names_of(instance).tensors, list(model.OPS)
+    makers = instance.arrays.index.tensor_producer.tolist()
+    made = {u: ops[i] for u, i in zip(tensors, makers, strict=True)}
+    read = zip(tensors, consumers_of_tensors(instance), strict=True)
+    model.TENSORS = pyo.Set(initialize=tensors)
+    model.producer = pyo.Param(model.TENSORS, initialize=made, within=pyo.Any)
+    model.READERS = pyo.Set(initialize=[(u, ops[j]) for u, own in read for j in own], dimen=2)
+
+
+@family
+def arc_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """FORWARD: the forward ops; FORWARD_ARCS, CHAIN_ARCS: pairs (i, j), op i feeds op j
+    (`forward_arcs`, `chain_arcs`).
     """
-    members: list[list[int]] = [[] for _ in data.servers]
-    for s, v in enumerate(data.server.tolist()):
-        members[v].append(s)
+    ops = list(model.OPS)
+    forward = np.flatnonzero(~instance.arrays.backward).tolist()
+    model.FORWARD = pyo.Set(initialize=[ops[i] for i in forward])
+    for name, arcs in (
+        ("FORWARD_ARCS", forward_arcs(instance)),
+        ("CHAIN_ARCS", chain_arcs(instance)),
+    ):
+        named = [(ops[i], ops[j]) for i, j in arcs]
+        model.add_component(name, pyo.Set(initialize=named, dimen=2))
 
-    @model.Expression(range(data.instance.num_ops), range(len(members)))
-    def in_server(_: pyo.ConcreteModel, i: int, v: int) -> Linear:
-        return sum(inside[i, s] for s in members[v])
 
-    pairs = priced(data.server_ns)
-    model.server_leaves = pyo.Var(pairs, bounds=(0, 1))
-    model.server_enters = pyo.Var(pairs, bounds=(0, 1))
+@family
+def crossing_variables(model: pyo.ConcreteModel, regions: Regions, paid: Ints) -> None:
+    """leaves[u, r], enters[u, r] in [0, 1]: tensor u leaves, enters region r; integral where x is.
+
+    They are there for ``BORDERS``, pairs (u, r) at which that costs ``host_ns[u, r]``, mutable.
+    """
+    prefix, tensors = regions.prefix, list(model.TENSORS)
+    given = {
+        (tensors[u], regions.names[r]): int(paid[u, r]) for u, r in np.argwhere(paid > 0).tolist()
+    }
+    borders = pyo.Set(initialize=list(given), dimen=2, doc="(u, r): crossings that cost time")
+    model.add_component(f"{prefix}BORDERS".upper(), borders)
+    said = f"{prefix}host_ns[u, r]: cost of tensor u at the border of r, cut above the horizon"
+    model.add_component(
+        f"{prefix}host_ns", pyo.Param(borders, initialize=given, mutable=True, doc=said)
+    )
+    model.add_component(f"{prefix}leaves", pyo.Var(borders, bounds=(0, 1)))
+    model.add_component(f"{prefix}enters", pyo.Var(borders, bounds=(0, 1)))
+
+
+@family
+def load_variables(model: pyo.ConcreteModel) -> None:
+    """largest[p] >= 0: the load of the heaviest device in pass p."""
+    model.largest = pyo.Var(model.PASSES, domain=pyo.NonNegativeReals)
 
 
 # ------------------------------------------------------------------------------ crossings and loads
 
 
-def exclude_too_long(data: ThroughputSets, inside: Inside) -> None:
-    """An op is in no column where its time, or its weights alone, exceed the horizon."""
-    columns, weights = data.columns, parameter_bytes(data)
-    for s, devices in enumerate(columns.devices):
-        r, width = len(devices), columns.bandwidth[s]
-        for i in np.flatnonzero(data.time_ns[:, s] > r * data.horizon_ns).tolist():
-            inside[i, s].fix(0)
-        if r > 1 and width is not None:
-            for i, size in weights.items():
-                if sync_ns(size, r, width) > data.horizon_ns:
-                    inside[i, s].fix(0)
-
-
-def tensor_leaves(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Tarnawski et al., CommOut: leaves[u, k] >= x[i, k] - x[j, k], i the producer and j any
-    consumer of tensor u.
+@family
+def tensor_leaves(model: pyo.ConcreteModel, regions: Regions) -> None:
+    """Tarnawski et al., CommOut: leaves[u, r] >= x[i, r] - x[j, r], i the producer and j any
+    consumer of tensor u; likewise, placegap's own, of servers.
     """
-    rows = [(u, k, j) for u, k in model.leaves for j in data.consumers[u]]
+    inside, producer = regions.inside, dict(model.producer.items())
+    leaves = model.component(f"{regions.prefix}leaves")
 
-    @model.Constraint(rows)
-    def tensor_leaves(model: pyo.ConcreteModel, u: int, k: int, j: int) -> Linear:
-        return model.leaves[u, k] >= inside[data.producer[u], k] - inside[j, k]
+    def rule(_: pyo.ConcreteModel, u: str, r: str, j: str) -> Linear:
+        return leaves[u, r] >= inside[producer[u], r] - inside[j, r]
+
+    rows = pyo.Constraint(_readings(model, leaves), rule=rule)
+    model.add_component(f"{regions.prefix}tensor_leaves", rows)
 
 
-def tensor_enters(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Tarnawski et al., CommIn: enters[u, k] >= x[j, k] - x[i, k], i the producer and j any
-    consumer of tensor u.
+@family
+def tensor_enters(model: pyo.ConcreteModel, regions: Regions) -> None:
+    """Tarnawski et al., CommIn: enters[u, r] >= x[j, r] - x[i, r], i the producer and j any
+    consumer of tensor u; likewise, placegap's own, of servers.
     """
-    rows = [(u, k, j) for u, k in model.enters for j in data.consumers[u]]
+    inside, producer = regions.inside, dict(model.producer.items())
+    enters = model.component(f"{regions.prefix}enters")
 
-    @model.Constraint(rows)
-    def tensor_enters(model: pyo.ConcreteModel, u: int, k: int, j: int) -> Linear:
-        return model.enters[u, k] >= inside[j, k] - inside[data.producer[u], k]
+    def rule(_: pyo.ConcreteModel, u: str, r: str, j: str) -> Linear:
+        return enters[u, r] >= inside[j, r] - inside[producer[u], r]
 
-
-def server_crossings(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Placegap's own: `tensor_leaves` and `tensor_enters` at the borders of the servers."""
-    rows = [(u, v, j) for u, v in model.server_leaves for j in data.consumers[u]]
-    inside = model.in_server
-
-    @model.Constraint(rows)
-    def tensor_leaves_server(model: pyo.ConcreteModel, u: int, v: int, j: int) -> Linear:
-        return model.server_leaves[u, v] >= inside[data.producer[u], v] - inside[j, v]
-
-    @model.Constraint(rows)
-    def tensor_enters_server(model: pyo.ConcreteModel, u: int, v: int, j: int) -> Linear:
-        return model.server_enters[u, v] >= inside[j, v] - inside[data.producer[u], v]
+    rows = pyo.Constraint(_readings(model, enters), rule=rule)
+    model.add_component(f"{regions.prefix}tensor_enters", rows)
 
 
-def load_add(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Load of every column k: largest >= compute + communication.
+def _readings(
+    model: pyo.ConcreteModel, borders: Iterable[tuple[str, str]]
+) -> list[tuple[str, str, str]]:
+    """(u, r, j): tensor u at the border of region r, and an op j that reads it."""
+    readers: dict[str, list[str]] = {u: [] for u in model.TENSORS}
+    for u, j in model.READERS:
+        readers[u].append(j)
+    return [(u, r, j) for u, r in borders for j in readers[u]]
+
+
+@family
+def load_add(model: pyo.ConcreteModel, columns: Columns) -> None:
+    """Tarnawski et al., MaxLoad: largest >= compute + communication of every device k.
 
     Compute is the sum over i of p_ik x[i, k], communication the sum over u of
-    host_time(u, k) (leaves[u, k] + enters[u, k]). Of replicated columns r share[k] takes the place
-    of largest. With two parts (Tarnawski et al., Appendix C) ops and producers of one part count.
+    host_ns[u, k] (leaves[u, k] + enters[u, k]). Of a column of r devices r share[k] takes the place
+    of largest. In each pass p ops and producers of that pass count.
     """
-    for suffix, backward in parts_of(data):
-        compute, communication = _sums(model, data, inside, backward)
-        load = [work + moved for work, moved in zip(compute, communication, strict=True)]
-        _at_least(model, data, suffix, f"load_add{suffix}", dict(enumerate(load)))
+    compute, communication = _sums(model, columns)
+    cover = _covers(model, columns)
+
+    @model.Constraint(model.PASSES, columns.names)
+    def load_add(_: pyo.ConcreteModel, p: str, k: str) -> Linear:
+        return cover[p, k] >= sum(compute[p, k]) + sum(communication[p, k])
 
 
-def load_overlap(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Load of every column k: largest >= compute and largest >= communication (`load_add`)."""
-    for suffix, backward in parts_of(data):
-        compute, communication = _sums(model, data, inside, backward)
-        moved = {k: part for k, part in enumerate(communication) if not isinstance(part, int)}
-        _at_least(model, data, suffix, f"load_overlap_compute{suffix}", dict(enumerate(compute)))
-        _at_least(model, data, suffix, f"load_overlap_communication{suffix}", moved)
+@family
+def load_overlap(model: pyo.ConcreteModel, columns: Columns) -> None:
+    """Tarnawski et al., MaxLoad: largest >= compute, largest >= communication (`load_add`)."""
+    compute, communication = _sums(model, columns)
+    cover = _covers(model, columns)
+
+    @model.Constraint(model.PASSES, columns.names)
+    def load_overlap_compute(_: pyo.ConcreteModel, p: str, k: str) -> Linear:
+        return cover[p, k] >= sum(compute[p, k])
+
+    @model.Constraint([at for at, part in communication.items() if part])
+    def load_overlap_communication(_: pyo.ConcreteModel, p: str, k: str) -> Linear:
+        return cover[p, k] >= sum(communication[p, k])
 
 
-def load_shared(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Placegap's own: of a column s of r devices, largest >= share[s] + sync[s], and what sync is.
-
-    sync[s] >= sum over i of 2 (r - 1) parameter_bytes_i / (r bandwidth_s) x[i, s]; without a path
-    between the devices only ops without parameters can be there.
-    """
-    columns, weights = data.columns, parameter_bytes(data)
-    synced = [s for s in columns.replicated if columns.bandwidth[s] is not None and weights]
-    for s in columns.replicated:
-        if columns.bandwidth[s] is None:
-            for i in weights:
-                inside[i, s].fix(0)
-
-    @model.Constraint(columns.replicated)
-    def load_shared(model: pyo.ConcreteModel, s: int) -> Linear:
-        return model.largest >= model.share[s] + model.sync[s]
-
-    @model.Constraint(synced)
-    def sync_weights(model: pyo.ConcreteModel, s: int) -> Linear:
-        r, width = len(columns.devices[s]), columns.bandwidth[s] or 1
-        return model.sync[s] >= sum(
-            2 * (r - 1) * size * NS_PER_S / (r * width) / data.unit_ns * inside[i, s]
-            for i, size in weights.items()
-        )
+Terms = dict[tuple[str, str], list[Linear]]
+"""Summands of the load of a column, by (pass, column)."""
 
 
-def server_load(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Placegap's own: of every server v, largest >= sum over u of server_time(u, v) (leaves +
-    enters).
-    """
-    parts: dict[int, list[Linear]] = {}
-    for (u, v), leaves in model.server_leaves.items():
-        cost = float(data.server_ns[u, v]) / data.unit_ns
-        parts.setdefault(v, []).append(cost * (leaves + model.server_enters[u, v]))
-
-    @model.Constraint(sorted(parts))
-    def server_load(model: pyo.ConcreteModel, v: int) -> Linear:
-        return model.largest >= sum(parts[v])
-
-
-def parameter_bytes(data: ThroughputSets) -> dict[int, int]:
-    """Parameter bytes of the ops that have any."""
-    ops = data.instance.graph.ops
-    return {i: op.parameter_bytes for i, op in enumerate(ops) if op.parameter_bytes}
+def _sums(model: pyo.ConcreteModel, columns: Columns) -> tuple[Terms, Terms]:
+    """Compute and communication of every column in every pass."""
+    unit, time, devices = model.unit_ns.value, model.duration_ns, list(model.DEVICES)
+    of, made = dict(model.op_pass.items()), dict(model.producer.items())
+    first = {s: devices[k] for s, k in zip(columns.names, columns.first, strict=True)}
+    compute: Terms = {(p, s): [] for p in model.PASSES for s in first}
+    communication: Terms = {at: [] for at in compute}
+    for (i, s), x in regions_of(model)[0].inside.items():
+        if not x.fixed:
+            compute[of[i], s].append(time[i, first[s]] / unit * x)
+    leaves, enters = model.leaves, model.enters
+    for (u, s), cost in model.host_ns.items():
+        moved = cost / unit * (leaves[u, s] + enters[u, s])
+        communication[of[made[u]], s].append(moved)
+    return compute, communication
 
 
-def _at_least(
-    model: pyo.ConcreteModel, data: ThroughputSets, suffix: str, name: str, parts: dict[int, Linear]
-) -> None:
-    """Tarnawski et al., MaxLoad: largest, or r times the share of a replica, covers each part."""
-    largest, devices = model.component(f"largest{suffix}"), data.columns.devices
-
-    def covers(model: pyo.ConcreteModel, s: int) -> Linear:
-        r = len(devices[s])
-        return (largest if r == 1 else r * model.share[s]) >= parts[s]
-
-    model.add_component(name, pyo.Constraint(list(parts), rule=covers))
+def _covers(model: pyo.ConcreteModel, columns: Columns) -> dict[tuple[str, str], Linear]:
+    """What is at least the load of a column: largest, or r times the share of r devices."""
+    size = dict(zip(columns.names, map(len, columns.devices), strict=True))
+    return {
+        (p, s): model.largest[p] if r == 1 else r * model.share[s]
+        for p in model.PASSES
+        for s, r in size.items()
+    }
 
 
-def _sums(
-    model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside, backward: bool | None
-) -> tuple[list[Linear], list[Linear]]:
-    """Compute and communication of every column, as expressions."""
-    time, border = data.time_ns / data.unit_ns, data.border_ns / data.unit_ns
-    counts = [backward in (None, bool(flag)) for flag in data.instance.arrays.backward]
-    compute: list[list[Linear]] = [[] for _ in range(len(data.columns))]
-    communication: list[list[Linear]] = [[] for _ in compute]
-    for (i, k), x in inside.items():
-        if counts[i] and not x.fixed:
-            compute[k].append(float(time[i, k]) * x)
-    for (u, k), leaves in model.leaves.items():
-        if counts[data.producer[u]]:
-            communication[k].append(float(border[u, k]) * (leaves + model.enters[u, k]))
-    return [sum(part) for part in compute], [sum(part) for part in communication]
+def load_value(model: pyo.ConcreteModel) -> None:
+    """The objective, and ``load_ns``, its value in nanoseconds."""
+    value = sum(model.largest[p] for p in model.PASSES)
+    model.load_ns = pyo.Expression(
+        expr=model.unit_ns * value, doc="the value in nanoseconds: the load of all passes"
+    )
+    model.objective = pyo.Objective(expr=value, doc="Tarnawski et al.: MaxLoad")
+
+
+def set_loads(model: pyo.ConcreteModel) -> None:
+    """Set loads and shares to the least values that their rows allow; all else has its values."""
+    for name in ("largest", "share", "sync"):
+        for variable in (model.component(name) or {}).values():
+            variable.set_value(0)
+    loads = [
+        (at, row)
+        for name in ("load_add", "load_overlap_compute", "load_overlap_communication")
+        for at, row in (model.component(name) or {}).items()
+    ]
+    for s, share in (model.component("share") or {}).items():
+        size = model.stage_size[s]
+        synced = [model.sync_weights[s]] if s in model.sync_weights else []
+        for variable, rows, factor in (
+            (share, [row for (_, at), row in loads if at == s], size),
+            (model.sync[s], synced, 1),
+        ):
+            least = _missing(rows) / factor
+            whole = variable.is_integer()
+            variable.set_value(math.ceil(least - 1e-9) if whole else least)
+    # these are only there where there is one pass
+    others = [model.component(name) or {} for name in ("load_shared", "server_load")]
+    beside = [row for family in others for row in family.values()]
+    for p in model.PASSES:
+        rows = [row for (of, _), row in loads if of == p]
+        model.largest[p].set_value(_missing([*rows, *beside]))
+
+
+def _missing(rows: Sequence[Any]) -> float:
+    """How far the row that is violated most is from holding, 0 if all hold."""
+    return max((-float(row.slack()) for row in rows), default=0.0)
 
 
 # --------------------------------------------------------------------------- contiguity: which arcs
@@ -266,9 +324,18 @@ def chain_arcs(instance: Instance) -> Arcs:
 # ----------------------------------------------------------------------- contiguity: convex regions
 
 
-def convex_regions(
-    model: pyo.ConcreteModel, instance: Instance, inside: Inside, num_regions: int, prefix: str = ""
-) -> None:
+def contiguity(model: pyo.ConcreteModel, regions: Regions) -> None:
+    """The rows of the class of plans: convex regions, for chains those of chains, too."""
+    # Every chain is convex. Its own rows have big-M and bound little: the LP bound of a chain comes
+    # from the rows of convex regions.
+    if model.semantics.plans != "any":
+        convex_regions(model, regions)
+    if model.semantics.plans == "chain":
+        chain_regions(model, regions)
+
+
+@family
+def convex_regions(model: pyo.ConcreteModel, regions: Regions) -> None:
     """Tarnawski et al., contiguity, z: no path over forward ops leaves a region and comes back.
 
     ``reach[i, r]`` in [0, 1] is 1 if a forward op of region r is i or comes after it. For every
@@ -281,66 +348,50 @@ def convex_regions(
     (Tarnawski et al., the throughput IP; their z). Where x is 0 or 1 the least such reach is 0 or
     1, and the last row fails if i is inside, j is not, and something after j is.
     """
-    regions, arcs = range(num_regions), forward_arcs(instance)
-    forward = np.flatnonzero(~instance.arrays.backward).tolist()
-    reach = pyo.Var(forward, regions, bounds=(0, 1))
+    names, inside, prefix = regions
+    reach = pyo.Var(
+        model.FORWARD,
+        names,
+        bounds=(0, 1),
+        doc=f"{prefix}reach[i, r]: a forward op of region r is i or comes after it",
+    )
     model.add_component(f"{prefix}reach", reach)
-    rows = [(i, j, r) for i, j in arcs for r in regions]
+    arcs = model.FORWARD_ARCS
     model.add_component(
         f"{prefix}convex_reach",
-        pyo.Constraint(forward, regions, rule=lambda _, i, r: reach[i, r] >= inside[i, r]),
+        pyo.Constraint(model.FORWARD, names, rule=lambda _, i, r: reach[i, r] >= inside[i, r]),
     )
     model.add_component(
         f"{prefix}convex_back",
-        pyo.Constraint(rows, rule=lambda _, i, j, r: reach[j, r] <= reach[i, r]),
+        pyo.Constraint(arcs, names, rule=lambda _, i, j, r: reach[j, r] <= reach[i, r]),
     )
     model.add_component(
         f"{prefix}convex_no_return",
         pyo.Constraint(
-            rows, rule=lambda _, i, j, r: reach[j, r] <= inside[j, r] - inside[i, r] + 1
+            arcs, names, rule=lambda _, i, j, r: reach[j, r] <= inside[j, r] - inside[i, r] + 1
         ),
     )
 
 
 def set_reach(
-    model: pyo.ConcreteModel, instance: Instance, region: Sequence[int], prefix: str = ""
+    model: pyo.ConcreteModel, instance: Instance, home: Mapping[str, str], prefix: str
 ) -> None:
-    """Set reach to the values of a plan with op i in ``region[i]``."""
-    index, reach = instance.arrays.index, model.component(f"{prefix}reach")
-    after: list[set[int]] = [{r} for r in region]
-    succs: list[list[int]] = [[] for _ in region]
-    for i, j in forward_arcs(instance):
+    """Set reach to the values of a plan with op i in region ``home[i]``."""
+    ops, after = list(model.OPS), {i: {r} for i, r in home.items()}
+    succs: dict[str, list[str]] = {i: [] for i in ops}
+    for i, j in model.FORWARD_ARCS:
         succs[i].append(j)
-    for i in reversed(index.topological_order.tolist()):
-        after[i] = after[i].union(*(after[j] for j in succs[i]))
-    for (i, r), variable in reach.items():
+    for at in reversed(instance.arrays.index.topological_order.tolist()):
+        after[ops[at]] = after[ops[at]].union(*(after[j] for j in succs[ops[at]]))
+    for (i, r), variable in model.component(f"{prefix}reach").items():
         variable.set_value(int(r in after[i]))
 
 
 # ------------------------------------------------------------------- contiguity: a chain of regions
 
 
-@dataclass(frozen=True)
-class Stages:
-    """Replicated columns in a chain."""
-
-    #: Column -> variable that is 1 if it has a stage.
-    used: Any
-    #: Number of positions of a chain: the number of devices.
-    num_positions: int
-    #: Pairs of columns that are used in this order.
-    alike: tuple[tuple[int, int], ...]
-
-
-def chain_regions(
-    model: pyo.ConcreteModel,
-    arcs: Arcs,
-    inside: Inside,
-    num_ops: int,
-    num_regions: int,
-    stages: Stages | None = None,
-    prefix: str = "",
-) -> None:
+@family
+def chain_regions(model: pyo.ConcreteModel, regions: Regions) -> None:
     """Tarnawski et al., section 5.1, chains: each region takes a position, and no arc leads to an
     earlier one.
 
@@ -357,84 +408,67 @@ def chain_regions(
     arc leads back. The LP bound comes from the rows of `convex_regions`, which every chain
     satisfies. (Prefix rows, "all ops before op i are in the first p regions if i is", need ops
     times regions times positions variables, and with equal devices ordered by their positions the
-    bound is far worse.)
-
-    Only replicated columns in use have a position, without gaps, and equal columns are in order:
-
-        sum over p of position[r, p] == used[r]                     position_of_region
-        sum over r of position[r, p + 1] <= sum of position[r, p]   position_filled
-        position[b, <= p] <= position[a, < p] + 1 - used[a]         position_order
+    bound is far worse.) Of columns of devices only those in use have a position: used[r] takes the
+    place of the first 1.
     """
     # An op takes the position of its region by two big-M rows with P - 1, the largest difference of
     # positions: place is free if the op is elsewhere. Regions without ops take positions, too, so
     # that every region has one and no row on emptiness is needed.
-    regions, size = range(num_regions), num_regions if stages is None else stages.num_positions
+    names, inside, prefix = regions
+    used = None if prefix else model.component("used")
+    size = len(names if used is None else model.DEVICES)
     last = size - 1
-    position = pyo.Var(regions, range(size), domain=pyo.Binary)
-    place = pyo.Var(range(num_ops), bounds=(0, last))
+    position = pyo.Var(
+        names, range(size), domain=pyo.Binary, doc=f"{prefix}position[r, p]: r is number p"
+    )
+    place = pyo.Var(model.OPS, bounds=(0, last), doc=f"{prefix}place[i]: the position of op i")
     model.add_component(f"{prefix}position", position)
     model.add_component(f"{prefix}place", place)
 
-    def pos(r: int) -> Linear:
+    def pos(r: str) -> Linear:
         return sum(p * position[r, p] for p in range(size))
 
-    def placed(r: int, until: int) -> Linear:
-        return sum(position[r, p] for p in range(until))
+    def uses(r: str) -> Linear:
+        return 1 if used is None else used[r]
 
-    def taken(p: int) -> Linear:
-        return sum(position[r, p] for r in regions)
-
-    def uses(r: int) -> Linear:
-        return 1 if stages is None else stages.used[r]
-
-    # Of two columns that may be swapped, a comes first if it is used: b is among the first p + 1
-    # only if a is among the first p.
-    def in_order(_: pyo.ConcreteModel, a: int, b: int, p: int) -> Linear:
-        return placed(b, p + 1) <= placed(a, p) + 1 - uses(a)
-
-    of_ops = [(i, r) for i in range(num_ops) for r in regions]
     families: list[tuple[str, Any, Any]] = [
-        ("position_of_region", regions, lambda _, r: placed(r, size) == uses(r)),
-        ("position_once", range(size), lambda _, p: taken(p) <= 1),
-        ("place_at_most", of_ops, lambda _, i, r: place[i] - pos(r) <= last * (1 - inside[i, r])),
-        ("place_at_least", of_ops, lambda _, i, r: pos(r) - place[i] <= last * (1 - inside[i, r])),
-        ("chain_in_order", arcs, lambda _, i, j: place[i] <= place[j]),
+        (
+            "position_of_region",
+            [names],
+            lambda _, r: sum(position[r, p] for p in range(size)) == uses(r),
+        ),
+        ("position_once", [range(size)], lambda _, p: sum(position[r, p] for r in names) <= 1),
+        (
+            "place_at_most",
+            [model.OPS, names],
+            lambda _, i, r: place[i] - pos(r) <= last * (1 - inside[i, r]),
+        ),
+        (
+            "place_at_least",
+            [model.OPS, names],
+            lambda _, i, r: pos(r) - place[i] <= last * (1 - inside[i, r]),
+        ),
+        ("chain_in_order", [model.CHAIN_ARCS], lambda _, i, j: place[i] <= place[j]),
     ]
-    if stages is not None:
-        order = [(a, b, p) for a, b in stages.alike for p in range(size)]
-        families += [
-            ("position_filled", range(last), lambda _, p: taken(p + 1) <= taken(p)),
-            ("position_order", order, in_order),
-        ]
     for name, rows, rule in families:
-        model.add_component(prefix + name, pyo.Constraint(rows, rule=rule))
+        model.add_component(prefix + name, pyo.Constraint(*rows, rule=rule))
 
 
 def set_positions(
-    model: pyo.ConcreteModel, region: Sequence[int], order: Sequence[int], prefix: str = ""
+    model: pyo.ConcreteModel, home: Mapping[str, str], order: Sequence[str], prefix: str
 ) -> None:
-    """Set position and place to the values of a plan: op i in ``region[i]``, regions in order."""
+    """Set position and place to the values of a plan: op i in ``home[i]``, regions in order."""
     where = {r: p for p, r in enumerate(order)}
     for (r, p), variable in model.component(f"{prefix}position").items():
         variable.set_value(int(where.get(r) == p))
     for i, variable in model.component(f"{prefix}place").items():
-        variable.set_value(where[region[i]])
+        variable.set_value(where[home[i]])
 
 
-def chain_order(arcs: Arcs, region: Sequence[int]) -> list[int]:
+def chain_order(model: pyo.ConcreteModel, home: Mapping[str, Any]) -> list[Any]:
     """The regions of a chain plan that have ops, each before those it feeds; ties: first op."""
-    quotient: nx.DiGraph[int] = nx.DiGraph()
-    quotient.add_nodes_from(region)
-    quotient.add_edges_from((region[i], region[j]) for i, j in arcs if region[i] != region[j])
-    first = {r: i for i, r in reversed(list(enumerate(region)))}
+    quotient: nx.DiGraph[Any] = nx.DiGraph()
+    quotient.add_nodes_from(home.values())
+    quotient.add_edges_from((home[i], home[j]) for i, j in model.CHAIN_ARCS if home[i] != home[j])
+    first = {r: at for at, r in reversed(list(enumerate(home.values())))}
     return list(nx.lexicographical_topological_sort(quotient, key=lambda r: first[r]))
-
-
-def alike_pairs(columns: Columns) -> tuple[tuple[int, int], ...]:
-    """Pairs of equal columns without a device in common, which may be swapped."""
-    devices = columns.devices
-    return tuple(
-        (a, b)
-        for a, b in combinations(range(len(devices)), 2)
-        if columns.alike[a] == columns.alike[b] and not set(devices[a]) & set(devices[b])
-    )

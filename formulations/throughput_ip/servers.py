@@ -1,0 +1,79 @@
+"""The throughput IP with two levels of communication: servers pay for what crosses their borders.
+
+To the plain model, or that with replicas, it adds placegap's own
+
+- ``in_server[i, v]``: the expression that is 1 if op i is in server v;
+- ``server_leaves[u, v]``, ``server_enters[u, v]``: tensor u leaves, enters server v;
+- ``server_reach[i, v]``, ``server_position[v, p]``, ``server_place[i]``: as those of devices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyomo.environ as pyo
+
+from placegap.formulations.shared.data import family
+from placegap.formulations.shared.families import Linear
+from placegap.formulations.throughput_ip import plain, replicas
+from placegap.formulations.throughput_ip.columns import device_columns
+from placegap.formulations.throughput_ip.rows import (
+    contiguity,
+    crossing_variables,
+    regions_of,
+    tensor_enters,
+    tensor_leaves,
+)
+from placegap.instances.problem import Instance, Loads
+from placegap.instances.referee.loads import server_costs
+
+
+def build(
+    instance: Instance, semantics: Loads, horizon_ns: int | None, symmetry: bool
+) -> pyo.ConcreteModel:
+    """The model with servers; see `throughput_ip.build`."""
+    within = replicas if semantics.has_replicas else plain
+    model = within.build(instance, semantics, horizon_ns, symmetry)
+    if len(instance.cluster.server_numbers[0]) > 1:
+        place_in_servers(model, instance)
+        regions = regions_of(model)[1]
+        paid = np.minimum(server_costs(instance), model.horizon_ns.value + 1)
+        crossing_variables(model, regions, paid)
+        tensor_leaves(model, regions)
+        tensor_enters(model, regions)
+        server_load(model)
+        contiguity(model, regions)
+    return model
+
+
+@family
+def place_in_servers(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """Placegap's own: SERVERS; server[r]: that of device or column r; in_server[i, v], the sum of x
+    over the devices of server v.
+    """
+    names, inside, _ = regions_of(model)[0]
+    columns = device_columns(instance, model.semantics, model.symmetry)
+    servers, of_device = instance.cluster.server_numbers
+    own = {r: servers[of_device[k]] for r, k in zip(names, columns.first, strict=True)}
+    model.SERVERS = pyo.Set(initialize=servers)
+    model.server = pyo.Param(names, initialize=own, within=pyo.Any)
+    members = {v: [r for r in names if own[r] == v] for v in servers}
+
+    @model.Expression(model.OPS, model.SERVERS)
+    def in_server(_: pyo.ConcreteModel, i: str, v: str) -> Linear:
+        return sum(inside[i, r] for r in members[v])
+
+
+@family
+def server_load(model: pyo.ConcreteModel) -> None:
+    """Placegap's own: of every server v, largest >= sum over u of server_host_ns[u, v] (leaves +
+    enters).
+    """
+    (one,) = model.PASSES
+    unit, leaves, enters = model.unit_ns.value, model.server_leaves, model.server_enters
+    parts: dict[str, list[Linear]] = {}
+    for (u, v), cost in model.server_host_ns.items():
+        parts.setdefault(v, []).append(cost / unit * (leaves[u, v] + enters[u, v]))
+
+    @model.Constraint([v for v in model.SERVERS if v in parts])
+    def server_load(model: pyo.ConcreteModel, v: str) -> Linear:
+        return model.largest[one] >= sum(parts[v])
