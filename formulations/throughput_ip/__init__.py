@@ -20,7 +20,7 @@ T is the sum of two loads, one of each pass. The tables of contents are `plain.b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -39,11 +39,11 @@ from placegap.formulations.throughput_ip.columns import (
 )
 from placegap.formulations.throughput_ip.replicas import alike_pairs
 from placegap.formulations.throughput_ip.rows import (
-    Regions,
     chain_arcs,
     chain_order,
     forward_arcs,
     regions_of,
+    set_crossings,
     set_loads,
     set_positions,
     set_reach,
@@ -154,14 +154,12 @@ def count_rows(instance: Instance, semantics: Loads, symmetry: bool = False) -> 
     columns = device_columns(instance, semantics, symmetry)
     pays = sum(not arrays.is_host[devices[0]] for devices in columns.devices)
     pins = len(np.unique(index.tensor * n + index.consumer))
-    servers = 0
-    if semantics.has_two_levels:
-        servers = len({device.server for device in instance.cluster.devices})
+    servers = len(instance.cluster.server_numbers[0]) if semantics.has_two_levels else 0
     parts = len(semantics.load_passes)
     rows = n + 2 * len(columns) * parts + 2 * pins * (pays + servers) + servers
     if semantics.has_replicas:
         rows += n * len(columns) + instance.num_devices + 3 * len(columns)
-    if not semantics.has_replicas:
+    else:
         groups = min(arrays.num_groups, MOST_EARLIER + 1)
         rows += groups * sum(len(members) - 1 for members in columns.classes)
     regions = len(columns) + servers
@@ -184,27 +182,26 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
 
     With symmetry, equal devices are swapped as the model demands.
     """
-    columns, plans = (
-        device_columns(instance, model.semantics, model.symmetry),
-        model.semantics.plans,
-    )
-    column, order = columns_of(model, instance, plan, columns)
-    home = {i: columns.names[s] for i, s in zip(model.OPS, column, strict=True)}
-    in_order = [columns.names[s] for s in order]
-    _set_values(regions_of(model)[0].inside, dict.fromkeys(home.items(), 1))
-    if model.component("used") is not None:
-        _set_values(model.used, dict.fromkeys(home.values(), 1))
-    for regions in regions_of(model):
-        if regions.prefix:
+    columns = device_columns(instance, model.semantics, model.symmetry)
+    home = columns_of(model, instance, plan, columns)
+    for block, names, inside in regions_of(model):
+        if block is model:
+            _set_values(inside, home.items())
+            _set_values(model.component("used") or {}, home.values())
+        else:
             home = {i: model.server[r] for i, r in home.items()}
-            used = chain_order(model, home) if plans == "chain" else []
-            in_order = [*used, *(v for v in regions.names if v not in used)]
-        _set_crossings(model, regions, home)
-        if plans != "any":
-            set_reach(model, instance, home, regions.prefix)
-        if plans == "chain":
-            set_positions(model, home, in_order, regions.prefix)
-    set_loads(model)
+        set_crossings(block, home)
+        if model.semantics.plans != "any":
+            set_reach(block, instance, home)
+        if model.semantics.plans == "chain":
+            set_positions(block, names, home)
+    set_loads(model, columns)
+
+
+def _set_values(variables: Any, ones: Collection[Any]) -> None:
+    for index, variable in variables.items():
+        if not variable.fixed:
+            variable.set_value(int(index in ones))
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
@@ -224,61 +221,28 @@ def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True)
 
 def columns_of(
     model: pyo.ConcreteModel, instance: Instance, plan: Plan, columns: Columns
-) -> tuple[list[int], list[int]]:
-    """The column of each op, and the columns in the order of the chain, unused devices last.
+) -> dict[str, str]:
+    """The column of each op.
 
     Equal devices are swapped as the model demands: by `devices.canonical`, or, with replicas, the
     stages of a class take its devices from the left, larger stages first, then in order.
     """
-    replicas = model.semantics.has_replicas
-    if not replicas:
+    if not model.semantics.has_replicas:
         plan = canonical(instance, plan, model.semantics, columns.classes)
-    stages = list(dict.fromkeys(plan.placement))
-    number = {stage: at for at, stage in enumerate(stages)}
-    stage_of = [number[devices] for devices in plan.placement]
-    order = list(range(len(stages)))
+        devices = plan.devices.tolist()
+        return {i: columns.names[k] for i, k in zip(model.OPS, devices, strict=True)}
+    stage_of = dict(zip(model.OPS, plan.placement, strict=True))
+    order = list(dict.fromkeys(plan.placement))
     if model.semantics.plans == "chain":
-        order = chain_order(model, dict(zip(model.OPS, stage_of, strict=True)))
-    single = {stage: stages[stage][0] for stage in order}
-    chosen = _packed(columns, stages, order) if replicas else single
-    in_order = [chosen[stage] for stage in order]
-    if not replicas:
-        in_order += [k for k in range(len(columns)) if k not in in_order]
-    return [chosen[stage] for stage in stage_of], in_order
-
-
-def _packed(columns: Columns, stages: list[tuple[int, ...]], order: list[int]) -> dict[int, int]:
-    """Column of each stage, by number: swappable devices from the left, large stages first."""
-    column = {devices: s for s, devices in enumerate(columns.devices)}
-    members: dict[int, list[int]] = {}
-    for devices, number in zip(columns.devices, columns.alike, strict=True):
-        if len(devices) == 1:
-            members.setdefault(number, []).extend(devices)
-    free = {number: list(own) for number, own in members.items()}
-    chosen = {}
-    for stage in sorted(order, key=lambda at: (-len(stages[at]), order.index(at))):
-        own = free[columns.alike[stages[stage][0]]]
-        if len(members[columns.alike[stages[stage][0]]]) == 1:
-            chosen[stage] = column[stages[stage]]
-            continue
-        size = len(stages[stage])
-        chosen[stage] = column[tuple(own[:size])]
+        order = chain_order(model, stage_of)
+    column, alike = dict(zip(columns.devices, columns.names, strict=True)), columns.alike
+    free: dict[int, list[int]] = {}
+    for k in range(instance.num_devices):
+        free.setdefault(alike[k], []).append(k)
+    swapped = {number for number, own in free.items() if len(own) > 1}
+    chosen: dict[tuple[int, ...], str] = {}
+    for stage in sorted(order, key=len, reverse=True):
+        own, size = free[alike[stage[0]]], len(stage)
+        chosen[stage] = column[tuple(own[:size]) if alike[stage[0]] in swapped else stage]
         del own[:size]
-    return chosen
-
-
-def _set_values(variables: Any, given: Mapping[Any, int]) -> None:
-    for index, variable in variables.items():
-        if not variable.fixed:
-            variable.set_value(given.get(index, 0))
-
-
-def _set_crossings(model: pyo.ConcreteModel, regions: Regions, home: Mapping[str, str]) -> None:
-    readers: dict[str, set[str]] = {}
-    for u, j in model.READERS:
-        readers.setdefault(u, set()).add(home[j])
-    made = {u: home[i] for u, i in model.producer.items()}
-    enters = model.component(f"{regions.prefix}enters")
-    for (u, r), leaves in model.component(f"{regions.prefix}leaves").items():
-        leaves.set_value(int(made[u] == r and readers[u] != {r}))
-        enters[u, r].set_value(int(made[u] != r and r in readers[u]))
+    return {i: chosen[stage] for i, stage in stage_of.items()}

@@ -20,24 +20,13 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.data import family
 from placegap.formulations.shared.families import Linear, first_of_group, memory_capacity
+from placegap.formulations.throughput_ip import rows
 from placegap.formulations.throughput_ip.columns import (
     Columns,
     device_columns,
     paid_ns,
     parameter_bytes,
     possible_columns,
-)
-from placegap.formulations.throughput_ip.rows import (
-    contiguity,
-    crossing_variables,
-    load_add,
-    load_overlap,
-    load_value,
-    load_variables,
-    model_of_loads,
-    regions_of,
-    tensor_enters,
-    tensor_leaves,
 )
 from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem import Instance, Loads
@@ -48,13 +37,13 @@ def build(
     instance: Instance, semantics: Loads, horizon_ns: int | None, symmetry: bool
 ) -> pyo.ConcreteModel:
     """The model with replicas; see `throughput_ip.build`."""
-    model = model_of_loads(instance, semantics, horizon_ns, symmetry)
+    model = rows.model_of_loads(instance, semantics, horizon_ns, symmetry)
     horizon, columns = model.horizon_ns.value, device_columns(instance, semantics, symmetry)
-    column_sets(model, instance, columns)
+    column_sets(model, columns)
     place_stages(model, possible_columns(instance, columns, horizon))
-    (regions,) = regions_of(model)
-    crossing_variables(model, regions, paid_ns(instance, semantics, columns, horizon))
-    load_variables(model)
+    (regions,) = rows.regions_of(model)
+    rows.crossing_variables(model, regions.names, paid_ns(instance, semantics, columns, horizon))
+    rows.load_variables(model)
     share_variables(model)
     stage_assign_once(model)
     stage_colocate_ops(model, instance)
@@ -62,47 +51,26 @@ def build(
     stage_disjoint(model)
     stage_packed(model, columns)
     memory_capacity(model, instance)
-    tensor_leaves(model, regions)
-    tensor_enters(model, regions)
-    (load_add if semantics.load == "add" else load_overlap)(model, columns)
-    load_shared(model)
-    contiguity(model, regions)
+    rows.tensor_leaves(model, regions.inside)
+    rows.tensor_enters(model, regions.inside)
+    (rows.load_add if semantics.load == "add" else rows.load_overlap)(model, columns)
+    load_shared(model, instance, columns)
+    rows.contiguity(model, regions)
     if semantics.plans == "chain":
         position_filled(model)
         position_order(model, columns)
-    load_value(model)
+    rows.load_value(model)
     return model
 
 
 @family
-def column_sets(model: pyo.ConcreteModel, instance: Instance, columns: Columns) -> None:
+def column_sets(model: pyo.ConcreteModel, columns: Columns) -> None:
     """COLUMNS; MEMBERS: pairs (s, k), device k is in column s; REPLICATED: those of several."""
     devices, names = list(model.DEVICES), columns.names
-    several = {names[s]: columns.bandwidth[s] for s in columns.replicated}
+    members = [(s, devices[k]) for s, own in zip(names, columns.devices, strict=True) for k in own]
     model.COLUMNS = pyo.Set(initialize=names)
-    model.MEMBERS = pyo.Set(
-        initialize=[
-            (s, devices[k]) for s, own in zip(names, columns.devices, strict=True) for k in own
-        ],
-        dimen=2,
-    )
-    model.REPLICATED = pyo.Set(initialize=list(several))
-    model.stage_size = pyo.Param(
-        model.REPLICATED,
-        initialize={names[s]: len(columns.devices[s]) for s in columns.replicated},
-        doc="stage_size[s]: number of devices of column s",
-    )
-    joined = {s: width for s, width in several.items() if width is not None}
-    model.bandwidth_bytes_per_s = pyo.Param(
-        list(joined),
-        initialize=joined,
-        doc="bandwidth_bytes_per_s[s]: narrowest between two devices of column s, if paths join it",
-    )
-    ops = list(model.OPS)
-    weights = {ops[i]: size for i, size in parameter_bytes(instance).items()}
-    model.parameter_bytes = pyo.Param(
-        list(weights), initialize=weights, doc="parameter_bytes[i] of the ops that have any"
-    )
+    model.MEMBERS = pyo.Set(initialize=members, dimen=2)
+    model.REPLICATED = pyo.Set(initialize=[names[s] for s in columns.replicated])
 
 
 @family
@@ -200,24 +168,29 @@ def stage_packed(model: pyo.ConcreteModel, columns: Columns) -> None:
 
 
 @family
-def load_shared(model: pyo.ConcreteModel) -> None:
+def load_shared(model: pyo.ConcreteModel, instance: Instance, columns: Columns) -> None:
     """Placegap's own: of a column s of r devices, largest >= share[s] + sync[s], and what sync is.
 
-    sync[s] >= sum over i of 2 (r - 1) parameter_bytes[i] / (r bandwidth[s]) stage[i, s]; without a
+    sync[s] >= sum over i of 2 (r - 1) parameter_bytes_i / (r bandwidth_s) stage[i, s]; without a
     path between the devices only ops without parameters can be there.
     """
-    (one,) = model.PASSES
-    weights, width = model.parameter_bytes, model.bandwidth_bytes_per_s
+    (one,), ops, unit = model.PASSES, list(model.OPS), model.unit_ns.value
+    weights = {ops[i]: size for i, size in parameter_bytes(instance).items()}
+    synced = {  # number and bandwidth of its devices
+        columns.names[s]: (len(columns.devices[s]), width)
+        for s in columns.replicated
+        if (width := columns.bandwidth[s]) is not None and weights
+    }
 
     @model.Constraint(model.REPLICATED)
     def load_shared(model: pyo.ConcreteModel, s: str) -> Linear:
         return model.largest[one] >= model.share[s] + model.sync[s]
 
-    @model.Constraint(list(width) if weights else [])
+    @model.Constraint(list(synced))
     def sync_weights(model: pyo.ConcreteModel, s: str) -> Linear:
-        r, unit = model.stage_size[s], model.unit_ns.value
+        r, width = synced[s]
         return model.sync[s] >= sum(
-            2 * (r - 1) * size * NS_PER_S / (r * width[s]) / unit * model.stage[i, s]
+            2 * (r - 1) * size * NS_PER_S / (r * width) / unit * model.stage[i, s]
             for i, size in weights.items()
         )
 

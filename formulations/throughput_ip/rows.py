@@ -2,13 +2,14 @@
 
 A region is a device, a column of devices (`throughput_ip.columns`) or a server, and
 ``inside[i, r]`` is the variable or expression that is 1 if op i is in region r: ``x[i, k]``,
-``stage[i, s]`` or ``in_server[i, v]``. The components of servers have the prefix ``server_``.
+``stage[i, s]`` or ``in_server[i, v]``. Families of regions add to a block: that of servers is
+``model.servers``, that of all others is the model.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -34,23 +35,20 @@ PASSES = {None: "all", False: "forward", True: "backward"}
 class Regions(NamedTuple):
     """What tensors leave and enter, and what is contiguous."""
 
+    block: Any  # of their components
     names: list[str]
-    #: inside[i, r]: A variable or expression that is 1 if op i is in region r, else 0.
-    inside: Any
-    #: Of the names of components.
-    prefix: str = ""
+    inside: Any  # inside[i, r]: 1 if op i is in region r, else 0
 
 
 def regions_of(model: pyo.ConcreteModel) -> list[Regions]:
     """The devices of a model, or its columns of devices; then its servers, if it has any."""
-    columns = model.component("COLUMNS")
-    found = [
-        Regions(list(model.DEVICES), model.x)
-        if columns is None
-        else Regions(list(columns), model.stage)
-    ]
-    if model.component("SERVERS") is not None:
-        found.append(Regions(list(model.SERVERS), model.in_server, "server_"))
+    columns, servers = model.component("COLUMNS"), model.component("SERVERS")
+    if columns is None:
+        found = [Regions(model, list(model.DEVICES), model.x)]
+    else:
+        found = [Regions(model, list(columns), model.stage)]
+    if servers is not None:
+        found.append(Regions(model.servers, list(servers), model.in_server))
     return found
 
 
@@ -113,32 +111,28 @@ def arc_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
     ops = list(model.OPS)
     forward = np.flatnonzero(~instance.arrays.backward).tolist()
     model.FORWARD = pyo.Set(initialize=[ops[i] for i in forward])
-    for name, arcs in (
-        ("FORWARD_ARCS", forward_arcs(instance)),
-        ("CHAIN_ARCS", chain_arcs(instance)),
-    ):
+    for name, arcs in {"FORWARD": forward_arcs(instance), "CHAIN": chain_arcs(instance)}.items():
         named = [(ops[i], ops[j]) for i, j in arcs]
-        model.add_component(name, pyo.Set(initialize=named, dimen=2))
+        model.add_component(f"{name}_ARCS", pyo.Set(initialize=named, dimen=2))
 
 
 @family
-def crossing_variables(model: pyo.ConcreteModel, regions: Regions, paid: Ints) -> None:
+def crossing_variables(block: Any, names: list[str], paid: Ints) -> None:
     """leaves[u, r], enters[u, r] in [0, 1]: tensor u leaves, enters region r; integral where x is.
 
     They are there for ``BORDERS``, pairs (u, r) at which that costs ``host_ns[u, r]``, mutable.
     """
-    prefix, tensors = regions.prefix, list(model.TENSORS)
-    given = {
-        (tensors[u], regions.names[r]): int(paid[u, r]) for u, r in np.argwhere(paid > 0).tolist()
-    }
-    borders = pyo.Set(initialize=list(given), dimen=2, doc="(u, r): crossings that cost time")
-    model.add_component(f"{prefix}BORDERS".upper(), borders)
-    said = f"{prefix}host_ns[u, r]: cost of tensor u at the border of r, cut above the horizon"
-    model.add_component(
-        f"{prefix}host_ns", pyo.Param(borders, initialize=given, mutable=True, doc=said)
+    tensors = list(block.model().TENSORS)
+    given = {(tensors[u], names[r]): int(paid[u, r]) for u, r in np.argwhere(paid > 0).tolist()}
+    block.BORDERS = pyo.Set(initialize=list(given), dimen=2, doc="(u, r): a crossing costs time")
+    block.host_ns = pyo.Param(
+        block.BORDERS,
+        initialize=given,
+        mutable=True,
+        doc="host_ns[u, r]: cost of tensor u at the border of r, cut to just above the horizon",
     )
-    model.add_component(f"{prefix}leaves", pyo.Var(borders, bounds=(0, 1)))
-    model.add_component(f"{prefix}enters", pyo.Var(borders, bounds=(0, 1)))
+    block.leaves = pyo.Var(block.BORDERS, bounds=(0, 1))
+    block.enters = pyo.Var(block.BORDERS, bounds=(0, 1))
 
 
 @family
@@ -151,43 +145,33 @@ def load_variables(model: pyo.ConcreteModel) -> None:
 
 
 @family
-def tensor_leaves(model: pyo.ConcreteModel, regions: Regions) -> None:
+def tensor_leaves(block: Any, inside: Any) -> None:
     """Tarnawski et al., CommOut: leaves[u, r] >= x[i, r] - x[j, r], i the producer and j any
     consumer of tensor u; likewise, placegap's own, of servers.
     """
-    inside, producer = regions.inside, dict(model.producer.items())
-    leaves = model.component(f"{regions.prefix}leaves")
-
-    def rule(_: pyo.ConcreteModel, u: str, r: str, j: str) -> Linear:
-        return leaves[u, r] >= inside[producer[u], r] - inside[j, r]
-
-    rows = pyo.Constraint(_readings(model, leaves), rule=rule)
-    model.add_component(f"{regions.prefix}tensor_leaves", rows)
+    leaves, made = block.leaves, dict(block.model().producer.items())
+    block.tensor_leaves = pyo.Constraint(
+        _readings(block), rule=lambda _, u, r, j: leaves[u, r] >= inside[made[u], r] - inside[j, r]
+    )
 
 
 @family
-def tensor_enters(model: pyo.ConcreteModel, regions: Regions) -> None:
+def tensor_enters(block: Any, inside: Any) -> None:
     """Tarnawski et al., CommIn: enters[u, r] >= x[j, r] - x[i, r], i the producer and j any
     consumer of tensor u; likewise, placegap's own, of servers.
     """
-    inside, producer = regions.inside, dict(model.producer.items())
-    enters = model.component(f"{regions.prefix}enters")
-
-    def rule(_: pyo.ConcreteModel, u: str, r: str, j: str) -> Linear:
-        return enters[u, r] >= inside[j, r] - inside[producer[u], r]
-
-    rows = pyo.Constraint(_readings(model, enters), rule=rule)
-    model.add_component(f"{regions.prefix}tensor_enters", rows)
+    enters, made = block.enters, dict(block.model().producer.items())
+    block.tensor_enters = pyo.Constraint(
+        _readings(block), rule=lambda _, u, r, j: enters[u, r] >= inside[j, r] - inside[made[u], r]
+    )
 
 
-def _readings(
-    model: pyo.ConcreteModel, borders: Iterable[tuple[str, str]]
-) -> list[tuple[str, str, str]]:
+def _readings(block: Any) -> list[tuple[str, str, str]]:
     """(u, r, j): tensor u at the border of region r, and an op j that reads it."""
-    readers: dict[str, list[str]] = {u: [] for u in model.TENSORS}
-    for u, j in model.READERS:
+    readers: dict[str, list[str]] = {u: [] for u in block.model().TENSORS}
+    for u, j in block.model().READERS:
         readers[u].append(j)
-    return [(u, r, j) for u, r in borders for j in readers[u]]
+    return [(u, r, j) for u, r in block.BORDERS for j in readers[u]]
 
 
 @family
@@ -198,58 +182,50 @@ def load_add(model: pyo.ConcreteModel, columns: Columns) -> None:
     host_ns[u, k] (leaves[u, k] + enters[u, k]). Of a column of r devices r share[k] takes the place
     of largest. In each pass p ops and producers of that pass count.
     """
-    compute, communication = _sums(model, columns)
-    cover = _covers(model, columns)
+    loads = _loads(model, columns)
 
-    @model.Constraint(model.PASSES, columns.names)
+    @model.Constraint(list(loads))
     def load_add(_: pyo.ConcreteModel, p: str, k: str) -> Linear:
-        return cover[p, k] >= sum(compute[p, k]) + sum(communication[p, k])
+        cover, compute, communication = loads[p, k]
+        return cover >= sum(compute) + sum(communication)
 
 
 @family
 def load_overlap(model: pyo.ConcreteModel, columns: Columns) -> None:
     """Tarnawski et al., MaxLoad: largest >= compute, largest >= communication (`load_add`)."""
-    compute, communication = _sums(model, columns)
-    cover = _covers(model, columns)
+    loads = _loads(model, columns)
 
-    @model.Constraint(model.PASSES, columns.names)
+    @model.Constraint(list(loads))
     def load_overlap_compute(_: pyo.ConcreteModel, p: str, k: str) -> Linear:
-        return cover[p, k] >= sum(compute[p, k])
+        cover, compute, _communication = loads[p, k]
+        return cover >= sum(compute)
 
-    @model.Constraint([at for at, part in communication.items() if part])
+    @model.Constraint([at for at, (_, _, communication) in loads.items() if communication])
     def load_overlap_communication(_: pyo.ConcreteModel, p: str, k: str) -> Linear:
-        return cover[p, k] >= sum(communication[p, k])
+        cover, _compute, communication = loads[p, k]
+        return cover >= sum(communication)
 
 
-Terms = dict[tuple[str, str], list[Linear]]
-"""Summands of the load of a column, by (pass, column)."""
-
-
-def _sums(model: pyo.ConcreteModel, columns: Columns) -> tuple[Terms, Terms]:
-    """Compute and communication of every column in every pass."""
+def _loads(
+    model: pyo.ConcreteModel, columns: Columns
+) -> dict[tuple[str, str], tuple[Linear, list[Linear], list[Linear]]]:
+    """Of every pass and column: what covers its load, the summands of compute, communication."""
     unit, time, devices = model.unit_ns.value, model.duration_ns, list(model.DEVICES)
     of, made = dict(model.op_pass.items()), dict(model.producer.items())
-    first = {s: devices[k] for s, k in zip(columns.names, columns.first, strict=True)}
-    compute: Terms = {(p, s): [] for p in model.PASSES for s in first}
-    communication: Terms = {at: [] for at in compute}
-    for (i, s), x in regions_of(model)[0].inside.items():
-        if not x.fixed:
-            compute[of[i], s].append(time[i, first[s]] / unit * x)
-    leaves, enters = model.leaves, model.enters
-    for (u, s), cost in model.host_ns.items():
-        moved = cost / unit * (leaves[u, s] + enters[u, s])
-        communication[of[made[u]], s].append(moved)
-    return compute, communication
-
-
-def _covers(model: pyo.ConcreteModel, columns: Columns) -> dict[tuple[str, str], Linear]:
-    """What is at least the load of a column: largest, or r times the share of r devices."""
     size = dict(zip(columns.names, map(len, columns.devices), strict=True))
-    return {
-        (p, s): model.largest[p] if r == 1 else r * model.share[s]
+    first = {s: devices[k] for s, k in zip(columns.names, columns.first, strict=True)}
+    loads: dict[tuple[str, str], tuple[Linear, list[Linear], list[Linear]]] = {
+        (p, s): (model.largest[p] if r == 1 else r * model.share[s], [], [])
         for p in model.PASSES
         for s, r in size.items()
     }
+    for (i, s), x in regions_of(model)[0].inside.items():
+        if not x.fixed:
+            loads[of[i], s][1].append(time[i, first[s]] / unit * x)
+    for (u, s), cost in model.host_ns.items():
+        crossing = model.leaves[u, s] + model.enters[u, s]
+        loads[of[made[u]], s][2].append(cost / unit * crossing)
+    return loads
 
 
 def load_value(model: pyo.ConcreteModel) -> None:
@@ -261,37 +237,37 @@ def load_value(model: pyo.ConcreteModel) -> None:
     model.objective = pyo.Objective(expr=value, doc="Tarnawski et al.: MaxLoad")
 
 
-def set_loads(model: pyo.ConcreteModel) -> None:
+def set_crossings(block: Any, home: Mapping[str, str]) -> None:
+    """Set leaves and enters to the values of a plan with op i in region ``home[i]``."""
+    readers: dict[str, set[str]] = {}
+    for u, j in block.model().READERS:
+        readers.setdefault(u, set()).add(home[j])
+    for (u, r), leaves in block.leaves.items():
+        made = home[block.model().producer[u]]
+        leaves.set_value(int(made == r and readers[u] != {r}))
+        block.enters[u, r].set_value(int(made != r and r in readers[u]))
+
+
+def set_loads(model: pyo.ConcreteModel, columns: Columns) -> None:
     """Set loads and shares to the least values that their rows allow; all else has its values."""
-    for name in ("largest", "share", "sync"):
-        for variable in (model.component(name) or {}).values():
-            variable.set_value(0)
-    loads = [
-        (at, row)
-        for name in ("load_add", "load_overlap_compute", "load_overlap_communication")
-        for at, row in (model.component(name) or {}).items()
-    ]
-    for s, share in (model.component("share") or {}).items():
-        size = model.stage_size[s]
-        synced = [model.sync_weights[s]] if s in model.sync_weights else []
-        for variable, rows, factor in (
-            (share, [row for (_, at), row in loads if at == s], size),
-            (model.sync[s], synced, 1),
-        ):
-            least = _missing(rows) / factor
-            whole = variable.is_integer()
-            variable.set_value(math.ceil(least - 1e-9) if whole else least)
-    # these are only there where there is one pass
-    others = [model.component(name) or {} for name in ("load_shared", "server_load")]
-    beside = [row for family in others for row in family.values()]
+
+    def part(name: str) -> list[tuple[Any, Any]]:
+        return list((model.component(name) or {}).items())
+
+    def lift(variable: Any, rows: list[Any], size: int = 1) -> None:
+        least = max([0.0, *(-row.slack() for row in rows)]) / size
+        variable.set_value(math.ceil(least - 1e-9) if variable.is_integer() else least)
+
+    for _, variable in (*part("largest"), *part("share"), *part("sync")):
+        variable.set_value(0)
+    loads = [*part("load_add"), *part("load_overlap_compute"), *part("load_overlap_communication")]
+    size = dict(zip(columns.names, map(len, columns.devices), strict=True))
+    for s, share in part("share"):
+        lift(share, [row for (_, at), row in loads if at == s], size[s])
+        lift(model.sync[s], [row for at, row in part("sync_weights") if at == s])
+    beside = [row for _, row in (*part("load_shared"), *part("server_load"))]  # of the only pass
     for p in model.PASSES:
-        rows = [row for (of, _), row in loads if of == p]
-        model.largest[p].set_value(_missing([*rows, *beside]))
-
-
-def _missing(rows: Sequence[Any]) -> float:
-    """How far the row that is violated most is from holding, 0 if all hold."""
-    return max((-float(row.slack()) for row in rows), default=0.0)
+        lift(model.largest[p], [row for (of, _), row in loads if of == p] + beside)
 
 
 # --------------------------------------------------------------------------- contiguity: which arcs
@@ -329,13 +305,13 @@ def contiguity(model: pyo.ConcreteModel, regions: Regions) -> None:
     # Every chain is convex. Its own rows have big-M and bound little: the LP bound of a chain comes
     # from the rows of convex regions.
     if model.semantics.plans != "any":
-        convex_regions(model, regions)
+        convex_regions(*regions)
     if model.semantics.plans == "chain":
-        chain_regions(model, regions)
+        chain_regions(*regions)
 
 
 @family
-def convex_regions(model: pyo.ConcreteModel, regions: Regions) -> None:
+def convex_regions(block: Any, names: list[str], inside: Any) -> None:
     """Tarnawski et al., contiguity, z: no path over forward ops leaves a region and comes back.
 
     ``reach[i, r]`` in [0, 1] is 1 if a forward op of region r is i or comes after it. For every
@@ -348,42 +324,32 @@ def convex_regions(model: pyo.ConcreteModel, regions: Regions) -> None:
     (Tarnawski et al., the throughput IP; their z). Where x is 0 or 1 the least such reach is 0 or
     1, and the last row fails if i is inside, j is not, and something after j is.
     """
-    names, inside, prefix = regions
-    reach = pyo.Var(
-        model.FORWARD,
+    model = block.model()
+    block.reach = reach = pyo.Var(
+        model.FORWARD, names, bounds=(0, 1), doc="reach[i, r]: an op of region r leads to op i"
+    )
+    block.convex_reach = pyo.Constraint(
+        model.FORWARD, names, rule=lambda _, i, r: reach[i, r] >= inside[i, r]
+    )
+    block.convex_back = pyo.Constraint(
+        model.FORWARD_ARCS, names, rule=lambda _, i, j, r: reach[j, r] <= reach[i, r]
+    )
+    block.convex_no_return = pyo.Constraint(
+        model.FORWARD_ARCS,
         names,
-        bounds=(0, 1),
-        doc=f"{prefix}reach[i, r]: a forward op of region r is i or comes after it",
-    )
-    model.add_component(f"{prefix}reach", reach)
-    arcs = model.FORWARD_ARCS
-    model.add_component(
-        f"{prefix}convex_reach",
-        pyo.Constraint(model.FORWARD, names, rule=lambda _, i, r: reach[i, r] >= inside[i, r]),
-    )
-    model.add_component(
-        f"{prefix}convex_back",
-        pyo.Constraint(arcs, names, rule=lambda _, i, j, r: reach[j, r] <= reach[i, r]),
-    )
-    model.add_component(
-        f"{prefix}convex_no_return",
-        pyo.Constraint(
-            arcs, names, rule=lambda _, i, j, r: reach[j, r] <= inside[j, r] - inside[i, r] + 1
-        ),
+        rule=lambda _, i, j, r: reach[j, r] <= inside[j, r] - inside[i, r] + 1,
     )
 
 
-def set_reach(
-    model: pyo.ConcreteModel, instance: Instance, home: Mapping[str, str], prefix: str
-) -> None:
+def set_reach(block: Any, instance: Instance, home: Mapping[str, str]) -> None:
     """Set reach to the values of a plan with op i in region ``home[i]``."""
-    ops, after = list(model.OPS), {i: {r} for i, r in home.items()}
+    ops, after = list(home), {i: {r} for i, r in home.items()}
     succs: dict[str, list[str]] = {i: [] for i in ops}
-    for i, j in model.FORWARD_ARCS:
+    for i, j in block.model().FORWARD_ARCS:
         succs[i].append(j)
     for at in reversed(instance.arrays.index.topological_order.tolist()):
         after[ops[at]] = after[ops[at]].union(*(after[j] for j in succs[ops[at]]))
-    for (i, r), variable in model.component(f"{prefix}reach").items():
+    for (i, r), variable in block.reach.items():
         variable.set_value(int(r in after[i]))
 
 
@@ -391,7 +357,7 @@ def set_reach(
 
 
 @family
-def chain_regions(model: pyo.ConcreteModel, regions: Regions) -> None:
+def chain_regions(block: Any, names: list[str], inside: Any) -> None:
     """Tarnawski et al., section 5.1, chains: each region takes a position, and no arc leads to an
     earlier one.
 
@@ -414,54 +380,44 @@ def chain_regions(model: pyo.ConcreteModel, regions: Regions) -> None:
     # An op takes the position of its region by two big-M rows with P - 1, the largest difference of
     # positions: place is free if the op is elsewhere. Regions without ops take positions, too, so
     # that every region has one and no row on emptiness is needed.
-    names, inside, prefix = regions
-    used = None if prefix else model.component("used")
+    model, used = block.model(), block.component("used")
     size = len(names if used is None else model.DEVICES)
-    last = size - 1
-    position = pyo.Var(
-        names, range(size), domain=pyo.Binary, doc=f"{prefix}position[r, p]: r is number p"
+    last, positions = size - 1, range(size)
+    block.position = position = pyo.Var(
+        names, positions, domain=pyo.Binary, doc="position[r, p]: region r is number p of the chain"
     )
-    place = pyo.Var(model.OPS, bounds=(0, last), doc=f"{prefix}place[i]: the position of op i")
-    model.add_component(f"{prefix}position", position)
-    model.add_component(f"{prefix}place", place)
+    block.place = place = pyo.Var(model.OPS, bounds=(0, last), doc="place[i]: position of op i")
 
     def pos(r: str) -> Linear:
-        return sum(p * position[r, p] for p in range(size))
+        return sum(p * position[r, p] for p in positions)
 
-    def uses(r: str) -> Linear:
-        return 1 if used is None else used[r]
+    @block.Constraint(names)
+    def position_of_region(_: Any, r: str) -> Linear:
+        return sum(position[r, p] for p in positions) == (1 if used is None else used[r])
 
-    families: list[tuple[str, Any, Any]] = [
-        (
-            "position_of_region",
-            [names],
-            lambda _, r: sum(position[r, p] for p in range(size)) == uses(r),
-        ),
-        ("position_once", [range(size)], lambda _, p: sum(position[r, p] for r in names) <= 1),
-        (
-            "place_at_most",
-            [model.OPS, names],
-            lambda _, i, r: place[i] - pos(r) <= last * (1 - inside[i, r]),
-        ),
-        (
-            "place_at_least",
-            [model.OPS, names],
-            lambda _, i, r: pos(r) - place[i] <= last * (1 - inside[i, r]),
-        ),
-        ("chain_in_order", [model.CHAIN_ARCS], lambda _, i, j: place[i] <= place[j]),
-    ]
-    for name, rows, rule in families:
-        model.add_component(prefix + name, pyo.Constraint(*rows, rule=rule))
+    block.position_once = pyo.Constraint(
+        positions, rule=lambda _, p: sum(position[r, p] for r in names) <= 1
+    )
+    block.place_at_most = pyo.Constraint(
+        model.OPS, names, rule=lambda _, i, r: place[i] - pos(r) <= last * (1 - inside[i, r])
+    )
+    block.place_at_least = pyo.Constraint(
+        model.OPS, names, rule=lambda _, i, r: pos(r) - place[i] <= last * (1 - inside[i, r])
+    )
+    block.chain_in_order = pyo.Constraint(
+        model.CHAIN_ARCS, rule=lambda _, i, j: place[i] <= place[j]
+    )
 
 
-def set_positions(
-    model: pyo.ConcreteModel, home: Mapping[str, str], order: Sequence[str], prefix: str
-) -> None:
-    """Set position and place to the values of a plan: op i in ``home[i]``, regions in order."""
+def set_positions(block: Any, names: list[str], home: Mapping[str, str]) -> None:
+    """Set position and place to the values of a plan: op i in region ``home[i]``."""
+    order = chain_order(block.model(), home)
+    if block.component("used") is None:
+        order += [r for r in names if r not in order]
     where = {r: p for p, r in enumerate(order)}
-    for (r, p), variable in model.component(f"{prefix}position").items():
+    for (r, p), variable in block.position.items():
         variable.set_value(int(where.get(r) == p))
-    for i, variable in model.component(f"{prefix}place").items():
+    for i, variable in block.place.items():
         variable.set_value(where[home[i]])
 
 

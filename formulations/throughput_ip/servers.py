@@ -3,8 +3,7 @@
 To the plain model, or that with replicas, it adds placegap's own
 
 - ``in_server[i, v]``: the expression that is 1 if op i is in server v;
-- ``server_leaves[u, v]``, ``server_enters[u, v]``: tensor u leaves, enters server v;
-- ``server_reach[i, v]``, ``server_position[v, p]``, ``server_place[i]``: as those of devices.
+- ``servers``: a block with ``leaves[u, v]`` and all the others that devices have, of servers v.
 """
 
 from __future__ import annotations
@@ -14,15 +13,8 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.data import family
 from placegap.formulations.shared.families import Linear
-from placegap.formulations.throughput_ip import plain, replicas
+from placegap.formulations.throughput_ip import plain, replicas, rows
 from placegap.formulations.throughput_ip.columns import device_columns
-from placegap.formulations.throughput_ip.rows import (
-    contiguity,
-    crossing_variables,
-    regions_of,
-    tensor_enters,
-    tensor_leaves,
-)
 from placegap.instances.problem import Instance, Loads
 from placegap.instances.referee.loads import server_costs
 
@@ -35,13 +27,13 @@ def build(
     model = within.build(instance, semantics, horizon_ns, symmetry)
     if len(instance.cluster.server_numbers[0]) > 1:
         place_in_servers(model, instance)
-        regions = regions_of(model)[1]
+        regions = rows.regions_of(model)[1]
         paid = np.minimum(server_costs(instance), model.horizon_ns.value + 1)
-        crossing_variables(model, regions, paid)
-        tensor_leaves(model, regions)
-        tensor_enters(model, regions)
+        rows.crossing_variables(model.servers, regions.names, paid)
+        rows.tensor_leaves(model.servers, regions.inside)
+        rows.tensor_enters(model.servers, regions.inside)
         server_load(model)
-        contiguity(model, regions)
+        rows.contiguity(model, regions)
     return model
 
 
@@ -50,10 +42,11 @@ def place_in_servers(model: pyo.ConcreteModel, instance: Instance) -> None:
     """Placegap's own: SERVERS; server[r]: that of device or column r; in_server[i, v], the sum of x
     over the devices of server v.
     """
-    names, inside, _ = regions_of(model)[0]
+    _, names, inside = rows.regions_of(model)[0]
     columns = device_columns(instance, model.semantics, model.symmetry)
     servers, of_device = instance.cluster.server_numbers
     own = {r: servers[of_device[k]] for r, k in zip(names, columns.first, strict=True)}
+    model.servers = pyo.Block(doc="placegap's own: what crosses the borders of servers")
     model.SERVERS = pyo.Set(initialize=servers)
     model.server = pyo.Param(names, initialize=own, within=pyo.Any)
     members = {v: [r for r in names if own[r] == v] for v in servers}
@@ -65,13 +58,13 @@ def place_in_servers(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 @family
 def server_load(model: pyo.ConcreteModel) -> None:
-    """Placegap's own: of every server v, largest >= sum over u of server_host_ns[u, v] (leaves +
-    enters).
+    """Placegap's own: of every server v, largest >= sum over u of host_ns[u, v] (leaves[u, v] +
+    enters[u, v]), those of the block ``servers``.
     """
     (one,) = model.PASSES
-    unit, leaves, enters = model.unit_ns.value, model.server_leaves, model.server_enters
+    unit, leaves, enters = model.unit_ns.value, model.servers.leaves, model.servers.enters
     parts: dict[str, list[Linear]] = {}
-    for (u, v), cost in model.server_host_ns.items():
+    for (u, v), cost in model.servers.host_ns.items():
         parts.setdefault(v, []).append(cost / unit * (leaves[u, v] + enters[u, v]))
 
     @model.Constraint([v for v in model.SERVERS if v in parts])

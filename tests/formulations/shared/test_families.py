@@ -45,7 +45,7 @@ def admits(model: pyo.ConcreteModel, devices: list[int]) -> bool:
 def test_memory_rows_of_small_numbers_are_exact() -> None:
     # in units of gcd 6 the sizes are 1, 2 and the capacities 17 / 6 < 3 and 3
     model = memory_model(machines((17, 18), (6, 12)))
-    assert dict(model.memory_unit_bytes.items()) == {"gpu0": 6, "gpu1": 6}
+    assert dict(model.memory_unit_bytes.items()) == {"d0": 6, "d1": 6}
     assert admits(model, [1, 0])
     assert admits(model, [1, 1])
     assert not admits(model, [0, 0])
@@ -53,12 +53,12 @@ def test_memory_rows_of_small_numbers_are_exact() -> None:
 
 def test_less_memory_excludes_what_no_longer_fits_and_more_needs_a_build() -> None:
     model = memory_model(machines((100, 100), (6, 12)))
-    assert model.capacity_bytes["gpu0"].value == 18  # that of all ops: more changes nothing
-    model.capacity_bytes["gpu0"] = 17
+    assert model.capacity_bytes["d0"].value == 18  # that of all ops: more changes nothing
+    model.capacity_bytes["d0"] = 17
     assert not admits(model, [0, 0])
     assert admits(model, [1, 1])
     with pytest.raises(ValueError, match="capacity_bytes"):
-        model.capacity_bytes["gpu1"] = 19
+        model.capacity_bytes["d1"] = 19
 
 
 def test_memory_rows_of_large_numbers_are_a_millionth_wider_until_a_plan_is_excluded() -> None:
