@@ -14,8 +14,8 @@ The counting is that of their published program: a tensor that leaves device k c
 there once, a tensor that enters k costs it once; hosts pay nothing for communication. Plans
 ``convex`` have the rows of `rows.convex_regions` as published, plans ``chain`` those of
 `rows.chain_regions`: exactly the chains of ideals of their dynamic program. Of ``max_load_fwd_bwd``
-T is the sum of two loads, one of each pass. The tables of contents are `plain.build`,
-`replicas.build` (stages on several devices) and `servers.build` (two levels).
+T is the sum of two loads, one of each pass. The tables of contents are `build_plain`,
+`build_replicas` (stages on several devices) and `build_servers` (two levels).
 """
 
 from __future__ import annotations
@@ -28,29 +28,28 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.data import device_numbers, require_solution
 from placegap.formulations.shared.devices import MOST_EARLIER, canonical
-from placegap.formulations.throughput_ip import plain, replicas, servers
+from placegap.formulations.shared.families import (
+    assign_once,
+    colocate_ops,
+    memory_capacity,
+    place_ops,
+    symmetry_order,
+)
+from placegap.formulations.throughput_ip import replicas, rows, servers
 from placegap.formulations.throughput_ip.columns import (
     MOST_UNEVEN,
     Columns,
     device_columns,
     horizon_ns,
+    paid_ns,
+    possible_columns,
     uneven_class,
     value_step_ns,
-)
-from placegap.formulations.throughput_ip.replicas import alike_pairs
-from placegap.formulations.throughput_ip.rows import (
-    chain_arcs,
-    chain_order,
-    forward_arcs,
-    regions_of,
-    set_crossings,
-    set_loads,
-    set_positions,
-    set_reach,
 )
 from placegap.instances.objectives.max_load.checks import why_not_two_levels
 from placegap.instances.problem import Instance, Loads, Plan, Semantics
 from placegap.instances.reading.errors import InputError, look_up
+from placegap.instances.referee.loads import server_costs
 
 __all__ = [
     "Form",
@@ -64,8 +63,6 @@ __all__ = [
 ]
 
 Form = Literal["plain", "replicas", "servers"]
-
-BUILDS = {"plain": plain.build, "replicas": replicas.build, "servers": servers.build}
 
 
 def build(
@@ -116,7 +113,79 @@ def build(
     reason = why_not(instance, semantics, form, symmetry)
     if reason is not None:
         raise InputError(f"the throughput IP {reason}")
-    return BUILDS[_form_of(semantics)](instance, semantics, horizon_ns, symmetry)
+    builds = {"plain": build_plain, "replicas": build_replicas, "servers": build_servers}
+    return builds[_form_of(semantics)](instance, semantics, horizon_ns, symmetry)
+
+
+def build_plain(
+    instance: Instance, semantics: Loads, horizon_ns: int | None, symmetry: bool
+) -> pyo.ConcreteModel:
+    """One load of each device, as published."""
+    model = rows.model_of_loads(instance, semantics, horizon_ns, symmetry)
+    horizon, devices = model.horizon_ns.value, device_columns(instance, semantics, symmetry)
+    place_ops(model, possible_columns(instance, devices, horizon))
+    (regions,) = rows.regions_of(model)
+    rows.crossing_variables(model, regions.names, paid_ns(instance, semantics, devices, horizon))
+    rows.load_variables(model)
+    assign_once(model)
+    colocate_ops(model, instance)
+    memory_capacity(model, instance)
+    rows.tensor_leaves(model, regions.inside)
+    rows.tensor_enters(model, regions.inside)
+    (rows.load_add if semantics.load == "add" else rows.load_overlap)(model, devices)
+    rows.contiguity(model, regions)
+    if devices.classes:
+        symmetry_order(model, instance, classes=devices.classes)
+    rows.load_value(model)
+    return model
+
+
+def build_replicas(
+    instance: Instance, semantics: Loads, horizon_ns: int | None, symmetry: bool
+) -> pyo.ConcreteModel:
+    """Stages on columns of devices (`throughput_ip.replicas`)."""
+    model = rows.model_of_loads(instance, semantics, horizon_ns, symmetry)
+    horizon, columns = model.horizon_ns.value, device_columns(instance, semantics, symmetry)
+    replicas.column_sets(model, columns)
+    replicas.place_stages(model, possible_columns(instance, columns, horizon))
+    (regions,) = rows.regions_of(model)
+    rows.crossing_variables(model, regions.names, paid_ns(instance, semantics, columns, horizon))
+    rows.load_variables(model)
+    replicas.share_variables(model)
+    replicas.stage_assign_once(model)
+    replicas.stage_colocate_ops(model, instance)
+    replicas.stage_used(model)
+    replicas.stage_disjoint(model)
+    replicas.stage_packed(model, columns)
+    memory_capacity(model, instance)
+    rows.tensor_leaves(model, regions.inside)
+    rows.tensor_enters(model, regions.inside)
+    (rows.load_add if semantics.load == "add" else rows.load_overlap)(model, columns)
+    replicas.load_shared(model, instance, columns)
+    rows.contiguity(model, regions)
+    if semantics.plans == "chain":
+        replicas.position_filled(model)
+        replicas.position_order(model, columns)
+    rows.load_value(model)
+    return model
+
+
+def build_servers(
+    instance: Instance, semantics: Loads, horizon_ns: int | None, symmetry: bool
+) -> pyo.ConcreteModel:
+    """The plain model, or that with replicas, and what servers pay (`throughput_ip.servers`)."""
+    build_within = build_replicas if semantics.has_replicas else build_plain
+    model = build_within(instance, semantics, horizon_ns, symmetry)
+    if len(instance.cluster.server_numbers[0]) > 1:
+        servers.place_in_servers(model, instance)
+        regions = rows.regions_of(model)[1]
+        paid = np.minimum(server_costs(instance), model.horizon_ns.value + 1)
+        rows.crossing_variables(model.servers, regions.names, paid)
+        rows.tensor_leaves(model.servers, regions.inside)
+        rows.tensor_enters(model.servers, regions.inside)
+        servers.server_load(model)
+        rows.contiguity(model, regions)
+    return model
 
 
 def _form_of(semantics: Semantics) -> Form:
@@ -156,22 +225,22 @@ def count_rows(instance: Instance, semantics: Loads, symmetry: bool = False) -> 
     pins = len(np.unique(index.tensor * n + index.consumer))
     servers = len(instance.cluster.server_numbers[0]) if semantics.has_two_levels else 0
     parts = len(semantics.load_passes)
-    rows = n + 2 * len(columns) * parts + 2 * pins * (pays + servers) + servers
+    count = n + 2 * len(columns) * parts + 2 * pins * (pays + servers) + servers
     if semantics.has_replicas:
-        rows += n * len(columns) + instance.num_devices + 3 * len(columns)
+        count += n * len(columns) + instance.num_devices + 3 * len(columns)
     else:
         groups = min(arrays.num_groups, MOST_EARLIER + 1)
-        rows += groups * sum(len(members) - 1 for members in columns.classes)
+        count += groups * sum(len(members) - 1 for members in columns.classes)
     regions = len(columns) + servers
     if semantics.plans != "any":
-        arcs, forward = len(forward_arcs(instance)), int((~arrays.backward).sum())
-        rows += regions * (forward + 2 * arcs)
+        arcs, forward = len(rows.forward_arcs(instance)), int((~arrays.backward).sum())
+        count += regions * (forward + 2 * arcs)
     if semantics.plans == "chain":
-        arcs, size = len(chain_arcs(instance)), instance.num_devices
-        rows += 2 * n * regions + arcs * (2 if servers else 1) + 2 * (regions + size)
+        arcs, size = len(rows.chain_arcs(instance)), instance.num_devices
+        count += 2 * n * regions + arcs * (2 if servers else 1) + 2 * (regions + size)
         if semantics.has_replicas:
-            rows += len(alike_pairs(columns)) * size
-    return rows
+            count += len(replicas.alike_pairs(columns)) * size
+    return count
 
 
 # ------------------------------------------------------------------------------------ plans in, out
@@ -184,18 +253,18 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
     """
     columns = device_columns(instance, model.semantics, model.symmetry)
     home = columns_of(model, instance, plan, columns)
-    for block, names, inside in regions_of(model):
+    for block, names, inside in rows.regions_of(model):
         if block is model:
             _set_values(inside, home.items())
             _set_values(model.component("used") or {}, home.values())
         else:
             home = {i: model.server[r] for i, r in home.items()}
-        set_crossings(block, home)
+        rows.set_crossings(block, home)
         if model.semantics.plans != "any":
-            set_reach(block, instance, home)
+            rows.set_reach(block, instance, home)
         if model.semantics.plans == "chain":
-            set_positions(block, names, home)
-    set_loads(model, columns)
+            rows.set_positions(block, names, home)
+    rows.set_loads(model, columns)
 
 
 def _set_values(variables: Any, ones: Collection[Any]) -> None:
@@ -234,7 +303,7 @@ def columns_of(
     stage_of = dict(zip(model.OPS, plan.placement, strict=True))
     order = list(dict.fromkeys(plan.placement))
     if model.semantics.plans == "chain":
-        order = chain_order(model, stage_of)
+        order = rows.chain_order(model, stage_of)
     column, alike = dict(zip(columns.devices, columns.names, strict=True)), columns.alike
     free: dict[int, list[int]] = {}
     for k in range(instance.num_devices):

@@ -19,48 +19,11 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.data import family
-from placegap.formulations.shared.families import Linear, first_of_group, memory_capacity
-from placegap.formulations.throughput_ip import rows
-from placegap.formulations.throughput_ip.columns import (
-    Columns,
-    device_columns,
-    paid_ns,
-    parameter_bytes,
-    possible_columns,
-)
+from placegap.formulations.shared.families import Linear, first_of_group
+from placegap.formulations.throughput_ip.columns import Columns, parameter_bytes
 from placegap.instances.kernels.array_types import Flags
-from placegap.instances.problem import Instance, Loads
+from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import NS_PER_S
-
-
-def build(
-    instance: Instance, semantics: Loads, horizon_ns: int | None, symmetry: bool
-) -> pyo.ConcreteModel:
-    """The model with replicas; see `throughput_ip.build`."""
-    model = rows.model_of_loads(instance, semantics, horizon_ns, symmetry)
-    horizon, columns = model.horizon_ns.value, device_columns(instance, semantics, symmetry)
-    column_sets(model, columns)
-    place_stages(model, possible_columns(instance, columns, horizon))
-    (regions,) = rows.regions_of(model)
-    rows.crossing_variables(model, regions.names, paid_ns(instance, semantics, columns, horizon))
-    rows.load_variables(model)
-    share_variables(model)
-    stage_assign_once(model)
-    stage_colocate_ops(model, instance)
-    stage_used(model)
-    stage_disjoint(model)
-    stage_packed(model, columns)
-    memory_capacity(model, instance)
-    rows.tensor_leaves(model, regions.inside)
-    rows.tensor_enters(model, regions.inside)
-    (rows.load_add if semantics.load == "add" else rows.load_overlap)(model, columns)
-    load_shared(model, instance, columns)
-    rows.contiguity(model, regions)
-    if semantics.plans == "chain":
-        position_filled(model)
-        position_order(model, columns)
-    rows.load_value(model)
-    return model
 
 
 @family

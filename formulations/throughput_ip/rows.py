@@ -25,11 +25,8 @@ from placegap.formulations.throughput_ip.columns import horizon_ns as longest_ns
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Loads
 
-Arcs = list[tuple[int, int]]
-"""Pairs of ops, the first of which feeds the second as far as contiguity is concerned."""
-
 PASSES = {None: "all", False: "forward", True: "backward"}
-"""Names of what `Loads.load_passes` counts."""
+"""Names of what the ``load_passes`` of a semantics count."""
 
 
 class Regions(NamedTuple):
@@ -63,13 +60,9 @@ def model_of_loads(
     model.symmetry = symmetry  # for `warm_start` and `extract`
     longest = longest_ns(instance, semantics)
     horizon = longest if horizon_ns is None else min(longest, horizon_ns)
-    model.horizon_ns = pyo.Param(
-        initialize=horizon, doc="plans of a larger value may be missing in the model"
-    )
-    model.unit_ns = pyo.Param(
-        initialize=time_unit_ns(horizon, value_step_ns(instance, semantics)),
-        doc="nanoseconds per unit of the model's time",
-    )
+    unit_ns = time_unit_ns(horizon, value_step_ns(instance, semantics))
+    model.horizon_ns = pyo.Param(initialize=horizon, doc="plans of larger values may be missing")
+    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
     # Where a time exceeds a given horizon, x is fixed to 0: shorter times need a build.
     duration_data(model, instance, only_longer=horizon < longest)
     pass_sets(model, instance)
@@ -86,8 +79,8 @@ def pass_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
     """
     own = [PASSES[one] for one in model.semantics.load_passes]
     passes = [own[flag if len(own) > 1 else 0] for flag in instance.arrays.backward.tolist()]
-    model.PASSES = pyo.Set(initialize=own)
     given = dict(zip(model.OPS, passes, strict=True))
+    model.PASSES = pyo.Set(initialize=own)
     model.op_pass = pyo.Param(model.OPS, initialize=given, within=pyo.Any)
 
 
@@ -273,7 +266,7 @@ def set_loads(model: pyo.ConcreteModel, columns: Columns) -> None:
 # --------------------------------------------------------------------------- contiguity: which arcs
 
 
-def forward_arcs(instance: Instance) -> Arcs:
+def forward_arcs(instance: Instance) -> list[tuple[int, int]]:
     """Edges between forward ops, each pair once (in Tarnawski et al. only those are contiguous)."""
     index, backward = instance.arrays.index, instance.arrays.backward
     both = ~backward[index.producer] & ~backward[index.consumer]
@@ -281,11 +274,10 @@ def forward_arcs(instance: Instance) -> Arcs:
     return list(dict.fromkeys(pairs))
 
 
-def chain_arcs(instance: Instance) -> Arcs:
+def chain_arcs(instance: Instance) -> list[tuple[int, int]]:
     """`forward_arcs`, and the reversed backward edges at ops whose group has no forward op.
 
-    Tarnawski et al. give a colour class without forward node an artificial one, with its backward
-    edges reversed.
+    Tarnawski et al. give such a colour class an artificial node, with its backward edges reversed.
     """
     arrays, index = instance.arrays, instance.arrays.index
     with_forward = np.zeros(arrays.num_groups, np.bool_)
@@ -321,8 +313,8 @@ def convex_regions(block: Any, names: list[str], inside: Any) -> None:
         reach[j, r] <= reach[i, r]
         reach[j, r] <= x[j, r] - x[i, r] + 1
 
-    (Tarnawski et al., the throughput IP; their z). Where x is 0 or 1 the least such reach is 0 or
-    1, and the last row fails if i is inside, j is not, and something after j is.
+    Where x is 0 or 1 the least such reach is 0 or 1, and the last row fails if i is inside, j is
+    not, and something after j is.
     """
     model = block.model()
     block.reach = reach = pyo.Var(

@@ -8,33 +8,13 @@ To the plain model, or that with replicas, it adds placegap's own
 
 from __future__ import annotations
 
-import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.data import family
 from placegap.formulations.shared.families import Linear
-from placegap.formulations.throughput_ip import plain, replicas, rows
 from placegap.formulations.throughput_ip.columns import device_columns
-from placegap.instances.problem import Instance, Loads
-from placegap.instances.referee.loads import server_costs
-
-
-def build(
-    instance: Instance, semantics: Loads, horizon_ns: int | None, symmetry: bool
-) -> pyo.ConcreteModel:
-    """The model with servers; see `throughput_ip.build`."""
-    within = replicas if semantics.has_replicas else plain
-    model = within.build(instance, semantics, horizon_ns, symmetry)
-    if len(instance.cluster.server_numbers[0]) > 1:
-        place_in_servers(model, instance)
-        regions = rows.regions_of(model)[1]
-        paid = np.minimum(server_costs(instance), model.horizon_ns.value + 1)
-        rows.crossing_variables(model.servers, regions.names, paid)
-        rows.tensor_leaves(model.servers, regions.inside)
-        rows.tensor_enters(model.servers, regions.inside)
-        server_load(model)
-        rows.contiguity(model, regions)
-    return model
+from placegap.formulations.throughput_ip.rows import regions_of
+from placegap.instances.problem import Instance
 
 
 @family
@@ -42,7 +22,7 @@ def place_in_servers(model: pyo.ConcreteModel, instance: Instance) -> None:
     """Placegap's own: SERVERS; server[r]: that of device or column r; in_server[i, v], the sum of x
     over the devices of server v.
     """
-    _, names, inside = rows.regions_of(model)[0]
+    _, names, inside = regions_of(model)[0]
     columns = device_columns(instance, model.semantics, model.symmetry)
     servers, of_device = instance.cluster.server_numbers
     own = {r: servers[of_device[k]] for r, k in zip(names, columns.first, strict=True)}

@@ -81,8 +81,8 @@ def is_a_fault(result: Result, words: str) -> None:
 
 
 def test_a_broken_plan_of_the_solver_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moirai, "extract", lambda model, instance, semantics: Plan.on([0, 0, 0, 7]))
-    monkeypatch.setattr(mip, "exclude_overload", lambda model, instance, plan: False)
+    monkeypatch.setattr(moirai, "extract", lambda model, instance, *, check: Plan.on([0, 0, 0, 7]))
+    monkeypatch.setattr(mip, "exclude_overload", lambda model, plan: False)
     is_a_fault(run_method(example(), PORT, "moirai"), "device number 7")
 
 
