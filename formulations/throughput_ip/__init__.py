@@ -282,10 +282,9 @@ def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True)
     if not model.semantics.has_replicas:
         return Plan.on(device_numbers(model))
     columns, stage = device_columns(instance, model.semantics, model.symmetry), model.stage
-    best = [
-        max(range(len(columns)), key=lambda s: stage[i, columns.names[s]].value) for i in model.OPS
-    ]
-    return Plan(tuple(columns.devices[s] for s in best))
+    members = dict(zip(columns.names, columns.devices, strict=True))
+    best = [max(members, key=lambda s: stage[i, s].value) for i in model.OPS]
+    return Plan(tuple(members[s] for s in best))
 
 
 def columns_of(
