@@ -1,30 +1,19 @@
-"""Sets and data of the throughput IP: columns of devices, costs at borders, readers of tensors.
+"""Columns of devices, and the times of the throughput IP; no model is built here.
 
 A *column* is a set of devices that run a stage together: every single device and, where stages may
-be replicated, sets of equal devices. The other modules of the throughput IP number columns, not
-devices; column k < K is device k alone.
-
-Replicated stages, placegap's own rule (`placegap.instances.referee.loads`), add to the model
-
-- ``stage[i, s]`` in {0, 1}: op i is in column s;
-- ``used[s]`` in {0, 1}: column s has a stage;
-- ``share[s]``, ``sync[s]`` of replicated columns: the load of each replica, and what weights add;
-- ``x[i, k]``: the expression that is 1 if op i is on device k, perhaps among others.
+be replicated, sets of equal devices. Column k < K is device k alone.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import pyomo.environ as pyo
 
-from placegap.formulations.shared.old_families import Linear, first_of_group
-from placegap.formulations.shared.pairs import consumers_of_tensors
-from placegap.formulations.shared.times import time_unit_ns
-from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Loads, Semantics
 from placegap.instances.problem.device_classes import classes_of
 from placegap.instances.problem.graph_index import numbered
@@ -34,6 +23,7 @@ from placegap.instances.referee.loads import (
     equal_devices,
     narrowest_bandwidth,
     server_costs,
+    sync_ns,
 )
 
 MOST_UNEVEN = 6
@@ -44,6 +34,8 @@ MOST_UNEVEN = 6
 class Columns:
     """Sets of devices that may run a stage."""
 
+    #: "gpu0" for a device, "gpu0+gpu1" for a set of two.
+    names: tuple[str, ...]
     #: Devices of each column, ascending.
     devices: tuple[tuple[int, ...], ...]
     #: Narrowest bandwidth between two devices of the column, where links give one.
@@ -56,6 +48,11 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.devices)
+
+    @property
+    def first(self) -> list[int]:
+        """The first device of each column: what an op takes on all of them, it takes there."""
+        return [devices[0] for devices in self.devices]
 
     @property
     def classes(self) -> tuple[tuple[int, ...], ...]:
@@ -72,78 +69,32 @@ class Columns:
         return tuple(s for s, devices in enumerate(self.devices) if len(devices) > 1)
 
 
-@dataclass(frozen=True, eq=False)
-class ThroughputSets:
-    """An instance with n ops, t tensors and S columns under a semantics."""
-
-    instance: Instance
-    semantics: Loads
-    columns: Columns
-    #: (n, S) int64: `UNSUPPORTED` where the column's devices cannot run the op.
-    time_ns: Ints
-    #: (t, S) int64: Cost of a tensor at the column's border, 0 on hosts.
-    border_ns: Ints
-    #: Names of servers with two levels of communication, else empty.
-    servers: tuple[str, ...]
-    #: (S,) int64: Server of each column, or 0.
-    server: Ints
-    #: (t, V) int64
-    server_ns: Ints
-    #: Producer of each tensor.
-    producer: list[int]
-    #: Consumers of each tensor, every op once.
-    consumers: list[list[int]]
-    #: Plans with a larger value are of no interest: some optimal plan has at most this value.
-    horizon_ns: int
-    #: Nanoseconds per unit of model time.
-    unit_ns: float
-
-    @property
-    def rounds(self) -> bool:
-        """Whether the model rounds the shares of replicas up, as the referee does.
-
-        It does if its unit is a nanosecond. Otherwise its values are up to 2 ns too low: a bound.
-        """
-        return self.unit_ns == 1
+def possible_columns(instance: Instance, columns: Columns, horizon_ns: int) -> Flags:
+    """Columns that an op can be in, (n, S): its time and its weights alone fit the horizon."""
+    arrays, size = instance.arrays, np.array([len(devices) for devices in columns.devices])
+    possible: Flags = arrays.able[:, columns.first]
+    possible &= arrays.time_ns[:, columns.first] <= size * horizon_ns
+    weights = parameter_bytes(instance)
+    for s in columns.replicated:
+        width = columns.bandwidth[s]
+        for i, weight in weights.items():
+            if width is None or sync_ns(weight, int(size[s]), width) > horizon_ns:
+                possible[i, s] = False
+    return possible
 
 
-def throughput_data(
-    instance: Instance, semantics: Loads, symmetry: bool = False, most_ns: int | None = None
-) -> ThroughputSets:
-    """Sets and data for `throughput_ip.build`; O(m + (n + t) S).
+def paid_ns(instance: Instance, semantics: Loads, columns: Columns, horizon_ns: int) -> Ints:
+    """What each tensor costs at the border of each column, (t, S), in ns; hosts do not pay."""
+    # A cost above the horizon excludes a crossing whatever it is: it is cut to just above it.
+    most = horizon_ns * np.array([len(devices) for devices in columns.devices]) + 1
+    paid = np.where(instance.arrays.is_host, 0, border_costs(instance, semantics))
+    return np.asarray(np.minimum(paid[:, columns.first], most), np.int64)
 
-    With `most_ns`, the value of a known plan, larger costs are cut to just above it.
-    """
-    # A cost above the horizon excludes a crossing whatever it is. Cut, it no longer decides the
-    # unit of time, which so fits the values of interest.
-    arrays, index = instance.arrays, instance.arrays.index
-    columns = device_columns(instance, semantics, symmetry)
-    first = np.array([devices[0] for devices in columns.devices])
-    horizon = horizon_ns(instance, semantics)
-    if most_ns is not None:
-        horizon = min(horizon, most_ns)
-    load = horizon * np.array([len(devices) for devices in columns.devices])
-    border = np.where(arrays.is_host, 0, border_costs(instance, semantics))
-    border = np.minimum(border[:, first], load + 1)
-    servers: tuple[str, ...] = ()
-    server, server_ns = np.zeros(len(first), np.int64), np.zeros((len(border), 0), np.int64)
-    if semantics.has_two_levels:
-        servers, of_device = instance.cluster.server_numbers
-        server, server_ns = of_device[first], np.minimum(server_costs(instance), horizon + 1)
-    return ThroughputSets(
-        instance=instance,
-        semantics=semantics,
-        columns=columns,
-        time_ns=arrays.time_ns[:, first],
-        border_ns=border,
-        servers=servers,
-        server=server,
-        server_ns=server_ns,
-        producer=index.tensor_producer.tolist(),
-        consumers=consumers_of_tensors(instance),
-        horizon_ns=horizon,
-        unit_ns=time_unit_ns(horizon, value_step_ns(instance, semantics)),
-    )
+
+def parameter_bytes(instance: Instance) -> dict[int, int]:
+    """Parameter bytes of the ops that have any."""
+    ops = instance.graph.ops
+    return {i: op.parameter_bytes for i, op in enumerate(ops) if op.parameter_bytes}
 
 
 def device_columns(instance: Instance, semantics: Loads, symmetry: bool = False) -> Columns:
@@ -155,9 +106,9 @@ def device_columns(instance: Instance, semantics: Loads, symmetry: bool = False)
     kind, num_devices = equal_devices(instance, semantics), instance.num_devices
     single = tuple((k,) for k in range(num_devices))
     if not semantics.has_replicas:
-        return Columns(
-            single, (None,) * num_devices, kind if symmetry else tuple(range(num_devices))
-        )
+        alone = tuple(device.name for device in instance.cluster.devices)
+        own = kind if symmetry else tuple(range(num_devices))
+        return Columns(alone, single, (None,) * num_devices, own)
     paths = instance.cluster.widest_paths
     devices: list[tuple[int, ...]] = list(single)
     alike = [(0, 1, kind[k]) for k in range(num_devices)]
@@ -185,11 +136,19 @@ def device_columns(instance: Instance, semantics: Loads, symmetry: bool = False)
                     (s, tuple(o for (b, q), o in starts.items() if b + q == a and q >= r))
                 )
     return Columns(
+        _joined_names(instance, devices),
         tuple(devices),
         tuple(narrowest_bandwidth(paths, chosen) for chosen in devices),
         tuple(numbered(alike)),
         tuple(packed),
     )
+
+
+def _joined_names(instance: Instance, columns: list[tuple[int, ...]]) -> tuple[str, ...]:
+    own = [device.name for device in instance.cluster.devices]
+    names = ["+".join(own[k] for k in devices) for devices in columns]
+    times = Counter(names)  # a device may be called "a+b"
+    return tuple(f"{n} #{s}" if times[n] > 1 else n for s, n in enumerate(names))
 
 
 def uneven_class(instance: Instance, semantics: Semantics, symmetry: bool = False) -> int:
@@ -226,90 +185,3 @@ def value_step_ns(instance: Instance, semantics: Loads) -> int:
     if semantics.has_two_levels:
         paid.append(server_costs(instance))
     return math.gcd(*(int(t) for part in (ops, *paid) for t in np.unique(part))) or 1
-
-
-def place_stages(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Placegap's own: the expressions ``x[i, k]``, and the variables ``stage[i, s]``,
-    ``used[s]``.
-    """
-    instance, columns = data.instance, data.columns
-    ops, possible = range(instance.num_ops), instance.arrays.able
-    model.stage = pyo.Var(ops, range(len(columns)), domain=pyo.Binary)
-    model.used = pyo.Var(range(len(columns)), domain=pyo.Binary)
-    for s, devices in enumerate(columns.devices):
-        for i in ops:
-            if not possible[i, devices[0]]:
-                model.stage[i, s].fix(0)
-    around = columns_around(columns, instance.num_devices)
-
-    @model.Expression(ops, range(instance.num_devices))
-    def x(model: pyo.ConcreteModel, i: int, k: int) -> Linear:
-        return sum(model.stage[i, s] for s in around[k])
-
-
-def stage_assign_once(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Placegap's own: sum over s of stage[i, s] == 1 for every op i."""
-
-    @model.Constraint(range(data.instance.num_ops))
-    def stage_assign_once(model: pyo.ConcreteModel, i: int) -> Linear:
-        return sum(model.stage[i, s] for s in range(len(data.columns))) == 1
-
-
-def stage_colocate_ops(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Placegap's own: stage[i, s] == stage[j, s] for every op i of a group, j its first op, every
-    column s.
-    """
-    home = first_of_group(data.instance)
-
-    @model.Constraint([i for i, j in enumerate(home) if i != j], range(len(data.columns)))
-    def stage_colocate_ops(model: pyo.ConcreteModel, i: int, s: int) -> Linear:
-        return model.stage[i, s] == model.stage[home[i], s]
-
-
-def stage_used(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Placegap's own: stage[i, s] <= used[s] for every op i and column s."""
-
-    @model.Constraint(range(data.instance.num_ops), range(len(data.columns)))
-    def stage_used(model: pyo.ConcreteModel, i: int, s: int) -> Linear:
-        return model.stage[i, s] <= model.used[s]
-
-
-def stage_disjoint(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Placegap's own: sum over the columns s around device k of used[s] <= 1, every device k."""
-    around = columns_around(data.columns, data.instance.num_devices)
-
-    @model.Constraint(range(data.instance.num_devices))
-    def stage_disjoint(model: pyo.ConcreteModel, k: int) -> Linear:
-        return sum(model.used[s] for s in around[k]) <= 1
-
-
-def stage_packed(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Placegap's own: used[s] <= sum of used over the columns that may be left of s
-    (`Columns.packed`).
-
-    Equal devices are taken from the left, by large stages first: this keeps one of the ways to
-    choose the devices of the stages.
-    """
-    before = dict(data.columns.packed)
-
-    @model.Constraint(list(before))
-    def stage_packed(model: pyo.ConcreteModel, s: int) -> Linear:
-        return model.used[s] <= sum(model.used[other] for other in before[s])
-
-
-def columns_around(columns: Columns, num_devices: int) -> list[list[int]]:
-    """The columns that hold each device."""
-    around: list[list[int]] = [[] for _ in range(num_devices)]
-    for s, devices in enumerate(columns.devices):
-        for k in devices:
-            around[k].append(s)
-    return around
-
-
-def set_stages(model: pyo.ConcreteModel, column: list[int]) -> None:
-    """Set stage and used to the values of a plan with op i in ``column[i]``."""
-    for (i, s), variable in model.stage.items():
-        if not variable.fixed:
-            variable.set_value(int(column[i] == s))
-    for s, variable in model.used.items():
-        variable.set_value(int(s in column))

@@ -1,245 +1,272 @@
-"""Rows of the throughput IP: crossings of borders, loads, and contiguity of regions.
+"""Families of the throughput IP: crossings of borders, loads, and contiguity of regions.
 
-A region is a column of devices or a server. ``inside[i, r]`` is the variable or expression that is
-1 if op i is in region r. The components of servers have the prefix ``server_``:
-
-- ``server_leaves[u, v]``, ``server_enters[u, v]``: tensor u leaves, enters server v; their
-  ``server_reach[i, r]``, ``server_position[r, p]`` and ``server_place[i]`` are those of devices.
+A region is a device, a column of devices (`throughput_ip.columns`) or a server, and
+``inside[i, r]`` is the variable or expression that is 1 if op i is in region r: ``x[i, k]``,
+``stage[i, s]`` or ``in_server[i, v]``. Families of regions add to a block: that of servers is
+``model.servers``, that of all others is the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.old_families import Linear
-from placegap.formulations.throughput_ip.columns import Columns, ThroughputSets
-from placegap.instances.problem import Instance
-from placegap.instances.problem.integers import NS_PER_S
-from placegap.instances.referee.loads import sync_ns
+from placegap.formulations.shared.data import duration_data, family, names_of, new_model
+from placegap.formulations.shared.families import Linear
+from placegap.formulations.shared.pairs import consumers_of_tensors
+from placegap.formulations.shared.times import time_unit_ns
+from placegap.formulations.throughput_ip.columns import Columns, value_step_ns
+from placegap.formulations.throughput_ip.columns import horizon_ns as longest_ns
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.problem import Instance, Loads
 
-Inside = Any
-"""Mapping (op, region) -> variable or expression that is 1 if the op is in the region, else 0."""
-
-
-Part = tuple[str, bool | None]
-"""A part of the objective: the suffix of its components, and which pass it counts (None: all)."""
-
-
-Arcs = list[tuple[int, int]]
-"""Pairs of ops, the first of which feeds the second as far as contiguity is concerned."""
+PASSES = {None: "all", False: "forward", True: "backward"}
+"""Names of what the ``load_passes`` of a semantics count."""
 
 
-def parts_of(data: ThroughputSets) -> tuple[Part, ...]:
-    """max_load has one part, max_load_fwd_bwd a forward and a backward one."""
-    suffix = {None: "", False: "_forward", True: "_backward"}
-    return tuple((suffix[backward], backward) for backward in data.semantics.load_passes)
+class Regions(NamedTuple):
+    """What tensors leave and enter, and what is contiguous."""
+
+    block: Any  # of their components
+    names: list[str]
+    inside: Any  # inside[i, r]: 1 if op i is in region r, else 0
 
 
-def priced(costs_ns: Any) -> list[tuple[int, int]]:
-    """The (tensor, region) pairs at which crossing the region's border costs time."""
-    return [(u, r) for u, r in np.argwhere(costs_ns > 0).tolist()]
+def regions_of(model: pyo.ConcreteModel) -> list[Regions]:
+    """The devices of a model, or its columns of devices; then its servers, if it has any."""
+    columns, servers = model.component("COLUMNS"), model.component("SERVERS")
+    if columns is None:
+        found = [Regions(model, list(model.DEVICES), model.x)]
+    else:
+        found = [Regions(model, list(columns), model.stage)]
+    if servers is not None:
+        found.append(Regions(model.servers, list(servers), model.in_server))
+    return found
 
 
-# ---------------------------------------------------------------------------------------- variables
+# ------------------------------------------------------------------------------------ sets and data
 
 
-def crossing_variables(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """``leaves[u, k]``, ``enters[u, k]`` in [0, 1], and ``largest`` >= 0 of every part."""
-    pairs = priced(data.border_ns)
-    model.leaves = pyo.Var(pairs, bounds=(0, 1))
-    model.enters = pyo.Var(pairs, bounds=(0, 1))
-    for suffix, _ in parts_of(data):
-        model.add_component(f"largest{suffix}", pyo.Var(domain=pyo.NonNegativeReals))
+def model_of_loads(
+    instance: Instance, semantics: Loads, horizon_ns: int | None, symmetry: bool
+) -> pyo.ConcreteModel:
+    """A model with the Sets and Params that all forms have."""
+    model = new_model("throughput IP", instance, semantics)
+    model.symmetry = symmetry  # for `warm_start` and `extract`
+    longest = longest_ns(instance, semantics)
+    horizon = longest if horizon_ns is None else min(longest, horizon_ns)
+    unit_ns = time_unit_ns(horizon, value_step_ns(instance, semantics))
+    model.horizon_ns = pyo.Param(initialize=horizon, doc="plans of larger values may be missing")
+    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    # Where a time exceeds a given horizon, x is fixed to 0: shorter times need a build.
+    duration_data(model, instance, only_longer=horizon < longest)
+    pass_sets(model, instance)
+    tensor_sets(model, instance)
+    if semantics.plans != "any":
+        arc_sets(model, instance)
+    return model
 
 
-def share_variables(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """``share[s]``, ``sync[s]`` >= 0 of replicated columns: load / r, and the sum of weights.
-
-    They are integers, and so rounded up, where the model counts nanoseconds.
+@family
+def pass_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """PASSES: "all", or "forward" and "backward", whose loads are counted apart (Tarnawski et al.,
+    Appendix C); op_pass[i]: the one that op i belongs to.
     """
-    domain = pyo.NonNegativeIntegers if data.rounds else pyo.NonNegativeReals
-    model.share = pyo.Var(data.columns.replicated, domain=domain)
-    model.sync = pyo.Var(data.columns.replicated, domain=domain)
+    own = [PASSES[one] for one in model.semantics.load_passes]
+    passes = [own[flag if len(own) > 1 else 0] for flag in instance.arrays.backward.tolist()]
+    given = dict(zip(model.OPS, passes, strict=True))
+    model.PASSES = pyo.Set(initialize=own)
+    model.op_pass = pyo.Param(model.OPS, initialize=given, within=pyo.Any)
 
 
-def server_variables(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Placegap's own: ``in_server[i, v]``, the sum of inside; ``server_leaves``,
-    ``server_enters``.
+@family
+def tensor_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """TENSORS; producer[u]: the op that makes tensor u; READERS: pairs (u, j), op j reads u."""
+    tensors, ops = names_of(instance).tensors, list(model.OPS)
+    makers = instance.arrays.index.tensor_producer.tolist()
+    made = {u: ops[i] for u, i in zip(tensors, makers, strict=True)}
+    read = zip(tensors, consumers_of_tensors(instance), strict=True)
+    model.TENSORS = pyo.Set(initialize=tensors)
+    model.producer = pyo.Param(model.TENSORS, initialize=made, within=pyo.Any)
+    model.READERS = pyo.Set(initialize=[(u, ops[j]) for u, own in read for j in own], dimen=2)
+
+
+@family
+def arc_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """FORWARD: the forward ops; FORWARD_ARCS, CHAIN_ARCS: pairs (i, j), op i feeds op j
+    (`forward_arcs`, `chain_arcs`).
     """
-    members: list[list[int]] = [[] for _ in data.servers]
-    for s, v in enumerate(data.server.tolist()):
-        members[v].append(s)
+    ops = list(model.OPS)
+    forward = np.flatnonzero(~instance.arrays.backward).tolist()
+    model.FORWARD = pyo.Set(initialize=[ops[i] for i in forward])
+    for name, arcs in {"FORWARD": forward_arcs(instance), "CHAIN": chain_arcs(instance)}.items():
+        named = [(ops[i], ops[j]) for i, j in arcs]
+        model.add_component(f"{name}_ARCS", pyo.Set(initialize=named, dimen=2))
 
-    @model.Expression(range(data.instance.num_ops), range(len(members)))
-    def in_server(_: pyo.ConcreteModel, i: int, v: int) -> Linear:
-        return sum(inside[i, s] for s in members[v])
 
-    pairs = priced(data.server_ns)
-    model.server_leaves = pyo.Var(pairs, bounds=(0, 1))
-    model.server_enters = pyo.Var(pairs, bounds=(0, 1))
+@family
+def crossing_variables(block: Any, names: list[str], paid: Ints) -> None:
+    """leaves[u, r], enters[u, r] in [0, 1]: tensor u leaves, enters region r; integral where x is.
+
+    They are there for ``BORDERS``, pairs (u, r) at which that costs ``host_ns[u, r]``, mutable.
+    """
+    tensors = list(block.model().TENSORS)
+    given = {(tensors[u], names[r]): int(paid[u, r]) for u, r in np.argwhere(paid > 0).tolist()}
+    block.BORDERS = pyo.Set(initialize=list(given), dimen=2, doc="(u, r): a crossing costs time")
+    block.host_ns = pyo.Param(
+        block.BORDERS,
+        initialize=given,
+        mutable=True,
+        doc="host_ns[u, r]: cost of tensor u at the border of r, cut to just above the horizon",
+    )
+    block.leaves = pyo.Var(block.BORDERS, bounds=(0, 1))
+    block.enters = pyo.Var(block.BORDERS, bounds=(0, 1))
+
+
+@family
+def load_variables(model: pyo.ConcreteModel) -> None:
+    """largest[p] >= 0: the load of the heaviest device in pass p."""
+    model.largest = pyo.Var(model.PASSES, domain=pyo.NonNegativeReals)
 
 
 # ------------------------------------------------------------------------------ crossings and loads
 
 
-def exclude_too_long(data: ThroughputSets, inside: Inside) -> None:
-    """An op is in no column where its time, or its weights alone, exceed the horizon."""
-    columns, weights = data.columns, parameter_bytes(data)
-    for s, devices in enumerate(columns.devices):
-        r, width = len(devices), columns.bandwidth[s]
-        for i in np.flatnonzero(data.time_ns[:, s] > r * data.horizon_ns).tolist():
-            inside[i, s].fix(0)
-        if r > 1 and width is not None:
-            for i, size in weights.items():
-                if sync_ns(size, r, width) > data.horizon_ns:
-                    inside[i, s].fix(0)
-
-
-def tensor_leaves(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Tarnawski et al., CommOut: leaves[u, k] >= x[i, k] - x[j, k], i the producer and j any
-    consumer of tensor u.
+@family
+def tensor_leaves(block: Any, inside: Any) -> None:
+    """Tarnawski et al., CommOut: leaves[u, r] >= x[i, r] - x[j, r], i the producer and j any
+    consumer of tensor u; likewise, placegap's own, of servers.
     """
-    rows = [(u, k, j) for u, k in model.leaves for j in data.consumers[u]]
+    leaves, made = block.leaves, dict(block.model().producer.items())
+    block.tensor_leaves = pyo.Constraint(
+        _readings(block), rule=lambda _, u, r, j: leaves[u, r] >= inside[made[u], r] - inside[j, r]
+    )
 
-    @model.Constraint(rows)
-    def tensor_leaves(model: pyo.ConcreteModel, u: int, k: int, j: int) -> Linear:
-        return model.leaves[u, k] >= inside[data.producer[u], k] - inside[j, k]
 
-
-def tensor_enters(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Tarnawski et al., CommIn: enters[u, k] >= x[j, k] - x[i, k], i the producer and j any
-    consumer of tensor u.
+@family
+def tensor_enters(block: Any, inside: Any) -> None:
+    """Tarnawski et al., CommIn: enters[u, r] >= x[j, r] - x[i, r], i the producer and j any
+    consumer of tensor u; likewise, placegap's own, of servers.
     """
-    rows = [(u, k, j) for u, k in model.enters for j in data.consumers[u]]
-
-    @model.Constraint(rows)
-    def tensor_enters(model: pyo.ConcreteModel, u: int, k: int, j: int) -> Linear:
-        return model.enters[u, k] >= inside[j, k] - inside[data.producer[u], k]
-
-
-def server_crossings(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Placegap's own: `tensor_leaves` and `tensor_enters` at the borders of the servers."""
-    rows = [(u, v, j) for u, v in model.server_leaves for j in data.consumers[u]]
-    inside = model.in_server
-
-    @model.Constraint(rows)
-    def tensor_leaves_server(model: pyo.ConcreteModel, u: int, v: int, j: int) -> Linear:
-        return model.server_leaves[u, v] >= inside[data.producer[u], v] - inside[j, v]
-
-    @model.Constraint(rows)
-    def tensor_enters_server(model: pyo.ConcreteModel, u: int, v: int, j: int) -> Linear:
-        return model.server_enters[u, v] >= inside[j, v] - inside[data.producer[u], v]
+    enters, made = block.enters, dict(block.model().producer.items())
+    block.tensor_enters = pyo.Constraint(
+        _readings(block), rule=lambda _, u, r, j: enters[u, r] >= inside[j, r] - inside[made[u], r]
+    )
 
 
-def load_add(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Load of every column k: largest >= compute + communication.
+def _readings(block: Any) -> list[tuple[str, str, str]]:
+    """(u, r, j): tensor u at the border of region r, and an op j that reads it."""
+    readers: dict[str, list[str]] = {u: [] for u in block.model().TENSORS}
+    for u, j in block.model().READERS:
+        readers[u].append(j)
+    return [(u, r, j) for u, r in block.BORDERS for j in readers[u]]
+
+
+@family
+def load_add(model: pyo.ConcreteModel, columns: Columns) -> None:
+    """Tarnawski et al., MaxLoad: largest >= compute + communication of every device k.
 
     Compute is the sum over i of p_ik x[i, k], communication the sum over u of
-    host_time(u, k) (leaves[u, k] + enters[u, k]). Of replicated columns r share[k] takes the place
-    of largest. With two parts (Tarnawski et al., Appendix C) ops and producers of one part count.
+    host_ns[u, k] (leaves[u, k] + enters[u, k]). Of a column of r devices r share[k] takes the place
+    of largest. In each pass p ops and producers of that pass count.
     """
-    for suffix, backward in parts_of(data):
-        compute, communication = _sums(model, data, inside, backward)
-        load = [work + moved for work, moved in zip(compute, communication, strict=True)]
-        _at_least(model, data, suffix, f"load_add{suffix}", dict(enumerate(load)))
+    loads = _loads(model, columns)
+
+    @model.Constraint(list(loads))
+    def load_add(_: pyo.ConcreteModel, p: str, k: str) -> Linear:
+        cover, compute, communication = loads[p, k]
+        return cover >= sum(compute) + sum(communication)
 
 
-def load_overlap(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Load of every column k: largest >= compute and largest >= communication (`load_add`)."""
-    for suffix, backward in parts_of(data):
-        compute, communication = _sums(model, data, inside, backward)
-        moved = {k: part for k, part in enumerate(communication) if not isinstance(part, int)}
-        _at_least(model, data, suffix, f"load_overlap_compute{suffix}", dict(enumerate(compute)))
-        _at_least(model, data, suffix, f"load_overlap_communication{suffix}", moved)
+@family
+def load_overlap(model: pyo.ConcreteModel, columns: Columns) -> None:
+    """Tarnawski et al., MaxLoad: largest >= compute, largest >= communication (`load_add`)."""
+    loads = _loads(model, columns)
+
+    @model.Constraint(list(loads))
+    def load_overlap_compute(_: pyo.ConcreteModel, p: str, k: str) -> Linear:
+        cover, compute, _communication = loads[p, k]
+        return cover >= sum(compute)
+
+    @model.Constraint([at for at, (_, _, communication) in loads.items() if communication])
+    def load_overlap_communication(_: pyo.ConcreteModel, p: str, k: str) -> Linear:
+        cover, _compute, communication = loads[p, k]
+        return cover >= sum(communication)
 
 
-def load_shared(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Placegap's own: of a column s of r devices, largest >= share[s] + sync[s], and what sync is.
-
-    sync[s] >= sum over i of 2 (r - 1) parameter_bytes_i / (r bandwidth_s) x[i, s]; without a path
-    between the devices only ops without parameters can be there.
-    """
-    columns, weights = data.columns, parameter_bytes(data)
-    synced = [s for s in columns.replicated if columns.bandwidth[s] is not None and weights]
-    for s in columns.replicated:
-        if columns.bandwidth[s] is None:
-            for i in weights:
-                inside[i, s].fix(0)
-
-    @model.Constraint(columns.replicated)
-    def load_shared(model: pyo.ConcreteModel, s: int) -> Linear:
-        return model.largest >= model.share[s] + model.sync[s]
-
-    @model.Constraint(synced)
-    def sync_weights(model: pyo.ConcreteModel, s: int) -> Linear:
-        r, width = len(columns.devices[s]), columns.bandwidth[s] or 1
-        return model.sync[s] >= sum(
-            2 * (r - 1) * size * NS_PER_S / (r * width) / data.unit_ns * inside[i, s]
-            for i, size in weights.items()
-        )
+def _loads(
+    model: pyo.ConcreteModel, columns: Columns
+) -> dict[tuple[str, str], tuple[Linear, list[Linear], list[Linear]]]:
+    """Of every pass and column: what covers its load, the summands of compute, communication."""
+    unit, time, devices = model.unit_ns.value, model.duration_ns, list(model.DEVICES)
+    of, made = dict(model.op_pass.items()), dict(model.producer.items())
+    size = dict(zip(columns.names, map(len, columns.devices), strict=True))
+    first = {s: devices[k] for s, k in zip(columns.names, columns.first, strict=True)}
+    loads: dict[tuple[str, str], tuple[Linear, list[Linear], list[Linear]]] = {
+        (p, s): (model.largest[p] if r == 1 else r * model.share[s], [], [])
+        for p in model.PASSES
+        for s, r in size.items()
+    }
+    for (i, s), x in regions_of(model)[0].inside.items():
+        if not x.fixed:
+            loads[of[i], s][1].append(time[i, first[s]] / unit * x)
+    for (u, s), cost in model.host_ns.items():
+        crossing = model.leaves[u, s] + model.enters[u, s]
+        loads[of[made[u]], s][2].append(cost / unit * crossing)
+    return loads
 
 
-def server_load(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Placegap's own: of every server v, largest >= sum over u of server_time(u, v) (leaves +
-    enters).
-    """
-    parts: dict[int, list[Linear]] = {}
-    for (u, v), leaves in model.server_leaves.items():
-        cost = float(data.server_ns[u, v]) / data.unit_ns
-        parts.setdefault(v, []).append(cost * (leaves + model.server_enters[u, v]))
-
-    @model.Constraint(sorted(parts))
-    def server_load(model: pyo.ConcreteModel, v: int) -> Linear:
-        return model.largest >= sum(parts[v])
+def load_value(model: pyo.ConcreteModel) -> None:
+    """The objective, and ``load_ns``, its value in nanoseconds."""
+    value = sum(model.largest[p] for p in model.PASSES)
+    model.load_ns = pyo.Expression(
+        expr=model.unit_ns * value, doc="the value in nanoseconds: the load of all passes"
+    )
+    model.objective = pyo.Objective(expr=value, doc="Tarnawski et al.: MaxLoad")
 
 
-def parameter_bytes(data: ThroughputSets) -> dict[int, int]:
-    """Parameter bytes of the ops that have any."""
-    ops = data.instance.graph.ops
-    return {i: op.parameter_bytes for i, op in enumerate(ops) if op.parameter_bytes}
+def set_crossings(block: Any, home: Mapping[str, str]) -> None:
+    """Set leaves and enters to the values of a plan with op i in region ``home[i]``."""
+    readers: dict[str, set[str]] = {}
+    for u, j in block.model().READERS:
+        readers.setdefault(u, set()).add(home[j])
+    for (u, r), leaves in block.leaves.items():
+        made = home[block.model().producer[u]]
+        leaves.set_value(int(made == r and readers[u] != {r}))
+        block.enters[u, r].set_value(int(made != r and r in readers[u]))
 
 
-def _at_least(
-    model: pyo.ConcreteModel, data: ThroughputSets, suffix: str, name: str, parts: dict[int, Linear]
-) -> None:
-    """Tarnawski et al., MaxLoad: largest, or r times the share of a replica, covers each part."""
-    largest, devices = model.component(f"largest{suffix}"), data.columns.devices
+def set_loads(model: pyo.ConcreteModel, columns: Columns) -> None:
+    """Set loads and shares to the least values that their rows allow; all else has its values."""
 
-    def covers(model: pyo.ConcreteModel, s: int) -> Linear:
-        r = len(devices[s])
-        return (largest if r == 1 else r * model.share[s]) >= parts[s]
+    def part(name: str) -> list[tuple[Any, Any]]:
+        return list((model.component(name) or {}).items())
 
-    model.add_component(name, pyo.Constraint(list(parts), rule=covers))
+    def lift(variable: Any, rows: list[Any], size: int = 1) -> None:
+        least = max([0.0, *(-row.slack() for row in rows)]) / size
+        variable.set_value(math.ceil(least - 1e-9) if variable.is_integer() else least)
 
-
-def _sums(
-    model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside, backward: bool | None
-) -> tuple[list[Linear], list[Linear]]:
-    """Compute and communication of every column, as expressions."""
-    time, border = data.time_ns / data.unit_ns, data.border_ns / data.unit_ns
-    counts = [backward in (None, bool(flag)) for flag in data.instance.arrays.backward]
-    compute: list[list[Linear]] = [[] for _ in range(len(data.columns))]
-    communication: list[list[Linear]] = [[] for _ in compute]
-    for (i, k), x in inside.items():
-        if counts[i] and not x.fixed:
-            compute[k].append(float(time[i, k]) * x)
-    for (u, k), leaves in model.leaves.items():
-        if counts[data.producer[u]]:
-            communication[k].append(float(border[u, k]) * (leaves + model.enters[u, k]))
-    return [sum(part) for part in compute], [sum(part) for part in communication]
+    for _, variable in (*part("largest"), *part("share"), *part("sync")):
+        variable.set_value(0)
+    loads = [*part("load_add"), *part("load_overlap_compute"), *part("load_overlap_communication")]
+    size = dict(zip(columns.names, map(len, columns.devices), strict=True))
+    for s, share in part("share"):
+        lift(share, [row for (_, at), row in loads if at == s], size[s])
+        lift(model.sync[s], [row for at, row in part("sync_weights") if at == s])
+    beside = [row for _, row in (*part("load_shared"), *part("server_load"))]  # of the only pass
+    for p in model.PASSES:
+        lift(model.largest[p], [row for (of, _), row in loads if of == p] + beside)
 
 
 # --------------------------------------------------------------------------- contiguity: which arcs
 
 
-def forward_arcs(instance: Instance) -> Arcs:
+def forward_arcs(instance: Instance) -> list[tuple[int, int]]:
     """Edges between forward ops, each pair once (in Tarnawski et al. only those are contiguous)."""
     index, backward = instance.arrays.index, instance.arrays.backward
     both = ~backward[index.producer] & ~backward[index.consumer]
@@ -247,11 +274,10 @@ def forward_arcs(instance: Instance) -> Arcs:
     return list(dict.fromkeys(pairs))
 
 
-def chain_arcs(instance: Instance) -> Arcs:
+def chain_arcs(instance: Instance) -> list[tuple[int, int]]:
     """`forward_arcs`, and the reversed backward edges at ops whose group has no forward op.
 
-    Tarnawski et al. give a colour class without forward node an artificial one, with its backward
-    edges reversed.
+    Tarnawski et al. give such a colour class an artificial node, with its backward edges reversed.
     """
     arrays, index = instance.arrays, instance.arrays.index
     with_forward = np.zeros(arrays.num_groups, np.bool_)
@@ -266,9 +292,18 @@ def chain_arcs(instance: Instance) -> Arcs:
 # ----------------------------------------------------------------------- contiguity: convex regions
 
 
-def convex_regions(
-    model: pyo.ConcreteModel, instance: Instance, inside: Inside, num_regions: int, prefix: str = ""
-) -> None:
+def contiguity(model: pyo.ConcreteModel, regions: Regions) -> None:
+    """The rows of the class of plans: convex regions, for chains those of chains, too."""
+    # Every chain is convex. Its own rows have big-M and bound little: the LP bound of a chain comes
+    # from the rows of convex regions.
+    if model.semantics.plans != "any":
+        convex_regions(*regions)
+    if model.semantics.plans == "chain":
+        chain_regions(*regions)
+
+
+@family
+def convex_regions(block: Any, names: list[str], inside: Any) -> None:
     """Tarnawski et al., contiguity, z: no path over forward ops leaves a region and comes back.
 
     ``reach[i, r]`` in [0, 1] is 1 if a forward op of region r is i or comes after it. For every
@@ -278,69 +313,43 @@ def convex_regions(
         reach[j, r] <= reach[i, r]
         reach[j, r] <= x[j, r] - x[i, r] + 1
 
-    (Tarnawski et al., the throughput IP; their z). Where x is 0 or 1 the least such reach is 0 or
-    1, and the last row fails if i is inside, j is not, and something after j is.
+    Where x is 0 or 1 the least such reach is 0 or 1, and the last row fails if i is inside, j is
+    not, and something after j is.
     """
-    regions, arcs = range(num_regions), forward_arcs(instance)
-    forward = np.flatnonzero(~instance.arrays.backward).tolist()
-    reach = pyo.Var(forward, regions, bounds=(0, 1))
-    model.add_component(f"{prefix}reach", reach)
-    rows = [(i, j, r) for i, j in arcs for r in regions]
-    model.add_component(
-        f"{prefix}convex_reach",
-        pyo.Constraint(forward, regions, rule=lambda _, i, r: reach[i, r] >= inside[i, r]),
+    model = block.model()
+    block.reach = reach = pyo.Var(
+        model.FORWARD, names, bounds=(0, 1), doc="reach[i, r]: an op of region r leads to op i"
     )
-    model.add_component(
-        f"{prefix}convex_back",
-        pyo.Constraint(rows, rule=lambda _, i, j, r: reach[j, r] <= reach[i, r]),
+    block.convex_reach = pyo.Constraint(
+        model.FORWARD, names, rule=lambda _, i, r: reach[i, r] >= inside[i, r]
     )
-    model.add_component(
-        f"{prefix}convex_no_return",
-        pyo.Constraint(
-            rows, rule=lambda _, i, j, r: reach[j, r] <= inside[j, r] - inside[i, r] + 1
-        ),
+    block.convex_back = pyo.Constraint(
+        model.FORWARD_ARCS, names, rule=lambda _, i, j, r: reach[j, r] <= reach[i, r]
+    )
+    block.convex_no_return = pyo.Constraint(
+        model.FORWARD_ARCS,
+        names,
+        rule=lambda _, i, j, r: reach[j, r] <= inside[j, r] - inside[i, r] + 1,
     )
 
 
-def set_reach(
-    model: pyo.ConcreteModel, instance: Instance, region: Sequence[int], prefix: str = ""
-) -> None:
-    """Set reach to the values of a plan with op i in ``region[i]``."""
-    index, reach = instance.arrays.index, model.component(f"{prefix}reach")
-    after: list[set[int]] = [{r} for r in region]
-    succs: list[list[int]] = [[] for _ in region]
-    for i, j in forward_arcs(instance):
+def set_reach(block: Any, instance: Instance, home: Mapping[str, str]) -> None:
+    """Set reach to the values of a plan with op i in region ``home[i]``."""
+    ops, after = list(home), {i: {r} for i, r in home.items()}
+    succs: dict[str, list[str]] = {i: [] for i in ops}
+    for i, j in block.model().FORWARD_ARCS:
         succs[i].append(j)
-    for i in reversed(index.topological_order.tolist()):
-        after[i] = after[i].union(*(after[j] for j in succs[i]))
-    for (i, r), variable in reach.items():
+    for at in reversed(instance.arrays.index.topological_order.tolist()):
+        after[ops[at]] = after[ops[at]].union(*(after[j] for j in succs[ops[at]]))
+    for (i, r), variable in block.reach.items():
         variable.set_value(int(r in after[i]))
 
 
 # ------------------------------------------------------------------- contiguity: a chain of regions
 
 
-@dataclass(frozen=True)
-class Stages:
-    """Replicated columns in a chain."""
-
-    #: Column -> variable that is 1 if it has a stage.
-    used: Any
-    #: Number of positions of a chain: the number of devices.
-    num_positions: int
-    #: Pairs of columns that are used in this order.
-    alike: tuple[tuple[int, int], ...]
-
-
-def chain_regions(
-    model: pyo.ConcreteModel,
-    arcs: Arcs,
-    inside: Inside,
-    num_ops: int,
-    num_regions: int,
-    stages: Stages | None = None,
-    prefix: str = "",
-) -> None:
+@family
+def chain_regions(block: Any, names: list[str], inside: Any) -> None:
     """Tarnawski et al., section 5.1, chains: each region takes a position, and no arc leads to an
     earlier one.
 
@@ -357,84 +366,57 @@ def chain_regions(
     arc leads back. The LP bound comes from the rows of `convex_regions`, which every chain
     satisfies. (Prefix rows, "all ops before op i are in the first p regions if i is", need ops
     times regions times positions variables, and with equal devices ordered by their positions the
-    bound is far worse.)
-
-    Only replicated columns in use have a position, without gaps, and equal columns are in order:
-
-        sum over p of position[r, p] == used[r]                     position_of_region
-        sum over r of position[r, p + 1] <= sum of position[r, p]   position_filled
-        position[b, <= p] <= position[a, < p] + 1 - used[a]         position_order
+    bound is far worse.) Of columns of devices only those in use have a position: used[r] takes the
+    place of the first 1.
     """
     # An op takes the position of its region by two big-M rows with P - 1, the largest difference of
     # positions: place is free if the op is elsewhere. Regions without ops take positions, too, so
     # that every region has one and no row on emptiness is needed.
-    regions, size = range(num_regions), num_regions if stages is None else stages.num_positions
-    last = size - 1
-    position = pyo.Var(regions, range(size), domain=pyo.Binary)
-    place = pyo.Var(range(num_ops), bounds=(0, last))
-    model.add_component(f"{prefix}position", position)
-    model.add_component(f"{prefix}place", place)
-
-    def pos(r: int) -> Linear:
-        return sum(p * position[r, p] for p in range(size))
-
-    def placed(r: int, until: int) -> Linear:
-        return sum(position[r, p] for p in range(until))
-
-    def taken(p: int) -> Linear:
-        return sum(position[r, p] for r in regions)
-
-    def uses(r: int) -> Linear:
-        return 1 if stages is None else stages.used[r]
-
-    # Of two columns that may be swapped, a comes first if it is used: b is among the first p + 1
-    # only if a is among the first p.
-    def in_order(_: pyo.ConcreteModel, a: int, b: int, p: int) -> Linear:
-        return placed(b, p + 1) <= placed(a, p) + 1 - uses(a)
-
-    of_ops = [(i, r) for i in range(num_ops) for r in regions]
-    families: list[tuple[str, Any, Any]] = [
-        ("position_of_region", regions, lambda _, r: placed(r, size) == uses(r)),
-        ("position_once", range(size), lambda _, p: taken(p) <= 1),
-        ("place_at_most", of_ops, lambda _, i, r: place[i] - pos(r) <= last * (1 - inside[i, r])),
-        ("place_at_least", of_ops, lambda _, i, r: pos(r) - place[i] <= last * (1 - inside[i, r])),
-        ("chain_in_order", arcs, lambda _, i, j: place[i] <= place[j]),
-    ]
-    if stages is not None:
-        order = [(a, b, p) for a, b in stages.alike for p in range(size)]
-        families += [
-            ("position_filled", range(last), lambda _, p: taken(p + 1) <= taken(p)),
-            ("position_order", order, in_order),
-        ]
-    for name, rows, rule in families:
-        model.add_component(prefix + name, pyo.Constraint(rows, rule=rule))
-
-
-def set_positions(
-    model: pyo.ConcreteModel, region: Sequence[int], order: Sequence[int], prefix: str = ""
-) -> None:
-    """Set position and place to the values of a plan: op i in ``region[i]``, regions in order."""
-    where = {r: p for p, r in enumerate(order)}
-    for (r, p), variable in model.component(f"{prefix}position").items():
-        variable.set_value(int(where.get(r) == p))
-    for i, variable in model.component(f"{prefix}place").items():
-        variable.set_value(where[region[i]])
-
-
-def chain_order(arcs: Arcs, region: Sequence[int]) -> list[int]:
-    """The regions of a chain plan that have ops, each before those it feeds; ties: first op."""
-    quotient: nx.DiGraph[int] = nx.DiGraph()
-    quotient.add_nodes_from(region)
-    quotient.add_edges_from((region[i], region[j]) for i, j in arcs if region[i] != region[j])
-    first = {r: i for i, r in reversed(list(enumerate(region)))}
-    return list(nx.lexicographical_topological_sort(quotient, key=lambda r: first[r]))
-
-
-def alike_pairs(columns: Columns) -> tuple[tuple[int, int], ...]:
-    """Pairs of equal columns without a device in common, which may be swapped."""
-    devices = columns.devices
-    return tuple(
-        (a, b)
-        for a, b in combinations(range(len(devices)), 2)
-        if columns.alike[a] == columns.alike[b] and not set(devices[a]) & set(devices[b])
+    model, used = block.model(), block.component("used")
+    size = len(names if used is None else model.DEVICES)
+    last, positions = size - 1, range(size)
+    block.position = position = pyo.Var(
+        names, positions, domain=pyo.Binary, doc="position[r, p]: region r is number p of the chain"
     )
+    block.place = place = pyo.Var(model.OPS, bounds=(0, last), doc="place[i]: position of op i")
+
+    def pos(r: str) -> Linear:
+        return sum(p * position[r, p] for p in positions)
+
+    @block.Constraint(names)
+    def position_of_region(_: Any, r: str) -> Linear:
+        return sum(position[r, p] for p in positions) == (1 if used is None else used[r])
+
+    block.position_once = pyo.Constraint(
+        positions, rule=lambda _, p: sum(position[r, p] for r in names) <= 1
+    )
+    block.place_at_most = pyo.Constraint(
+        model.OPS, names, rule=lambda _, i, r: place[i] - pos(r) <= last * (1 - inside[i, r])
+    )
+    block.place_at_least = pyo.Constraint(
+        model.OPS, names, rule=lambda _, i, r: pos(r) - place[i] <= last * (1 - inside[i, r])
+    )
+    block.chain_in_order = pyo.Constraint(
+        model.CHAIN_ARCS, rule=lambda _, i, j: place[i] <= place[j]
+    )
+
+
+def set_positions(block: Any, names: list[str], home: Mapping[str, str]) -> None:
+    """Set position and place to the values of a plan: op i in region ``home[i]``."""
+    order = chain_order(block.model(), home)
+    if block.component("used") is None:
+        order += [r for r in names if r not in order]
+    where = {r: p for p, r in enumerate(order)}
+    for (r, p), variable in block.position.items():
+        variable.set_value(int(where.get(r) == p))
+    for i, variable in block.place.items():
+        variable.set_value(where[home[i]])
+
+
+def chain_order(model: pyo.ConcreteModel, home: Mapping[str, Any]) -> list[Any]:
+    """The regions of a chain plan that have ops, each before those it feeds; ties: first op."""
+    quotient: nx.DiGraph[Any] = nx.DiGraph()
+    quotient.add_nodes_from(home.values())
+    quotient.add_edges_from((home[i], home[j]) for i, j in model.CHAIN_ARCS if home[i] != home[j])
+    first = {r: at for at, r in reversed(list(enumerate(home.values())))}
+    return list(nx.lexicographical_topological_sort(quotient, key=lambda r: first[r]))

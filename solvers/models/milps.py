@@ -214,8 +214,6 @@ STARTS = ("ideal-dp",)  # methods beside the placers whose plans the model start
 class ThroughputParams(MipParams, ExactParams):
     """Parameters of ``throughput-ip``."""
 
-    #: Which plans compete; it must be the class of the semantics, as it is by default.
-    contiguous: throughput_ip.Contiguous | None = None
     #: Whether the roles of equal devices are fixed.
     symmetry: bool = True
 
@@ -223,7 +221,7 @@ class ThroughputParams(MipParams, ExactParams):
 def throughput_applies(task: Task[Loads], params: ThroughputParams) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
     instance, semantics = task.instance, task.semantics
-    reason = throughput_ip.why_not(instance, semantics, params.contiguous, params.symmetry)
+    reason = throughput_ip.why_not(instance, semantics, symmetry=params.symmetry)
     if reason is not None:
         return f"its model {reason}"
     return why_too_long(throughput_ip.horizon_ns(instance, semantics)) or why_too_many_rows(
@@ -233,18 +231,16 @@ def throughput_applies(task: Task[Loads], params: ThroughputParams) -> str | Non
 
 def throughput_formulation(task: Task[Loads], params: ThroughputParams) -> Formulation:
     """What the runner needs."""
-    instance, semantics, symmetry = task.instance, task.semantics, params.symmetry
+    instance, semantics = task.instance, task.semantics
     return Formulation(
         name="throughput-ip",
         starts=STARTS,
         granularity_ns=throughput_ip.value_step_ns(instance, semantics),
         build=lambda start: throughput_ip.build(
-            instance, semantics, params.contiguous, symmetry, start and start.value
+            instance, semantics, horizon_ns=start and start.value, symmetry=params.symmetry
         ),
-        warm_start=lambda model, plan: throughput_ip.warm_start(
-            model, instance, plan, semantics, symmetry
-        ),
-        extract=lambda model: throughput_ip.extract(model, instance, semantics, symmetry),
+        warm_start=lambda model, plan: throughput_ip.warm_start(model, instance, plan),
+        extract=lambda model: throughput_ip.extract(model, instance, check=False),
     )
 
 

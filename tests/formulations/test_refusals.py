@@ -52,11 +52,10 @@ SEMANTICS = Refusals(
         (archer.build_exact, MaxLoad(plans="chain", levels=2), ARCHER),
         (archer.build_exact, MaxLoadFwdBwd(plans="chain"), ARCHER),
         (archer.build_exact, CHAIN, 0, "at least one block"),
-        (throughput_ip.build, MaxLoad(plans="any"), "chian", "'chian'; did you mean 'chain'"),
+        (partial(throughput_ip.build, form="server"), CHAIN, "no form 'server'; did you mean"),
         (throughput_ip.build, Makespan(), "not makespan"),
         (throughput_ip.build, LatencySubgraphs(), "not latency_subgraphs"),
-        (throughput_ip.build, CHAIN, "convex", "states plans convex, not"),
-        (throughput_ip.build, MaxLoad(plans="any"), "chain", "plans chain, not max_load any"),
+        (partial(throughput_ip.build, form="replicas"), CHAIN, "form=plain for max_load chain"),
         (throughput_ip.build, MaxLoad(plans="any", levels=2), "has none"),
         (makespan_cp.build, Makespan(), 2**60, "above 2"),  # a horizon of centuries
     ],

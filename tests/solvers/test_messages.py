@@ -86,8 +86,6 @@ METHODS = Refusals(
         ("moirai", Makespan(transfers="per_tensor"), example(), {}, "states makespan per_edge"),
         ("pesto", PORT, example(), {}, "makespan port per_edge"),
         ("moirai", FREE, example(), {"form": "as_published"}, "published, not makespan free"),
-        ("throughput-ip", CHAIN, example(), {"contiguous": "convex"}, "max_load chain add"),
-        ("throughput-ip", ANY, example(), {"contiguous": "perhaps"}, "contiguous"),
         ("archer-combinatorial", CONVEX, example(), {}, "states max_load chain"),
         (
             "archer-exact",

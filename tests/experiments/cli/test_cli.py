@@ -111,7 +111,7 @@ def test_methods_states_names_claims_papers_and_parameters(capsys: Capture) -> N
     methods = {row["method"]: row for row in json.loads(capsys.readouterr().out)["methods"]}
     assert methods["ideal-dp"]["claim"] == "exact"
     assert methods["ideal-dp"]["objectives"] == ["max_load"]
-    assert "contiguous" in methods["throughput-ip"]["params"]
+    assert "symmetry" in methods["throughput-ip"]["params"]
     assert main(["methods"]) == 0
     plans, bounds = capsys.readouterr().out.split("a bound, without a plan")
     assert "heft" in plans

@@ -11,6 +11,7 @@ from draws.twins import CLUSTERS, twin_instance
 
 from placegap.formulations import latency_ip, moirai, throughput_ip
 from placegap.formulations.shared import devices as alike
+from placegap.formulations.shared.data import new_model, set_placement
 from placegap.formulations.shared.devices import (
     canonical,
     count_symmetry_rows,
@@ -18,9 +19,8 @@ from placegap.formulations.shared.devices import (
     group_leaders,
     new_names,
     representative_devices,
-    symmetry_order,
 )
-from placegap.formulations.shared.old_families import assign_once, place_ops
+from placegap.formulations.shared.families import assign_once, place_ops, symmetry_order
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, Op, Plan
 from placegap.instances.problem.device_classes import identical_devices
 from placegap.solvers import Limits
@@ -41,17 +41,14 @@ def loose(*times_ns: int) -> Instance:
 
 def survivors(instance: Instance) -> set[tuple[int, ...]]:
     """Placements that the rows of `symmetry_order` and the fixed variables leave."""
-    model = pyo.ConcreteModel()
-    possible = instance.arrays.able
-    place_ops(model, possible)
-    assign_once(model, instance)
+    model = new_model("x alone", instance, PORT)
+    place_ops(model, instance.arrays.able)
+    assign_once(model)
     symmetry_order(model, instance)
     rows = list(model.component_data_objects(pyo.Constraint))
     found = set()
     for devices in placements(instance):
-        for (i, k), variable in model.x.items():
-            if not variable.fixed:
-                variable.set_value(int(devices[i] == k))
+        set_placement(model, list(devices))
         if all(row.slack() >= 0 for row in rows):
             found.add(devices)
     return found
@@ -141,7 +138,8 @@ def test_a_model_as_built_takes_constraints_that_name_devices(objective: str) ->
     build, semantics = BUILDS[objective]
     instance = loose(3, 5, 7)
     model = build(instance, semantics)
-    model.pinned = pyo.Constraint(expr=model.x[2, 2] + model.x[0, 0] == 2)
+    x = list(model.x.values())  # of op 0 on three devices, of op 1, of op 2
+    model.pinned = pyo.Constraint(expr=x[8] + x[0] == 2)
     found = solve_model(model, Limits())
     assert found.objective is not None
     # three ops on three devices: the longest decides

@@ -207,11 +207,6 @@ def test_a_replicated_plan_may_be_the_start() -> None:
     assert result.value_ns == best.value_ns
 
 
-def test_contiguous_names_the_class_of_plans() -> None:
-    result = run_method(example(), ADD, "throughput-ip", {"contiguous": "no"})
-    assert result.value_ns == oracle(example(), ADD)
-
-
 @pytest.mark.parametrize("seed", [123, 234])
 def test_the_installed_highs_does_not_lose_optima_in_presolve(
     seed: int, monkeypatch: pytest.MonkeyPatch
