@@ -14,7 +14,7 @@ variables of time are in units of ``unit_ns``, as are their rows, which divide b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import permutations
@@ -163,10 +163,11 @@ class NotAbove:
     """Pyomo's `validate` of capacities: x is fixed to 0 where an op did not fit at first."""
 
     given: dict[str, int]
+    fixed: Sequence[str] = ()
 
     def __call__(self, _: pyo.ConcreteModel, value: float, k: str) -> bool:
         """Whether the model stays right with this value."""
-        return value <= self.given[k]
+        return value == self.given[k] or (value < self.given[k] and k not in self.fixed)
 
 
 # ------------------------------------------------------------------------------------ documentation
