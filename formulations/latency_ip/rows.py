@@ -253,9 +253,7 @@ def call_convex(model: pyo.ConcreteModel) -> None:
         [(i, j, k, c) for i, j in model.NEXT for k, c in model.CALLS if (i, k, c) in inside]
     )
     def call_convex_leaves(model: pyo.ConcreteModel, i: str, j: str, k: str, c: int) -> Linear:
-        return (
-            model.reached[j, k, c] <= inside.get((j, k, c), 0) - inside[i, k, c] + 1
-        )
+        return model.reached[j, k, c] <= inside.get((j, k, c), 0) - inside[i, k, c] + 1
 
 
 # ------------------------------------------------------------------------------------------- clocks

@@ -23,6 +23,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 import pyomo.environ as pyo
 
+from placegap.formulations.shared import NO_SOLUTION
 from placegap.instances.problem import Instance, Semantics
 from placegap.instances.reading.errors import InputError
 
@@ -208,9 +209,6 @@ def require_solution(model: pyo.ConcreteModel, instance: Instance, *, check: boo
     for row in model.component_data_objects(pyo.Constraint, active=True) if check else ():
         if row.slack() < -DRIFT * max(1.0, abs(row.ub or 0.0), abs(row.lb or 0.0)):
             raise InputError(f"{NO_SOLUTION}; its values break {row.name}")
-
-
-NO_SOLUTION = "the model holds no solution to extract: none was found, or it was not solved yet"
 
 
 def device_numbers(model: pyo.ConcreteModel) -> list[int]:
