@@ -1,5 +1,6 @@
 """What a model refuses to state: one line, and each sentence of this room stands here, once."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from doubles.refusals import Refusals, each_refusal, is_refused
 from draws import draw
 
 from placegap.formulations import archer, latency_ip, makespan_cp, moirai, pesto, throughput_ip
+from placegap.formulations.latency_ip import cp
 from placegap.instances import (
     Edge,
     Instance,
@@ -31,7 +33,17 @@ SEMANTICS = Refusals(
         (moirai.build, Makespan(channels="free"), "as_published", "published, not makespan free"),
         (moirai.build, Makespan(), "published", "no form 'published'; did you mean 'as_published'"),
         (pesto.build, Makespan(channels="link"), "verbatim", "'verbatim'; choose from as_publ"),
-        (latency_ip.build, LatencySubgraphs(), "strong", "no form 'strong'"),
+        (partial(latency_ip.build, form="strong"), LatencySubgraphs(), "no form 'strong'"),
+        (
+            partial(latency_ip.build, form="as_published", symmetry=True),
+            LatencySubgraphs(),
+            "form=as_published, has no symmetry",
+        ),
+        (
+            partial(latency_ip.build, form="as_published", bound_ns=1),
+            LatencySubgraphs(),
+            "has no bound_ns",
+        ),
         (pesto.build, Makespan(channels="port"), "makespan port per_edge"),
         (pesto.build, Makespan(channels="link", transfers="per_tensor"), "link per_tensor"),
         (latency_ip.build, Makespan(), "makespan port per_edge"),
@@ -47,7 +59,13 @@ SEMANTICS = Refusals(
         (throughput_ip.build, CHAIN, "convex", "states plans convex, not"),
         (throughput_ip.build, MaxLoad(plans="any"), "chain", "plans chain, not max_load any"),
         (throughput_ip.build, MaxLoad(plans="any", levels=2), "has none"),
-        (makespan_cp.build, Makespan(), 2**60, "above 2"),  # a horizon of centuries
+        (cp.build, Makespan(), "latency_subgraphs, not makespan"),
+        (makespan_cp.build, LatencySubgraphs(), "makespan, not latency_subgraphs"),
+        (  # a horizon of centuries
+            partial(makespan_cp.build, horizon_ns=2**60),
+            Makespan(),
+            "above 2",
+        ),
     ],
     ValueError,
 )

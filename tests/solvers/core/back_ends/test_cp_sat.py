@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 from placegap.formulations import makespan_cp
 from placegap.formulations.latency_ip import cp as latency_cp
 from placegap.formulations.shared.cp_families import LARGEST_ACTIVITY, CpModel
-from placegap.instances import Instance, LatencySubgraphs, Makespan, Plan, example
+from placegap.instances import LatencySubgraphs, Makespan, Plan, example
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.clock import Clock
