@@ -574,7 +574,7 @@ def _hint_transfer(
 
 
 def extract(model: MakespanModel, instance: Instance) -> Plan:
-    """The plan, with its orders, that `MakespanModel.solve` has found; else an InputError."""
+    """The plan, with its orders, that `CpModel.solve` has found; else an InputError."""
     value = require_solution(model, instance)
     device = placed(model.x, value)
     op_times = [

@@ -459,7 +459,7 @@ def warm_start(model: LatencyModel, instance: Instance, plan: Plan) -> None:
 
 
 def extract(model: LatencyModel, instance: Instance) -> Plan:
-    """The plan that `LatencyModel.solve` has found; an InputError if it has found none."""
+    """The plan that `CpModel.solve` has found; an InputError if it has found none."""
     value = require_solution(model, instance)
     device = placed(model.x, value)
     call = [0] * len(device)

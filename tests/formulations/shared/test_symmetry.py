@@ -141,7 +141,7 @@ def test_a_model_as_built_takes_constraints_that_name_devices(objective: str) ->
     build, semantics = BUILDS[objective]
     instance = loose(3, 5, 7)
     model = build(instance, semantics)
-    model.pinned = pyo.Constraint(expr=model.x[2, 2] + model.x[0, 0] == 2)
+    model.pinned = pyo.Constraint(expr=model.x["op2", "d2"] + model.x["op0", "d0"] == 2)
     found = solve_model(model, Limits())
     assert found.objective is not None
     # three ops on three devices: the longest decides
