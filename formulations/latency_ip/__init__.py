@@ -16,8 +16,7 @@ k, accelerators' calls (k, c) and tensors u:
 on a CPU, which is wrong where that is no upper bound, is the horizon. ``strengthened`` leaves out
 the convexity of calls, which clocks imply, and adds
 
-- ``done[i]``: an op is done when its call has got to it: paths without
-  big-M;
+- ``done[i]``: an op is done when its call has got to it: paths without big-M;
 - work, heads, tails: what accelerators and paths take at least, and `latency_ip.chain_bound`: what
   a path takes that memory spreads over several calls;
 - an order of equal accelerators, of an accelerator's calls, and of calls without ops.

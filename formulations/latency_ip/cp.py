@@ -6,7 +6,7 @@ clocks wait under literals. For ops i, devices k, calls (k, c) and tensors u:
 - ``x[i][k]``: op i is on device k; one literal per accelerator and colocation group;
 - ``member[i, k, c]``: op i is in the call; for one call per accelerator the same literal;
 - ``enters[u, k, c]``, ``leaves[u, k, c]``: the tensor is an input, an output of the call;
-- ``start``, ``finish`` of calls, ``end`` and ``done`` of ops, ``latency``: in units;
+- ``start``, ``finish`` of calls, ``end`` and ``done`` of ops, ``objective``, the latency: in units;
 - ``rank`` of ops and ``rank_call``: where calls without any time could wait in a cycle.
 
 Where times are no multiples of the unit they are rounded down: the times of a plan, rounded down,
@@ -73,11 +73,6 @@ class LatencyModel(CpModel):
     rank: dict[int, cp_model.IntVar] = field(default_factory=dict)
     rank_call: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     used: dict[tuple[int, int], Literal] = field(default_factory=dict)
-
-    @property
-    def latency(self) -> cp_model.IntVar:
-        """The latest end, in units."""
-        return self.objective
 
     @property
     def latency_ns(self) -> cp_model.LinearExpr:
@@ -153,7 +148,7 @@ def build(
         equal_in_order(model)
     calls_in_order(model)
     chain_covers(model, chain_bound_ns(instance, semantics) if bound_ns is None else bound_ns)
-    model.cp.minimize(model.latency)
+    model.cp.minimize(model.objective)
     return model
 
 
@@ -290,7 +285,7 @@ def call_duration(model: LatencyModel) -> None:
         _call_takes(model, at, terms)
     for k in {k: None for k, _ in model.sets.calls}:
         of_device = [term for at, terms in parts.items() if at[0] == k for term in terms]
-        model.derived.extend(at_most(cp, of_device, model.latency))
+        model.derived.extend(at_most(cp, of_device, model.objective))
 
 
 def _call_takes(model: LatencyModel, at: tuple[int, int], terms: list[Term]) -> None:
@@ -317,7 +312,7 @@ def end_on_host(model: LatencyModel) -> None:
     ]
     for j, end in enumerate(model.end):
         model.cp.add(end >= own[j])
-        model.cp.add(model.latency >= end)
+        model.cp.add(model.objective >= end)
     for i, j in dict.fromkeys((i, j) for i, j, _ in model.edges):
         model.cp.add(model.end[j] >= model.end[i] + own[j])
 
@@ -347,7 +342,7 @@ def done_in_window(model: LatencyModel) -> None:
     tail = window.tail_ns // unit
     for i, row in enumerate(model.x):
         model.cp.add(model.done[i] >= by_device(row, first[i]))
-        model.cp.add(model.done[i] + by_device(row, tail[i]) <= model.latency)
+        model.cp.add(model.done[i] + by_device(row, tail[i]) <= model.objective)
 
 
 # ----------------------------------------------------------------------------- one plan out of many
@@ -357,7 +352,7 @@ def chain_covers(model: LatencyModel, bound_ns: int) -> None:
     """Latency >= `latency_ip.chain_bound.chain_bound_ns`; what is above the horizon is not in the
     model.
     """
-    model.cp.add(model.latency >= min(bound_ns // model.unit_ns, model.horizon_ns + 1))
+    model.cp.add(model.objective >= min(bound_ns // model.unit_ns, model.horizon_ns + 1))
 
 
 def empty_in_order(model: LatencyModel) -> None:
@@ -448,7 +443,7 @@ def warm_start(model: LatencyModel, instance: Instance, plan: Plan) -> None:
     for i, end_ns in enumerate(values.schedule.end_ns.tolist()):
         hint(model.end[i], end_ns // unit)
         hint(model.done[i], values.done_ns[i] // unit)
-    hint(model.latency, values.schedule.makespan_ns // unit)
+    hint(model.objective, values.schedule.makespan_ns // unit)
     for i, rank in model.rank.items():
         hint(rank, values.rank[i])
     for at, rank in model.rank_call.items():

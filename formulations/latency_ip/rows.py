@@ -37,32 +37,24 @@ def call_sets(model: pyo.ConcreteModel, sets: CallSets) -> None:
     names, calls = names_of(sets.instance), range(sets.num_calls)
     ops, devices, tensors = names.ops, names.devices, names.tensors
     places = [(ops[i], devices[k]) for i, k in np.argwhere(sets.window.possible).tolist()]
+    entering = [(tensors[u], devices[k], c) for u, k in sets.entering for c in calls]
+    leaving = [(tensors[u], devices[k], c) for u, k in sets.leaving for c in calls]
     readers = [(tensors[u], ops[j]) for u, found in enumerate(sets.consumers) for j in found]
-    accelerators = dict.fromkeys(devices[k] for k, _ in sets.calls)
+    accelerators = {devices[k] for k, _ in sets.calls}
+    members = [(i, k, c) for i, k in places if k in accelerators for c in calls]
     made = {u: ops[i] for u, i in zip(tensors, sets.producer, strict=True)}
-    for name, members, doc in (
+    follows = list(dict.fromkeys((made[u], j) for u, j in readers))
+    for name, found, doc in (
+        ("TENSORS", tensors, "tensors"),
         ("PLACES", places, "(i, k): where ops can be"),
         ("READERS", readers, "(u, j): tensors and the ops that read them"),
-        ("NEXT", dict.fromkeys((made[u], j) for u, j in readers), "(i, j): op i feeds op j"),
+        ("NEXT", follows, "(i, j): op i feeds op j"),
         ("CALLS", [(devices[k], c) for k, c in sets.calls], "(k, c): calls of accelerators"),
-        (
-            "MEMBERS",
-            [(i, k, c) for i, k in places if k in accelerators for c in calls],
-            "(i, k, c): calls that ops can be in",
-        ),
-        (
-            "ENTERING",
-            [(tensors[u], devices[k], c) for u, k in sets.entering for c in calls],
-            "(u, k, c): calls that may have tensors as inputs",
-        ),
-        (
-            "LEAVING",
-            [(tensors[u], devices[k], c) for u, k in sets.leaving for c in calls],
-            "(u, k, c): calls that may have tensors as outputs, which takes time",
-        ),
+        ("MEMBERS", members, "(i, k, c): calls that ops can be in"),
+        ("ENTERING", entering, "(u, k, c): calls that may have tensors as inputs"),
+        ("LEAVING", leaving, "(u, k, c): calls that may have them as outputs, which takes time"),
     ):
-        model.add_component(name, pyo.Set(initialize=list(members), doc=doc))
-    model.TENSORS = pyo.Set(initialize=tensors, doc="tensors")
+        model.add_component(name, pyo.Set(initialize=found, doc=doc))
     model.producer = pyo.Param(
         model.TENSORS, initialize=made, within=pyo.Any, doc="op that makes tensor u"
     )
@@ -76,29 +68,17 @@ def call_data(
     unit_ns, ops, devices = model_unit_ns(sets.instance, horizon_ns), names.ops, names.devices
     model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
     model.horizon = pyo.Param(initialize=horizon_ns / unit_ns, doc="the horizon, in units")
-    crossing = dict.fromkeys([*sets.entering, *sets.leaving])
-    slower = slower_hosts_ns(sets)
-    most = {(ops[i], devices[k]): time_ns for (i, k), time_ns in slower.items()}
+    most = {(ops[i], devices[k]): ns for (i, k), ns in slower_hosts_ns(sets).items()}
     # `empty_in_order` has no rows for what took time when the model was built
     floor = int(NEXT_TO_NOTHING * unit_ns) + 1
+    crossing = dict.fromkeys([*sets.entering, *sets.leaving])
+    places = np.argwhere(sets.window.possible).tolist()
+    run = {(ops[i], devices[k]): int(arrays.time_ns[i, k]) for i, k in places}
+    move = {(names.tensors[u], devices[k]): int(arrays.host_ns[u, k]) for u, k in crossing}
+    move = {at: ns for at, ns in move.items() if ns}
     for name, given, doc in (
-        (
-            "duration_ns",
-            {
-                (ops[i], devices[k]): int(arrays.time_ns[i, k])
-                for i, k in np.argwhere(sets.window.possible).tolist()
-            },
-            "duration_ns[i, k]: time of op i on device k",
-        ),
-        (
-            "host_ns",
-            {
-                (names.tensors[u], devices[k]): int(arrays.host_ns[u, k])
-                for u, k in crossing
-                if arrays.host_ns[u, k]
-            },
-            "host_ns[u, k]: time of tensor u into or out of accelerator k, where it takes any",
-        ),
+        ("duration_ns", run, "duration_ns[i, k]: time of op i on device k"),
+        ("host_ns", move, "host_ns[u, k]: time of tensor u into or out of k, where it takes any"),
     ):
         least = given if only_longer else {at: min(ns, floor) for at, ns in given.items()}
         data = pyo.Param(
@@ -109,9 +89,7 @@ def call_data(
 
 @dataclass(frozen=True)
 class Between:
-    """Pyomo's `validate` of times: from the least for which the rows hold, to that of a host left
-    out.
-    """
+    """Pyomo's `validate` of times: the rows hold from the least to that of a host left out."""
 
     least: dict[Pair, int]
     most: dict[Pair, int]
@@ -466,10 +444,7 @@ def work_covers(model: pyo.ConcreteModel, num_calls: int) -> None:
 
 @family
 def chain_covers(model: pyo.ConcreteModel, bound_ns: int) -> None:
-    """Placegap's own: latency >= `chain_bound_ns`.
-
-    No plan of the model is above the horizon.
-    """
+    """Placegap's own: latency >= `chain_bound_ns`; if it is above the horizon, no plan is left."""
     model.bound_ns = pyo.Param(initialize=bound_ns, doc="a lower bound on the latency")
     bound = min(bound_ns / model.unit_ns.value, 2 * model.horizon.value + 1)
     model.chain_covers = pyo.Constraint(expr=model.latency >= bound)
