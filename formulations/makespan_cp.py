@@ -29,18 +29,19 @@ import numpy as np
 
 from placegap.formulations.shared.cp_families import (
     MOST_UNITS,
-    Derived,
+    CpModel,
     Expression,
     Literal,
     Term,
-    Values,
     at_most,
     by_device,
     hint_derived,
     largest_spread,
     memory_capacity,
     placed,
+    require_solution,
 )
+from placegap.formulations.shared.devices import canonical, first_uses, representative_devices
 from placegap.formulations.shared.or_tools import cp_model
 from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import (
@@ -51,8 +52,10 @@ from placegap.formulations.shared.times import (
     windows,
 )
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Transfer
+from placegap.instances.objectives.makespan.simulate import simulate
+from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.channels import channels_of, plan_from_times
 
 
@@ -77,19 +80,13 @@ class TransferVars:
     holds: dict[tuple[int | None, int | None], Literal] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class MakespanModel:
+@dataclass(kw_only=True)
+class MakespanModel(CpModel):
     """The constraint program of an instance with n ops and K devices."""
 
-    cp: cp_model.CpModel
-    instance: Instance
     semantics: Makespan
-    #: Plans of a longer makespan are excluded.
-    horizon_ns: int
-    #: All times of the model are in this unit.
-    unit_ns: int
-    #: Whether every time is a multiple of the unit; otherwise times are rounded down.
-    exact: bool
+    #: Whether only one of the placements that differ in the names of identical devices is kept.
+    symmetry: bool
     #: Devices and times possible for each op, in ns.
     window: Windows
     #: (n, K) int64: Times of ops in units.
@@ -100,20 +97,22 @@ class MakespanModel:
     end: list[Expression]
     #: Ends of the ops whose time depends on the device.
     end_variable: dict[int, cp_model.IntVar]
-    makespan: cp_model.IntVar
     #: (K, K): Which pairs of devices an edge may join (`times.moves_in_time`).
     moves_in_time: list[Flags]
     transfers: list[TransferVars] = field(default_factory=list)
     on_channel: dict[int, list[tuple[cp_model.IntervalVar, int, Literal]]] = field(
         default_factory=dict
     )
-    #: Variables that follow from the others.
-    derived: list[Derived] = field(default_factory=list)
 
     @property
-    def objective(self) -> cp_model.IntVar:
-        """The minimized variable."""
-        return self.makespan
+    def makespan(self) -> cp_model.IntVar:
+        """The latest end, in units."""
+        return self.objective
+
+    @property
+    def makespan_ns(self) -> cp_model.LinearExpr:
+        """The latest end in nanoseconds."""
+        return self.unit_ns * self.objective
 
     @property
     def horizon(self) -> int:
@@ -129,15 +128,24 @@ class MakespanModel:
         return table
 
 
-def build(instance: Instance, semantics: Makespan, horizon_ns: int | None = None) -> MakespanModel:
+def build(
+    instance: Instance,
+    semantics: Makespan,
+    *,
+    horizon_ns: int | None = None,
+    symmetry: bool = False,
+) -> MakespanModel:
     """The model of all plans whose makespan is at most the horizon.
 
     Parameters
     ----------
     instance, semantics
-        The problem, of objective makespan.
+        The problem, of objective makespan; of another one, an InputError.
     horizon_ns : int, optional
         The makespan of a known plan, or of no plan of interest; by default every plan fits.
+    symmetry : bool
+        Of placements that differ in the names of identical devices, keep one. It is wrong beside
+        constraints of your own that name devices.
 
     Notes
     -----
@@ -150,12 +158,16 @@ def build(instance: Instance, semantics: Makespan, horizon_ns: int | None = None
     >>> from ortools.sat.python import cp_model
     >>> solver = cp_model.CpSolver()
     >>> model = build(example(), Makespan())
-    >>> solver.solve(model.cp) == cp_model.OPTIMAL, solver.value(model.makespan) * model.unit_ns
+    >>> model.solve(solver) == cp_model.OPTIMAL, solver.value(model.makespan_ns)
     (True, 34)
+    >>> extract(model, example()).devices.tolist() in ([0, 0, 1, 0], [1, 1, 0, 1])
+    True
     """
+    if semantics.objective != "makespan":
+        raise InputError(f"the model for CP-SAT states makespan, not {semantics.label}")
     if horizon_ns is None:
         horizon_ns = instance.arrays.serial_horizon_ns
-    model = new_model(instance, semantics, horizon_ns)
+    model = new_model(instance, semantics, horizon_ns, symmetry=symmetry)
     assign_once(model)
     model.derived.extend(memory_capacity(model.cp, instance, model.x))
     device_no_overlap(model)
@@ -169,13 +181,17 @@ def build(instance: Instance, semantics: Makespan, horizon_ns: int | None = None
         channel_no_overlap(model)
     makespan_covers(model)
     model.cp.minimize(model.makespan)
+    if symmetry:
+        symmetry_order(model)
     return model
 
 
 # ---------------------------------------------------------------------------------------- variables
 
 
-def new_model(instance: Instance, semantics: Makespan, horizon_ns: int) -> MakespanModel:
+def new_model(
+    instance: Instance, semantics: Makespan, horizon_ns: int, *, symmetry: bool
+) -> MakespanModel:
     """The variables of ops and the makespan, without constraints.
 
     Rounding down keeps every bound valid: floor(time / unit) of a feasible schedule satisfies each
@@ -183,7 +199,7 @@ def new_model(instance: Instance, semantics: Makespan, horizon_ns: int) -> Makes
     the horizon allows within `shared.cp_families.LARGEST_ACTIVITY`.
     """
     if horizon_ns > LARGEST_HORIZON_NS:
-        raise ValueError(f"a horizon of {horizon_ns} ns is above 2**59")
+        raise InputError(f"a horizon of {horizon_ns} ns is above 2**59")
     granularity = granularity_ns(instance, transfers=True)
     window = windows(instance, horizon_ns)
     in_time = moves_in_time(instance, window, horizon_ns)
@@ -207,22 +223,22 @@ def new_model(instance: Instance, semantics: Makespan, horizon_ns: int) -> Makes
         else:
             end_variable[i] = cp.new_int_var(0, horizon, f"e{i}")
             end.append(end_variable[i])
-    makespan = cp.new_int_var(0, horizon, "makespan")
     return MakespanModel(
-        cp,
-        instance,
-        semantics,
-        horizon_ns,
-        unit,
-        unit == granularity,
-        window,
-        time,
-        x,
-        start,
-        end,
-        end_variable,
-        makespan,
-        in_time,
+        cp=cp,
+        instance=instance,
+        semantics=semantics,
+        horizon_ns=horizon_ns,
+        unit_ns=unit,
+        exact=unit == granularity,
+        objective=cp.new_int_var(0, horizon, "makespan"),
+        symmetry=symmetry,
+        window=window,
+        time=time,
+        x=x,
+        start=start,
+        end=end,
+        end_variable=end_variable,
+        moves_in_time=in_time,
     )
 
 
@@ -295,6 +311,21 @@ def makespan_covers(model: MakespanModel) -> None:
     tail = model.window.tail_ns // model.unit_ns
     for i, end in enumerate(model.end):
         model.cp.add(end + by_device(model.x[i], tail[i]) <= model.makespan)
+
+
+def symmetry_order(model: MakespanModel) -> None:
+    """The clauses of `first_uses`: identical devices come into use by their numbers."""
+    instance, x, possible = model.instance, model.x, model.window.possible
+    kept = representative_devices(instance, possible)
+    for i, row in enumerate(x):
+        for k, literal in row.items():
+            if not kept[i, k]:
+                model.cp.add(literal == 0)
+    for use in first_uses(instance, possible):
+        earlier = [x[i][use.earlier_device] for i in use.earlier_ops if use.earlier_device in x[i]]
+        for k in use.devices:
+            if k in x[use.op]:
+                model.cp.add_bool_or([x[use.op][k].negated(), *earlier])
 
 
 # ---------------------------------------------------------------------------------------- transfers
@@ -487,11 +518,17 @@ def _both(model: MakespanModel, p: Literal, q: Literal) -> Literal:
 # ------------------------------------------------------------------------------------ plans in, out
 
 
-def warm_start(model: MakespanModel, schedule: Schedule) -> None:
-    """Hint every variable to its value in a schedule of at most the horizon; once per model."""
+def warm_start(model: MakespanModel, instance: Instance, plan: Plan) -> None:
+    """Hint every variable to its value in a plan of at most the horizon; once per model.
+
+    With symmetry breaking, the plan is its representative.
+    """
+    if model.symmetry:
+        plan = canonical(instance, plan, model.semantics)
+    schedule = simulate(instance, plan, model.semantics)
     device, unit, hint = schedule.device.tolist(), model.unit_ns, model.cp.add_hint
     start, end = (schedule.start_ns // unit).tolist(), (schedule.end_ns // unit).tolist()
-    group, hinted = model.instance.arrays.group.tolist(), set()
+    group, hinted = instance.arrays.group.tolist(), set()
     for i, k in enumerate(device):
         hint(model.start[i], start[i])
         if i in model.end_variable:
@@ -536,8 +573,9 @@ def _hint_transfer(
             hint(literal, int(remote and source in (None, a) and target in (None, b)))
 
 
-def read_plan(model: MakespanModel, value: Values) -> Plan:
-    """The plan, with all its orders, of a solution."""
+def extract(model: MakespanModel, instance: Instance) -> Plan:
+    """The plan, with its orders, that `CpModel.solve` has found; else an InputError."""
+    value = require_solution(model, instance)
     device = placed(model.x, value)
     op_times = [
         (value(start), value(end)) for start, end in zip(model.start, model.end, strict=True)
@@ -547,4 +585,4 @@ def read_plan(model: MakespanModel, value: Values) -> Plan:
         if value(move.remote):
             to = move.destination if move.destination is not None else device[move.consumers[0]]
             transfers.append((Transfer(move.item, to), value(move.start), value(move.end)))
-    return plan_from_times(model.instance, model.semantics, device, op_times, transfers)
+    return plan_from_times(instance, model.semantics, device, op_times, transfers)

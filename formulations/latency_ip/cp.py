@@ -6,7 +6,7 @@ clocks wait under literals. For ops i, devices k, calls (k, c) and tensors u:
 - ``x[i][k]``: op i is on device k; one literal per accelerator and colocation group;
 - ``member[i, k, c]``: op i is in the call; for one call per accelerator the same literal;
 - ``enters[u, k, c]``, ``leaves[u, k, c]``: the tensor is an input, an output of the call;
-- ``start``, ``finish`` of calls, ``end`` and ``done`` of ops, ``latency``: in units;
+- ``start``, ``finish`` of calls, ``end`` and ``done`` of ops, ``objective``, the latency: in units;
 - ``rank`` of ops and ``rank_call``: where calls without any time could wait in a cycle.
 
 Where times are no multiples of the unit they are rounded down: the times of a plan, rounded down,
@@ -20,51 +20,48 @@ from itertools import pairwise
 
 import numpy as np
 
-from placegap.formulations.latency_ip import plan_values
-from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
-from placegap.formulations.latency_ip.rows import (
+from placegap.formulations.latency_ip import why_not
+from placegap.formulations.latency_ip.calls import (
     CallSets,
     empty_edges,
     equal_accelerators,
     index_sets,
+    plan_values,
     serial_horizon_ns,
 )
+from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.formulations.shared.cp_families import (
     MOST_UNITS,
+    CpModel,
     Derived,
     Expression,
     Literal,
     Term,
-    Values,
     at_most,
     by_device,
     hint_derived,
     largest_spread,
     memory_capacity,
     placed,
+    require_solution,
 )
 from placegap.formulations.shared.or_tools import cp_model
 from placegap.formulations.shared.pairs import tensor_edges
 from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.reading.errors import InputError
 
 Member = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
-class LatencyModel:
+@dataclass(kw_only=True)
+class LatencyModel(CpModel):
     """The constraint program of an instance with n ops and K devices."""
 
-    cp: cp_model.CpModel
-    #: Index sets; times and windows in ns.
+    semantics: LatencySubgraphs
+    #: Index sets; windows in ns.
     sets: CallSets
-    #: Plans of a longer latency are excluded.
-    horizon_ns: int
-    #: All times of the model are in this unit.
-    unit_ns: int
-    #: Whether every time is a multiple of the unit; otherwise times are rounded down.
-    exact: bool
     x: list[dict[int, Literal]]
     member: dict[Member, Literal]
     enters: dict[Member, Literal]
@@ -73,22 +70,14 @@ class LatencyModel:
     finish: dict[tuple[int, int], cp_model.IntVar]
     end: list[cp_model.IntVar]
     done: list[cp_model.IntVar]
-    latency: cp_model.IntVar
     rank: dict[int, cp_model.IntVar] = field(default_factory=dict)
     rank_call: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     used: dict[tuple[int, int], Literal] = field(default_factory=dict)
-    #: Variables that follow from the others.
-    derived: list[Derived] = field(default_factory=list)
 
     @property
-    def objective(self) -> cp_model.IntVar:
-        """The minimized variable."""
-        return self.latency
-
-    @property
-    def instance(self) -> Instance:
-        """The instance of the model."""
-        return self.sets.instance
+    def latency_ns(self) -> cp_model.LinearExpr:
+        """The latest end in nanoseconds."""
+        return self.unit_ns * self.objective
 
     @property
     def edges(self) -> list[tuple[int, int, int]]:
@@ -108,6 +97,7 @@ class LatencyModel:
 def build(
     instance: Instance,
     semantics: LatencySubgraphs,
+    *,
     horizon_ns: int | None = None,
     bound_ns: int | None = None,
     symmetry: bool = False,
@@ -117,7 +107,7 @@ def build(
     Parameters
     ----------
     instance, semantics
-        The problem, of objective latency_subgraphs.
+        The problem, of objective latency_subgraphs; of another one, an InputError.
     horizon_ns : int, optional
         The latency of a known plan, or of no plan of interest; by default every plan fits.
     bound_ns : int, optional
@@ -136,9 +126,12 @@ def build(
     >>> from ortools.sat.python import cp_model
     >>> solver = cp_model.CpSolver()
     >>> model = build(example(), LatencySubgraphs())
-    >>> solver.solve(model.cp) == cp_model.OPTIMAL, solver.value(model.latency) * model.unit_ns
+    >>> model.solve(solver) == cp_model.OPTIMAL, solver.value(model.latency_ns)
     (True, 43)
     """
+    reason = why_not(semantics)
+    if reason is not None:
+        raise InputError(f"the latency model {reason}")
     horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
     model = new_model(instance, semantics, horizon)
     assign_once(model)
@@ -155,7 +148,7 @@ def build(
         equal_in_order(model)
     calls_in_order(model)
     chain_covers(model, chain_bound_ns(instance, semantics) if bound_ns is None else bound_ns)
-    model.cp.minimize(model.latency)
+    model.cp.minimize(model.objective)
     return model
 
 
@@ -187,12 +180,14 @@ def new_model(instance: Instance, semantics: LatencySubgraphs, horizon_ns: int) 
     leaving = [(u, k) for u, k in sets.leaving if instance.arrays.host_ns[u, k] >= unit]
     clock = {at: cp.new_int_var(0, horizon, f"start{at}") for at in sets.calls}
     return LatencyModel(
-        cp,
-        sets,
-        horizon_ns,
-        unit,
-        unit == granularity,
-        x,
+        cp=cp,
+        instance=instance,
+        semantics=semantics,
+        horizon_ns=horizon_ns,
+        unit_ns=unit,
+        exact=unit == granularity,
+        sets=sets,
+        x=x,
         member={(i, k, 0): x[i][k] for i, k in members} if once else literals("m", members),
         enters=literals("enters", sets.entering),
         leaves=literals("leaves", leaving),
@@ -200,7 +195,7 @@ def new_model(instance: Instance, semantics: LatencySubgraphs, horizon_ns: int) 
         finish={at: cp.new_int_var(0, horizon, f"finish{at}") for at in sets.calls},
         end=[cp.new_int_var(0, horizon, f"end{i}") for i in range(n)],
         done=[cp.new_int_var(0, horizon, f"done{i}") for i in range(n)],
-        latency=cp.new_int_var(0, horizon, "latency"),
+        objective=cp.new_int_var(0, horizon, "latency"),
     )
 
 
@@ -290,7 +285,7 @@ def call_duration(model: LatencyModel) -> None:
         _call_takes(model, at, terms)
     for k in {k: None for k, _ in model.sets.calls}:
         of_device = [term for at, terms in parts.items() if at[0] == k for term in terms]
-        model.derived.extend(at_most(cp, of_device, model.latency))
+        model.derived.extend(at_most(cp, of_device, model.objective))
 
 
 def _call_takes(model: LatencyModel, at: tuple[int, int], terms: list[Term]) -> None:
@@ -317,7 +312,7 @@ def end_on_host(model: LatencyModel) -> None:
     ]
     for j, end in enumerate(model.end):
         model.cp.add(end >= own[j])
-        model.cp.add(model.latency >= end)
+        model.cp.add(model.objective >= end)
     for i, j in dict.fromkeys((i, j) for i, j, _ in model.edges):
         model.cp.add(model.end[j] >= model.end[i] + own[j])
 
@@ -347,7 +342,7 @@ def done_in_window(model: LatencyModel) -> None:
     tail = window.tail_ns // unit
     for i, row in enumerate(model.x):
         model.cp.add(model.done[i] >= by_device(row, first[i]))
-        model.cp.add(model.done[i] + by_device(row, tail[i]) <= model.latency)
+        model.cp.add(model.done[i] + by_device(row, tail[i]) <= model.objective)
 
 
 # ----------------------------------------------------------------------------- one plan out of many
@@ -357,7 +352,7 @@ def chain_covers(model: LatencyModel, bound_ns: int) -> None:
     """Latency >= `latency_ip.chain_bound.chain_bound_ns`; what is above the horizon is not in the
     model.
     """
-    model.cp.add(model.latency >= min(bound_ns // model.unit_ns, model.horizon_ns + 1))
+    model.cp.add(model.objective >= min(bound_ns // model.unit_ns, model.horizon_ns + 1))
 
 
 def empty_in_order(model: LatencyModel) -> None:
@@ -425,10 +420,10 @@ def calls_in_order(model: LatencyModel) -> None:
 # ------------------------------------------------------------------------------------ plans in, out
 
 
-def warm_start(model: LatencyModel, plan: Plan, semantics: LatencySubgraphs) -> None:
+def warm_start(model: LatencyModel, instance: Instance, plan: Plan) -> None:
     """Hint all variables to their values in a plan of at most the horizon; once per model."""
     hint, unit = model.cp.add_hint, model.unit_ns
-    values = plan_values(model.instance, plan, semantics)
+    values = plan_values(instance, plan, model.semantics)
     where, hinted = values.where, dict[int, None]()
     for i, row in enumerate(model.x):
         for k, literal in row.items():
@@ -448,7 +443,7 @@ def warm_start(model: LatencyModel, plan: Plan, semantics: LatencySubgraphs) -> 
     for i, end_ns in enumerate(values.schedule.end_ns.tolist()):
         hint(model.end[i], end_ns // unit)
         hint(model.done[i], values.done_ns[i] // unit)
-    hint(model.latency, values.schedule.makespan_ns // unit)
+    hint(model.objective, values.schedule.makespan_ns // unit)
     for i, rank in model.rank.items():
         hint(rank, values.rank[i])
     for at, rank in model.rank_call.items():
@@ -458,8 +453,9 @@ def warm_start(model: LatencyModel, plan: Plan, semantics: LatencySubgraphs) -> 
     hint_derived(model.cp, model.derived)
 
 
-def read_plan(model: LatencyModel, value: Values) -> Plan:
-    """The plan of a solution."""
+def extract(model: LatencyModel, instance: Instance) -> Plan:
+    """The plan that `CpModel.solve` has found; an InputError if it has found none."""
+    value = require_solution(model, instance)
     device = placed(model.x, value)
     call = [0] * len(device)
     for (i, k, c), literal in model.member.items():

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from placegap.formulations.shared.old_families import NO_SOLUTION
+from placegap.formulations.shared import NO_SOLUTION
 from placegap.formulations.shared.or_tools import cp_model
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem import Instance
+from placegap.instances.problem import Instance, Semantics
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import InputError
 
@@ -55,6 +55,40 @@ class Derived:
     variable: cp_model.IntVar
     #: Values of variables, by index -> its value.
     value: Callable[[Mapping[int, int]], int]
+
+
+@dataclass(kw_only=True)
+class CpModel:
+    """What every constraint program of an instance has, beside its variables.
+
+    Its module has the verbs of all models: `build`, `warm_start`, and `extract` after `solve`.
+    """
+
+    cp: cp_model.CpModel
+    instance: Instance
+    semantics: Semantics
+    #: No plan of the model takes longer.
+    horizon_ns: int
+    #: All times of the model are in this unit.
+    unit_ns: int
+    #: Whether every time is a multiple of the unit; otherwise times are rounded down.
+    exact: bool
+    #: What is minimized, in units.
+    objective: cp_model.IntVar
+    #: Variables that follow from the others.
+    derived: list[Derived] = field(default_factory=list)
+    #: The values in the solution of the last `solve`, if it has found any.
+    values: Values | None = None
+
+    def solve(
+        self, solver: cp_model.CpSolver, *callbacks: cp_model.CpSolverSolutionCallback
+    ) -> cp_model.CpSolverStatus:
+        """Run a solver and return its status. It must run nothing else before `extract`."""
+        self.values = None  # a solver without a solution returns numbers as well
+        status = solver.solve(self.cp, *callbacks)
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            self.values = solver.value
+        return status
 
 
 @dataclass(frozen=True)
@@ -166,12 +200,18 @@ def by_device(x: Mapping[int, cp_model.IntVar], table: Ints) -> cp_model.LinearE
     return least + _sum([Term(int(table[k]) - least, literal) for k, literal in x.items()])
 
 
-def placed(x: Iterable[Mapping[int, cp_model.IntVar]], value: Values) -> list[int]:
-    """The device of each op in a solution; an InputError if the solver has none."""
-    device = [next((k for k, literal in row.items() if value(literal)), -1) for row in x]
-    if -1 in device:
+def require_solution(model: CpModel, instance: Instance) -> Values:
+    """The values in a model's solution; an InputError if it has none of the instance."""
+    if [op.name for op in model.instance.graph.ops] != [op.name for op in instance.graph.ops]:
+        raise InputError(f"the model is not of {instance.name}: its ops are others")
+    if model.values is None:
         raise InputError(NO_SOLUTION)
-    return device
+    return model.values
+
+
+def placed(x: Iterable[Mapping[int, cp_model.IntVar]], value: Values) -> list[int]:
+    """The device of each op in a solution."""
+    return [next(k for k, literal in row.items() if value(literal)) for row in x]
 
 
 def largest_spread(table: Ints, possible: Flags) -> int:

@@ -14,7 +14,7 @@ variables of time are in units of ``unit_ns``, as are their rows, which divide b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import permutations
@@ -23,6 +23,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 import pyomo.environ as pyo
 
+from placegap.formulations.shared import NO_SOLUTION
 from placegap.instances.problem import Instance, Semantics
 from placegap.instances.reading.errors import InputError
 
@@ -163,10 +164,11 @@ class NotAbove:
     """Pyomo's `validate` of capacities: x is fixed to 0 where an op did not fit at first."""
 
     given: dict[str, int]
+    fixed: Sequence[str] = ()
 
     def __call__(self, _: pyo.ConcreteModel, value: float, k: str) -> bool:
         """Whether the model stays right with this value."""
-        return value <= self.given[k]
+        return value == self.given[k] or (value < self.given[k] and k not in self.fixed)
 
 
 # ------------------------------------------------------------------------------------ documentation
@@ -207,9 +209,6 @@ def require_solution(model: pyo.ConcreteModel, instance: Instance, *, check: boo
     for row in model.component_data_objects(pyo.Constraint, active=True) if check else ():
         if row.slack() < -DRIFT * max(1.0, abs(row.ub or 0.0), abs(row.lb or 0.0)):
             raise InputError(f"{NO_SOLUTION}; its values break {row.name}")
-
-
-NO_SOLUTION = "the model holds no solution to extract: none was found, or it was not solved yet"
 
 
 def device_numbers(model: pyo.ConcreteModel) -> list[int]:

@@ -9,6 +9,7 @@ docstring documents them. Every model has
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -66,14 +67,17 @@ def colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 @family
-def memory_capacity(model: pyo.ConcreteModel, instance: Instance) -> None:
+def memory_capacity(
+    model: pyo.ConcreteModel, instance: Instance, needed: Iterable[int] = ()
+) -> None:
     """Moirai (5), and in all models: sum over i of m_i x[i, k] <= M_k for every device k.
 
     ``memory_bytes[i]`` is m, ``capacity_bytes[k]``, mutable, is M. Row k is in units of
     ``memory_unit_bytes[k]``: the greatest common divisor of the sizes, where that leaves capacities
     up to `LARGEST_CAPACITY`: integers, which solvers keep exact. Otherwise it is scaled to that
     capacity and wider by one unit: it lets plans through that exceed a device by a millionth, and
-    none that fits is lost. `exclude_overload` takes those plans out when they come up.
+    none that fits is lost. `exclude_overload` takes those plans out when they come up. The capacity
+    of `needed` devices may not change at all.
     """
     size = instance.arrays.resident_bytes.tolist()
     total, common = sum(size), math.gcd(*size) or 1
@@ -93,11 +97,12 @@ def memory_capacity(model: pyo.ConcreteModel, instance: Instance) -> None:
         doc="memory_bytes[i]: what op i holds",
     )
     # Where an op did not fit when the model was built, x is fixed to 0: more memory needs a build.
+    kept = [list(model.DEVICES)[k] for k in needed]
     model.capacity_bytes = pyo.Param(
         model.DEVICES,
         initialize=room,
         mutable=True,
-        validate=NotAbove(room),
+        validate=NotAbove(room, kept),
         doc="capacity_bytes[k]: memory of device k, at most that of all ops",
     )
     heavy = [i for i in model.OPS if model.memory_bytes[i]]

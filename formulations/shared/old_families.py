@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.formulations.shared import NO_SOLUTION
+from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem import Instance, Plan
-from placegap.instances.problem.graph_index import all_by, first_of
+from placegap.instances.problem.graph_index import first_of
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for Pyomo to load
@@ -26,13 +27,6 @@ Linear = Any
 
 LARGEST_CAPACITY = 10**6
 """Models count memory in a unit that keeps capacities at or below this number."""
-
-NO_SOLUTION = "the model holds no solution to extract: none was found, or it was not solved yet"
-
-
-def for_whole_groups(group: Ints, possible: Flags) -> Flags:
-    """What is possible for all ops of each op's group, (n, K)."""
-    return all_by(group, possible, int(group.max()) + 1)[group]
 
 
 def first_of_group(instance: Instance) -> list[int]:

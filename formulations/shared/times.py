@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from placegap.formulations.shared.old_families import for_whole_groups
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.graph_index import all_by
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.sections import Section
 
@@ -112,7 +111,9 @@ def windows(instance: Instance, horizon_ns: int) -> Windows:
         least: Ints = (done[:, None] + (move.T if back else move)).min(axis=0)
         return least
 
-    whole_groups = partial(for_whole_groups, arrays.group)
+    def whole_groups(possible: Flags) -> Flags:
+        return all_by(arrays.group, possible, arrays.num_groups)[arrays.group]
+
     return settled_windows(arrays, arrays.able, horizon_ns, cross, whole_groups)
 
 

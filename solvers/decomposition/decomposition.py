@@ -24,7 +24,6 @@ from pydantic import Field
 
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.sections import (
     Interval,
@@ -58,7 +57,7 @@ from placegap.solvers.decomposition.arcs import (
     tiling,
 )
 from placegap.solvers.decomposition.search import Runs, SectionSearch, runs_of
-from placegap.solvers.decomposition.section_jobs import SectionWorkers, Step, break_symmetry
+from placegap.solvers.decomposition.section_jobs import SectionWorkers, Step
 from placegap.solvers.local_search.annealing import Annealing, usual_moves
 
 if TYPE_CHECKING:  # CP-SAT brings pandas, which take half a second; many graphs need neither
@@ -382,7 +381,7 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
     """CP-SAT on the whole graph, for plans better than the incumbent, until a limit is reached."""
     # Every bound on a section is a row of it: x[u, a] and x[v, b] imply start[v] >= end[u] + bound
     # - p_vb. Bounds that hold only for better plans may be used: the model has no other plans.
-    from placegap.formulations.makespan_cp import build, read_plan, warm_start
+    from placegap.formulations.makespan_cp import build, extract, warm_start
     from placegap.solvers.core.back_ends.cp_sat import SOLVER, Settings, run_cp_sat
 
     task, instance = search.task, search.task.instance
@@ -394,10 +393,9 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
         search.note = f"the time left is too short for a model of {parts} parts"
         return
     horizon = None if search.value is None else search.value - 1
-    model = build(instance, task.semantics, horizon)
-    plan = break_symmetry(model, search.plan)
-    if plan is not None:  # longer than the horizon, but most of it may stay
-        warm_start(model, simulate(instance, plan, task.semantics))
+    model = build(instance, task.semantics, horizon_ns=horizon, symmetry=True)
+    if search.plan is not None:  # longer than the horizon, but most of it may stay
+        warm_start(model, instance, search.plan)
     # rows for all pairs of end devices: a model cannot know which arcs are on a shortest path
     for chain in chains:
         for uses in chain.uses:
@@ -407,9 +405,7 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
     model.cp.add(model.makespan >= search.bound.value // model.unit_ns)
     limits = task.limits
     settings = Settings(workers, search.clock.left_s, limits.gap, limits.seed)
-    found = run_cp_sat(
-        model, task.semantics, lambda value: read_plan(model, value), settings, search.value
-    )
+    found = run_cp_sat(model, extract, settings, search.value)
     search.interrupted |= found.interrupted
     _learn(search, found)
     # Long horizons have times in units of several ns, rounded down: the optimum of such a model is

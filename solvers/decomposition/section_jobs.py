@@ -12,13 +12,11 @@ import contextlib
 from collections import deque
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from placegap.formulations.shared import devices
 from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.outcome import bound_ns
@@ -27,9 +25,6 @@ from placegap.solvers.core.method import Limits, Start, Task
 from placegap.solvers.core.result import Bound, no_plan, refutation, solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.worker_process import WorkerProcess, may_start_processes, silence
-
-if TYPE_CHECKING:  # CP-SAT brings pandas
-    from placegap.formulations.makespan_cp import MakespanModel
 
 Step = Literal["lp", "cp"]
 
@@ -124,19 +119,16 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
 
 
 def _cp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAnswer:
-    from placegap.formulations.makespan_cp import build, read_plan, warm_start
+    from placegap.formulations.makespan_cp import build, extract, warm_start
     from placegap.solvers.core.back_ends.cp_sat import Settings, run_cp_sat
 
     # the horizon is the plan's own time if that is less: CP-SAT is to find that plan, or a better
     # one
-    model = build(job.instance, job.semantics, horizon)
-    plan = break_symmetry(model, known.plan)
-    if plan is not None and known.upper_ns is not None and known.upper_ns <= horizon:
-        warm_start(model, simulate(job.instance, plan, job.semantics))
+    model = build(job.instance, job.semantics, horizon_ns=horizon, symmetry=True)
+    if known.plan is not None and known.upper_ns is not None and known.upper_ns <= horizon:
+        warm_start(model, job.instance, known.plan)
     settings = Settings(limit_s=job.limit_s, seed=job.seed)
-    found = run_cp_sat(
-        model, job.semantics, lambda value: read_plan(model, value), settings, known.upper_ns
-    )
+    found = run_cp_sat(model, extract, settings, known.upper_ns)
     known = replace(known, interrupted=found.interrupted, faults=found.faults)
     if found.infeasible:
         return replace(known, lower_ns=beyond, decided=True)
@@ -148,26 +140,6 @@ def _cp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     final = decided and (model.exact or upper is None or upper > horizon // 2)
     lower = found.bound_ns or 0
     return replace(known, lower_ns=lower, upper_ns=upper, plan=plan, final=final, decided=decided)
-
-
-def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:
-    """Keep one of the placements that differ in the names of identical devices; rename the plan."""
-    # as in `identical_devices`: devices of a class are first used in the order of their numbers
-    instance, x, possible = model.instance, model.x, model.window.possible
-    classes = identical_devices(instance)
-    if not classes:
-        return plan
-    kept = devices.representative_devices(instance, possible, classes)
-    for i, row in enumerate(x):
-        for k, literal in row.items():
-            if not kept[i, k]:
-                model.cp.add(literal == 0)
-    for use in devices.first_uses(instance, possible, classes):
-        there = [x[use.op][k] for k in use.devices if k in x[use.op]]
-        earlier = [x[i][use.earlier_device] for i in use.earlier_ops if use.earlier_device in x[i]]
-        for literal in there:
-            model.cp.add_bool_or([literal.negated(), *earlier])
-    return None if plan is None else devices.canonical(instance, plan, model.semantics, classes)
 
 
 class SectionWorkers:

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from placegap.formulations import latency_ip
 from placegap.formulations.latency_ip import cp as latency_cp
+from placegap.formulations.latency_ip.calls import serial_horizon_ns
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.formulations.latency_ip.cp import LatencyModel
-from placegap.formulations.latency_ip.rows import serial_horizon_ns
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS, granularity_ns
 from placegap.instances.problem import LatencySubgraphs
 from placegap.instances.problem.integers import NEVER
@@ -107,13 +107,13 @@ def _formulation(
         build=lambda start: latency_ip.build(
             instance,
             semantics,
-            form,
-            None if start is None else start.value,
-            bound_ns,
-            symmetry=True,
+            form=form,
+            horizon_ns=None if start is None else start.value,
+            bound_ns=bound_ns,
+            symmetry=form == "strengthened",
         ),
-        warm_start=lambda model, plan: latency_ip.warm_start(model, instance, plan, semantics),
-        extract=lambda model: latency_ip.extract(model, instance),
+        warm_start=lambda model, plan: latency_ip.warm_start(model, instance, plan),
+        extract=lambda model: latency_ip.extract(model, instance, check=False),
     )
 
 
@@ -128,12 +128,17 @@ def solve_cp(
     settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)
 
     def prepare(start: Start | None) -> LatencyModel:
-        horizon_ns = start.value if start else None
-        model = latency_cp.build(task.instance, task.semantics, horizon_ns, bound_ns, symmetry=True)
+        model = latency_cp.build(
+            task.instance,
+            task.semantics,
+            horizon_ns=start.value if start else None,
+            bound_ns=bound_ns,
+            symmetry=True,
+        )
         if start:
-            latency_cp.warm_start(model, start.plan, task.semantics)
+            latency_cp.warm_start(model, task.instance, start.plan)
         return model
 
     start = best_start(task, STARTS)
-    read_plan = latency_cp.read_plan
-    return search(task, start, prepare, read_plan, lambda _: (0, ""), settings, clock)
+    extract = latency_cp.extract
+    return search(task, start, prepare, extract, lambda _: (0, ""), settings, clock)

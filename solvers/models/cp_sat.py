@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
+from placegap.formulations.makespan_cp import MakespanModel, build, extract, warm_start
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS
-from placegap.instances.objectives.makespan.simulate import simulate
 from placegap.instances.problem import Makespan
 from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
@@ -61,12 +60,13 @@ def run(task: Task[Makespan], params: CpSatParams) -> Outcome:
     settings = Settings(params.workers, gap=task.limits.gap, seed=task.limits.seed)
 
     def prepare(start: Start | None) -> MakespanModel:
-        model = build(task.instance, task.semantics, start.value if start else None)
+        horizon_ns = start.value if start else None
+        model = build(task.instance, task.semantics, horizon_ns=horizon_ns)
         if start:
-            warm_start(model, simulate(task.instance, start.plan, task.semantics))
+            warm_start(model, task.instance, start.plan)
         return model
 
-    return search(task, start, prepare, read_plan, _longest_path, settings, clock)
+    return search(task, start, prepare, extract, _longest_path, settings, clock)
 
 
 def _longest_path(model: MakespanModel) -> tuple[int, str]:

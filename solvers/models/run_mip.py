@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import pyomo.environ as pyo
-
-from placegap.formulations.shared import old_families
-from placegap.formulations.shared.families import exclude_overload
 from placegap.instances.problem import Instance, Plan
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.evaluate import evaluate
@@ -27,6 +23,9 @@ from placegap.solvers.core.method import Formulation, Params, Start, Task
 from placegap.solvers.core.progress import has_listener, reporter
 from placegap.solvers.core.result import Bound, Outcome, is_better, no_plan, refutation
 from placegap.solvers.core.starts import best_start
+
+if TYPE_CHECKING:  # `latency-ip` solves its model by CP-SAT, unless it is asked for the MIP
+    import pyomo.environ as pyo
 
 MIP = ("pyomo", "highspy")  # distributions whose versions belong to a result of a MIP or an LP
 
@@ -59,7 +58,7 @@ def run_mip(
         built_s = clock.spent_s
         found, plan = _search(model, task, formulation, solver, start, clock)
         build_s = built_s - started_s + found.hand_off_s
-        bound = bound_ns(found.dual_bound, pyo.value(model.unit_ns), formulation.granularity_ns)
+        bound = bound_ns(found.dual_bound, model.unit_ns.value, formulation.granularity_ns)
     except KeyboardInterrupt:  # the solver itself returns what it has
         found = MipOutcome("interrupted")
     except MemoryError:
@@ -145,6 +144,9 @@ def _search(
 
 
 def _exclude(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> bool:
+    from placegap.formulations.shared import old_families
+    from placegap.formulations.shared.families import exclude_overload
+
     if model.component("OPS") is None:  # a model that has no Sets yet
         return old_families.exclude_overload(model, instance, plan)
     return exclude_overload(model, plan)
@@ -154,7 +156,7 @@ def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Wa
     """A callback that reports the running solver's value and bound; None without a listener."""
     if not has_listener(task.instance, task.semantics):
         return None
-    unit_ns = pyo.value(model.unit_ns)
+    unit_ns = model.unit_ns.value
     on_progress = reporter(task.instance, task.semantics, formulation.name)
 
     def watch(objective: float, dual_bound: float) -> None:

@@ -5,12 +5,13 @@ from draws.tiny import tiny_instance
 from ortools.sat.python import cp_model
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
-from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
+from placegap.formulations.makespan_cp import MakespanModel, build, extract, warm_start
 from placegap.formulations.shared.cp_families import MOST_UNITS
 from placegap.instances import (
     InputError,
     Instance,
     Makespan,
+    Plan,
     Semantics,
     evaluate,
     example,
@@ -31,9 +32,9 @@ def solver() -> cp_model.CpSolver:
 
 def optimum(model: MakespanModel) -> int | None:
     running = solver()
-    status = running.solve(model.cp)
+    status = model.solve(running)
     assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
-    return running.value(model.makespan) * model.unit_ns if status == cp_model.OPTIMAL else None
+    return running.value(model.makespan_ns) if status == cp_model.OPTIMAL else None
 
 
 def stretched(instance: Instance, factor: int) -> Instance:
@@ -59,16 +60,42 @@ def test_a_horizon_at_the_optimum_keeps_it_and_one_below_excludes_it(semantics: 
     for instance in feasible[MAKESPAN_SEMANTICS.index(semantics) :: 16]:
         best = oracle(instance, semantics)
         assert best is not None
-        assert optimum(build(instance, semantics, best)) == best
+        assert optimum(build(instance, semantics, horizon_ns=best)) == best
         if best > 0:
-            assert optimum(build(instance, semantics, best - 1)) is None
+            assert optimum(build(instance, semantics, horizon_ns=best - 1)) is None
 
 
 def test_no_plan_is_read_where_the_solver_has_none() -> None:
-    model, running = build(example(), PORT, 33), solver()  # the optimum is 34
-    assert running.solve(model.cp) == cp_model.INFEASIBLE
+    model, running = build(example(), PORT, horizon_ns=34), solver()  # the optimum is 34
     with pytest.raises(InputError, match="no solution"):
-        read_plan(model, running.value)
+        extract(model, example())
+    assert model.solve(running) == cp_model.OPTIMAL
+    with pytest.raises(InputError, match="its ops are others"):
+        extract(model, makespan_draws()[0])
+    assert evaluate(example(), extract(model, example()), PORT).value_ns == 34
+    # the plan of the solve before is not kept, nor are the numbers of a solver without a plan
+    model.cp.add(model.makespan <= 33)
+    assert model.solve(running) == cp_model.INFEASIBLE
+    with pytest.raises(InputError, match="no solution"):
+        extract(model, example())
+    stopped = build(example(), PORT)
+    running.parameters.max_time_in_seconds = 0.0
+    assert stopped.solve(running) == cp_model.UNKNOWN
+    with pytest.raises(InputError, match="no solution"):
+        extract(stopped, example())
+
+
+def test_of_placements_with_other_names_of_identical_devices_one_is_kept() -> None:
+    # the longest op, 20 ns, is first: it is on device 0 in the representative
+    for symmetry, devices in ((True, [0, 0, 1, 0]), (False, [1, 1, 0, 1])):
+        model, running = build(example(), PORT, symmetry=symmetry), solver()
+        warm_start(model, example(), Plan.on([1, 1, 0, 1]))
+        running.parameters.fix_variables_to_their_hinted_value = True
+        assert model.solve(running) == cp_model.OPTIMAL
+        assert extract(model, example()).devices.tolist() == devices
+    pinned = build(example(), PORT, symmetry=True)
+    pinned.cp.add(pinned.x[1][1] == 1)
+    assert pinned.solve(solver()) == cp_model.INFEASIBLE
 
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
@@ -78,14 +105,14 @@ def test_a_warm_start_states_every_variable_of_a_feasible_plan(semantics: Semant
         if plan is None:
             continue
         schedule = simulate(instance, plan, semantics)
-        model = build(instance, semantics, schedule.makespan_ns)
-        warm_start(model, schedule)
+        model = build(instance, semantics, horizon_ns=schedule.makespan_ns)
+        warm_start(model, instance, plan)
         assert len(model.cp.proto.solution_hint.vars) == len(model.cp.proto.variables)
         running = solver()
         running.parameters.fix_variables_to_their_hinted_value = True
-        assert running.solve(model.cp) == cp_model.OPTIMAL
-        assert running.value(model.makespan) * model.unit_ns == schedule.makespan_ns
-        again = read_plan(model, running.value)
+        assert model.solve(running) == cp_model.OPTIMAL
+        assert running.value(model.makespan_ns) == schedule.makespan_ns
+        again = extract(model, instance)
         assert again.placement == plan.placement
         assert evaluate(instance, again, semantics).value_ns == schedule.makespan_ns
 
@@ -109,5 +136,5 @@ def test_a_short_horizon_has_a_fine_unit_however_slow_a_device_is() -> None:
     slow = stretched(example(), 10**9)
     assert not build(slow, PORT).exact
     # no op fits within this horizon: their times are in no row
-    model = build(slow, PORT, 2**29)
+    model = build(slow, PORT, horizon_ns=2**29)
     assert (model.unit_ns, model.exact) == (1, True)

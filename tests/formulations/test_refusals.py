@@ -9,6 +9,7 @@ from doubles.refusals import Refusals, each_refusal, is_refused
 from draws import draw
 
 from placegap.formulations import archer, latency_ip, makespan_cp, moirai, pesto, throughput_ip
+from placegap.formulations.latency_ip import cp
 from placegap.instances import (
     Instance,
     LatencySubgraphs,
@@ -42,7 +43,17 @@ SEMANTICS = Refusals(
         ),
         (partial(pesto.build, form="verbatim"), LINK, "'verbatim'; choose from as_publ"),
         (partial(pesto.build, symmetry=True), LINK, "Pesto's model, form=strengthened, has no sym"),
-        (latency_ip.build, LatencySubgraphs(), "strong", "no form 'strong'"),
+        (partial(latency_ip.build, form="strong"), LatencySubgraphs(), "no form 'strong'"),
+        (
+            partial(latency_ip.build, form="as_published", symmetry=True),
+            LatencySubgraphs(),
+            "form=as_published, has no symmetry",
+        ),
+        (
+            partial(latency_ip.build, form="as_published", bound_ns=1),
+            LatencySubgraphs(),
+            "has no bound_ns",
+        ),
         (pesto.build, Makespan(channels="port"), "makespan port per_edge"),
         (pesto.build, Makespan(channels="link", transfers="per_tensor"), "link per_tensor"),
         (latency_ip.build, Makespan(), "makespan port per_edge"),
@@ -57,7 +68,13 @@ SEMANTICS = Refusals(
         (throughput_ip.build, LatencySubgraphs(), "not latency_subgraphs"),
         (partial(throughput_ip.build, form="replicas"), CHAIN, "form=plain for max_load chain"),
         (throughput_ip.build, MaxLoad(plans="any", levels=2), "has none"),
-        (makespan_cp.build, Makespan(), 2**60, "above 2"),  # a horizon of centuries
+        (cp.build, Makespan(), "latency_subgraphs, not makespan"),
+        (makespan_cp.build, LatencySubgraphs(), "makespan, not latency_subgraphs"),
+        (  # a horizon of centuries
+            partial(makespan_cp.build, horizon_ns=2**60),
+            Makespan(),
+            "above 2",
+        ),
     ],
     ValueError,
 )

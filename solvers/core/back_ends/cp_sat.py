@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
-from placegap.formulations.shared.cp_families import RowTooLarge, Values, refuse_large_rows
+from placegap.formulations.shared.cp_families import CpModel, RowTooLarge, refuse_large_rows
 from placegap.formulations.shared.or_tools import cp_model
-from placegap.instances.problem import Instance, Plan, Semantics
+from placegap.instances.problem import Instance, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
 from placegap.solvers.core.clock import Clock, run_stoppable
@@ -37,34 +36,6 @@ BOUND_SEARCH = ("objective_lb_search_no_lp",)
 PORTFOLIO = (*BOUND_SEARCH, "no_lp")
 # ``refused``: the model was not run; ``fault``: CP-SAT's claim contradicts a known plan.
 CpEnding = Ending | Literal["refused", "fault"]
-
-
-class CpModel(Protocol):
-    """What the runner needs of a model: `MakespanModel` and `LatencyModel` have it."""
-
-    @property
-    def cp(self) -> cp_model.CpModel:
-        """The model itself."""
-
-    @property
-    def instance(self) -> Instance:
-        """Of which instance."""
-
-    @property
-    def horizon_ns(self) -> int:
-        """No plan of it is longer."""
-
-    @property
-    def unit_ns(self) -> int:
-        """Its unit of time."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether all times are multiples of the unit."""
-
-    @property
-    def objective(self) -> cp_model.IntVar:
-        """What is minimized, in units."""
 
 
 M = TypeVar("M", bound=CpModel)
@@ -109,9 +80,8 @@ class Answer:
 
 
 def run_cp_sat(
-    model: CpModel,
-    semantics: Semantics,
-    read_plan: Callable[[Values], Plan],
+    model: M,
+    extract: Callable[[M, Instance], Plan],
     settings: Settings,
     known_ns: int | None = None,
 ) -> Answer:
@@ -123,10 +93,8 @@ def run_cp_sat(
         return Answer("refused", reason=f"no CP-SAT: its model is not safe for {SOLVER}: {error}")
     solver = _new_solver(settings)
     # An interrupt before the search begins is repeated until it takes effect.
-    callbacks = _callbacks(model, semantics, solver)
-    status, interrupted = run_stoppable(
-        lambda: solver.solve(model.cp, *callbacks), solver.stop_search
-    )
+    callbacks = _callbacks(model, solver)
+    status, interrupted = run_stoppable(lambda: model.solve(solver, *callbacks), solver.stop_search)
     if status == cp_model.MODEL_INVALID:
         why = model.cp.validate().strip()
         return Answer("refused", reason=f"no CP-SAT: {SOLVER} rejects its model: {why}")
@@ -140,14 +108,14 @@ def run_cp_sat(
             "solver_status": solver.status_name(status),
         },
     )
-    return _checked(answer, model, semantics, read_plan, solver, status, known_ns)
+    return _checked(answer, model, extract, solver, status, known_ns)
 
 
 def search(
     task: Task,
     start: Start | None,
     prepare: Callable[[Start | None], M],
-    read_plan: Callable[[M, Values], Plan],
+    extract: Callable[[M, Instance], Plan],
     own_proof: Callable[[M], tuple[int, str]],
     settings: Settings,
     clock: Clock,
@@ -171,7 +139,7 @@ def search(
             build_s += clock.spent_s - started_s
             left = replace(settings, limit_s=clock.left_s)
             known = None if best is None else best.value
-            found = run_cp_sat(model, task.semantics, partial(read_plan, model), left, known)
+            found = run_cp_sat(model, extract, left, known)
         except KeyboardInterrupt:
             found = Answer("interrupted", reason=f"interrupted before {SOLVER} answered")
             break
@@ -223,15 +191,14 @@ def search(
 
 def _checked(
     answer: Answer,
-    model: CpModel,
-    semantics: Semantics,
-    read_plan: Callable[[Values], Plan],
+    model: M,
+    extract: Callable[[M, Instance], Plan],
     solver: cp_model.CpSolver,
     status: object,
     known_ns: int | None,
 ) -> Answer:
     """The answer with plan and bound, or as a fault where a known plan is against it."""
-    faults: list[str] = []
+    faults, semantics = list[str](), model.semantics
     within = known_ns is not None and known_ns <= model.horizon_ns
     where = f"{SOLVER} on {model.instance.name}"
     if status == cp_model.INFEASIBLE:
@@ -240,8 +207,8 @@ def _checked(
         return replace(answer, ending="fault", faults=(fault,)) if within else answer
     known = [known_ns] if within and known_ns is not None else []
     plan, value, claim_ns = None, None, None
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        plan = read_plan(solver.value)
+    if model.values is not None:
+        plan = extract(model, model.instance)
         verdict = evaluate(model.instance, plan, semantics)
         claim_ns = solver.value(model.objective) * model.unit_ns if model.exact else None
         if not verdict.feasible or verdict.value is None:
@@ -275,13 +242,11 @@ class _OnSolution(cp_model.CpSolverSolutionCallback):
         self.on_value(round(self.objective_value))
 
 
-def _callbacks(
-    model: CpModel, semantics: Semantics, solver: cp_model.CpSolver
-) -> tuple[_OnSolution, ...]:
+def _callbacks(model: CpModel, solver: cp_model.CpSolver) -> tuple[_OnSolution, ...]:
     """A callback that reports values, where times are exact, and bounds, if there is a listener."""
-    if not has_listener(model.instance, semantics):
+    if not has_listener(model.instance, model.semantics):
         return ()
-    on_progress = reporter(model.instance, semantics, "cp-sat")
+    on_progress = reporter(model.instance, model.semantics, "cp-sat")
 
     def on_bound(bound: float) -> None:
         if math.isfinite(bound):

@@ -5,7 +5,7 @@ from draws import draw
 from draws.latency.tiny import LATENCY_SEMANTICS, best_plan, latency_draws, optimum
 from ortools.sat.python import cp_model
 
-from placegap.formulations.latency_ip.cp import LatencyModel, build, read_plan, warm_start
+from placegap.formulations.latency_ip.cp import LatencyModel, build, extract, warm_start
 from placegap.instances import Edge, InputError, Instance, Op, Semantics, evaluate
 
 every_q = pytest.mark.parametrize("semantics", LATENCY_SEMANTICS, ids=["once", "twice"])
@@ -14,7 +14,7 @@ every_q = pytest.mark.parametrize("semantics", LATENCY_SEMANTICS, ids=["once", "
 def search(model: LatencyModel) -> tuple[cp_model.CpSolver, object]:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
-    return solver, solver.solve(model.cp)
+    return solver, model.solve(solver)
 
 
 @every_q
@@ -23,16 +23,16 @@ def test_a_hinted_plan_is_found_within_its_own_latency_and_none_below(semantics:
         best = best_plan(instance, semantics)
         if best is not None:
             model = build(instance, semantics, horizon_ns=best[0])
-            warm_start(model, best[1], semantics)
+            warm_start(model, instance, best[1])
             solver, status = search(model)
             assert status == cp_model.OPTIMAL, instance.name
-            assert solver.value(model.latency) * model.unit_ns == best[0]
+            assert solver.value(model.latency_ns) == best[0]
             if best[0] > 0:
                 model = build(instance, semantics, horizon_ns=best[0] - 1)
                 solver, status = search(model)
                 assert status == cp_model.INFEASIBLE, instance.name
                 with pytest.raises(InputError, match="no solution"):
-                    read_plan(model, solver.value)
+                    extract(model, instance)
 
 
 def test_where_times_are_rounded_the_bound_is_just_below_the_optimum() -> None:
@@ -51,9 +51,9 @@ def test_where_times_are_rounded_the_bound_is_just_below_the_optimum() -> None:
         solver, status = search(model)
         assert status == cp_model.OPTIMAL
         assert not model.exact
-        bound = solver.value(model.latency) * model.unit_ns
+        bound = solver.value(model.latency_ns)
         assert bound <= value < bound + 20 * model.unit_ns
-        verdict = evaluate(instance, read_plan(model, solver.value), semantics)
+        verdict = evaluate(instance, extract(model, instance), semantics)
         assert verdict.feasible
         assert verdict.value_ns is not None
         assert value <= verdict.value_ns < value + 20 * model.unit_ns

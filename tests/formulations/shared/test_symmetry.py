@@ -138,8 +138,7 @@ def test_a_model_as_built_takes_constraints_that_name_devices(objective: str) ->
     build, semantics = BUILDS[objective]
     instance = loose(3, 5, 7)
     model = build(instance, semantics)
-    x = list(model.x.values())  # of op 0 on three devices, of op 1, of op 2
-    model.pinned = pyo.Constraint(expr=x[8] + x[0] == 2)
+    model.pinned = pyo.Constraint(expr=model.x["op2", "d2"] + model.x["op0", "d0"] == 2)
     found = solve_model(model, Limits())
     assert found.objective is not None
     # three ops on three devices: the longest decides

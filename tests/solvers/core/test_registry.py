@@ -16,6 +16,14 @@ HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", 
 SOLVERS = ("pyomo", "highspy", "ortools", "pandas")
 
 
+CP_SAT = """
+from placegap.instances import LatencySubgraphs, Makespan, example
+from placegap.solvers import run_method
+for name, semantics in (("cp-sat", Makespan()), ("latency-ip", LatencySubgraphs())):
+    assert run_method(example(), semantics, name, {"workers": 1}).status == "optimal"
+"""
+
+
 PROVE = """
 from placegap.instances import *
 from placegap.solvers import run_method
@@ -54,9 +62,10 @@ def test_a_method_of_a_user_comes_after_those_of_the_table() -> None:
             "from placegap.experiments.cli import main\nassert main(['--version']) == 0",
             (*HEAVY, "numpy", "pydantic", "typer"),
         ),
+        (CP_SAT, ("pyomo", "highspy", "pandas")),
         *((PROVE.format(which), HEAVY) for which in ("MaxLoad(plans='chain')", "Makespan()")),
     ],
-    ids=["the package", "a placer", "the version", "a small load", "a small makespan"],
+    ids=["the package", "a placer", "the version", "CP-SAT", "a small load", "a small makespan"],
 )
 def test_nothing_is_loaded_that_takes_long_and_is_not_asked_for(
     code: str, names: tuple[str, ...]

@@ -10,6 +10,7 @@ from references.brute_force import makespan_draws, max_load_draws, oracle, scatt
 from placegap.formulations import pesto as formulation
 from placegap.formulations.moirai import count_rows
 from placegap.formulations.pesto import SEMANTICS, Form
+from placegap.formulations.shared.families import exclude_overload
 from placegap.instances import (
     Edge,
     Instance,
@@ -27,7 +28,6 @@ from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.pesto_merge import merge_ops
 from placegap.solvers import run_method
 from placegap.solvers.models import milps
-from placegap.solvers.models.run_mip import exclude_overload
 
 # ----------------------------------------------------------------------------------------- Moirai
 
@@ -229,7 +229,7 @@ def test_plans_that_exceed_memory_by_one_byte_are_excluded(monkeypatch: pytest.M
         excluded.append(exclude_overload(*arguments))  # type: ignore[arg-type]
         return excluded[-1]
 
-    monkeypatch.setattr("placegap.solvers.models.run_mip.exclude_overload", counted)
+    monkeypatch.setattr("placegap.formulations.shared.families.exclude_overload", counted)
     monkeypatch.setattr(milps, "STARTS", ())
     big = 10**12
     ops = tuple(

@@ -1,15 +1,14 @@
 """What CP-SAT says against a known plan is a fault in the result, and nothing is built on it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 from ortools.sat.python import cp_model
 
 from placegap.formulations import makespan_cp
 from placegap.formulations.latency_ip import cp as latency_cp
-from placegap.formulations.shared.cp_families import LARGEST_ACTIVITY
-from placegap.instances import Instance, LatencySubgraphs, Makespan, Plan, example
+from placegap.formulations.shared.cp_families import LARGEST_ACTIVITY, CpModel
+from placegap.instances import LatencySubgraphs, Makespan, Plan, example
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.clock import Clock
@@ -81,13 +80,13 @@ def test_a_claim_that_the_referee_cannot_confirm_is_a_fault(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A reader of the solution that puts everything on one device: 43, and not the 34 it claims.
-    monkeypatch.setattr(cp_sat, "read_plan", lambda model, value: Plan.on([0] * 4))
+    monkeypatch.setattr(cp_sat, "extract", lambda model, instance: Plan.on([0] * 4))
     result = run_method(example(), PORT, "cp-sat", {**ONE, "start": False})
     is_answered_from_the_rest(result, "claims 34 ns for a plan that takes 43 ns")
 
 
 def test_a_plan_that_breaks_a_rule_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cp_sat, "read_plan", lambda model, value: Plan.on([0, 0, 0, 7]))
+    monkeypatch.setattr(cp_sat, "extract", lambda model, instance: Plan.on([0, 0, 0, 7]))
     is_answered_from_the_rest(run_method(example(), PORT, "cp-sat", ONE), "infeasible plan")
 
 
@@ -137,18 +136,6 @@ def test_a_model_of_too_large_numbers_is_not_run(
     assert f"no CP-SAT: its model is not safe for {WORD}" in result.message
 
 
-@dataclass(frozen=True)
-class Rounded:
-    """A model whose times are no multiples of its unit."""
-
-    cp: cp_model.CpModel
-    instance: Instance
-    horizon_ns: int
-    objective: cp_model.IntVar
-    unit_ns: int = 2
-    exact: bool = False
-
-
 def test_a_far_better_plan_gets_a_finer_unit_and_refutes_what_was_proven_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -160,16 +147,24 @@ def test_a_far_better_plan_gets_a_finer_unit_and_refutes_what_was_proven_before(
     monkeypatch.setattr(cp_sat_run, "run_cp_sat", lambda *_: answers.pop(0))
     horizons = []
 
-    def prepare(start: Start | None) -> Rounded:
+    def prepare(start: Start | None) -> CpModel:
         horizons.append(1000 if start is None else start.value)
         cp = cp_model.CpModel()
-        return Rounded(cp, example(), horizons[-1], cp.new_int_var(0, 1, ""))
+        return CpModel(
+            cp=cp,
+            instance=example(),
+            semantics=PORT,
+            horizon_ns=horizons[-1],
+            unit_ns=2,
+            exact=False,  # times are no multiples of the unit
+            objective=cp.new_int_var(0, 1, ""),
+        )
 
     outcome = cp_sat_run.search(
         Task(example(), PORT),
         None,
         prepare,
-        lambda model, value: Plan.on([0] * 4),
+        lambda model, instance: Plan.on([0] * 4),
         lambda model: (LONGEST_PATH_NS, "path"),
         cp_sat_run.Settings(),
         Clock(None),
