@@ -10,7 +10,7 @@ import pytest
 from features.makespan import anywhere, instance, pinned
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
-from placegap.formulations.getf import build_lp, critical_path_ns, extract_groups, round_to_groups
+from placegap.formulations.getf import build, critical_path_ns, extract, round_to_groups
 from placegap.formulations.shared.devices import (
     Grouping,
     device_groups,
@@ -27,7 +27,7 @@ GROUPINGS: tuple[Grouping, ...] = ("columns", "auto")
 
 def lp_value(case: Instance, by: Grouping = "columns") -> float | None:
     """The LP's optimum in ns, None if it is infeasible."""
-    return value(build_lp(case, device_groups(case, by)))
+    return value(build(case, FREE, groups=device_groups(case, by)))
 
 
 def value(model: pyo.ConcreteModel) -> float | None:
@@ -202,7 +202,7 @@ def test_the_lp_is_rounded_to_groups() -> None:
     )
     for each, expected in ((case, [0, 0]), (together, [1, 1])):
         groups = device_groups(each, "columns")
-        model = build_lp(each, groups)
+        model = build(each, FREE, groups=groups)
         solve_model(model, Limits())
-        rounded = extract_groups(model, each, groups)
+        rounded = extract(model, each)
         assert [groups.devices[g] for g in rounded] == [(k,) for k in expected]

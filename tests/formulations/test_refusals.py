@@ -1,5 +1,6 @@
 """What a model refuses to state: one line, and each sentence of this room stands here, once."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,16 @@ import pytest
 from doubles.refusals import Refusals, each_refusal, is_refused
 from draws import draw
 
-from placegap.formulations import archer, latency_ip, makespan_cp, moirai, pesto, throughput_ip
+from placegap.formulations import (
+    archer,
+    getf,
+    latency_ip,
+    m_sct,
+    makespan_cp,
+    moirai,
+    pesto,
+    throughput_ip,
+)
 from placegap.instances import (
     Edge,
     Instance,
@@ -35,12 +45,19 @@ SEMANTICS = Refusals(
         (pesto.build, Makespan(channels="port"), "makespan port per_edge"),
         (pesto.build, Makespan(channels="link", transfers="per_tensor"), "link per_tensor"),
         (latency_ip.build, Makespan(), "makespan port per_edge"),
-        (archer.build_exact, Makespan(), ARCHER),
-        (archer.build_exact, MaxLoad(plans="convex"), ARCHER),
-        (archer.build_exact, MaxLoad(plans="chain", replicas=True), ARCHER),
-        (archer.build_exact, MaxLoad(plans="chain", levels=2), ARCHER),
-        (archer.build_exact, MaxLoadFwdBwd(plans="chain"), ARCHER),
-        (archer.build_exact, CHAIN, 0, "at least one block"),
+        (archer.build, Makespan(), ARCHER),
+        (archer.build, MaxLoad(plans="convex"), ARCHER),
+        (archer.build, MaxLoad(plans="chain", replicas=True), ARCHER),
+        (archer.build, MaxLoad(plans="chain", levels=2), ARCHER),
+        (archer.build, MaxLoadFwdBwd(plans="chain"), ARCHER),
+        (partial(archer.build, num_blocks=0), CHAIN, "at least one block"),
+        (getf.build, CHAIN, "GETF's LP states makespan, not max_load chain"),
+        (m_sct.build, CHAIN, "m-SCT's LP states makespan, not max_load chain"),
+        (
+            partial(m_sct.build, form="cut"),
+            Makespan(),
+            "no form 'cut'; choose from as_published, tr",
+        ),
         (throughput_ip.build, MaxLoad(plans="any"), "chian", "'chian'; did you mean 'chain'"),
         (throughput_ip.build, Makespan(), "not makespan"),
         (throughput_ip.build, LatencySubgraphs(), "not latency_subgraphs"),
