@@ -53,9 +53,6 @@ def build(
 ) -> pyo.ConcreteModel:
     """The exact model: x[i, p], op i is in block p of the chain.
 
-    Rows: every unit in one block; for every arc and every p the blocks up to p form an ideal (the
-    prefix rows of the paper); f(p) <= T for every block p.
-
     Parameters
     ----------
     semantics : MaxLoad
@@ -100,9 +97,7 @@ def build(
     tensor_enters(model)
     memory_budget(model, units)
     load_budget(model)
-    model.load_ns = pyo.Expression(
-        expr=model.unit_ns * model.largest, doc="the largest load in nanoseconds"
-    )
+    model.load_ns = pyo.Expression(expr=model.unit_ns * model.largest, doc="T in nanoseconds")
     model.objective = pyo.Objective(expr=model.largest, doc="Archer et al.: T")
     return model
 
@@ -235,35 +230,23 @@ def unit_sets(model: pyo.ConcreteModel, units: Units) -> None:
     names = [ops[i] for i in units.first]
     model.UNITS = pyo.Set(initialize=names)
     model.ARCS = pyo.Set(initialize=[(names[a], names[b]) for a, b in units.arcs], dimen=2)
-    pins = {
-        e: [names[v] for v in units.pins[e]]
-        for e, cost in enumerate(units.accelerators.weight_ns)
-        if cost
-    }
+    priced = np.flatnonzero(units.accelerators.weight_ns).tolist()
+    pins = {e: [names[v] for v in units.pins[e]] for e in priced}
     model.NETS = pyo.Set(initialize=list(pins))
-    model.first_pin = pyo.Param(
-        model.NETS, initialize={e: own[0] for e, own in pins.items()}, within=pyo.Any
-    )
+    first = {e: own[0] for e, own in pins.items()}
+    model.first_pin = pyo.Param(model.NETS, initialize=first, within=pyo.Any)
     rows = [(e, p, j) for e, own in pins.items() for p in model.BLOCKS for j in own[1:]]
     model.CROSSINGS = pyo.Set(initialize=rows, dimen=3)
 
 
 @family
 def cost_data(model: pyo.ConcreteModel, units: Units) -> None:
-    """Costs of units and nets, in ns."""
+    """duration_ns[v], where a device can have unit v, and cut_ns[e]: the least costs, mutable."""
     times, weights = units.accelerators.time_ns, units.accelerators.weight_ns
     given = {v: time for v, time in zip(model.UNITS, times, strict=True) if time != UNSUPPORTED}
-    model.duration_ns = pyo.Param(
-        list(given),
-        initialize=given,
-        mutable=True,
-        doc="duration_ns[v]: least time of unit v, where a device can have it",
-    )
+    model.duration_ns = pyo.Param(list(given), initialize=given, mutable=True)
     model.cut_ns = pyo.Param(
-        model.NETS,
-        initialize={e: weights[e] for e in model.NETS},
-        mutable=True,
-        doc="cut_ns[e]: what a block pays for net e if it is cut there",
+        model.NETS, initialize={e: weights[e] for e in model.NETS}, mutable=True
     )
 
 
@@ -359,22 +342,15 @@ def tensor_enters(model: pyo.ConcreteModel) -> None:
 def memory_budget(model: pyo.ConcreteModel, units: Units) -> None:
     """Placegap's own: sum over units v of m_v x[v, p] <= the memory of a block.
 
-    In exact units where that leaves small numbers, else scaled and a little wide, as in
-    `shared.families.memory_capacity`.
+    ``memory_bytes[v]`` is m, ``capacity_bytes[p]``, mutable, the memory of block p. In exact units
+    where that leaves small numbers, else a little wide, as in `shared.families.memory_capacity`.
     """
     common, total = math.gcd(*units.size) or 1, sum(units.size)
     room = dict.fromkeys(model.BLOCKS, min(units.accelerators.memory_bytes, total))
-    model.memory_bytes = pyo.Param(
-        model.UNITS,
-        initialize=dict(zip(model.UNITS, units.size, strict=True)),
-        doc="memory_bytes[v]: what unit v holds",
-    )
+    sizes = dict(zip(model.UNITS, units.size, strict=True))
+    model.memory_bytes = pyo.Param(model.UNITS, initialize=sizes)
     model.capacity_bytes = pyo.Param(
-        model.BLOCKS,
-        initialize=room,
-        mutable=True,
-        validate=NotAbove(room),
-        doc="capacity_bytes[p]: memory of block p, at most that of all units",
+        model.BLOCKS, initialize=room, mutable=True, validate=NotAbove(room)
     )
     unit = max(common, room[0] / LARGEST_CAPACITY)
     heavy = [v for v in model.UNITS if model.memory_bytes[v]]

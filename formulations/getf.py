@@ -27,12 +27,8 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.data import NotAbove, family, new_model, require_solution
 from placegap.formulations.shared.devices import DeviceGroups, colocated_times, device_groups
-from placegap.formulations.shared.families import (
-    LARGEST_CAPACITY,
-    Linear,
-    first_of_group,
-    makespan_value,
-)
+from placegap.formulations.shared.families import LARGEST_CAPACITY as LARGEST
+from placegap.formulations.shared.families import Linear, first_of_group, makespan_value
 from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
@@ -145,14 +141,10 @@ def arc_set(model: pyo.ConcreteModel, pairs: Iterable[tuple[int, int]]) -> None:
 @family
 def least_data(model: pyo.ConcreteModel, instance: Instance) -> None:
     """least_ns[i, g], mutable: least time of op i in group g, where a device of g can have it."""
-    times = least(model.groups, instance.arrays.time_ns, instance.arrays.possible).tolist()
-    groups = list(model.GROUPS)
-    given = {
-        (i, g): int(time)
-        for i, row in zip(model.OPS, times, strict=True)
-        for g, time in zip(groups, row, strict=True)
-        if time < math.inf
-    }
+    times = least(model.groups, instance.arrays.time_ns, instance.arrays.possible)
+    ops, groups = list(model.OPS), list(model.GROUPS)
+    able, time_ns = np.argwhere(times < math.inf).tolist(), times.tolist()
+    given = {(ops[i], groups[g]): int(time_ns[i][g]) for i, g in able}
     model.least_ns = pyo.Param(list(given), initialize=given, mutable=True, within=pyo.Any)
 
 
@@ -167,14 +159,10 @@ def least(groups: DeviceGroups, time_ns: Floats | Ints, possible: Flags) -> Floa
 def share_variables(model: pyo.ConcreteModel, instance: Instance) -> None:
     """share[b, g] in [0, 1]: the fraction of b in g; fixed to 0 where no device of g can have b."""
     model.share = pyo.Var(model.LEADERS, model.GROUPS, bounds=(0, 1))
-    together, groups, possible = (
-        list(model.LEADERS),
-        list(model.GROUPS),
-        colocated_times(instance)[0],
-    )
-    for g, devices in enumerate(model.groups.devices):
+    leaders, possible = list(model.LEADERS), colocated_times(instance)[0]
+    for g, devices in zip(model.GROUPS, model.groups.devices, strict=True):
         for b in np.flatnonzero(~possible[:, list(devices)].any(axis=1)).tolist():
-            model.share[together[b], groups[g]].fix(0)
+            model.share[leaders[b], g].fix(0)
 
 
 @family
@@ -201,7 +189,6 @@ def time_terms(model: pyo.ConcreteModel, instance: Instance) -> Terms:
 @family
 def share_once(model: pyo.ConcreteModel) -> None:
     """GETF, fractions: sum over g of share[b, g] == 1 for every colocation group b."""
-
     share, groups = model.share, list(model.GROUPS)
 
     @model.Constraint(model.LEADERS)
@@ -243,18 +230,14 @@ def makespan_covers(model: pyo.ConcreteModel) -> None:
 def colocated_work(
     model: pyo.ConcreteModel, instance: Instance, durations: dict[str, Linear]
 ) -> None:
-    """Placegap's own: makespan >= sum over i in b of their durations, b of two or more ops.
-
-    Not in the paper, which has no colocation.
-    """
-    together: dict[str, list[str]] = {b: [] for b in model.LEADERS}
-    ops = list(model.OPS)
-    for i, j in enumerate(first_of_group(instance)):
-        together[ops[j]].append(ops[i])
+    """Placegap's own: makespan >= sum over i in b of their durations, b of two or more ops."""
+    ops, together = list(model.OPS), dict[str, list[Linear]]()
+    for i, j in zip(ops, first_of_group(instance), strict=True):
+        together.setdefault(ops[j], []).append(durations[i])
 
     @model.Constraint([b for b, several in together.items() if len(several) > 1])
     def colocated_work(model: pyo.ConcreteModel, b: str) -> Linear:
-        return model.makespan >= sum(durations[i] for i in together[b])
+        return model.makespan >= sum(together[b])
 
 
 @family
@@ -268,44 +251,35 @@ def group_work(model: pyo.ConcreteModel, instance: Instance, spent: Terms) -> No
     plain, work = (
         least(groups, arrays.time_ns * speed, arrays.possible) for speed in (1, groups.speed)
     )
-    part = (work / np.clip(plain, 1, NO_LIMIT)).tolist()
-    numbers = {name: at for at, name in enumerate(model.GROUPS)}
+    part = (work / np.clip(plain, 1, NO_LIMIT)).T.tolist()
+    speed = [float(groups.speed[list(devices)].sum()) for devices in groups.devices]
+    of = {g: own for g, *own in zip(model.GROUPS, part, speed, strict=True)}
 
     @model.Constraint(model.GROUPS)
     def group_work(model: pyo.ConcreteModel, g: str) -> Linear:
-        at = numbers[g]
-        speed = float(groups.speed[list(groups.devices[at])].sum())
-        terms = (
-            (row[at], own[g]) for row, own in zip(part, spent.values(), strict=True) if g in own
-        )
-        work = sum(term if times == 1 else times * term for times, term in terms)
-        return work <= speed * model.makespan
+        parts = zip(of[g][0], spent.values(), strict=True)
+        work = sum(own[g] if part == 1 else part * own[g] for part, own in parts if g in own)
+        return work <= of[g][1] * model.makespan
 
 
 @family
 def group_memory(model: pyo.ConcreteModel, instance: Instance) -> None:
     """Placegap's own: sum over b of m_b share[b, g] <= sum over k in g of M_k, where that can bind.
 
-    ``capacity_bytes[g]``, mutable, is the sum of M, for groups that
-    cannot hold all ops. Not in the paper, which has no memory. In units of a millionth of the
-    group's memory or of single bytes, and then wider by one unit, like
-    `shared.families.memory_capacity`.
+    ``capacity_bytes[g]``, mutable, is the sum of M. In units of a millionth of it or of single
+    bytes, and then wider by one unit, like `shared.families.memory_capacity`.
     """
     size, most = instance.arrays.group_bytes.tolist(), instance.arrays.memory_bytes.tolist()
     heavy = [(b, m) for b, m in zip(model.LEADERS, size, strict=True) if m]
     limits = (sum(most[k] for k in devices) for devices in model.groups.devices)
     tight = {g: m for g, m in zip(model.GROUPS, limits, strict=True) if m < sum(size)}
     model.capacity_bytes = pyo.Param(
-        list(tight),
-        initialize=tight,
-        mutable=True,
-        validate=NotAbove(tight),
-        doc="capacity_bytes[g]: memory of all devices of g",
+        list(tight), initialize=tight, mutable=True, validate=NotAbove(tight)
     )
 
     @model.Constraint(list(tight))
     def group_memory(model: pyo.ConcreteModel, g: str) -> Linear:
-        unit = max(1.0, tight[g] / LARGEST_CAPACITY)
+        unit = max(1.0, tight[g] / LARGEST)
         used = sum(m / unit * model.share[b, g] for b, m in heavy)
         return used <= model.capacity_bytes[g] / unit + (0 if unit == 1.0 else 1)
 
@@ -321,14 +295,9 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> NoRe
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> list[int]:
     """The group of devices of each op, rounded from the solved LP's fractions; there is no `Plan`.
 
-    Colocated ops are rounded together, by the times of the instance. The capacity of a group for an
-    op is the sum of 1 / time over its devices, which for related speeds is the group's total speed
-    over the op's size.
-
-    Returns
-    -------
-    list of int
-        Per op, a position in ``model.GROUPS``.
+    Each is a position in ``model.GROUPS``. Colocated ops are rounded together, by the times of the
+    instance. The capacity of a group for an op is the sum of 1 / time over its devices, which for
+    related speeds is the group's total speed over the op's size.
     """
     require_solution(model, instance, check=check)
     possible, time_ns = colocated_times(instance)

@@ -98,8 +98,7 @@ def build(
     times = truncate(times) if form == "truncated" else times
     granularity = granularity_ns(instance, transfers=True)
     unit_ns = time_unit_ns(sum(times.op_ns) + sum(times.move_ns.values()), granularity)
-    title = "m-SCT LP" if form == "as_published" else "m-SCT LP, truncated"
-    model = new_model(title, instance, semantics)
+    model = new_model(f"m-SCT LP, {form}", instance, semantics)
     model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
     arc_set(model, times.move_ns)
     least_data(model, times, truncated=form == "truncated")
@@ -184,7 +183,7 @@ def truncate(times: SctTimes) -> SctTimes:
 
 @family
 def least_data(model: pyo.ConcreteModel, times: SctTimes, *, truncated: bool) -> None:
-    """Least times of ops and of the transfers between them."""
+    """least_ns[i], p in the paper, and least_transfer_ns[i, j], c: least times."""
     # Transfers are cut to times of ops: truncated, shorter ops or other transfers prove nothing.
     ops = dict(zip(model.OPS, times.op_ns, strict=True))
     model.least_ns = pyo.Param(
@@ -193,14 +192,10 @@ def least_data(model: pyo.ConcreteModel, times: SctTimes, *, truncated: bool) ->
         mutable=True,
         within=pyo.Any,
         validate=NotBelow(ops) if truncated else None,
-        doc="least_ns[i]: p_i, least time of op i",
     )
+    moves = dict(zip(model.ARCS, times.move_ns.values(), strict=True))
     model.least_transfer_ns = pyo.Param(
-        model.ARCS,
-        initialize=dict(zip(model.ARCS, times.move_ns.values(), strict=True)),
-        mutable=not truncated,
-        within=pyo.Any,
-        doc="least_transfer_ns[i, j]: c_ij, least time of a transfer from op i to op j",
+        model.ARCS, initialize=moves, mutable=not truncated, within=pyo.Any
     )
 
 

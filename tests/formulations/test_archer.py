@@ -75,6 +75,21 @@ def test_a_row_of_three_is_cut_twice() -> None:
     assert optimum(build(row_of_three(), ADD)) == pytest.approx(6)
 
 
+def test_costs_and_memory_can_be_changed() -> None:
+    # a | b | c with b of 9 ns: 4 + 1, 1 + 9 + 1, 1 + 4; with free tensors 9
+    model = build(row_of_three(), ADD)
+    model.duration_ns["b"] = 9
+    assert optimum(model) == pytest.approx(11)
+    for cost in model.cut_ns.values():
+        cost.value = 0
+    assert optimum(model) == pytest.approx(9)
+    assert pyo.value(model.load_ns) == pytest.approx(9)
+    ops = tuple(op(name, 1, resident_bytes=1) for name in "abcd")
+    model = build(graph_on(gpus(2, 2), ops, {}), ADD)
+    model.capacity_bytes[1] = 1  # of 2: one of four ops has no room
+    assert optimum(model) == float("inf")
+
+
 def test_overlapped_loads_count_work_and_tensors_apart() -> None:
     # 4 and at most 2
     assert optimum(build(row_of_three(), OVERLAP)) == pytest.approx(4)

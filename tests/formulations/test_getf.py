@@ -95,6 +95,30 @@ def test_a_group_of_unequal_speeds_is_as_fast_as_its_fastest_device() -> None:
     assert lp_value(chain, "auto") == pytest.approx(4)
 
 
+def test_a_changed_time_counts_in_all_rows() -> None:
+    # of 12 ns of work on two devices, 10 + 4 + 4 are 9 for each, and a alone takes 10
+    model = build(CASES["work is shared"][0], FREE)
+    assert value(model) == pytest.approx(6)
+    model.least_ns["a", "d0+d1"] = 10
+    assert value(model) == pytest.approx(10)
+    model.least_ns["b", "d0+d1"] = 8
+    assert value(model) == pytest.approx((10 + 8 + 4) / 2)
+    assert pyo.value(model.makespan_ns) == pytest.approx(11)
+
+
+def test_less_memory_moves_work_to_the_slow_device() -> None:
+    # four ops of 3 bytes: 9 bytes of fast memory leave 3 of 12 to the slow device, a quarter of 40
+    # ns; 6 bytes leave half
+    ops = [timed(op, 1, 10, resident_bytes=3) for op in "abcd"]
+    case = instance("fast", ops, [], memory_bytes=9)
+    model = build(case, FREE, groups=device_groups(case, "columns"))
+    assert value(model) == pytest.approx(10)
+    model.capacity_bytes["d0"] = 6
+    assert value(model) == pytest.approx(20)
+    with pytest.raises(ValueError, match="capacity_bytes"):
+        model.capacity_bytes["d0"] = 10  # shares may be fixed where an op did not fit
+
+
 # ----------------------------------------------------------------------------------- the claims
 
 

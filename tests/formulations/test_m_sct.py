@@ -41,6 +41,23 @@ def test_a_fork_has_one_favourite() -> None:
     assert oracle(fork(), FREE) == 7
 
 
+def test_a_changed_transfer_is_solved_anew() -> None:
+    # b ends at 7 - 2 x_ac, and c, whose transfer takes 4 now, at 6 + 4 x_ac: x_ac = 1/6
+    model, _ = solved(fork())
+    model.least_transfer_ns["a", "c"] = 4
+    assert solve_model(model, Limits()).ending == "optimal"
+    assert pyo.value(model.makespan_ns) == pytest.approx(6 + 4 / 6)
+
+
+def test_what_truncated_transfers_rest_on_may_only_grow() -> None:
+    model, _ = solved(fork(move=20), "truncated")
+    model.least_ns["b"] = 9
+    with pytest.raises(ValueError, match="least_ns"):
+        model.least_ns["b"] = 2
+    with pytest.raises(TypeError):
+        model.least_transfer_ns["a", "c"] = 1
+
+
 def test_times_do_not_depend_on_devices() -> None:
     # a runs on d0 only: the cheapest pair from there is d0 -> d1, 7 + 3 ns; b takes 4 or 6
     fast = anywhere("b", 4).model_copy(update={"time_ns": {"kind0": 6, "kind1": 4}})

@@ -1,7 +1,9 @@
 """What a model refuses to state: one line, and each sentence of this room stands here, once."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,11 +28,22 @@ from placegap.instances import (
     MaxLoad,
     MaxLoadFwdBwd,
     Op,
+    Plan,
     example,
 )
 
 CHAIN = MaxLoad(plans="chain")
 ARCHER = "states max_load chain"
+
+
+def refused_start(model: ModuleType) -> Callable[[Instance], None]:
+    """Gives a plan to a model that starts from none."""
+
+    def start(instance: Instance) -> None:
+        model.warm_start(model.build(instance, Makespan()), instance, Plan.on([0] * 4))
+
+    return start
+
 
 SEMANTICS = Refusals(
     "",
@@ -51,6 +64,8 @@ SEMANTICS = Refusals(
         (archer.build, MaxLoad(plans="chain", levels=2), ARCHER),
         (archer.build, MaxLoadFwdBwd(plans="chain"), ARCHER),
         (partial(archer.build, num_blocks=0), CHAIN, "at least one block"),
+        (refused_start(getf), "GETF's LP has no warm start"),
+        (refused_start(m_sct), "m-SCT's LP has no warm start"),
         (getf.build, CHAIN, "GETF's LP states makespan, not max_load chain"),
         (m_sct.build, CHAIN, "m-SCT's LP states makespan, not max_load chain"),
         (

@@ -217,7 +217,8 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
         if not moved.fixed:
             moved.set_value(int(home[i] != home[j]))
     time = {i: model.duration_ns[i, k].value for i, k in home.items()}
-    ready, work, followers = dict.fromkeys(home, 0), dict.fromkeys(names, 0), {}
+    ready, work = dict.fromkeys(home, 0), dict.fromkeys(names, 0)
+    followers: dict[str, list[str]] = {}
     for i, j in model.ARCS:
         followers.setdefault(i, []).append(j)
     ops, last = list(model.OPS), 0
