@@ -11,11 +11,16 @@ host), every block the largest memory. It bounds no plans of class ``convex`` or
 of a chain need an acyclic quotient, and two convex devices may feed each other ({1, 4} and {2, 3}
 with edges 1 -> 2 and 3 -> 4): then neither is before the other.
 
-Components:
+The model, for ops i in units v, blocks p, arcs (v, w) and nets e = (i, j, ...):
 
-- ``x[i, p]`` in {0, 1}: op i is in block p;
-- ``leaves[e, p]``, ``enters[e, p]`` in [0, 1]: net e is cut at block p;
-- ``largest``: T, in units of ``unit_ns`` nanoseconds.
+    minimize T
+    sum over p of x_vp = 1,  x_ip = x_vp
+    sum over p <= s of x_vp >= sum over p <= s of x_wp          s < k
+    l_ep >= x_ip - x_jp,  n_ep >= x_jp - x_ip                   j other than the first pin i
+    sum over v of t_v x_vp + sum over e of w_e (l_ep + n_ep) <= T
+
+and placegap's own row of memory. l is ``leaves``, n ``enters``, T ``largest``; t, ``duration_ns``,
+and w, ``cut_ns``, may be changed.
 
 The model places *units*, the ops that every chain plan keeps together (`instances.problem.blocks`):
 colocation groups, and groups that reach each other in both directions. Communication is counted on
@@ -31,29 +36,22 @@ import networkx as nx
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.naming import by_number, describe, names_of
-from placegap.formulations.shared.old_families import (
-    LARGEST_CAPACITY,
-    Linear,
-    placement,
-    set_placement,
-)
+from placegap.formulations.shared.data import NotAbove, family, new_model, require_solution
+from placegap.formulations.shared.families import LARGEST_CAPACITY, Linear
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Instance, LoadRule, MaxLoad, Plan, Semantics
+from placegap.instances.problem import Instance, MaxLoad, Plan, Semantics
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import build_nets
+from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import combine, device_loads
 
 
-def build_exact(
-    instance: Instance, semantics: MaxLoad, num_blocks: int | None = None, *, names: bool = False
+def build(
+    instance: Instance, semantics: MaxLoad, *, num_blocks: int | None = None
 ) -> pyo.ConcreteModel:
     """The exact model: x[i, p], op i is in block p of the chain.
-
-    Rows: every unit in one block; for every arc and every p the blocks up to p form an ideal (the
-    prefix rows of the paper); f(p) <= T for every block p.
 
     Parameters
     ----------
@@ -61,33 +59,47 @@ def build_exact(
         ``max_load chain``.
     num_blocks : int, optional
         k; the default is the number of devices, which is what the claim needs.
-    names : bool
-        Index the components by the names of ops, not by their numbers.
 
     Returns
     -------
     ConcreteModel
-        Minimizes ``largest``. Constraints can be added.
+        Minimizes ``largest``, in units of ``unit_ns`` nanoseconds; ``load_ns`` is its value in
+        nanoseconds. ``duration_ns[unit]``, ``cut_ns[net]`` and, downwards,
+        ``capacity_bytes[block]`` may be changed between solves. Constraints can be added.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> model = build(example(), MaxLoad(plans="chain"))
+    >>> len(model.x), model.duration_ns["op2"].value
+    (8, 20)
     """
     k = instance.num_devices if num_blocks is None else num_blocks
-    _refuse(semantics, k)
+    reason = why_not(semantics)
+    if reason is not None:
+        raise InputError(f"the model of Archer et al. {reason}")
+    if k < 1:
+        raise InputError("there must be at least one block")
     units = build_units(instance, alike=True)
     unit_ns = time_unit_ns(units.horizon_ns, granularity_ns(instance, transfers=False))
-    model = pyo.ConcreteModel(name=f"archer exact: {instance.name}")
-    model.unit_ns = pyo.Param(initialize=unit_ns)
-    model.largest = pyo.Var(bounds=(0.0, None))
-    place_units(model, units, k)
-    crossing_variables(model, units, k)
-    assign_units(model, units, k)
-    keep_together(model, units, k)
-    chain_prefix(model, units, k)
-    tensor_leaves(model, units)
-    tensor_enters(model, units)
-    memory_budget(model, units, k)
-    load_budget(model, units, k, semantics.load)
+    model = new_model("archer exact", instance, semantics)
+    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    model.largest = pyo.Var(bounds=(0.0, None), doc="largest: T, in units")
+    model.BLOCKS = pyo.Set(initialize=range(k), doc="blocks of the chain, in its order")
+    unit_sets(model, units)
+    cost_data(model, units)
+    place_units(model, units)
+    crossing_variables(model)
+    assign_units(model)
+    keep_together(model, units)
+    chain_prefix(model)
+    tensor_leaves(model)
+    tensor_enters(model)
+    memory_budget(model, units)
+    load_budget(model)
+    model.load_ns = pyo.Expression(expr=model.unit_ns * model.largest, doc="T in nanoseconds")
     model.objective = pyo.Objective(expr=model.largest, doc="Archer et al.: T")
-    own = names_of(instance) if names else {}
-    return describe(model, __doc__, {letter: own[letter] for letter in "ij"} if own else None)
+    return model
 
 
 def why_not(semantics: Semantics) -> str | None:
@@ -110,14 +122,6 @@ def count_rows(instance: Instance) -> int:
 def horizon_ns(instance: Instance) -> int:
     """An upper bound on max_load: all units at their slowest, all nets in and out."""
     return build_units(instance).horizon_ns
-
-
-def _refuse(semantics: MaxLoad, num_blocks: int) -> None:
-    reason = why_not(semantics)
-    if reason is not None:
-        raise ValueError(f"the model of Archer et al. {reason}")
-    if num_blocks < 1:
-        raise ValueError("there must be at least one block")
 
 
 # -------------------------------------------------------------------------------------------- units
@@ -212,167 +216,204 @@ def _kind(time_ns: Ints, size: Ints, weight_ns: Ints, memory: Ints, devices: Int
     )
 
 
-# ---------------------------------------------------------------------------------------- the model
+# ------------------------------------------------------------------------------- data and variables
 
 
-def place_units(model: pyo.ConcreteModel, units: Units, k: int) -> None:
-    """``x[i, p]`` in {0, 1}: op i is in block p; fixed to 0 where its unit cannot be."""
-    model.x = pyo.Var(range(len(units.unit)), range(k), domain=pyo.Binary)
-    for p in range(k):
-        for i, v in enumerate(units.unit):
-            if units.accelerators.time_ns[v] == UNSUPPORTED:
+@family
+def unit_sets(model: pyo.ConcreteModel, units: Units) -> None:
+    """UNITS, named by their first ops; NETS, by number: those whose cut costs something.
+
+    And ARCS: pairs of units, the first of which is never in a later block than the second; and
+    CROSSINGS: (e, p, j), a net with costs, a block, a pin other than ``first_pin[e]``.
+    """
+    ops = list(model.OPS)
+    names = [ops[i] for i in units.first]
+    model.UNITS = pyo.Set(initialize=names)
+    model.ARCS = pyo.Set(initialize=[(names[a], names[b]) for a, b in units.arcs], dimen=2)
+    priced = np.flatnonzero(units.accelerators.weight_ns).tolist()
+    pins = {e: [names[v] for v in units.pins[e]] for e in priced}
+    model.NETS = pyo.Set(initialize=list(pins))
+    first = {e: own[0] for e, own in pins.items()}
+    model.first_pin = pyo.Param(model.NETS, initialize=first, within=pyo.Any)
+    rows = [(e, p, j) for e, own in pins.items() for p in model.BLOCKS for j in own[1:]]
+    model.CROSSINGS = pyo.Set(initialize=rows, dimen=3)
+
+
+@family
+def cost_data(model: pyo.ConcreteModel, units: Units) -> None:
+    """duration_ns[v], where a device can have unit v, and cut_ns[e]: the least costs, mutable."""
+    times, weights = units.accelerators.time_ns, units.accelerators.weight_ns
+    given = {v: time for v, time in zip(model.UNITS, times, strict=True) if time != UNSUPPORTED}
+    model.duration_ns = pyo.Param(list(given), initialize=given, mutable=True)
+    model.cut_ns = pyo.Param(
+        model.NETS, initialize={e: weights[e] for e in model.NETS}, mutable=True
+    )
+
+
+@family
+def place_units(model: pyo.ConcreteModel, units: Units) -> None:
+    """x[i, p] in {0, 1}: op i is in block p; fixed to 0 where its unit cannot be."""
+    model.x = pyo.Var(model.OPS, model.BLOCKS, domain=pyo.Binary)
+    for i, v in zip(model.OPS, units.unit, strict=True):
+        if units.accelerators.time_ns[v] == UNSUPPORTED:
+            for p in model.BLOCKS:
                 model.x[i, p].fix(0)
 
 
-def crossing_variables(model: pyo.ConcreteModel, units: Units, k: int) -> None:
-    """``leaves[e, p]``, ``enters[e, p]`` in [0, 1]: net e is cut at block p.
+@family
+def crossing_variables(model: pyo.ConcreteModel) -> None:
+    """leaves[e, p], enters[e, p] in [0, 1]: net e is cut at block p.
 
     One stands for tensors out of the block and one for those into it, seen from the net's first
     pin; integral where x is, and only where a cut costs something.
     """
-    priced = [
-        (e, p) for e, cost in enumerate(units.accelerators.weight_ns) if cost for p in range(k)
-    ]
-    model.leaves = pyo.Var(priced, bounds=(0, 1))
-    model.enters = pyo.Var(priced, bounds=(0, 1))
+    model.leaves = pyo.Var(model.NETS, model.BLOCKS, bounds=(0, 1))
+    model.enters = pyo.Var(model.NETS, model.BLOCKS, bounds=(0, 1))
 
 
-def assign_units(model: pyo.ConcreteModel, units: Units, k: int) -> None:
-    """Archer et al., x_vb: sum over p of x[i, p] == 1 for the first op i of every unit."""
-
-    @model.Constraint(range(units.num_units))
-    def assign_units(model: pyo.ConcreteModel, v: int) -> Linear:
-        return sum(model.x[units.first[v], p] for p in range(k)) == 1
+# -------------------------------------------------------------------------------------- constraints
 
 
-def keep_together(model: pyo.ConcreteModel, units: Units, k: int) -> None:
-    """Archer et al., x_vb: x[i, p] == x[j, p] for every op i of a unit, j its first op, every block
-    p.
-    """
-    first = [units.first[v] for v in units.unit]
+@family
+def assign_units(model: pyo.ConcreteModel) -> None:
+    """Archer et al., x_vb: sum over p of x[v, p] == 1 for every unit v, named by its first op."""
 
-    @model.Constraint([i for i, j in enumerate(first) if i != j], range(k))
-    def keep_together(model: pyo.ConcreteModel, i: int, p: int) -> Linear:
-        return model.x[i, p] == model.x[first[i], p]
+    @model.Constraint(model.UNITS)
+    def assign_units(model: pyo.ConcreteModel, v: str) -> Linear:
+        return sum(model.x[v, p] for p in model.BLOCKS) == 1
 
 
-def chain_prefix(model: pyo.ConcreteModel, units: Units, k: int) -> None:
+@family
+def keep_together(model: pyo.ConcreteModel, units: Units) -> None:
+    """Archer et al., x_vb: x[i, p] == x[v, p] for every other op i of a unit v, every block p."""
+    names = list(model.UNITS)
+    home = {i: names[v] for i, v in zip(model.OPS, units.unit, strict=True)}
+
+    @model.Constraint([i for i, v in home.items() if i != v], model.BLOCKS)
+    def keep_together(model: pyo.ConcreteModel, i: str, p: int) -> Linear:
+        return model.x[i, p] == model.x[home[i], p]
+
+
+@family
+def chain_prefix(model: pyo.ConcreteModel) -> None:
     """Archer et al., prefix rows: the blocks up to every s form an ideal.
 
-    For every arc (a, b) and block s
+    For every arc (v, w) and block s but the last
 
-    sum over the blocks p up to s of x[a, p] >= the same sum for b,
+    sum over the blocks p up to s of x[v, p] >= the same sum for w,
 
     stated on the blocks behind s where these are fewer (reversed, as both sums over all are 1).
     """
-    first = units.first
+    x, k = model.x, len(model.BLOCKS)
 
-    @model.Constraint(range(len(units.arcs)), range(k - 1))
-    def chain_prefix(model: pyo.ConcreteModel, arc: int, s: int) -> Linear:
-        a, b = (first[v] for v in units.arcs[arc])
+    @model.Constraint(model.ARCS, range(k - 1))
+    def chain_prefix(_: pyo.ConcreteModel, v: str, w: str, s: int) -> Linear:
         until, behind = range(s + 1), range(s + 1, k)
         if len(until) <= len(behind):
-            return sum(model.x[a, p] for p in until) >= sum(model.x[b, p] for p in until)
-        return sum(model.x[b, p] for p in behind) >= sum(model.x[a, p] for p in behind)
+            return sum(x[v, p] for p in until) >= sum(x[w, p] for p in until)
+        return sum(x[w, p] for p in behind) >= sum(x[v, p] for p in behind)
 
 
-def tensor_leaves(model: pyo.ConcreteModel, units: Units) -> None:
+@family
+def tensor_leaves(model: pyo.ConcreteModel) -> None:
     """Archer et al., bytes out: leaves[e, p] >= x[i, p] - x[j, p], i the first pin of net e and j
     any other.
     """
-    rows = [(e, p, v) for e, p in model.leaves for v in units.pins[e][1:]]
+    first, x = model.first_pin, model.x
 
-    @model.Constraint(rows)
-    def tensor_leaves(model: pyo.ConcreteModel, e: int, p: int, v: int) -> Linear:
-        i, j = units.first[units.pins[e][0]], units.first[v]
-        return model.leaves[e, p] >= model.x[i, p] - model.x[j, p]
+    @model.Constraint(model.CROSSINGS)
+    def tensor_leaves(model: pyo.ConcreteModel, e: int, p: int, j: str) -> Linear:
+        return model.leaves[e, p] >= x[first[e], p] - x[j, p]
 
 
-def tensor_enters(model: pyo.ConcreteModel, units: Units) -> None:
+@family
+def tensor_enters(model: pyo.ConcreteModel) -> None:
     """Archer et al., bytes in: enters[e, p] >= x[j, p] - x[i, p], i the first pin of net e and j
     any other.
     """
-    rows = [(e, p, v) for e, p in model.enters for v in units.pins[e][1:]]
+    first, x = model.first_pin, model.x
 
-    @model.Constraint(rows)
-    def tensor_enters(model: pyo.ConcreteModel, e: int, p: int, v: int) -> Linear:
-        i, j = units.first[units.pins[e][0]], units.first[v]
-        return model.enters[e, p] >= model.x[j, p] - model.x[i, p]
+    @model.Constraint(model.CROSSINGS)
+    def tensor_enters(model: pyo.ConcreteModel, e: int, p: int, j: str) -> Linear:
+        return model.enters[e, p] >= x[j, p] - x[first[e], p]
 
 
-def memory_budget(model: pyo.ConcreteModel, units: Units, k: int) -> None:
+@family
+def memory_budget(model: pyo.ConcreteModel, units: Units) -> None:
     """Placegap's own: sum over units v of m_v x[v, p] <= the memory of a block.
 
-    In exact units where that leaves small numbers, else scaled and a little wide, as in
-    `shared.families.memory_capacity`.
+    ``memory_bytes[v]`` is m, ``capacity_bytes[p]``, mutable, the memory of block p. In exact units
+    where that leaves small numbers, else a little wide, as in `shared.families.memory_capacity`.
     """
-    common, limit = math.gcd(*units.size) or 1, units.accelerators.memory_bytes
-    heavy = [v for v, size in enumerate(units.size) if size]
-    exact = limit // common <= LARGEST_CAPACITY
-    unit = common if exact else limit / LARGEST_CAPACITY
-    right = limit // common if exact else LARGEST_CAPACITY + 1
-    most = 2 * limit + common  # no op of this size fits either
+    common, total = math.gcd(*units.size) or 1, sum(units.size)
+    room = dict.fromkeys(model.BLOCKS, min(units.accelerators.memory_bytes, total))
+    sizes = dict(zip(model.UNITS, units.size, strict=True))
+    model.memory_bytes = pyo.Param(model.UNITS, initialize=sizes)
+    model.capacity_bytes = pyo.Param(
+        model.BLOCKS, initialize=room, mutable=True, validate=NotAbove(room)
+    )
+    unit = max(common, room[0] / LARGEST_CAPACITY)
+    heavy = [v for v in model.UNITS if model.memory_bytes[v]]
 
-    @model.Constraint(range(k if limit < sum(units.size) else 0))
+    @model.Constraint(model.BLOCKS if heavy else [])
     def memory_budget(model: pyo.ConcreteModel, p: int) -> Linear:
-        return (
-            sum(min(units.size[v], most) / unit * model.x[units.first[v], p] for v in heavy)
-            <= right
-        )
+        used = sum(model.memory_bytes[v] / unit * model.x[v, p] for v in heavy)
+        return used <= model.capacity_bytes[p] / unit + int(unit != common)
 
 
-def load_budget(model: pyo.ConcreteModel, units: Units, k: int, load: LoadRule) -> None:
+@family
+def load_budget(model: pyo.ConcreteModel) -> None:
     """Archer et al., f(b) <= T: ``largest`` >= the load of every block.
 
     Compute is the sum over v of t_v x[v, p], communication the sum over e of
     w_e (leaves[e, p] + enters[e, p]); ``add`` takes their sum in one row, ``overlap`` each in one.
     """
-    unit_ns, kind = pyo.value(model.unit_ns), units.accelerators
-    terms: list[list[Linear]] = []
-    for p in range(k):
-        compute = [
-            time / unit_ns * model.x[units.first[v], p]
-            for v, time in enumerate(kind.time_ns)
-            if time > 0
-        ]
-        communication = [
-            cost / unit_ns * (model.leaves[e, p] + model.enters[e, p])
-            for e, cost in enumerate(kind.weight_ns)
-            if cost
-        ]
-        parts = [compute + communication] if load == "add" else [compute, communication]
-        terms += filter(None, parts)
+    unit = model.unit_ns.value
 
-    @model.Constraint(range(len(terms)))
-    def load_budget(model: pyo.ConcreteModel, row: int) -> Linear:
-        return model.largest >= sum(terms[row])
+    def compute(p: int) -> Linear:
+        return sum(time / unit * model.x[v, p] for v, time in model.duration_ns.items())
+
+    def communication(p: int) -> Linear:
+        pairs = ((cost / unit, e) for e, cost in model.cut_ns.items())
+        return sum(cost * model.leaves[e, p] + cost * model.enters[e, p] for cost, e in pairs)
+
+    parts = {"add": ["load"], "overlap": ["compute", "communication"]}[model.semantics.load]
+
+    @model.Constraint(model.BLOCKS, parts if len(model.NETS) else parts[:1])
+    def load_budget(model: pyo.ConcreteModel, p: int, part: str) -> Linear:
+        work = 0 if part == "communication" else compute(p)
+        return model.largest >= work + (0 if part == "compute" else communication(p))
 
 
 # ------------------------------------------------------------------------------------ plans in, out
 
 
-@by_number
-def warm_start(
-    model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: MaxLoad
-) -> None:
-    """Set all variables of an exact model of k = K blocks to a feasible chain plan.
+def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None:
+    """Set all variables of a model of k = K blocks to a feasible chain plan.
 
     Blocks are the devices in a topological order of their quotient.
     """
     units, place = build_units(instance, alike=True), _places(instance, plan)
-    set_placement(model, Plan.on(place))
-    for e, b in model.leaves:
-        here = [place[units.first[v]] == b for v in units.pins[e]]
-        model.leaves[e, b].set_value(int(here[0] and not all(here)))
-        model.enters[e, b].set_value(int(not here[0] and any(here)))
-    load = combine(semantics.load, *device_loads(instance, plan.devices))
-    model.largest.set_value(int(load.max()) / pyo.value(model.unit_ns))
+    home = dict(zip(model.OPS, place, strict=True))
+    for (i, p), variable in model.x.items():
+        if not variable.fixed:
+            variable.set_value(int(home[i] == p))
+    for e, p in model.leaves:
+        here = [place[units.first[v]] == p for v in units.pins[e]]
+        model.leaves[e, p].set_value(int(here[0] and not all(here)))
+        model.enters[e, p].set_value(int(not here[0] and any(here)))
+    load = combine(model.semantics.load, *device_loads(instance, plan.devices))
+    model.largest.set_value(int(load.max()) / model.unit_ns.value)
 
 
-@by_number
-def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
-    """The plan of an exact model's values: block b on device b."""
-    return Plan.on(placement(model, instance.num_ops))
+def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
+    """The plan of a model's values: block p on device p.
+
+    Raises an InputError if the model holds no solution (`require_solution`).
+    """
+    require_solution(model, instance, check=check)
+    blocks = list(model.BLOCKS)
+    return Plan.on([max(blocks, key=lambda p: model.x[i, p].value) for i in model.OPS])
 
 
 def _places(instance: Instance, plan: Plan) -> list[int]:

@@ -2,11 +2,16 @@
 
 After Su, Ren, Vardi, Wierman, "Communication-Aware Scheduling of Precedence-Constrained Tasks on
 Related Machines" (2020), for related machines; the form for unrelated times is filled in, and
-communication is left out. Components of the model, for colocation groups b (an op without
-colocation is a group of its own) and groups g of devices (`shared.devices.device_groups`):
+communication is left out. The model, for ops i and j, colocation groups b (an op without colocation
+is a group of its own) and groups g of devices k (`shared.devices.device_groups`):
 
-- ``share[b, g]`` in [0, 1]: the fraction of b in g; fixed to 0 where no device of g can have b;
-- ``op_end[i]``, ``makespan``: times.
+    minimize T
+    T >= C_j,  C_j >= C_i + sum over g of p_jg y_bg              j in b, after i
+    sum over g of y_bg = 1,  0 <= y_bg <= 1
+    sum over b of (least s_k p_bk in g) y_bg <= T (sum of s_k in g)
+
+and rows of placegap's own for colocation and memory. y is ``share``, named by the first op of b; C
+is ``op_end``; p_jg is ``least_ns``, which may be changed: it then counts in all rows.
 
 Claim: a relaxation of the makespan under every channels and transfers rule.
 """
@@ -14,40 +19,52 @@ Claim: a relaxation of the makespan under every channels and transfers rule.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NoReturn
 
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.devices import DeviceGroups, colocated_times
-from placegap.formulations.shared.naming import by_number, describe, names_of
-from placegap.formulations.shared.old_families import LARGEST_CAPACITY, Linear, solved
+from placegap.formulations.shared.data import NotAbove, family, new_model, require_solution
+from placegap.formulations.shared.devices import DeviceGroups, colocated_times, device_groups
+from placegap.formulations.shared.families import LARGEST_CAPACITY as LARGEST
+from placegap.formulations.shared.families import Linear, first_of_group, makespan_value
 from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
-from placegap.instances.problem import Instance
+from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.reading.errors import InputError
 
 Pairs = dict[tuple[int, int], int]
 """Ns of a transfer per pair (producer, consumer)."""
 
+Terms = dict[str, dict[str, Linear]]
+"""A linear term of each op in each group of devices that can have it."""
 
-def build_lp(instance: Instance, groups: DeviceGroups, *, names: bool = False) -> pyo.ConcreteModel:
+
+def build(
+    instance: Instance, semantics: Makespan, *, groups: DeviceGroups | None = None
+) -> pyo.ConcreteModel:
     """GETF's LP of an instance; for n ops, m edges, B colocation groups, G groups of devices.
 
-    B G + n + 1 columns; at most 2 B + 2 n + m + 2 G rows (`count_rows_lp`).
+    B G + n + 1 columns; at most 2 B + 2 n + m + 2 G rows (`count_rows`).
 
     Parameters
     ----------
-    groups : DeviceGroups
+    instance : Instance
+    semantics : Makespan
+        Any: the LP bounds the makespan under each.
+    groups : DeviceGroups, optional
         The finer, the better the bound: groups of equal devices give the LP over single devices.
-    names : bool
-        Index the components by the names of ops and devices, not by their numbers.
+        The default is as in the paper, `device_groups`.
 
     Returns
     -------
     ConcreteModel
-        Minimizes ``makespan``, in units of ``unit_ns`` nanoseconds. Constraints can be added.
+        Minimizes ``makespan``, in units of ``unit_ns`` nanoseconds; ``makespan_ns`` is its value in
+        nanoseconds. ``least_ns[op, group]`` and, downwards, ``capacity_bytes[group]`` may be
+        changed between solves. Constraints can be added.
 
     Notes
     -----
@@ -57,167 +74,239 @@ def build_lp(instance: Instance, groups: DeviceGroups, *, names: bool = False) -
     device k is busy for at most the makespan T; the sum over the devices of g of their work, each
     times its speed s_k >= 0, is at most T times the sum of the s_k, and counts an op at no less
     than the least s_k p_ik. Whatever the speeds, the rows hold. Memory adds up likewise.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> model = build(example(), Makespan())
+    >>> len(model.share), model.least_ns["op2", "gpu0+gpu1"].value
+    (4, 20)
     """
-    times = group_times(instance, groups)
+    require_makespan("GETF's LP", semantics)
+    groups = device_groups(instance) if groups is None else groups
     unit_ns = time_unit_ns(horizon_ns(instance), granularity_ns(instance, transfers=True))
-    model = pyo.ConcreteModel(name=f"GETF LP: {instance.name}")
-    model.unit_ns = pyo.Param(initialize=unit_ns)
-    share_variables(model, times)
-    time_variables(model, instance)
-    share_once(model, times)
-    precedence(model, share_durations(model, instance, times), dependencies(instance))
-    makespan_covers(model, instance)
-    colocated_work(model, instance, times)
-    group_work(model, groups, times)
-    group_memory(model, instance, groups)
+    model = new_model("GETF LP", instance, semantics)
+    model.groups = groups  # for `extract`
+    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    group_sets(model, instance)
+    arc_set(model, edge_ends(instance))
+    least_data(model, instance)
+    share_variables(model, instance)
+    time_variables(model)
+    spent = time_terms(model, instance)
+    share_once(model)
+    durations = {i: sum(own.values()) for i, own in spent.items()}
+    precedence(model, durations)
+    makespan_covers(model)
+    colocated_work(model, instance, durations)
+    group_work(model, instance, spent)
+    group_memory(model, instance)
+    makespan_value(model)
     model.objective = pyo.Objective(expr=model.makespan, doc="GETF: T, the makespan")
-    own = names_of(instance) if names else None
-    if own is not None:
-        arrays = instance.arrays
-        ops, devices = own["i"], own["k"]
-        own["b"] = [
-            "+".join(ops[i] for i in np.flatnonzero(arrays.group == b).tolist())
-            for b in range(arrays.num_groups)
-        ]
-        own["g"] = ["+".join(devices[k] for k in members) for members in groups.devices]
-    return describe(model, __doc__, own)
+    return model
 
 
-def count_rows_lp(instance: Instance, groups: DeviceGroups) -> int:
-    """Rows that `build_lp` makes at most; nothing is built."""
+def require_makespan(what: str, semantics: Semantics) -> None:
+    """Raise an InputError where a model that bounds every makespan is to bound something else."""
+    if not isinstance(semantics, Makespan):
+        raise InputError(f"{what} states makespan, not {semantics.label}")
+
+
+def count_rows(instance: Instance, groups: DeviceGroups) -> int:
+    """Rows that `build` makes at most; nothing is built."""
     n, together = instance.num_ops, instance.arrays.num_groups
     return 2 * together + 2 * n + len(instance.graph.edges) + 2 * len(groups.devices)
 
 
-@dataclass(frozen=True, eq=False)
-class GroupTimes:
-    """Least times of n ops and B colocation groups over the devices of each of G groups, in ns."""
-
-    #: (B, G) bool: Whether some device of the group can run and hold all ops of b. Elsewhere, times
-    #: are 0.
-    possible: Flags
-    #: (n, G) float64: Least time of a single op.
-    op_ns: Floats
-    #: (B, G) float64: Least time of all ops of b on one device.
-    together_ns: Floats
-    #: (B, G) float64: Least product of that time and the device's speed.
-    work_ns: Floats
+# -------------------------------------------------------------------------------- sets and data
 
 
-def group_times(instance: Instance, groups: DeviceGroups) -> GroupTimes:
-    """Least times in each group; O(n K)."""
-    possible, together_ns = colocated_times(instance)
-
-    def least(time_ns: Floats | Ints, usable: Flags) -> Floats:
-        kept = np.where(usable, time_ns, np.inf)
-        found = np.stack([kept[:, list(g)].min(axis=1) for g in groups.devices], axis=1)
-        return np.where(np.isfinite(found), found, 0.0)
-
-    return GroupTimes(
-        np.stack([possible[:, list(g)].any(axis=1) for g in groups.devices], axis=1),
-        least(instance.arrays.time_ns, possible[instance.arrays.group]),
-        least(together_ns, possible),
-        least(together_ns * groups.speed, possible),
-    )
+@family
+def group_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """GROUPS of devices, and LEADERS: the first op of each colocation group, which names it."""
+    ops, devices = list(model.OPS), list(model.DEVICES)
+    names = ["+".join(devices[k] for k in members) for members in model.groups.devices]
+    model.GROUPS = pyo.Set(initialize=names)
+    model.LEADERS = pyo.Set(initialize=[ops[i] for i in dict.fromkeys(first_of_group(instance))])
 
 
-def share_variables(model: pyo.ConcreteModel, times: GroupTimes) -> None:
-    """``share[b, g]`` in [0, 1], fixed to 0 where no device of group g is possible for b."""
-    model.share = pyo.Var(*map(range, times.possible.shape), bounds=(0, 1))
-    for b, g in np.argwhere(~times.possible).tolist():
-        model.share[b, g].fix(0)
+@family
+def arc_set(model: pyo.ConcreteModel, pairs: Iterable[tuple[int, int]]) -> None:
+    """ARCS: pairs of ops that edges join."""
+    ops = list(model.OPS)
+    arcs = [(ops[i], ops[j]) for i, j in dict.fromkeys(pairs)]
+    model.ARCS = pyo.Set(initialize=arcs, dimen=2)
 
 
-def share_durations(
-    model: pyo.ConcreteModel, instance: Instance, times: GroupTimes
-) -> list[Linear]:
-    """Fractional time of every op: sum over g of (least p_ik over k in g) share[b, g]."""
-    op = (times.op_ns / pyo.value(model.unit_ns)).tolist()
-    return [
-        sum(time * model.share[b, g] for g, time in enumerate(op[i]) if times.possible[b, g])
-        for i, b in enumerate(instance.arrays.group.tolist())
-    ]
+@family
+def least_data(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """least_ns[i, g], mutable: least time of op i in group g, where a device of g can have it."""
+    times = least(model.groups, instance.arrays.time_ns, instance.arrays.possible)
+    ops, groups = list(model.OPS), list(model.GROUPS)
+    able, time_ns = np.argwhere(times < math.inf).tolist(), times.tolist()
+    given = {(ops[i], groups[g]): int(time_ns[i][g]) for i, g in able}
+    model.least_ns = pyo.Param(list(given), initialize=given, mutable=True, within=pyo.Any)
 
 
-def share_once(model: pyo.ConcreteModel, times: GroupTimes) -> None:
+def least(groups: DeviceGroups, time_ns: Floats | Ints, possible: Flags) -> Floats:
+    """The least of each row over the possible devices of a group, infinite if there is none."""
+    kept = np.where(possible, time_ns, math.inf)
+    found: Floats = np.stack([kept[:, list(g)].min(axis=1) for g in groups.devices], axis=1)
+    return found
+
+
+@family
+def share_variables(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """share[b, g] in [0, 1]: the fraction of b in g; fixed to 0 where no device of g can have b."""
+    model.share = pyo.Var(model.LEADERS, model.GROUPS, bounds=(0, 1))
+    leaders, possible = list(model.LEADERS), colocated_times(instance)[0]
+    for g, devices in zip(model.GROUPS, model.groups.devices, strict=True):
+        for b in np.flatnonzero(~possible[:, list(devices)].any(axis=1)).tolist():
+            model.share[leaders[b], g].fix(0)
+
+
+@family
+def time_variables(model: pyo.ConcreteModel) -> None:
+    """Ends of the ops, and the makespan, all >= 0."""
+    times = pyo.NonNegativeReals
+    model.op_end = pyo.Var(model.OPS, domain=times, doc="op_end[i]: C_i, the end of op i")
+    model.makespan = pyo.Var(domain=times, doc="makespan: T, in units")
+
+
+def time_terms(model: pyo.ConcreteModel, instance: Instance) -> Terms:
+    """What several rows add up: least_ns[i, g] share[b, g], op i in b, in units."""
+    ops, unit, share = list(model.OPS), model.unit_ns.value, model.share
+    leader = dict(zip(ops, (ops[i] for i in first_of_group(instance)), strict=True))
+    spent: Terms = {i: {} for i in ops}
+    for (i, g), time in model.least_ns.items():
+        spent[i][g] = time / unit * share[leader[i], g]
+    return spent
+
+
+# -------------------------------------------------------------------------------------- constraints
+
+
+@family
+def share_once(model: pyo.ConcreteModel) -> None:
     """GETF, fractions: sum over g of share[b, g] == 1 for every colocation group b."""
-    num_together, num_groups = times.possible.shape
+    share, groups = model.share, list(model.GROUPS)
 
-    @model.Constraint(range(num_together))
-    def share_once(model: pyo.ConcreteModel, b: int) -> Linear:
-        return sum(model.share[b, g] for g in range(num_groups)) == 1
+    @model.Constraint(model.LEADERS)
+    def share_once(_: pyo.ConcreteModel, b: str) -> Linear:
+        return sum(share[b, g] for g in groups) == 1
 
 
-def colocated_work(model: pyo.ConcreteModel, instance: Instance, times: GroupTimes) -> None:
-    """Placegap's own: makespan >= sum over g of (least total time of b in g) share[b, g], b of two
-    or more ops.
-
-    Not in the paper, which has no colocation.
+@family
+def precedence(model: pyo.ConcreteModel, durations: dict[str, Linear]) -> None:
+    """GETF, completion: op_end[j] >= op_end[i] + c_ij moved[i, j] + duration of j for every arc
+    (i, j); sources likewise. Without moved where a model has no communication.
     """
-    total = (times.together_ns / pyo.value(model.unit_ns)).tolist()
+    end, unit = model.op_end, model.unit_ns.value
+    moved, followers = model.component("moved") or {}, {j for _, j in model.ARCS}
 
-    @model.Constraint(np.flatnonzero(np.bincount(instance.arrays.group) > 1).tolist())
-    def colocated_work(model: pyo.ConcreteModel, b: int) -> Linear:
-        return model.makespan >= sum(
-            time * model.share[b, g] for g, time in enumerate(total[b]) if times.possible[b, g]
-        )
+    @model.Constraint(model.ARCS)
+    def precedence(model: pyo.ConcreteModel, i: str, j: str) -> Linear:
+        if (i, j) in moved:
+            transfer = model.least_transfer_ns[i, j] / unit * moved[i, j]
+            return end[j] >= end[i] + transfer + durations[j]
+        return end[j] >= end[i] + durations[j]
+
+    @model.Constraint([j for j in model.OPS if j not in followers])
+    def precedence_source(_: pyo.ConcreteModel, j: str) -> Linear:
+        return end[j] >= durations[j]
 
 
-def group_work(model: pyo.ConcreteModel, groups: DeviceGroups, times: GroupTimes) -> None:
+@family
+def makespan_covers(model: pyo.ConcreteModel) -> None:
+    """GETF, completion: makespan >= op_end[i] for every op i without consumers."""
+    inner = {i for i, _ in model.ARCS}
+
+    @model.Constraint([i for i in model.OPS if i not in inner])
+    def makespan_covers(model: pyo.ConcreteModel, i: str) -> Linear:
+        return model.makespan >= model.op_end[i]
+
+
+@family
+def colocated_work(
+    model: pyo.ConcreteModel, instance: Instance, durations: dict[str, Linear]
+) -> None:
+    """Placegap's own: makespan >= sum over i in b of their durations, b of two or more ops."""
+    ops, together = list(model.OPS), dict[str, list[Linear]]()
+    for i, j in zip(ops, first_of_group(instance), strict=True):
+        together.setdefault(ops[j], []).append(durations[i])
+
+    @model.Constraint([b for b, several in together.items() if len(several) > 1])
+    def colocated_work(model: pyo.ConcreteModel, b: str) -> Linear:
+        return model.makespan >= sum(together[b])
+
+
+@family
+def group_work(model: pyo.ConcreteModel, instance: Instance, spent: Terms) -> None:
     """GETF, work of a group of devices: at most the makespan times its total speed, for every g.
 
-    Sum over b of (least s_k p_bk over k in g) share[b, g] <= makespan * (sum over k in g of s_k).
+    Sum over i in b of (least s_k p_ik over k in g) share[b, g] <= makespan * (sum over k in g of
+    s_k). The least is in parts of least_ns[i, g], so that a change of that counts here, too.
     """
-    work = (times.work_ns / pyo.value(model.unit_ns)).T.tolist()
+    arrays, groups = instance.arrays, model.groups
+    plain, work = (
+        least(groups, arrays.time_ns * speed, arrays.possible) for speed in (1, groups.speed)
+    )
+    part = (work / np.clip(plain, 1, NO_LIMIT)).T.tolist()
+    speed = [float(groups.speed[list(devices)].sum()) for devices in groups.devices]
+    of = {g: own for g, *own in zip(model.GROUPS, part, speed, strict=True)}
 
-    @model.Constraint(np.flatnonzero(times.work_ns.any(axis=0)).tolist())
-    def group_work(model: pyo.ConcreteModel, g: int) -> Linear:
-        speed = float(groups.speed[list(groups.devices[g])].sum())
-        total = sum(time * model.share[b, g] for b, time in enumerate(work[g]) if time)
-        return total <= speed * model.makespan
+    @model.Constraint(model.GROUPS)
+    def group_work(model: pyo.ConcreteModel, g: str) -> Linear:
+        parts = zip(of[g][0], spent.values(), strict=True)
+        work = sum(own[g] if part == 1 else part * own[g] for part, own in parts if g in own)
+        return work <= of[g][1] * model.makespan
 
 
-def group_memory(model: pyo.ConcreteModel, instance: Instance, groups: DeviceGroups) -> None:
+@family
+def group_memory(model: pyo.ConcreteModel, instance: Instance) -> None:
     """Placegap's own: sum over b of m_b share[b, g] <= sum over k in g of M_k, where that can bind.
 
-    Not in the paper, which has no memory. In units of a millionth of the group's memory or of
-    single bytes, and then wider by one unit, like `shared.families.memory_capacity`.
+    ``capacity_bytes[g]``, mutable, is the sum of M. In units of a millionth of it or of single
+    bytes, and then wider by one unit, like `shared.families.memory_capacity`.
     """
-    arrays = instance.arrays
-    size: list[int] = arrays.group_bytes.tolist()
-    total, capacity = sum(size), arrays.memory_bytes.tolist()
-    limit = [sum(capacity[k] for k in devices) for devices in groups.devices]
-    heavy = [(b, m) for b, m in enumerate(size) if m]
+    size, most = instance.arrays.group_bytes.tolist(), instance.arrays.memory_bytes.tolist()
+    heavy = [(b, m) for b, m in zip(model.LEADERS, size, strict=True) if m]
+    limits = (sum(most[k] for k in devices) for devices in model.groups.devices)
+    tight = {g: m for g, m in zip(model.GROUPS, limits, strict=True) if m < sum(size)}
+    model.capacity_bytes = pyo.Param(
+        list(tight), initialize=tight, mutable=True, validate=NotAbove(tight)
+    )
 
-    @model.Constraint([g for g, most in enumerate(limit) if most < total])
-    def group_memory(model: pyo.ConcreteModel, g: int) -> Linear:
-        unit = max(1.0, limit[g] / LARGEST_CAPACITY)
-        slack = 0 if unit == 1.0 else 1
+    @model.Constraint(list(tight))
+    def group_memory(model: pyo.ConcreteModel, g: str) -> Linear:
+        unit = max(1.0, tight[g] / LARGEST)
         used = sum(m / unit * model.share[b, g] for b, m in heavy)
-        return used <= limit[g] / unit + slack
+        return used <= model.capacity_bytes[g] / unit + (0 if unit == 1.0 else 1)
 
 
-@by_number
-def extract_groups(model: pyo.ConcreteModel, instance: Instance, groups: DeviceGroups) -> list[int]:
-    """The group of devices of each op, rounded from the solved LP's fractions.
+# ------------------------------------------------------------------------------------ plans in, out
 
-    Colocated ops are rounded together. The capacity of a group for an op is the sum of 1 / time
-    over its devices, which for related speeds is the group's total speed over the op's size.
 
-    Returns
-    -------
-    list of int
-        Per op, a position in ``groups.devices``.
+def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> NoReturn:
+    """Refused: the LP is solved from scratch."""
+    raise InputError("GETF's LP has no warm start")
+
+
+def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> list[int]:
+    """The group of devices of each op, rounded from the solved LP's fractions; there is no `Plan`.
+
+    Each is a position in ``model.GROUPS``. Colocated ops are rounded together, by the times of the
+    instance. The capacity of a group for an op is the sum of 1 / time over its devices, which for
+    related speeds is the group's total speed over the op's size.
     """
+    require_solution(model, instance, check=check)
     possible, time_ns = colocated_times(instance)
     rate = np.where(possible, 1 / np.maximum(time_ns, 1), 0)
-    times = group_times(instance, groups)
-    part = solved(model, "share")
-    share = [[part[b, g] for g in range(len(groups.devices))] for b in range(len(rate))]
+    groups, share = model.groups, [share.value for share in model.share.values()]
     rounded = round_to_groups(
-        np.array(share, float),
-        np.where(times.possible, times.together_ns, np.inf),
-        np.stack([rate[:, list(devices)].sum(axis=1) for devices in groups.devices], axis=1),
+        np.array(share, float).reshape(len(rate), -1),
+        least(groups, time_ns, possible),
+        np.stack([rate[:, list(members)].sum(axis=1) for members in groups.devices], axis=1),
     )
     return [rounded[b] for b in instance.arrays.group.tolist()]
 
@@ -259,43 +348,6 @@ def round_to_groups(share: Floats, time: Floats, capacity: Floats) -> list[int]:
     return chosen
 
 
-def time_variables(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Ends of the ops, and the makespan, all >= 0."""
-    model.op_end = pyo.Var(range(instance.num_ops), domain=pyo.NonNegativeReals)
-    model.makespan = pyo.Var(domain=pyo.NonNegativeReals)
-
-
-def precedence(model: pyo.ConcreteModel, durations: list[Linear], transfers_ns: Pairs) -> None:
-    """GETF, completion: op_end[j] >= op_end[i] + transfer + duration of j for every edge (i, j);
-    sources likewise.
-
-    The transfer takes c_ij moved[i, j], where the model has that variable.
-    """
-    unit_ns = pyo.value(model.unit_ns)
-    moved = model.component("moved") or {}
-    followers = {j for _, j in transfers_ns}
-
-    @model.Constraint(list(transfers_ns))
-    def precedence(model: pyo.ConcreteModel, i: int, j: int) -> Linear:
-        begin = model.op_end[i]
-        if (i, j) in moved:
-            begin = begin + transfers_ns[i, j] / unit_ns * moved[i, j]
-        return model.op_end[j] >= begin + durations[j]
-
-    @model.Constraint([j for j in range(len(durations)) if j not in followers])
-    def precedence_source(model: pyo.ConcreteModel, j: int) -> Linear:
-        return model.op_end[j] >= durations[j]
-
-
-def makespan_covers(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """GETF, completion: makespan >= op_end[i] for every op i without consumers."""
-    sinks = np.flatnonzero(np.diff(instance.arrays.index.succ_ptr) == 0)
-
-    @model.Constraint(sinks.tolist())
-    def makespan_covers(model: pyo.ConcreteModel, i: int) -> Linear:
-        return model.makespan >= model.op_end[i]
-
-
 def horizon_ns(instance: Instance) -> int:
     """The time of all ops one after the other, each on its slowest device."""
     return sum(instance.arrays.time_ns.max(axis=1, initial=0).tolist())
@@ -318,11 +370,6 @@ def critical_path_ns(instance: Instance) -> int:
         ready = (end[producer[e]] for e in edges[pointer[j] : pointer[j + 1]])
         end[j] = max(ready, default=0) + length[j]
     return max(end)
-
-
-def dependencies(instance: Instance) -> Pairs:
-    """Pairs (producer, consumer) in the order of the edges, each once, without transfers."""
-    return dict.fromkeys(edge_ends(instance), 0)
 
 
 def least_transfers(instance: Instance) -> Pairs:

@@ -3,17 +3,22 @@
 Jeon et al., "Baechi: Fast Device Placement of Machine Learning Graphs" (2020), after Hanen, Munier,
 "An approximation algorithm for scheduling dependent tasks on m processors with small communication
 delays" (1995). Stated for unlimited equal devices and small communication times (`is_sct`): no
-transfer takes longer than any op. Components of the model, for pairs of ops (i, j) joined by edges:
+transfer takes longer than any op. The model, for pairs of ops (i, j) joined by edges:
 
-- ``apart[i, j]`` in [0, 1], the paper's x_ij: 0 where j is the favourite child of i;
-- ``op_start[i]``, ``makespan`` (the paper's w_inf): times.
+    minimize w
+    S_i + p_i + c_ij x_ij <= S_j,  w >= S_i + p_i
+    sum over children j of x_ij >= n_i - 1                       n_i children
+    sum over parents i of x_ij >= n_j - 1                        n_j parents
+    0 <= x_ij <= 1
 
-Filled in here: on unequal devices, an op takes its least time over the devices that can have it, an
-edge the least transfer time over the pairs of different devices that its ops can be on.
+x_ij is ``apart``, 0 where j is the favourite child of i; w, the paper's w_inf, is ``makespan``. p,
+``least_ns``, and c, ``least_transfer_ns``, may be changed. Filled in here: on unequal devices, an
+op takes its least time over the devices that can have it, an edge the least transfer time over the
+pairs of different devices that its ops can be on.
 
-Claim: with ``truncated``, a relaxation of the makespan under every channels and transfers rule, on
-any devices. As published, the same where nothing is to be truncated, which includes every instance
-with small communication times; otherwise no claim.
+Claim: truncated, a relaxation of the makespan under every channels and transfers rule, on any
+devices. As published, the same where nothing is to be truncated, which includes every instance with
+small communication times; otherwise no claim.
 """
 
 from __future__ import annotations
@@ -21,16 +26,20 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
+from typing import Literal, NoReturn, get_args
 
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.getf import Pairs, least_transfers
-from placegap.formulations.shared.naming import by_number, describe, names_of
-from placegap.formulations.shared.old_families import Linear, solved
+from placegap.formulations.getf import Pairs, arc_set, least_transfers, require_makespan
+from placegap.formulations.shared.data import NotBelow, family, new_model, require_solution
+from placegap.formulations.shared.families import Linear, makespan_value
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
-from placegap.instances.problem import Instance
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.reading.errors import InputError, look_up
+
+Form = Literal["as_published", "truncated"]
 
 Favourites = list[int | None]
 """The favourite child of each op, None where it has none."""
@@ -45,22 +54,25 @@ class SctTimes:
     move_ns: Pairs
 
 
-def build(instance: Instance, *, truncated: bool = False, names: bool = False) -> pyo.ConcreteModel:
+def build(
+    instance: Instance, semantics: Makespan, *, form: Form = "as_published"
+) -> pyo.ConcreteModel:
     """m-SCT's LP of an instance; for n ops and m edges, m + n + 1 columns, at most m + 3 n rows.
 
     Parameters
     ----------
     instance : Instance
-    truncated : bool
-        Shorten transfers (`truncate`) so that the value is a lower bound; the published model has
-        them in full.
-    names : bool
-        Index the components by the names of ops and devices, not by their numbers.
+    semantics : Makespan
+        Any: truncated, the LP bounds the makespan under each.
+    form : {"as_published", "truncated"}
+        Truncated has shorter transfers (`truncate`), so that the value is a lower bound.
 
     Returns
     -------
     ConcreteModel
-        Minimizes ``makespan``, in units of ``unit_ns`` nanoseconds. Constraints can be added.
+        Minimizes ``makespan``, in units of ``unit_ns`` nanoseconds; ``makespan_ns`` is its value in
+        nanoseconds. ``least_ns[op]`` and ``least_transfer_ns[i, j]`` may be changed between solves;
+        truncated, only ``least_ns``, and to longer times. Constraints can be added.
 
     Notes
     -----
@@ -76,27 +88,28 @@ def build(instance: Instance, *, truncated: bool = False, names: bool = False) -
     Examples
     --------
     >>> from placegap.instances import example
-    >>> model = build(example())
+    >>> model = build(example(), Makespan())
     >>> len(model.apart), len(model.favourite_child), len(model.favourite_parent)
     (4, 1, 1)
     """
+    look_up("form", form, dict.fromkeys(get_args(Form)))
+    require_makespan("m-SCT's LP", semantics)
     times = sct_times(instance)
-    times = truncate(times) if truncated else times
+    times = truncate(times) if form == "truncated" else times
     granularity = granularity_ns(instance, transfers=True)
     unit_ns = time_unit_ns(sum(times.op_ns) + sum(times.move_ns.values()), granularity)
-    model = pyo.ConcreteModel(name=f"m-SCT LP: {instance.name}")
-    model.unit_ns = pyo.Param(initialize=unit_ns)
-    # An only child of an only parent with a transfer of no time is in no row: the initial value 0
-    # keeps it a favourite.
-    model.apart = pyo.Var(list(times.move_ns), bounds=(0, 1), initialize=0)
-    model.op_start = pyo.Var(range(instance.num_ops), domain=pyo.NonNegativeReals)
-    model.makespan = pyo.Var(domain=pyo.NonNegativeReals)
-    precedence(model, times)
-    favourite_child(model, instance)
-    favourite_parent(model, instance)
-    makespan_covers(model, times)
+    model = new_model(f"m-SCT LP, {form}", instance, semantics)
+    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    arc_set(model, times.move_ns)
+    least_data(model, times, truncated=form == "truncated")
+    lp_variables(model)
+    precedence(model)
+    favourite_child(model)
+    favourite_parent(model)
+    makespan_covers(model)
+    makespan_value(model)
     model.objective = pyo.Objective(expr=model.makespan, doc="m-SCT: w_inf, the makespan")
-    return describe(model, __doc__, names_of(instance) if names else None)
+    return model
 
 
 def count_rows(instance: Instance) -> int:
@@ -165,83 +178,116 @@ def truncate(times: SctTimes) -> SctTimes:
     return SctTimes(times.op_ns, shortened)
 
 
+# ------------------------------------------------------------------------------- data and variables
+
+
+@family
+def least_data(model: pyo.ConcreteModel, times: SctTimes, *, truncated: bool) -> None:
+    """least_ns[i], p in the paper, and least_transfer_ns[i, j], c: least times."""
+    # Transfers are cut to times of ops: truncated, shorter ops or other transfers prove nothing.
+    ops = dict(zip(model.OPS, times.op_ns, strict=True))
+    model.least_ns = pyo.Param(
+        model.OPS,
+        initialize=ops,
+        mutable=True,
+        within=pyo.Any,
+        validate=NotBelow(ops) if truncated else None,
+    )
+    moves = dict(zip(model.ARCS, times.move_ns.values(), strict=True))
+    model.least_transfer_ns = pyo.Param(
+        model.ARCS, initialize=moves, mutable=not truncated, within=pyo.Any
+    )
+
+
+@family
+def lp_variables(model: pyo.ConcreteModel) -> None:
+    """The paper's x, in [0, 1], and times, >= 0."""
+    # An only child of an only parent with a transfer of no time is in no row: the initial value 0
+    # keeps it a favourite.
+    times = pyo.NonNegativeReals
+    model.apart = pyo.Var(
+        model.ARCS, bounds=(0, 1), initialize=0, doc="apart[i, j]: 0 where j is i's favourite child"
+    )
+    model.op_start = pyo.Var(model.OPS, domain=times, doc="op_start[i]: S_i, the start of op i")
+    model.makespan = pyo.Var(domain=times, doc="makespan: w_inf, in units")
+
+
 # -------------------------------------------------------------------------------------- constraints
 
 
-def precedence(model: pyo.ConcreteModel, times: SctTimes) -> None:
-    """m-SCT, precedence: op_start[i] + p_i + c_ij apart[i, j] <= op_start[j], every edge (i, j)."""
-    unit_ns = pyo.value(model.unit_ns)
+@family
+def precedence(model: pyo.ConcreteModel) -> None:
+    """m-SCT, precedence: op_start[i] + p_i + c_ij apart[i, j] <= op_start[j], every arc (i, j)."""
+    unit, start, apart = model.unit_ns.value, model.op_start, model.apart
+    end = {i: start[i] + time / unit for i, time in model.least_ns.items()}
+    transfer = model.least_transfer_ns
 
-    @model.Constraint(model.apart.index_set())
-    def precedence(model: pyo.ConcreteModel, i: int, j: int) -> Linear:
-        transfer = times.move_ns[i, j] / unit_ns * model.apart[i, j]
-        return model.op_start[i] + times.op_ns[i] / unit_ns + transfer <= model.op_start[j]
+    @model.Constraint(model.ARCS)
+    def precedence(_: pyo.ConcreteModel, i: str, j: str) -> Linear:
+        return end[i] + transfer[i, j] / unit * apart[i, j] <= start[j]
 
 
-def favourite_child(model: pyo.ConcreteModel, instance: Instance) -> None:
+@family
+def favourite_child(model: pyo.ConcreteModel) -> None:
     """m-SCT, one favourite child: sum over children j of apart[i, j] >= number of them - 1."""
-    children: list[list[Linear]] = [[] for _ in range(instance.num_ops)]
+    children: dict[str, list[Linear]] = {i: [] for i in model.OPS}
     for (i, _), apart in model.apart.items():
         children[i].append(apart)
 
-    @model.Constraint([i for i, several in enumerate(children) if len(several) > 1])
-    def favourite_child(_: pyo.ConcreteModel, i: int) -> Linear:
+    @model.Constraint([i for i, several in children.items() if len(several) > 1])
+    def favourite_child(_: pyo.ConcreteModel, i: str) -> Linear:
         return sum(children[i]) >= len(children[i]) - 1
 
 
-def favourite_parent(model: pyo.ConcreteModel, instance: Instance) -> None:
+@family
+def favourite_parent(model: pyo.ConcreteModel) -> None:
     """m-SCT, one favourite parent: sum over parents i of apart[i, j] >= number of them - 1."""
-    parents: list[list[Linear]] = [[] for _ in range(instance.num_ops)]
+    parents: dict[str, list[Linear]] = {j: [] for j in model.OPS}
     for (_, j), apart in model.apart.items():
         parents[j].append(apart)
 
-    @model.Constraint([j for j, several in enumerate(parents) if len(several) > 1])
-    def favourite_parent(_: pyo.ConcreteModel, j: int) -> Linear:
+    @model.Constraint([j for j, several in parents.items() if len(several) > 1])
+    def favourite_parent(_: pyo.ConcreteModel, j: str) -> Linear:
         return sum(parents[j]) >= len(parents[j]) - 1
 
 
-def makespan_covers(model: pyo.ConcreteModel, times: SctTimes) -> None:
+@family
+def makespan_covers(model: pyo.ConcreteModel) -> None:
     """m-SCT, w_inf: makespan >= op_start[i] + p_i for every op i without children."""
-    unit_ns = pyo.value(model.unit_ns)
-    inner = {i for i, _ in times.move_ns}
+    unit, inner = model.unit_ns.value, {i for i, _ in model.ARCS}
 
-    @model.Constraint([i for i in range(len(times.op_ns)) if i not in inner])
-    def makespan_covers(model: pyo.ConcreteModel, i: int) -> Linear:
-        return model.makespan >= model.op_start[i] + times.op_ns[i] / unit_ns
+    @model.Constraint([i for i in model.OPS if i not in inner])
+    def makespan_covers(model: pyo.ConcreteModel, i: str) -> Linear:
+        return model.makespan >= model.op_start[i] + model.least_ns[i] / unit
 
 
 # -------------------------------------------------------------------------------------------- plans
 
 
-@by_number
-def extract(model: pyo.ConcreteModel, instance: Instance, threshold: float = 0.5) -> Favourites:
-    """The favourite child of each op, rounded from the values of the solved LP.
+def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> NoReturn:
+    """Refused: the LP is solved from scratch."""
+    raise InputError("m-SCT's LP has no warm start")
+
+
+def extract(
+    model: pyo.ConcreteModel, instance: Instance, *, threshold: float = 0.5, check: bool = True
+) -> Favourites:
+    """The favourite child of each op, rounded from the values of the solved LP; there is no `Plan`.
 
     Baechi's rounding: j is the favourite child of i if apart[i, j] <= threshold, a later edge
     overrides an earlier one, and a child that is taken over is no longer its other parent's. Edges
     come by producer, in the order of the ops, then in their own order. The LP has many optima:
     favourites depend on the solver.
 
-    Parameters
-    ----------
-    model : ConcreteModel
-        From `build`, solved.
-    instance : Instance
-    threshold : float
-        Baechi's function has 0.5, its command line 0.1.
-
-    Returns
-    -------
-    list of (int or None)
-        Per op.
+    A `threshold` of 0.5 is that of Baechi's function, 0.1 that of its command line.
     """
-    index = instance.arrays.index
+    require_solution(model, instance, check=check)
+    index, ops = instance.arrays.index, list(model.OPS)
     child: list[int | None] = [None] * instance.num_ops
     parent: list[int | None] = [None] * instance.num_ops
-    apart = solved(model, "apart")
     for e in index.succ_edge.tolist():
         i, j = int(index.producer[e]), int(index.consumer[e])
-        if apart[i, j] > threshold:
+        if model.apart[ops[i], ops[j]].value > threshold:
             continue
         if (former := parent[j]) is not None:
             child[former] = None

@@ -156,7 +156,7 @@ class NotBelow:
 
     def __call__(self, _: pyo.ConcreteModel, value: float, *index: str) -> bool:
         """Whether the model stays right with this value."""
-        return value >= self.given[index]
+        return value >= self.given[index if len(index) > 1 else index[0]]
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def exclude_overload(model: pyo.ConcreteModel, plan: Plan) -> bool:
     """
     size = dict(model.memory_bytes.items())
     capacity = {k: limit.value for k, limit in model.capacity_bytes.items()}
-    devices = list(model.DEVICES)
+    devices = list(capacity)
     home = {i: devices[k] for i, k in zip(model.OPS, plan.devices.tolist(), strict=True)}
     if model.component("memory_cover") is None:
         model.memory_cover = pyo.ConstraintList(doc="Placegap's own: minimal covers")

@@ -56,9 +56,9 @@ def formulation(task: Task[MaxLoad], params: ArcherParams) -> Formulation:
         name="archer-exact",
         starts=STARTS,
         granularity_ns=granularity_ns(instance, transfers=False),
-        build=lambda start: archer.build_exact(instance, semantics),
-        warm_start=lambda model, plan: archer.warm_start(model, instance, plan, semantics),
-        extract=lambda model: archer.extract(model, instance),
+        build=lambda start: archer.build(instance, semantics),
+        warm_start=lambda model, plan: archer.warm_start(model, instance, plan),
+        extract=lambda model: archer.extract(model, instance, check=False),
     )
 
 

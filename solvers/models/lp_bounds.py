@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pyomo.environ as pyo
 
-from placegap.formulations import m_sct
-from placegap.formulations.getf import build_lp, count_rows_lp, critical_path_ns, horizon_ns
+from placegap.formulations import getf, m_sct
 from placegap.formulations.shared.devices import Grouping, device_groups, related_speeds
 from placegap.formulations.shared.times import LARGEST_TIME, granularity_ns
 from placegap.instances.problem import Makespan
@@ -31,7 +31,7 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
     # proves that there is no plan. The critical path is a bound in any case, and the better one
     # where the LP is worth no more: no tolerance is taken off it.
     clock = task.limits.clock()
-    least = critical_path_ns(task.instance)
+    least = getf.critical_path_ns(task.instance)
     try:
         with paused_collector():
             model = build()
@@ -80,8 +80,8 @@ def getf_lp_applies(task: Task[Makespan], params: GetfLpParams) -> str | None:
     instance = task.instance
     if params.groups == "speeds" and related_speeds(instance.arrays.time_ns) is None:
         return "its times are not those of devices with speeds; use groups=auto"
-    rows = count_rows_lp(instance, device_groups(instance, params.groups))
-    return why_too_long(horizon_ns(instance)) or why_too_many_rows(rows, is_lp=True)
+    rows = getf.count_rows(instance, device_groups(instance, params.groups))
+    return why_too_long(getf.horizon_ns(instance)) or why_too_many_rows(rows, is_lp=True)
 
 
 @method(
@@ -95,7 +95,8 @@ def getf_lp_applies(task: Task[Makespan], params: GetfLpParams) -> str | None:
 def run_getf_lp(task: Task[Makespan], params: GetfLpParams) -> Outcome:
     """LP over fractions of groups of devices, without communication."""
     instance, groups = task.instance, device_groups(task.instance, params.groups)
-    outcome = run_lp_bound(task, "getf-lp", lambda: build_lp(instance, groups))
+    build = partial(getf.build, instance, task.semantics, groups=groups)
+    outcome = run_lp_bound(task, "getf-lp", build)
     return replace(outcome, details={**outcome.details, "groups": len(groups.devices)})
 
 
@@ -123,7 +124,8 @@ def run_m_sct_lp(task: Task[Makespan], params: Params) -> Outcome:
     instance = task.instance
     times = m_sct.sct_times(instance)
     shortened = m_sct.truncate(times)
-    outcome = run_lp_bound(task, "m-sct-lp", lambda: m_sct.build(instance, truncated=True))
+    build = partial(m_sct.build, instance, task.semantics, form="truncated")
+    outcome = run_lp_bound(task, "m-sct-lp", build)
     details = {
         **outcome.details,
         "small_communication": int(m_sct.communication_ratio(times) <= 1),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placegap.formulations.getf import build_lp, count_rows_lp, extract_groups, horizon_ns
+from placegap.formulations import getf as lp
 from placegap.formulations.shared.devices import DeviceGroups, Grouping, device_groups
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan
@@ -45,8 +45,8 @@ class GetfParams(Params):
 def applies(task: Task[Makespan], params: GetfParams) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
     groups = device_groups(task.instance, params.groups)
-    rows = 0 if len(groups.devices) == 1 else count_rows_lp(task.instance, groups)
-    return why_too_long(horizon_ns(task.instance)) or why_too_many_rows(rows, is_lp=True)
+    rows = 0 if len(groups.devices) == 1 else lp.count_rows(task.instance, groups)
+    return why_too_long(lp.horizon_ns(task.instance)) or why_too_many_rows(rows, is_lp=True)
 
 
 @method(
@@ -77,7 +77,7 @@ def getf(task: Task[Makespan], params: GetfParams | None = None) -> Outcome:
     if len(groups.devices) == 1:
         return _placed(task, _anywhere(instance))
     with paused_collector():
-        model = build_lp(instance, groups)
+        model = lp.build(instance, task.semantics, groups=groups)
     built_s = clock.spent_s
     found = solve_model(model, task.limits.left(clock), relax=True)
     build_s = built_s + found.hand_off_s
@@ -95,7 +95,8 @@ def getf(task: Task[Makespan], params: GetfParams | None = None) -> Outcome:
         )
     message = ""
     if found.ending == "optimal":
-        allowed = _allowed(groups, extract_groups(model, instance, groups), instance.arrays.group)
+        rounded = lp.extract(model, instance, check=False)
+        allowed = _allowed(groups, rounded, instance.arrays.group)
     else:
         allowed = _anywhere(instance)
         message = f"no groups of devices: {ENDINGS[found.ending].format(solver='HiGHS')}"

@@ -14,7 +14,7 @@ from placegap.instances.problem import Instance, Makespan
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Limits, Params, Task
+from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long
@@ -58,7 +58,7 @@ def m_sct(task: Task[Makespan], params: SctParams | None = None) -> Outcome:
     the LP is solved in pieces. The LP has many optima: results depend on the solver's version.
     """
     chosen = params or SctParams()
-    found = favourites(task.instance, chosen, task.limits)
+    found = favourites(task, chosen)
     outcome = place_booked(task.instance, found.child, dynamic=chosen.memory == "dynamic")
     details = {"pieces": found.pieces, "favourites": int((found.child != NOWHERE).sum())}
     message = "; ".join(filter(None, (outcome.message, found.message)))
@@ -75,15 +75,16 @@ class FoundFavourites:
     message: str
 
 
-def favourites(instance: Instance, params: SctParams, limits: Limits) -> FoundFavourites:
+def favourites(task: Task[Makespan], params: SctParams) -> FoundFavourites:
     """Favourite children by the LP, or by one LP per piece of the topological order."""
+    instance, limits = task.instance, task.limits
     clock = limits.clock()
     child = np.full(instance.num_ops, NOWHERE)
     build_s, pieces, message = 0.0, 0, ""
     for members, piece in _pieces(instance, params.window):
         built = now_s()
         with paused_collector():
-            model = lp.build(piece)
+            model = lp.build(piece, task.semantics)
         build_s += now_s() - built
         outcome = solve_model(model, limits.left(clock), relax=True)
         build_s += outcome.hand_off_s
@@ -91,7 +92,8 @@ def favourites(instance: Instance, params: SctParams, limits: Limits) -> FoundFa
             message = f"the LP of ops without favourites ended with {outcome.ending}"
             break
         pieces += 1
-        for op, favourite in enumerate(lp.extract(model, piece, params.threshold)):
+        found = lp.extract(model, piece, threshold=params.threshold, check=False)
+        for op, favourite in enumerate(found):
             if favourite is not None:
                 child[members[op]] = members[favourite]
     return FoundFavourites(child, pieces, build_s, message)

@@ -11,7 +11,7 @@ import pytest
 from draws import draw
 from draws.chains import best_chain, chain_instance
 
-from placegap.formulations.archer import build_exact, extract, warm_start
+from placegap.formulations.archer import build, extract, warm_start
 from placegap.instances import Device, Edge, Instance, MaxLoad, Op, Plan, evaluate, example
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
@@ -72,12 +72,27 @@ def identical_draws() -> tuple[tuple[Instance, int | None, int | None], ...]:
 
 def test_a_row_of_three_is_cut_twice() -> None:
     # a | b | c is 4 + 1, 1 + 4 + 1, 1 + 4; a b | c: 8 + 1; all together 12
-    assert optimum(build_exact(row_of_three(), ADD)) == pytest.approx(6)
+    assert optimum(build(row_of_three(), ADD)) == pytest.approx(6)
+
+
+def test_costs_and_memory_can_be_changed() -> None:
+    # a | b | c with b of 9 ns: 4 + 1, 1 + 9 + 1, 1 + 4; with free tensors 9
+    model = build(row_of_three(), ADD)
+    model.duration_ns["b"] = 9
+    assert optimum(model) == pytest.approx(11)
+    for cost in model.cut_ns.values():
+        cost.value = 0
+    assert optimum(model) == pytest.approx(9)
+    assert pyo.value(model.load_ns) == pytest.approx(9)
+    ops = tuple(op(name, 1, resident_bytes=1) for name in "abcd")
+    model = build(graph_on(gpus(2, 2), ops, {}), ADD)
+    model.capacity_bytes[1] = 1  # of 2: one of four ops has no room
+    assert optimum(model) == float("inf")
 
 
 def test_overlapped_loads_count_work_and_tensors_apart() -> None:
     # 4 and at most 2
-    assert optimum(build_exact(row_of_three(), OVERLAP)) == pytest.approx(4)
+    assert optimum(build(row_of_three(), OVERLAP)) == pytest.approx(4)
 
 
 def test_hosts_are_taken_as_accelerators_without_tensors() -> None:
@@ -85,22 +100,22 @@ def test_hosts_are_taken_as_accelerators_without_tensors() -> None:
     devices = (*gpus(1), Device(name="h", kind="cpu", is_host=True))
     ops = tuple(op(name, 4, host_ns=7) for name in "abc")
     instance = graph_on(devices, ops, {"ab": 1, "bc": 1})
-    assert optimum(build_exact(instance, ADD)) == pytest.approx(8)
+    assert optimum(build(instance, ADD)) == pytest.approx(8)
 
 
 def test_each_block_fits_into_the_memory_of_a_device() -> None:
     # 2 bytes on each of two devices hold four ops of 1 byte, 1 byte on each does not
     ops = tuple(op(name, 1, resident_bytes=1) for name in "abcd")
     fits, full = (graph_on(gpus(2, memory), ops, {}) for memory in (2, 1))
-    assert optimum(build_exact(fits, ADD)) == pytest.approx(2)
-    assert optimum(build_exact(full, ADD)) == float("inf")
+    assert optimum(build(fits, ADD)) == pytest.approx(2)
+    assert optimum(build(full, ADD)) == float("inf")
 
 
 def test_a_group_stays_in_one_part() -> None:
     # a and c together, and b between them too: 12
     ops = (op("a", 4, colocation="g"), op("b", 4), op("c", 4, colocation="g"))
     instance = graph_on(gpus(3), ops, {"ab": 1, "bc": 1})
-    assert optimum(build_exact(instance, ADD)) == pytest.approx(12)
+    assert optimum(build(instance, ADD)) == pytest.approx(12)
 
 
 def test_a_tensor_is_paid_once_at_each_border() -> None:
@@ -108,7 +123,7 @@ def test_a_tensor_is_paid_once_at_each_border() -> None:
     ops = tuple(op(name, 4) for name in "abc")
     edges = tuple(Edge(producer="a", consumer=x, host_time_ns=3, tensor="t") for x in "bc")
     instance = draw.instance_of("fork", ops, edges, gpus(2))
-    assert optimum(build_exact(instance, ADD)) == pytest.approx(11)
+    assert optimum(build(instance, ADD)) == pytest.approx(11)
 
 
 def test_the_model_does_not_bound_convex_plans() -> None:
@@ -119,7 +134,7 @@ def test_the_model_does_not_bound_convex_plans() -> None:
     convex = MaxLoad(plans="convex")
     assert evaluate(instance, Plan.on([0, 1, 1, 0]), convex).value_ns == 10
     assert best_chain(instance) == 13
-    assert optimum(build_exact(instance, ADD)) == pytest.approx(13)
+    assert optimum(build(instance, ADD)) == pytest.approx(13)
 
 
 # ------------------------------------------------------------------------------------- properties
@@ -129,12 +144,12 @@ def test_the_exact_model_equals_the_enumeration_of_chains_on_identical_accelerat
     for instance, added, overlapped in identical_draws():
         for semantics, best in ((ADD, added), (OVERLAP, overlapped)):
             expected = float("inf") if best is None else best
-            assert optimum(build_exact(instance, semantics)) == pytest.approx(expected)
+            assert optimum(build(instance, semantics)) == pytest.approx(expected)
 
 
 def test_the_lp_relaxation_of_identical_accelerators_is_the_work_over_k() -> None:
     # an op in equal shares on all devices cuts nothing: 43 ns of the diamond
-    assert optimum(build_exact(example(), ADD, 3), relax=True) == pytest.approx(43 / 3)
+    assert optimum(build(example(), ADD, num_blocks=3), relax=True) == pytest.approx(43 / 3)
 
 
 # -------------------------------------------------------------------------------------- the model
@@ -144,15 +159,15 @@ def test_the_exact_model_counts_a_plan_as_the_referee_does() -> None:
     for instance, best, _ in identical_draws()[:6]:
         if best is None:
             continue
-        model = build_exact(instance, ADD)
+        model = build(instance, ADD)
         optimum(model)
         plan = extract(model, instance)
         verdict = evaluate(instance, plan, ADD)
         assert verdict.feasible
         # any numbering of the devices is a chain of the same load
         mirrored = Plan.on([instance.num_devices - 1 - k for k in plan.devices.tolist()])
-        model = build_exact(instance, ADD)
-        warm_start(model, instance, mirrored, ADD)
+        model = build(instance, ADD)
+        warm_start(model, instance, mirrored)
         rows = list(model.component_data_objects(pyo.Constraint, active=True))
         assert all(row.slack() >= -1e-9 for row in rows)
         assert pyo.value(model.largest) * pyo.value(model.unit_ns) == pytest.approx(best)

@@ -10,7 +10,7 @@ import pytest
 from features.makespan import anywhere, instance, pinned
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
-from placegap.formulations.getf import build_lp, critical_path_ns, extract_groups, round_to_groups
+from placegap.formulations.getf import build, critical_path_ns, extract, round_to_groups
 from placegap.formulations.shared.devices import (
     Grouping,
     device_groups,
@@ -27,7 +27,7 @@ GROUPINGS: tuple[Grouping, ...] = ("columns", "auto")
 
 def lp_value(case: Instance, by: Grouping = "columns") -> float | None:
     """The LP's optimum in ns, None if it is infeasible."""
-    return value(build_lp(case, device_groups(case, by)))
+    return value(build(case, FREE, groups=device_groups(case, by)))
 
 
 def value(model: pyo.ConcreteModel) -> float | None:
@@ -93,6 +93,30 @@ def test_a_group_of_unequal_speeds_is_as_fast_as_its_fastest_device() -> None:
     assert device_groups(parallel).devices == ((0, 1),)
     assert lp_value(parallel, "auto") == pytest.approx(2.4)
     assert lp_value(chain, "auto") == pytest.approx(4)
+
+
+def test_a_changed_time_counts_in_all_rows() -> None:
+    # of 12 ns of work on two devices, 10 + 4 + 4 are 9 for each, and a alone takes 10
+    model = build(CASES["work is shared"][0], FREE)
+    assert value(model) == pytest.approx(6)
+    model.least_ns["a", "d0+d1"] = 10
+    assert value(model) == pytest.approx(10)
+    model.least_ns["b", "d0+d1"] = 8
+    assert value(model) == pytest.approx((10 + 8 + 4) / 2)
+    assert pyo.value(model.makespan_ns) == pytest.approx(11)
+
+
+def test_less_memory_moves_work_to_the_slow_device() -> None:
+    # four ops of 3 bytes: 9 bytes of fast memory leave 3 of 12 to the slow device, a quarter of 40
+    # ns; 6 bytes leave half
+    ops = [timed(op, 1, 10, resident_bytes=3) for op in "abcd"]
+    case = instance("fast", ops, [], memory_bytes=9)
+    model = build(case, FREE, groups=device_groups(case, "columns"))
+    assert value(model) == pytest.approx(10)
+    model.capacity_bytes["d0"] = 6
+    assert value(model) == pytest.approx(20)
+    with pytest.raises(ValueError, match="capacity_bytes"):
+        model.capacity_bytes["d0"] = 10  # shares may be fixed where an op did not fit
 
 
 # ----------------------------------------------------------------------------------- the claims
@@ -202,7 +226,7 @@ def test_the_lp_is_rounded_to_groups() -> None:
     )
     for each, expected in ((case, [0, 0]), (together, [1, 1])):
         groups = device_groups(each, "columns")
-        model = build_lp(each, groups)
+        model = build(each, FREE, groups=groups)
         solve_model(model, Limits())
-        rounded = extract_groups(model, each, groups)
+        rounded = extract(model, each)
         assert [groups.devices[g] for g in rounded] == [(k,) for k in expected]

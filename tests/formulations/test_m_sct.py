@@ -16,9 +16,9 @@ from placegap.solvers.core.back_ends import solve_model
 FREE = Makespan(channels="free")
 
 
-def solved(case: Instance, *, truncated: bool = False) -> tuple[pyo.ConcreteModel, float]:
+def solved(case: Instance, form: m_sct.Form = "as_published") -> tuple[pyo.ConcreteModel, float]:
     """The solved model, and its optimum in ns."""
-    model = m_sct.build(case, truncated=truncated)
+    model = m_sct.build(case, FREE, form=form)
     found = solve_model(model, Limits())
     assert found.objective is not None
     return model, found.objective * float(pyo.value(model.unit_ns))
@@ -35,10 +35,27 @@ def test_a_fork_has_one_favourite() -> None:
     # at 6.5 for x_ac = 1/4: c is the favourite. (The best schedule has 7: b arrives at 4.)
     model, optimum = solved(fork())
     assert optimum == pytest.approx(6.5)
-    assert model.apart[0, 2].value == pytest.approx(0.25)
+    assert model.apart["a", "c"].value == pytest.approx(0.25)
     assert m_sct.extract(model, fork()) == [2, None, None]
     assert m_sct.extract(model, fork(), threshold=0.1) == [None, None, None]
     assert oracle(fork(), FREE) == 7
+
+
+def test_a_changed_transfer_is_solved_anew() -> None:
+    # b ends at 7 - 2 x_ac, and c, whose transfer takes 4 now, at 6 + 4 x_ac: x_ac = 1/6
+    model, _ = solved(fork())
+    model.least_transfer_ns["a", "c"] = 4
+    assert solve_model(model, Limits()).ending == "optimal"
+    assert pyo.value(model.makespan_ns) == pytest.approx(6 + 4 / 6)
+
+
+def test_what_truncated_transfers_rest_on_may_only_grow() -> None:
+    model, _ = solved(fork(move=20), "truncated")
+    model.least_ns["b"] = 9
+    with pytest.raises(ValueError, match="least_ns"):
+        model.least_ns["b"] = 2
+    with pytest.raises(TypeError):
+        model.least_transfer_ns["a", "c"] = 1
 
 
 def test_times_do_not_depend_on_devices() -> None:
@@ -67,7 +84,7 @@ def test_without_small_communication_the_published_value_bounds_nothing() -> Non
     case = fork(move=20)
     assert oracle(case, FREE) == 9
     assert solved(case)[1] > 15
-    assert solved(case, truncated=True)[1] == pytest.approx(5 + 16 / 7)
+    assert solved(case, "truncated")[1] == pytest.approx(5 + 16 / 7)
 
 
 def test_truncated_it_bounds_every_makespan() -> None:
@@ -76,7 +93,7 @@ def test_truncated_it_bounds_every_makespan() -> None:
     for case in makespan_draws()[::5]:
         best = oracle(case, FREE)
         if best is not None:
-            value = solved(case, truncated=True)[1]
+            value = solved(case, "truncated")[1]
             assert value <= best + 1e-6
             tight += value > best - 1e-6
     assert tight > 0
@@ -100,9 +117,9 @@ def test_later_edges_override_earlier_ones() -> None:
     # and c is nobody's
     ops = [anywhere(op, 1) for op in "abce"]
     case = instance("override", ops, [("a", "c", 1), ("b", "c", 1), ("b", "e", 1)])
-    model = m_sct.build(case)
+    model = m_sct.build(case, FREE)
     for variable in model.component_data_objects(pyo.Var):
         variable.set_value(0)
-    assert m_sct.extract(model, case) == [None, 3, None, None]
-    model.apart[1, 3].set_value(1)
-    assert m_sct.extract(model, case) == [None, 2, None, None]
+    assert m_sct.extract(model, case, check=False) == [None, 3, None, None]
+    model.apart["b", "e"].set_value(1)
+    assert m_sct.extract(model, case, check=False) == [None, 2, None, None]

@@ -1,14 +1,25 @@
 """What a model refuses to state: one line, and each sentence of this room stands here, once."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from doubles.refusals import Refusals, each_refusal, is_refused
 from draws import draw
 
-from placegap.formulations import archer, latency_ip, makespan_cp, moirai, pesto, throughput_ip
+from placegap.formulations import (
+    archer,
+    getf,
+    latency_ip,
+    m_sct,
+    makespan_cp,
+    moirai,
+    pesto,
+    throughput_ip,
+)
 from placegap.formulations.latency_ip import cp
 from placegap.instances import (
     Instance,
@@ -17,12 +28,23 @@ from placegap.instances import (
     MaxLoad,
     MaxLoadFwdBwd,
     Op,
+    Plan,
     example,
 )
 
 CHAIN = MaxLoad(plans="chain")
 LINK = Makespan(channels="link")
 ARCHER = "states max_load chain"
+
+
+def refused_start(model: ModuleType) -> Callable[[Instance], None]:
+    """Gives a plan to a model that starts from none."""
+
+    def start(instance: Instance) -> None:
+        model.warm_start(model.build(instance, Makespan()), instance, Plan.on([0] * 4))
+
+    return start
+
 
 SEMANTICS = Refusals(
     "",
@@ -57,12 +79,21 @@ SEMANTICS = Refusals(
         (pesto.build, Makespan(channels="port"), "makespan port per_edge"),
         (pesto.build, Makespan(channels="link", transfers="per_tensor"), "link per_tensor"),
         (latency_ip.build, Makespan(), "makespan port per_edge"),
-        (archer.build_exact, Makespan(), ARCHER),
-        (archer.build_exact, MaxLoad(plans="convex"), ARCHER),
-        (archer.build_exact, MaxLoad(plans="chain", replicas=True), ARCHER),
-        (archer.build_exact, MaxLoad(plans="chain", levels=2), ARCHER),
-        (archer.build_exact, MaxLoadFwdBwd(plans="chain"), ARCHER),
-        (archer.build_exact, CHAIN, 0, "at least one block"),
+        (archer.build, Makespan(), ARCHER),
+        (archer.build, MaxLoad(plans="convex"), ARCHER),
+        (archer.build, MaxLoad(plans="chain", replicas=True), ARCHER),
+        (archer.build, MaxLoad(plans="chain", levels=2), ARCHER),
+        (archer.build, MaxLoadFwdBwd(plans="chain"), ARCHER),
+        (partial(archer.build, num_blocks=0), CHAIN, "at least one block"),
+        (refused_start(getf), "GETF's LP has no warm start"),
+        (refused_start(m_sct), "m-SCT's LP has no warm start"),
+        (getf.build, CHAIN, "GETF's LP states makespan, not max_load chain"),
+        (m_sct.build, CHAIN, "m-SCT's LP states makespan, not max_load chain"),
+        (
+            partial(m_sct.build, form="cut"),
+            Makespan(),
+            "no form 'cut'; choose from as_published, tr",
+        ),
         (partial(throughput_ip.build, form="server"), CHAIN, "no form 'server'; did you mean"),
         (throughput_ip.build, Makespan(), "not makespan"),
         (throughput_ip.build, LatencySubgraphs(), "not latency_subgraphs"),

@@ -19,7 +19,6 @@ import pyomo.environ as pyo
 
 from placegap.experiments.research.bench.measuring import workbooks
 from placegap.formulations import archer, getf, latency_ip, moirai, pesto, throughput_ip
-from placegap.formulations.shared.devices import device_groups
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
@@ -72,11 +71,11 @@ def _builds(instance: Instance) -> Iterator[tuple[str, Callable[[], pyo.Concrete
     if instance.graph.name.startswith("layered"):
         return
     yield "pesto strengthened", lambda: pesto.build(instance, LINK)
-    yield "getf lp", lambda: getf.build_lp(instance, device_groups(instance))
+    yield "getf lp", lambda: getf.build(instance, PORT)
     load, chain = MaxLoad(plans="any"), MaxLoad(plans="chain")
     yield "throughput any", lambda: throughput_ip.build(instance, load, symmetry=True)
     yield "throughput chain", lambda: throughput_ip.build(instance, chain, symmetry=True)
-    yield "archer exact", lambda: archer.build_exact(instance, chain)
+    yield "archer exact", lambda: archer.build(instance, chain)
     calls = LatencySubgraphs()
     yield "latency strengthened", lambda: latency_ip.build(instance, calls, symmetry=True)
 

@@ -4,11 +4,7 @@ Moirai (Zhang et al. 2023, section V) solves "the GETF MILP", which "neglects to
 machine-dependent data flow communication time", and prints no row of it. What stands here is filled
 in: the LP of `formulations.getf` with integral placements on single devices, and one fixed time per
 edge between ops on different devices. Ops on one device may overlap as long as the device's work
-fits into the makespan: the plan is a heuristic's. Components of the model:
-
-- ``x[i, k]`` in {0, 1}: op i is on device k;
-- ``moved[i, j]`` in [0, 1]: consumer j is not on the device of i; integral where x is;
-- ``op_end[i]``, ``makespan``: times.
+fits into the makespan: the plan is a heuristic's.
 
 Claim: a relaxation of the makespan under every channels and transfers rule.
 """
@@ -17,30 +13,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.getf import (
-    Pairs,
+    Terms,
+    arc_set,
     critical_path_ns,
     horizon_ns,
     least_transfers,
     makespan_covers,
     precedence,
+    require_makespan,
     time_variables,
 )
-from placegap.formulations.shared.naming import by_number, describe, names_of
-from placegap.formulations.shared.old_families import (
+from placegap.formulations.shared.data import (
+    device_numbers,
+    duration_data,
+    family,
+    new_model,
+    require_solution,
+    set_placement,
+)
+from placegap.formulations.shared.families import (
     Linear,
     assign_once,
     colocate_ops,
+    makespan_value,
     memory_capacity,
     place_ops,
-    placement,
-    set_placement,
 )
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
-from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.solvers.core.method import Formulation, Params, Task
 from placegap.solvers.core.registry import method
@@ -65,9 +67,9 @@ def getf_milp_formulation(task: Task[Makespan], params: Params) -> Formulation:
         name="getf-milp",
         starts=(),
         granularity_ns=granularity_ns(instance, transfers=True),
-        build=lambda start: build(instance),
+        build=lambda start: build(instance, task.semantics),
         warm_start=lambda model, plan: warm_start(model, instance, plan),
-        extract=lambda model: extract(model, instance),
+        extract=lambda model: extract(model, instance, check=False),
     )
 
 
@@ -94,48 +96,50 @@ def run_getf_milp(task: Task[Makespan], params: MipParams) -> Outcome:
     return with_path(replace(outcome, bound=bound), critical_path_ns(task.instance))
 
 
-def build(instance: Instance, *, names: bool = False) -> pyo.ConcreteModel:
+def build(instance: Instance, semantics: Makespan) -> pyo.ConcreteModel:
     """The MILP of an instance; for n ops, m edges, K devices, n K + m + n + 1 columns.
-
-    Parameters
-    ----------
-    instance : Instance
-    names : bool
-        Index the components by the names of ops and devices, not by their numbers.
 
     Returns
     -------
     ConcreteModel
-        Minimizes ``makespan``, in units of ``unit_ns`` nanoseconds. Constraints can be added.
+        Minimizes ``makespan``, in units of ``unit_ns`` nanoseconds; ``makespan_ns`` is its value in
+        nanoseconds. ``duration_ns``, ``least_transfer_ns`` and, downwards, ``capacity_bytes`` may
+        be changed between solves. Constraints can be added.
 
     Notes
     -----
-    Why it is a relaxation: as for `build_lp`, with single devices as groups; and a
+    Why it is a relaxation: as for `getf.build`, with single devices as groups; and a
     consumer on another device waits for a transfer of at least the least time over all pairs of
     different devices that the two ops can be on. All feasible placements are in the model.
 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> model = build(example())
+    >>> model = build(example(), Makespan())
     >>> len(model.x), len(model.moved)
     (8, 4)
     """
+    require_makespan("the MILP of GETF", semantics)
     transfers_ns = least_transfers(instance)
     unit_ns = time_unit_ns(milp_horizon_ns(instance), granularity_ns(instance, transfers=True))
-    model = pyo.ConcreteModel(name=f"GETF MILP: {instance.name}")
-    model.unit_ns = pyo.Param(initialize=unit_ns)
+    model = new_model("GETF MILP", instance, semantics)
+    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    arc_set(model, transfers_ns)
+    duration_data(model, instance)
+    least_transfer_data(model, list(transfers_ns.values()))
     place_ops(model, instance.arrays.possible)
-    time_variables(model, instance)
-    assign_once(model, instance)
+    time_variables(model)
+    spent = time_terms(model)
+    assign_once(model)
     colocate_ops(model, instance)
     memory_capacity(model, instance)
-    moved_ops(model, instance, transfers_ns)
-    precedence(model, device_durations(model, instance, unit_ns), transfers_ns)
-    makespan_covers(model, instance)
-    device_work(model, instance, unit_ns)
+    moved_ops(model)
+    precedence(model, {i: sum(own.values()) for i, own in spent.items()})
+    makespan_covers(model)
+    device_work(model, spent)
+    makespan_value(model)
     model.objective = pyo.Objective(expr=model.makespan, doc="GETF: T, the makespan")
-    return describe(model, __doc__, names_of(instance) if names else None)
+    return model
 
 
 def count_rows(instance: Instance) -> int:
@@ -149,78 +153,91 @@ def milp_horizon_ns(instance: Instance) -> int:
     return horizon_ns(instance) + sum(least_transfers(instance).values())
 
 
-def device_durations(model: pyo.ConcreteModel, instance: Instance, unit_ns: float) -> list[Linear]:
-    """Time of every op: sum over k of p_ik x[i, k]."""
-    time = instance.arrays.time_ns / unit_ns
-    possible = instance.arrays.possible
-    return [
-        sum(float(time[i, k]) * model.x[i, k] for k in np.flatnonzero(row).tolist())
-        for i, row in enumerate(possible)
-    ]
+@family
+def least_transfer_data(model: pyo.ConcreteModel, transfers_ns: list[int]) -> None:
+    """least_transfer_ns[i, j], mutable: time of a move between i and j, where one takes time."""
+    given = {arc: time for arc, time in zip(model.ARCS, transfers_ns, strict=True) if time}
+    model.least_transfer_ns = pyo.Param(list(given), initialize=given, mutable=True)
 
 
-def moved_ops(model: pyo.ConcreteModel, instance: Instance, transfers_ns: Pairs) -> None:
-    """Moirai, section V, filled in: moved[i, j] >= x[i, k] - x[j, k]."""
-    # For every edge that a move delays, and every device k. Where the two ops have no device in
-    # common, moved is 1.
-    possible = instance.arrays.possible
-    delayed = [pair for pair, transfer in transfers_ns.items() if transfer]
-    model.moved = pyo.Var(delayed, bounds=(0, 1))
+def time_terms(model: pyo.ConcreteModel) -> Terms:
+    """What several rows add up: duration_ns[i, k] x[i, k] in units, where op i can be on k."""
+    unit, spent = model.unit_ns.value, {i: dict[str, Linear]() for i in model.OPS}
+    for (i, k), time in model.duration_ns.items():
+        if not model.x[i, k].fixed:
+            spent[i][k] = time / unit * model.x[i, k]
+    return spent
+
+
+@family
+def moved_ops(model: pyo.ConcreteModel) -> None:
+    """Moirai, section V, filled in: moved[i, j] >= x[i, k] - x[j, k].
+
+    For every edge that a move delays, and every device k. Where the two ops have no device in
+    common, moved is 1.
+    """
+    places: dict[str, list[str]] = {i: [] for i in model.OPS}
+    for (i, k), x in model.x.items():
+        if not x.fixed:
+            places[i].append(k)
+    model.moved = pyo.Var(
+        list(model.least_transfer_ns), bounds=(0, 1), doc="moved[i, j]: j is not on i's device"
+    )
     rows = []
-    for i, j in delayed:
-        if not (possible[i] & possible[j]).any():
+    for i, j in model.moved:
+        if set(places[i]).isdisjoint(places[j]):
             model.moved[i, j].fix(1)
-            continue
-        rows += [(i, j, k) for k in np.flatnonzero(possible[i]).tolist()]
+        else:
+            rows += [(i, j, k) for k in places[i]]
 
     @model.Constraint(rows)
-    def moved_ops(model: pyo.ConcreteModel, i: int, j: int, k: int) -> Linear:
+    def moved_ops(model: pyo.ConcreteModel, i: str, j: str, k: str) -> Linear:
         return model.moved[i, j] >= model.x[i, k] - model.x[j, k]
 
 
-def device_work(model: pyo.ConcreteModel, instance: Instance, unit_ns: float) -> None:
+@family
+def device_work(model: pyo.ConcreteModel, spent: Terms) -> None:
     """GETF, work of a device: sum over i of p_ik x[i, k] <= makespan for every device k."""
-    time = instance.arrays.time_ns / unit_ns
-    work: list[list[Linear]] = [[] for _ in range(instance.num_devices)]
-    for (i, k), x in model.x.items():
-        if not x.fixed:
-            work[k].append(float(time[i, k]) * x)
+    work = {k: [own[k] for own in spent.values() if k in own] for k in model.DEVICES}
 
-    @model.Constraint([k for k, terms in enumerate(work) if terms])
-    def device_work(model: pyo.ConcreteModel, k: int) -> Linear:
+    @model.Constraint([k for k, terms in work.items() if terms])
+    def device_work(model: pyo.ConcreteModel, k: str) -> Linear:
         return sum(work[k]) <= model.makespan
 
 
-@by_number
 def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None:
     """Set the values of all variables of `build`'s model to those of a feasible plan.
 
     The times are the model's own, which lets ops on one device overlap.
     """
-    set_placement(model, plan)
-    arrays, device, unit_ns = instance.arrays, plan.devices, pyo.value(model.unit_ns)
+    set_placement(model, plan.devices.tolist())
+    names, unit_ns = list(model.DEVICES), model.unit_ns.value
+    home = {i: names[k] for i, k in zip(model.OPS, plan.devices.tolist(), strict=True)}
     for (i, j), moved in model.moved.items():
         if not moved.fixed:
-            moved.set_value(int(device[i] != device[j]))
-    transfers_ns, time = least_transfers(instance), arrays.time_ns[range(len(device)), device]
-    ready_ns: Ints = np.zeros(instance.num_ops, np.int64)
-    followers: dict[int, list[int]] = {}
-    for i, j in transfers_ns:
+            moved.set_value(int(home[i] != home[j]))
+    time = {i: model.duration_ns[i, k].value for i, k in home.items()}
+    ready, work = dict.fromkeys(home, 0), dict.fromkeys(names, 0)
+    followers: dict[str, list[str]] = {}
+    for i, j in model.ARCS:
         followers.setdefault(i, []).append(j)
-    for i in arrays.index.topological_order.tolist():
-        model.op_end[i].set_value(int(ready_ns[i] + time[i]) / unit_ns)
+    ops, last = list(model.OPS), 0
+    for i in (ops[at] for at in instance.arrays.index.topological_order.tolist()):
+        end = ready[i] + time[i]
+        model.op_end[i].set_value(end / unit_ns)
+        work[home[i]] += time[i]
+        last = max(last, end)
         for j in followers.get(i, ()):
-            wait = transfers_ns[i, j] if device[i] != device[j] else 0
-            ready_ns[j] = max(ready_ns[j], ready_ns[i] + time[i] + wait)
-    work = np.zeros(instance.num_devices, np.int64)
-    np.add.at(work, device, time)
-    model.makespan.set_value(int(max(work.max(), (ready_ns + time).max())) / unit_ns)
+            delayed = home[i] != home[j] and (i, j) in model.least_transfer_ns
+            wait = model.least_transfer_ns[i, j].value if delayed else 0
+            ready[j] = max(ready[j], end + wait)
+    model.makespan.set_value(max(last, *work.values()) / unit_ns)
 
 
-@by_number
-def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
+def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
     """The plan that the values of x describe, its orders left to the referee's priorities.
 
     The model's own times order nothing: ops on one device overlap in them.
     """
-    return Plan.on(placement(model, instance.num_ops))
+    require_solution(model, instance, check=check)
+    return Plan.on(device_numbers(model))

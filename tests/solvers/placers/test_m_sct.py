@@ -67,15 +67,15 @@ def test_a_device_waits_for_the_favourite_child_until_others_are_urgent(
 
 def test_the_lp_makes_the_dearer_child_the_favourite() -> None:
     instance = table_instance(((2, 2), (2, 2), (2, 2)), "1-2 1, 1-3 9")
-    found = favourites(instance, SctParams(), Limits())
+    found = favourites(Task(instance, SEMANTICS), SctParams())
     assert found.child.tolist() == [2, -1, -1]
 
 
 def test_in_pieces_there_are_favourites_within_each() -> None:
     # a chain: every child is its parent's only one, but for the edge between the pieces
     instance = table_instance(((1, 1),) * 4, "1-2 5, 2-3 5, 3-4 5")
-    whole = favourites(instance, SctParams(), Limits())
-    pieces = favourites(instance, SctParams(window=2), Limits())
+    whole = favourites(Task(instance, SEMANTICS), SctParams())
+    pieces = favourites(Task(instance, SEMANTICS), SctParams(window=2))
     assert whole.child.tolist() == [1, 2, 3, -1]
     assert (pieces.child.tolist(), pieces.pieces) == ([1, -1, 3, -1], 2)
 

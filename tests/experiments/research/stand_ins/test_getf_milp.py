@@ -72,7 +72,7 @@ def test_the_model_is_the_best_placement_by_its_own_account() -> None:
 
     for seed in range(3):
         case = tiny_instance(seed, num_ops=4, num_devices=2)
-        model, values = getf_milp.build(case), []
+        model, values = getf_milp.build(case, FREE), []
         rows = list(model.component_data_objects(pyo.Constraint, active=True))
         for devices in itertools.product(range(2), repeat=4):
             plan = Plan.on(list(devices))
@@ -81,7 +81,7 @@ def test_the_model_is_the_best_placement_by_its_own_account() -> None:
                 assert all(row.slack() >= -1e-9 for row in rows)
                 values.append(pyo.value(model.makespan * model.unit_ns))
                 assert getf_milp.extract(model, case).devices.tolist() == list(devices)
-        found = solve_model(getf_milp.build(case), Limits())
+        found = solve_model(getf_milp.build(case, FREE), Limits())
         assert (found.objective is None) == (not values)
         if found.objective is not None:
             assert found.objective * pyo.value(model.unit_ns) == pytest.approx(min(values))
