@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.old_families import Linear
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, Plan, Semantics, Transfer
 from placegap.instances.problem.arrays import Arrays
@@ -35,10 +34,6 @@ from placegap.instances.problem.device_classes import (
 from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-
-if TYPE_CHECKING:
-    import pyomo.environ as pyo
-
 
 MOST_EARLIER = 200
 """Most groups with rows: rows are quadratic in their number, and the late ones cut little."""
@@ -120,29 +115,6 @@ def first_uses(
                 devices = members[j : rank + 1]
                 found.append(FirstUse(i, devices, tuple(able[j - 1 : rank]), members[j - 1]))
     return found
-
-
-def symmetry_order(
-    model: pyo.ConcreteModel,
-    instance: Instance,
-    possible: Flags | None = None,
-    classes: Classes | None = None,
-) -> None:
-    """Placegap's own: the rows of `first_uses`, for a model with x[i, k].
-
-    Sum over k in devices of x[i, k] <= sum over earlier ops j of x[j, earlier device]. What
-    `representative_devices` rules out is fixed to 0, unless the model has done so already.
-    """
-    x, kept = model.x, representative_devices(instance, possible, classes)
-    for i, k in zip(*(axis.tolist() for axis in np.nonzero(~kept)), strict=True):
-        x[i, k].fix(0)
-    rows = first_uses(instance, possible, classes)
-
-    @model.Constraint(range(len(rows)))
-    def symmetry_order(_: pyo.ConcreteModel, row: int) -> Linear:
-        op, devices, earlier_ops, earlier_device = rows[row]
-        earlier = sum(x[i, earlier_device] for i in earlier_ops)
-        return sum(x[op, k] for k in devices) <= earlier
 
 
 def count_symmetry_rows(instance: Instance) -> int:

@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from placegap.instances.problem import Instance, Plan
+from placegap.formulations.shared.families import exclude_overload
+from placegap.instances.problem import Plan
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
@@ -135,21 +136,12 @@ def _search(
         if math.isfinite(proven) and found.ending != "infeasible":
             found = replace(found, dual_bound=proven)
         plan = formulation.extract(model) if found.has_solution else None
-        if plan is None or not _exclude(model, task.instance, plan):
+        if plan is None or not exclude_overload(model, plan):
             return found, plan
         if found.ending == "interrupted":
             return replace(found, has_solution=False), None
         if start is not None:
             formulation.warm_start(model, start.plan)
-
-
-def _exclude(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> bool:
-    from placegap.formulations.shared import old_families
-    from placegap.formulations.shared.families import exclude_overload
-
-    if model.component("OPS") is None:  # a model that has no Sets yet
-        return old_families.exclude_overload(model, instance, plan)
-    return exclude_overload(model, plan)
 
 
 def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Watch | None:
