@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from placegap.formulations.shared.families import exclude_overload
 from placegap.instances.problem import Plan
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.evaluate import evaluate
@@ -127,6 +126,8 @@ def _search(
     clock: Clock,
 ) -> tuple[MipOutcome, Plan | None]:
     """Solve until the plan fits the devices' memory to the byte, or until the solver is stopped."""
+    from placegap.formulations.shared.families import exclude_overload  # loads Pyomo
+
     proven, watch = -math.inf, _watch(model, task, formulation)
     while True:
         limits = task.limits.left(clock)
