@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import pyomo.environ as pyo
 
+from placegap.formulations.shared.data import FileNames
 from placegap.instances.files.output_files import OutputError, OutputFile, is_file
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
@@ -49,8 +51,8 @@ def write_model(
     incumbent: Plan | None = None,
 ) -> WrittenModel:
     """Write the model that `run_method` with the same arguments would hand to the solver first."""
-    # Components keep their names: ``x[0,1]`` becomes ``x(0_1)``. Coefficients are written in full,
-    # so that the file is the model to the last digit. The rows that
+    # Components keep their names: ``x[op1,gpu0]`` becomes ``x(op1,gpu0)`` (`FileNames`), as the LP
+    # format forbids brackets. The rows that
     # `shared.families.exclude_overload` adds when a solution exceeds a device's memory by a few
     # bytes are not in it. The path ends in ``.mps`` or ``.lp``, and in ``.gz`` after that if it is
     # to be compressed.
@@ -69,8 +71,7 @@ def write_model(
         by_placers = placers(task) if getattr(parsed, "start", True) else ()
         start = best_start(task, (*by_placers, *formulation.starts))
         model = prepare(formulation, start)
-        with paused_collector():
-            model.write(str(plain), io_options={"symbolic_solver_labels": True})
+        write_pyomo(model, plain, kind)
     return WrittenModel(
         path=path,
         rows=_count(model, pyo.Constraint),
@@ -78,6 +79,24 @@ def write_model(
         unit_ns=float(pyo.value(model.unit_ns)),
         start_ns=None if start is None else start.value,
     )
+
+
+def write_pyomo(model: pyo.ConcreteModel, path: Path, kind: Format) -> None:
+    """Write a model, feasible or not, with readable names and all digits of its coefficients."""
+    names = FileNames()
+    with paused_collector():
+        if kind == "lp":
+            model.write(str(path), io_options={"symbolic_solver_labels": True, "labeler": names})
+            return
+        # Pyomo's MPS has numbers for names: its labeler cannot be chosen there.
+        _, written = model.write(str(path))
+        symbols = model.solutions.symbol_map[written]
+        readable = {symbol: names(part) for symbol, part in symbols.aliases.items()}
+        for symbol, part in symbols.bySymbol.items():
+            readable.setdefault(symbol, names(part))
+        head, rows, body = path.read_text().partition("\nROWS\n")
+        texts = re.sub(r"\S+", lambda found: readable.get(found[0], found[0]), body)
+        path.write_text(head + rows + texts)
 
 
 def formulation_of(method: str) -> Callable[[Task[Any], Any], Formulation]:
