@@ -1,17 +1,6 @@
 """Moirai's MILP as published (Zhang et al., section III-D, equations 4 to 8).
 
-Claim: exact for ``makespan port per_edge``. The model, H being the horizon:
-
-    minimize T
-    (4)   T >= C_i,  T >= C_q                              ops i, flows q
-    (4a)  C_i <= S_q,  C_q <= S_j                          q = (i, j);  C_i <= S_j, j after i
-    (4b)  C_i = S_i + sum over k of p_ik x_ik
-    (4c)  sum over k of x_ik = 1
-    (5)   sum over i of m_i x_ik <= M_k
-    (6)   S_j >= C_i - H (1 - d_ij) - H (2 - x_ik - x_jk)  and with i, j exchanged
-    (7)   z_q = 1 if and only if q's ends are apart; sum over a, b of u_qab = z_q;
-          C_q = S_q + sum over a, b of p_qab u_qab
-    (8)   S_r >= C_q - H (1 - d_qr) - H (4 - z_q - z_r - x_ik - x_jk)
+Claim: exact for ``makespan port per_edge``. `moirai` states the model.
 
 Every data flow, that is every edge q = (i, j), has a start and an end of its own. p is
 ``duration_ns`` and ``transfer_ns``, which may be changed: all plans of at most the horizon stay.
