@@ -190,6 +190,36 @@ def family(
     return documented
 
 
+def index_text(component: Any) -> str:
+    """What indexes a component, by the names of the model's Sets: "OPS x DEVICES".
+
+    A list that is no Set of its own reads as those that its members are in: "some of OPS x OPS".
+    """
+    if not component.is_indexed():
+        return ""
+    named = list(component.model().component_objects(pyo.Set))
+    texts = []
+    for part in component.index_set().subsets(expand_all_set_operators=True):
+        if any(part is one for one in named):
+            texts.append(part.name)
+        elif member := next(iter(part), None):
+            texts.append(_listed(member if isinstance(member, tuple) else (member,), named))
+        else:
+            texts.append("none")
+    return " x ".join(texts)
+
+
+def _listed(member: tuple[Any, ...], named: list[pyo.Set]) -> str:
+    """The Sets that the parts of a list's first member are in."""
+    names = []
+    while member:
+        fits = (one for one in named if member[: one.dimen] in one or member[0] in one)
+        found = next(fits, None)
+        names.append("other names" if found is None else found.name)
+        member = member[1 if found is None else found.dimen :]
+    return f"some of {' x '.join(names)}"
+
+
 # ----------------------------------------------------------------------------------- plans in, out
 
 

@@ -72,13 +72,23 @@ def write_model(
         start = best_start(task, (*by_placers, *formulation.starts))
         model = prepare(formulation, start)
         write_pyomo(model, plain, kind)
-    return WrittenModel(
-        path=path,
-        rows=_count(model, pyo.Constraint),
-        columns=_count(model, pyo.Var),
-        unit_ns=float(pyo.value(model.unit_ns)),
-        start_ns=None if start is None else start.value,
+    return WrittenModel(path, *measure(model), start_ns=None if start is None else start.value)
+
+
+def measure(model: pyo.ConcreteModel) -> tuple[int, int, float]:
+    """Rows, columns and the nanoseconds per unit of the objective."""
+    rows, columns = (
+        sum(1 for _ in model.component_data_objects(kind, active=True))
+        for kind in (pyo.Constraint, pyo.Var)
     )
+    return rows, columns, float(pyo.value(model.unit_ns))
+
+
+def save_model(model: pyo.ConcreteModel, path: Path) -> None:
+    """Write a model as its file's name says: `.mps` or `.lp`, or `.gz` of it."""
+    kind = model_format(path)
+    with _complete_or_not_at_all(path, kind) as plain:
+        write_pyomo(model, plain, kind)
 
 
 def write_pyomo(model: pyo.ConcreteModel, path: Path, kind: Format) -> None:
@@ -134,7 +144,3 @@ def _complete_or_not_at_all(path: Path, kind: Format) -> Iterator[Path]:
             raise OutputError(f"cannot be written: {error.strerror or error}", path) from None
         file.write(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
         file.place()
-
-
-def _count(model: pyo.ConcreteModel, kind: type) -> int:
-    return sum(1 for _ in model.component_data_objects(kind, active=True))
