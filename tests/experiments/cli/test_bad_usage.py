@@ -166,6 +166,8 @@ CASES = [
     ("place diamond.json --method moirai --write a.lp -o plan.json", "there is no plan for -o"),
     ("place nosuch.json --method heft --write a.lp", "heft has no MIP model to write"),
     ("place nosuch.json --write a.lp", "auto has no MIP model to write; methods that have one: m"),
+    ("place diamond.json --method moirai --solver gurobbi", "did you mean 'gurobi'?"),
+    ("place diamond.json --method heft --solver scip", "parameters of heft: solver: unknown"),
     ("model moiray diamond.json", "there is no model 'moiray'; did you mean 'moirai'?"),
     ("model moirai nosuch.json", "nosuch.json"),
     ("model moirai diamond.json --write a.txt", "a.txt: does not end in .mps or .lp"),
