@@ -176,16 +176,23 @@ class NotAbove:
 def family(
     add: Callable[Concatenate[pyo.ConcreteModel, P], None],
 ) -> Callable[Concatenate[pyo.ConcreteModel, P], None]:
-    """A function that adds components to a model: its first paragraph documents those without."""
+    """A function that adds components to a model: its first paragraph documents those without.
+
+    A last paragraph in dollars is the same in LaTeX, for the pages. `model.stated_by` keeps which
+    function has added which component.
+    """
     said = " ".join((add.__doc__ or "").partition("\n\n")[0].split()).replace("``", "").rstrip(".")
 
     @wraps(add)
     def documented(model: pyo.ConcreteModel, /, *given: P.args, **options: P.kwargs) -> None:
         known = set(model.component_map())
         add(model, *given, **options)
-        for name, component in model.component_map().items():
-            if name not in known and component.doc is None:
-                component.doc = said
+        stated_by = getattr(model, "stated_by", {})
+        for name in [name for name in model.component_map() if name not in known]:
+            component = model.component(name)
+            component.doc = component.doc or said
+            stated_by.setdefault(name, f"{add.__module__}.{add.__name__}")
+        model.stated_by = stated_by
 
     return documented
 
@@ -202,6 +209,8 @@ def index_text(component: Any) -> str:
     for part in component.index_set().subsets(expand_all_set_operators=True):
         if any(part is one for one in named):
             texts.append(part.name)
+        elif tuple(part) == ("out", "in"):  # the two ports of a device
+            texts.append("{out, in}")
         elif member := next(iter(part), None):
             texts.append(_listed(member if isinstance(member, tuple) else (member,), named))
         else:
