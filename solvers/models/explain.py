@@ -133,9 +133,10 @@ def explain_model(
 
 def _sizes(lp: highspy.HighsLp, rows: list[str], columns: list[str]) -> Mapping[str, Size]:
     """The size of each component, and of all under no name."""
-    matrix = lp.a_matrix_
-    per_column = np.diff(np.array(matrix.start_, int)).tolist()
-    entries = Counter(rows[row] for row in matrix.index_)
+    starts = np.array(lp.a_matrix_.start_, int)[: len(columns) + 1]
+    per_column = np.diff(starts).tolist() if columns else []
+    # Of a model that presolve empties, the old matrix is still there.
+    entries = Counter(rows[row] for row in lp.a_matrix_.index_[: sum(per_column)])
     for name, number in zip(columns, per_column, strict=True):
         entries[name] += number
     num_rows, num_columns = Counter(rows), Counter(columns)
