@@ -162,7 +162,7 @@ def print_explained(found: Explained) -> None:
     """A line per component, and the linear relaxation."""
     sizes = ("columns", "nonzeros")
     head = ("component", "of each", "states", "rows", *sizes, "presolved: rows", *sizes)
-    used = (part for part in found.components if part.before.rows or part.before.columns)
+    used = (part for part in found.components if any((*part.before, *part.after)))
     rows = [*map(_line, used)]
     rows.append(("total", "", "", *_figures(found.before), *_figures(found.after)))
     output().print(plain_table(None, head, rows))

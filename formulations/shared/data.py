@@ -209,17 +209,18 @@ def index_text(component: Any) -> str:
     for part in component.index_set().subsets(expand_all_set_operators=True):
         if any(part is one for one in named):
             texts.append(part.name)
-        elif tuple(part) == ("out", "in"):  # the two ports of a device
+        elif len(part) == 2 and tuple(part) == ("out", "in"):  # the two ports of a device
             texts.append("{out, in}")
-        elif member := next(iter(part), None):
-            texts.append(_listed(member if isinstance(member, tuple) else (member,), named))
         else:
-            texts.append("none")
+            texts.append(_listed(next(iter(part), None), named))
     return " x ".join(texts)
 
 
-def _listed(member: tuple[Any, ...], named: list[pyo.Set]) -> str:
+def _listed(first: Any, named: list[pyo.Set]) -> str:
     """The Sets that the parts of a list's first member are in."""
+    if first is None or isinstance(first, int):
+        return "none" if first is None else "numbers"
+    member = first if isinstance(first, tuple) else (first,)
     names = []
     while member:
         fits = (one for one in named if member[: one.dimen] in one or member[0] in one)

@@ -32,6 +32,10 @@ METHOD_OF = {
 """The linear models of `placegap.formulations`, and the methods that solve them."""
 
 
+TOLERANCE = 1e-6  # of solvers
+ADDED = "added by presolve"
+
+
 class Size(NamedTuple):
     """Rows, columns and entries; a column component has the entries of its columns."""
 
@@ -67,7 +71,8 @@ class Explained:
         """(value - LP) / value: at most this where the value is no proven optimum."""
         if self.lp_ns is None or not self.value_ns:
             return None
-        return max(0.0, (self.value_ns - self.lp_ns) / self.value_ns)
+        gap = (self.value_ns - self.lp_ns) / self.value_ns
+        return gap if gap > TOLERANCE else 0.0
 
 
 def build_model(
@@ -112,13 +117,15 @@ def explain_model(
     before = _sizes(lp, rows, columns)
     after = _sizes(  # presolve keeps the names of what it leaves
         reduced,
-        [rows[int(name)] for name in reduced.row_names_],
-        [columns[int(name)] for name in reduced.col_names_],
+        _kept(rows, reduced.row_names_, reduced.num_row_),
+        _kept(columns, reduced.col_names_, reduced.num_col_),
     )
     components = tuple(
         Component(part.name, index_text(part), part.doc or "", before[part.name], after[part.name])
         for part in model.component_objects((pyo.Var, pyo.Constraint), active=True)
     )
+    if ADDED in after:
+        components += (Component(ADDED, "", "", before[ADDED], after[ADDED]),)
     relaxed = solve_model(model, task.limits, relax=True)
     unit_ns = float(pyo.value(model.unit_ns))
     lp_ns = None if relaxed.objective is None else relaxed.objective * unit_ns
@@ -129,6 +136,12 @@ def explain_model(
     return Explained(
         components, before[""], after[""], relaxed.ending, lp_ns, value_ns, by if value_ns else ""
     )
+
+
+def _kept(components: list[str], names: list[str], number: int) -> list[str]:
+    """The components of what presolve leaves, by the names that were numbers."""
+    names = [*names, *[""] * (number - len(names))]
+    return [components[int(name)] if name else ADDED for name in names]
 
 
 def _sizes(lp: highspy.HighsLp, rows: list[str], columns: list[str]) -> Mapping[str, Size]:
