@@ -178,8 +178,8 @@ def family(
 ) -> Callable[Concatenate[pyo.ConcreteModel, P], None]:
     """A function that adds components to a model: its first paragraph documents those without.
 
-    A last paragraph in dollars is the same in LaTeX, for the pages. `model.stated_by` keeps which
-    function has added which component.
+    A last paragraph in dollars is the same in LaTeX, for the pages. `stated_by` of a model keeps
+    which function has added which component.
     """
     said = " ".join((add.__doc__ or "").partition("\n\n")[0].split()).replace("``", "").rstrip(".")
 
