@@ -55,10 +55,11 @@ def components() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for model in models():
         for part in model.component_objects((pyo.Var, pyo.Constraint)):
-            by = model.stated_by.get(part.name, "").removeprefix(PACKAGE)
+            stated_by = getattr(part.parent_block(), "stated_by", {})
+            by = stated_by.get(part.local_name, "").removeprefix(PACKAGE)
             sets = index_text(part)
             if by and "none" not in sets.split(" x "):
-                found.setdefault(by, {}).setdefault(part.name, sets)
+                found.setdefault(by, {}).setdefault(part.local_name, sets)
     return found
 
 
