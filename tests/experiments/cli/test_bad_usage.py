@@ -61,7 +61,7 @@ CASES = [
     ("place vgg19 --objective throughput", "did you mean 'max_load', the time per sample of a"),
     (
         "place diamond.json --method moirai --param from=published",
-        "fields: start (bool), solver (highs, scip), form (verbatim, as_published,"
+        "fields: start (bool), solver (str), form (verbatim, as_published,"
         " strengthened), symmetry (bool); did you mean 'form'?",
     ),
     (
