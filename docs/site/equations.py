@@ -22,8 +22,8 @@ import pyomo.environ as pyo
 
 from placegap.experiments.show.rendering import markdown_grid
 from placegap.formulations import moirai
-from placegap.formulations.shared.data import index_text
 from placegap.instances import Instance, Makespan, example
+from placegap.solvers.models.explain import index_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "placegap.formulations."

@@ -197,39 +197,6 @@ def family(
     return documented
 
 
-def index_text(component: Any) -> str:
-    """What indexes a component, by the names of the model's Sets: "OPS x DEVICES".
-
-    A list that is no Set of its own reads as those that its members are in: "some of OPS x OPS".
-    """
-    if not component.is_indexed():
-        return ""
-    named = list(component.model().component_objects(pyo.Set))
-    texts = []
-    for part in component.index_set().subsets(expand_all_set_operators=True):
-        if any(part is one for one in named):
-            texts.append(part.name)
-        elif len(part) == 2 and tuple(part) == ("out", "in"):  # the two ports of a device
-            texts.append("{out, in}")
-        else:
-            texts.append(_listed(next(iter(part), None), named))
-    return " x ".join(texts)
-
-
-def _listed(first: Any, named: list[pyo.Set]) -> str:
-    """The Sets that the parts of a list's first member are in."""
-    if first is None or isinstance(first, int):
-        return "none" if first is None else "numbers"
-    member = first if isinstance(first, tuple) else (first,)
-    names = []
-    while member:
-        fits = (one for one in named if member[: one.dimen] in one or member[0] in one)
-        found = next(fits, None)
-        names.append("other names" if found is None else found.name)
-        member = member[1 if found is None else found.dimen :]
-    return f"some of {' x '.join(names)}"
-
-
 # ----------------------------------------------------------------------------------- plans in, out
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 
-from placegap.formulations.shared.data import index_text
 from placegap.instances.problem import Instance, Semantics
 from placegap.instances.reading.errors import InputError, look_up, paused_collector
 from placegap.solvers.core.back_ends import solve_model
@@ -158,3 +157,36 @@ def _sizes(lp: highspy.HighsLp, rows: list[str], columns: list[str]) -> Mapping[
         sizes[name] = Size(num_rows[name], num_columns[name], entries[name])
     sizes[""] = Size(len(rows), len(columns), sum(per_column))
     return sizes
+
+
+def index_text(component: Any) -> str:
+    """What indexes a component, by the names of the model's Sets: "OPS x DEVICES".
+
+    A list that is no Set of its own reads as those that its members are in: "some of OPS x OPS".
+    """
+    if not component.is_indexed():
+        return ""
+    named = list(component.model().component_objects(pyo.Set))
+    texts = []
+    for part in component.index_set().subsets(expand_all_set_operators=True):
+        if any(part is one for one in named):
+            texts.append(part.name)
+        elif len(part) == 2 and tuple(part) == ("out", "in"):  # the two ports of a device
+            texts.append("{out, in}")
+        else:
+            texts.append(_listed(next(iter(part), None), named))
+    return " x ".join(texts)
+
+
+def _listed(first: Any, named: list[pyo.Set]) -> str:
+    """The Sets that the parts of a list's first member are in."""
+    if first is None or isinstance(first, int):
+        return "none" if first is None else "numbers"
+    member = first if isinstance(first, tuple) else (first,)
+    names = []
+    while member:
+        fits = (one for one in named if member[: one.dimen] in one or member[0] in one)
+        found = next(fits, None)
+        names.append("other names" if found is None else found.name)
+        member = member[1 if found is None else found.dimen :]
+    return f"some of {' x '.join(names)}"
