@@ -79,11 +79,12 @@ docs: .venv/.dev
 
 pages: .venv/.dev
 	$(BIN)/python docs/site/methods.py
+	$(BIN)/python docs/site/equations.py
 	$(BIN)/python -m placegap.experiments.research.pages
 	$(BIN)/python -m placegap.experiments.research.papers --pages --pairs
 
 # Pictures are left out: other versions of fonts draw them differently.
-MADE = README.md docs/*.md docs/papers/*.md experiments/papers/README.md experiments/papers/*/pairs.csv solvers/core/method_homes.py
+MADE = README.md docs/*.md docs/course/*.md docs/papers/*.md experiments/papers/README.md experiments/papers/*/pairs.csv solvers/core/method_homes.py
 pages-check: .venv/.dev
 	@before=$$(cat $(MADE) | cksum); $(MAKE) --no-print-directory pages && test "$$(cat $(MADE) | cksum)" = "$$before" || \
 	{ git diff --stat -- $(MADE); echo "make pages has changed them: commit that"; exit 1; }

@@ -1,9 +1,15 @@
 """Optimization models of the papers, built from an instance.
 
 Each has `build`, and most have `warm_start` (a plan into the model) and `extract` (a plan out of
-it). A `build` reads as the table of contents of its model: one function per family of rows, each of
-which adds components named like itself and says its inequality, with the paper's number where it
-has one.
+it):
+
+    model = NAME.build(instance, semantics, form=..., horizon_ns=..., symmetry=...)
+    NAME.warm_start(model, instance, plan)
+    plan = NAME.extract(model, instance)
+
+What a model does not have is refused by name. A `build` reads as the table of contents of its
+model: one function per family of rows, each of which adds components named like itself and says its
+inequality, with the paper's number where it has one.
 
 ====================  =======================================================  ====================
 `moirai`              placements, orders of ops and of flows                   makespan, per edge
@@ -20,3 +26,8 @@ has one.
 `shared` has what several of them use: `families` of rows, `cp_families` for CP-SAT, `devices` that
 belong together, `pairs` of ops that no path orders, and `times` with their units and windows.
 """
+
+import lazy_loader
+
+# A model is loaded when its name is first used: those for CP-SAT need no Pyomo.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -316,5 +316,7 @@ def constraint_families() -> Iterator[str]:
             signature = inspect.signature(function)
             first = next(iter(signature.parameters), None)
             adds = first == "model" and signature.return_annotation in (None, "None")
-            if adds and function_name != "warm_start":
+            is_data = function_name.endswith(("_data", "_set", "_sets", "_value"))
+            is_plan = function_name.startswith(("warm_start", "set_", "require_"))
+            if adds and not is_data and not is_plan:
                 yield f"{name.removeprefix('placegap.formulations.')}.{function_name}"

@@ -21,6 +21,7 @@ MODULES = {
     "coarsen": "models",
     "split": "models",
     "profile": "measured",
+    "model": "model",
     "show": "show",
     "price": "price",
     "costs": "costs",

@@ -86,6 +86,15 @@ class PlaceOptions(ModelOptions, TimedOptions):
     ] = None
     module: ModuleOption = None
     param: ParamOption = None
+    solver: Annotated[
+        str | None,
+        search_option(
+            "--solver",
+            metavar="NAME",
+            help="The solver of a --method that solves a MIP: highs, scip, or one that Pyomo finds,"
+            " such as gurobi, cplex, xpress, cbc or glpk (default: highs).",
+        ),
+    ] = None
     time_limit: Annotated[
         float, search_option("--time-limit", metavar="S", help="Seconds for the method.")
     ] = USUAL_S
@@ -335,7 +344,8 @@ def _checked(options: PlaceOptions) -> Wanted:
     if options.write is not None and (given or options.certificate is not None):
         lacks = f"plan for {given}" if given else "bound for --certificate"
         raise InputError(f"--write only writes the model, so there is no {lacks}")
-    params = parse_pairs(options.param or ())
+    named = [] if options.solver is None else [f"solver={options.solver}"]
+    params = parse_pairs([*(options.param or ()), *named])
     coarsen_params = parse_pairs(options.coarsen_param or (), "--coarsen-param")
     if options.coarsen is None and coarsen_params:
         raise InputError("--coarsen-param needs a transform (--coarsen)")

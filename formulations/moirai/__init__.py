@@ -1,4 +1,17 @@
-"""Moirai's MILP for the makespan: build it, start it from a plan, read a plan off it.
+"""Moirai's MILP for the makespan: minimize T subject to
+
+    (4)   T >= C_i,  T >= C_q                              ops i, flows q
+    (4a)  C_i <= S_q,  C_q <= S_j                          q = (i, j);  C_i <= S_j, j after i
+    (4b)  C_i = S_i + sum over k of p_ik x_ik
+    (4c)  sum over k of x_ik = 1
+    (5)   sum over i of m_i x_ik <= M_k
+    (6)   S_j >= C_i - H (1 - d_ij) - H (2 - x_ik - x_jk)  and with i, j exchanged
+    (7)   z_q = 1 if and only if q's ends are apart; sum over a, b of u_qab = z_q;
+          C_q = S_q + sum over a, b of p_qab u_qab
+    (8)   S_r >= C_q - H (1 - d_qr) - H (4 - z_q - z_r - x_ik - x_jk)
+
+for ops i, j, flows q, r, devices k, a, b; x_ik = 1 if op i is on device k, S and C are starts and
+ends, d_ij = 1 if i is before j, and H is the horizon.
 
 Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices"
 (2023), section III-D. As published it is exact for ``makespan port per_edge``, strengthened for

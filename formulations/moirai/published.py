@@ -1,17 +1,6 @@
 """Moirai's MILP as published (Zhang et al., section III-D, equations 4 to 8).
 
-Claim: exact for ``makespan port per_edge``. The model, H being the horizon:
-
-    minimize T
-    (4)   T >= C_i,  T >= C_q                              ops i, flows q
-    (4a)  C_i <= S_q,  C_q <= S_j                          q = (i, j);  C_i <= S_j, j after i
-    (4b)  C_i = S_i + sum over k of p_ik x_ik
-    (4c)  sum over k of x_ik = 1
-    (5)   sum over i of m_i x_ik <= M_k
-    (6)   S_j >= C_i - H (1 - d_ij) - H (2 - x_ik - x_jk)  and with i, j exchanged
-    (7)   z_q = 1 if and only if q's ends are apart; sum over a, b of u_qab = z_q;
-          C_q = S_q + sum over a, b of p_qab u_qab
-    (8)   S_r >= C_q - H (1 - d_qr) - H (4 - z_q - z_r - x_ik - x_jk)
+Claim: exact for ``makespan port per_edge``. `moirai` states the model.
 
 Every data flow, that is every edge q = (i, j), has a start and an end of its own. p is
 ``duration_ns`` and ``transfer_ns``, which may be changed: all plans of at most the horizon stay.
@@ -115,7 +104,10 @@ def order_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 @family
 def time_variables(model: pyo.ConcreteModel) -> None:
-    """Starts and ends of ops and flows, and the makespan, all in [0, horizon]."""
+    r"""Starts and ends of ops and flows, and the makespan, all in [0, horizon].
+
+    $0 \le S_i, C_i, S_q, C_q, T \le H$
+    """
     bounds = (0, model.horizon.value)
     model.op_start = pyo.Var(model.OPS, bounds=bounds, doc="op_start[i]: start of op i")
     model.op_end = pyo.Var(model.OPS, bounds=bounds, doc="op_end[i]: end of op i")
@@ -126,7 +118,10 @@ def time_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def flow_variables(model: pyo.ConcreteModel) -> None:
-    """remote[q] and channel[q, a, b], a != b, in {0, 1}: the paper's z and u."""
+    r"""remote[q] and channel[q, a, b], a != b, in {0, 1}: the paper's z and u.
+
+    $z_q, u_{qab} \in \lbrace 0, 1 \rbrace$
+    """
     model.remote = pyo.Var(model.EDGES, domain=pyo.Binary, doc="remote[q]: q's ends are apart")
     model.channel = pyo.Var(
         model.EDGES, model.LINKS, domain=pyo.Binary, doc="channel[q, a, b]: q is sent from a to b"
@@ -135,7 +130,10 @@ def flow_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def order_variables(model: pyo.ConcreteModel) -> None:
-    """op_before[i, j] and flow_before[q, r] in {0, 1}: the first of the pair runs first."""
+    r"""op_before[i, j] and flow_before[q, r] in {0, 1}: the first of the pair runs first.
+
+    $\delta_{ij}, \delta_{qr} \in \lbrace 0, 1 \rbrace$
+    """
     model.op_before = pyo.Var(model.OP_PAIRS, domain=pyo.Binary)
     model.flow_before = pyo.Var(model.FLOW_PAIRS, domain=pyo.Binary)
 
@@ -145,7 +143,10 @@ def order_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def makespan_covers(model: pyo.ConcreteModel) -> None:
-    """Moirai (4): makespan >= op_end[i] for all ops, makespan >= flow_end[q] for all flows."""
+    r"""Moirai (4): makespan >= op_end[i] for all ops, makespan >= flow_end[q] for all flows.
+
+    $T \ge C_i, \quad T \ge C_q$
+    """
 
     @model.Constraint(model.OPS)
     def makespan_covers_ops(model: pyo.ConcreteModel, i: str) -> Linear:
@@ -158,7 +159,10 @@ def makespan_covers(model: pyo.ConcreteModel) -> None:
 
 @family
 def op_duration(model: pyo.ConcreteModel) -> None:
-    """Moirai (4b): op_end[i] == op_start[i] + sum over k of p_ik x[i, k]."""
+    r"""Moirai (4b): op_end[i] == op_start[i] + sum over k of p_ik x[i, k].
+
+    $C_i = S_i + \sum_k p_{ik} x_{ik}$
+    """
     able = places(model)
 
     @model.Constraint(model.OPS)
@@ -177,8 +181,10 @@ def places(model: pyo.ConcreteModel) -> dict[str, list[str]]:
 
 @family
 def flow_duration(model: pyo.ConcreteModel) -> None:
-    """Moirai (7), last line: flow_end[q] == flow_start[q] + sum over a, b of p_qab channel[q, a,
+    r"""Moirai (7), last line: flow_end[q] == flow_start[q] + sum over a, b of p_qab channel[q, a,
     b].
+
+    $C_q = S_q + \sum_{a \ne b} p_{qab} u_{qab}$
     """
 
     @model.Constraint(model.EDGES)
@@ -192,8 +198,9 @@ def flow_duration(model: pyo.ConcreteModel) -> None:
 
 @family
 def precedence_flows(model: pyo.ConcreteModel) -> None:
-    """Moirai (4a): op_end[i] <= flow_start[q] and flow_end[q] <= op_start[j] for every flow q = (i,
-    j).
+    r"""Moirai (4a): op_end[i] <= flow_start[q], flow_end[q] <= op_start[j] for every q = (i, j).
+
+    $C_i \le S_q, \quad C_q \le S_j$
     """
 
     @model.Constraint(model.EDGES)
@@ -207,8 +214,10 @@ def precedence_flows(model: pyo.ConcreteModel) -> None:
 
 @family
 def precedence_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Moirai (4a): op_end[i] <= op_start[j] for every op i and its direct and indirect successors
+    r"""Moirai (4a): op_end[i] <= op_start[j] for every op i and its direct and indirect successors
     j.
+
+    $C_i \le S_j$
     """
     _, descendants = op_reach(instance.arrays.index)
     ops = list(enumerate(model.OPS))
@@ -220,10 +229,12 @@ def precedence_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 @family
 def remote_flows(model: pyo.ConcreteModel) -> None:
-    """Moirai (7): remote[q] is 1 if and only if the ends of q = (i, j) are on different devices.
+    r"""Moirai (7): remote[q] is 1 if and only if the ends of q = (i, j) are on different devices.
 
     For every device k: remote[q] >= x[i, k] - x[j, k], remote[q] >= x[j, k] - x[i, k] and
     remote[q] <= 2 - x[i, k] - x[j, k].
+
+    $z_q \ge x_{ik} - x_{jk}, \quad z_q \ge x_{jk} - x_{ik}, \quad z_q \le 2 - x_{ik} - x_{jk}$
     """
     x, producer, consumer = model.x, model.producer, model.consumer
 
@@ -242,10 +253,12 @@ def remote_flows(model: pyo.ConcreteModel) -> None:
 
 @family
 def channel_choice(model: pyo.ConcreteModel) -> None:
-    """Moirai (7): a remote flow takes one channel, that of its ends' devices.
+    r"""Moirai (7): a remote flow takes one channel, that of its ends' devices.
 
     Sum over a, b of channel[q, a, b] == remote[q], and
     channel[q, a, b] >= x[i, a] + x[j, b] - 1 for q = (i, j) and every a != b.
+
+    $\sum_{a \ne b} u_{qab} = z_q, \quad u_{qab} \ge x_{ia} + x_{jb} - 1$
     """
 
     @model.Constraint(model.EDGES if len(model.LINKS) else [])
@@ -260,11 +273,13 @@ def channel_choice(model: pyo.ConcreteModel) -> None:
 
 @family
 def device_no_overlap(model: pyo.ConcreteModel) -> None:
-    """Moirai (6): of two ops that no path orders, both on device k, one starts after the other
+    r"""Moirai (6): of two ops that no path orders, both on device k, one starts after the other
     ends.
 
     op_start[j] >= op_end[i] - H (1 - op_before[i, j]) - H (2 - x[i, k] - x[j, k]) and
     op_start[i] >= op_end[j] - H op_before[i, j] - H (2 - x[i, k] - x[j, k]).
+
+    $S_j \ge C_i - H (1 - \delta_{ij}) - H (2 - x_{ik} - x_{jk})$
     """
     horizon, x = model.horizon.value, model.x
     start, end, before = model.op_start, model.op_end, model.op_before
@@ -280,7 +295,7 @@ def device_no_overlap(model: pyo.ConcreteModel) -> None:
 
 @family
 def channel_no_overlap(model: pyo.ConcreteModel, verbatim: bool) -> None:
-    """Moirai (8): of two remote flows out of one device, or into one, one starts after the other
+    r"""Moirai (8): of two remote flows out of one device, or into one, one starts after the other
     ends.
 
     For i, j = the producers of q, r (or their consumers) and every device k:
@@ -288,6 +303,8 @@ def channel_no_overlap(model: pyo.ConcreteModel, verbatim: bool) -> None:
     - H (1 - flow_before[q, r]) - H (4 - remote[q] - remote[r] - x[i, k] - x[j, k]), and likewise
     with q and r, flow_before and 1 - flow_before, exchanged. Verbatim the last sum also has
     + x[b, k] + x[d, k] of the flows' other ends b, d: 0 where both are remote and i, j on k.
+
+    $S_r \ge C_q - H (1 - \delta_{qr}) - H (4 - z_q - z_r - x_{ik} - x_{jk})$
     """
     horizon, x, remote = model.horizon.value, model.x, model.remote
     start, end, before = model.flow_start, model.flow_end, model.flow_before

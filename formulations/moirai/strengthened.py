@@ -158,14 +158,20 @@ def window_data(model: pyo.ConcreteModel, window: Windows) -> None:
 
 @family
 def route_flows(model: pyo.ConcreteModel, arcs: list[tuple[str, str, str]]) -> None:
-    """route[q, a, b] in [0, 1]: edge q goes from a to b, a == b included; integral where x is."""
+    r"""route[q, a, b] in [0, 1]: edge q goes from a to b, a == b included; integral where x is.
+
+    $0 \le w_{qab} \le 1$
+    """
     model.ROUTES = pyo.Set(initialize=arcs, dimen=3, doc="routes that edges can take")
     model.route = pyo.Var(model.ROUTES, bounds=(0, 1))
 
 
 @family
 def time_variables(model: pyo.ConcreteModel) -> None:
-    """Starts of ops and flows, and the makespan, all in [0, horizon]."""
+    r"""Starts of ops and flows, and the makespan, all in [0, horizon].
+
+    $0 \le S_i, S_q, T \le H$
+    """
     bounds = (0, model.horizon.value)
     model.op_start = pyo.Var(model.OPS, bounds=bounds, doc="op_start[i]: start of op i")
     model.flow_start = pyo.Var(model.EDGES, bounds=bounds, doc="flow_start[q]: start of flow q")
@@ -174,8 +180,10 @@ def time_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def add_durations(model: pyo.ConcreteModel) -> None:
-    """Moirai (4b), (7), expressions: op_end[i] = op_start[i] + sum over k of p_ik x[i, k],
+    r"""Moirai (4b), (7), expressions: op_end[i] = op_start[i] + sum over k of p_ik x[i, k],
     flow_end[q] likewise.
+
+    $C_i = S_i + \sum_k p_{ik} x_{ik}, \quad C_q = S_q + \sum_{a \ne b} p_{qab} w_{qab}$
     """
     places, sent = by_first(model.PLACES), by_first(model.transfer_ns)
     unit_ns, duration_ns, transfer_ns = model.unit_ns.value, model.duration_ns, model.transfer_ns
@@ -206,10 +214,12 @@ def by_first(index: pyo.Set) -> dict[str, list[tuple[str, ...]]]:
 
 @family
 def route_links(model: pyo.ConcreteModel) -> None:
-    """Moirai (7): an edge q = (i, j) leaves the device of i and enters the device of j.
+    r"""Moirai (7): an edge q = (i, j) leaves the device of i and enters the device of j.
 
     Sum over b of route[q, a, b] == x[i, a] for every a, and
     sum over a of route[q, a, b] == x[j, b] for every b.
+
+    $\sum_b w_{qab} = x_{ia}, \quad \sum_a w_{qab} = x_{jb}$
     """
     out: dict[tuple[str, str], list[Linear]] = {}
     into: dict[tuple[str, str], list[Linear]] = {}
@@ -228,8 +238,9 @@ def route_links(model: pyo.ConcreteModel) -> None:
 
 @family
 def precedence_flows(model: pyo.ConcreteModel) -> None:
-    """Moirai (4a): op_end[i] <= flow_start[q] and flow_end[q] <= op_start[j] for every flow q = (i,
-    j).
+    r"""Moirai (4a): op_end[i] <= flow_start[q], flow_end[q] <= op_start[j] for every q = (i, j).
+
+    $C_i \le S_q, \quad C_q \le S_j$
     """
 
     @model.Constraint(model.EDGES)
@@ -243,7 +254,10 @@ def precedence_flows(model: pyo.ConcreteModel) -> None:
 
 @family
 def device_work(model: pyo.ConcreteModel) -> None:
-    """Placegap's own: sum over i of p_ik x[i, k] <= makespan for every device k."""
+    r"""Placegap's own: sum over i of p_ik x[i, k] <= makespan for every device k.
+
+    $\sum_i p_{ik} x_{ik} \le T$
+    """
     on: dict[str, list[str]] = {k: [] for k in model.DEVICES}
     for i, k in model.PLACES:
         on[k].append(i)
@@ -256,8 +270,10 @@ def device_work(model: pyo.ConcreteModel) -> None:
 
 @family
 def channel_work(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Placegap's own: sum of p_qab route[q, a, b] <= makespan over the flows q, arcs (a, b) of a
+    r"""Placegap's own: sum of p_qab route[q, a, b] <= makespan over the flows q, arcs (a, b) of a
     channel.
+
+    $\sum_{(q, a, b) \in c} p_{qab} w_{qab} \le T$
     """
     held = channels_by_link(model, instance)
     work: dict[str, list[Linear]] = {}
@@ -287,11 +303,13 @@ def channels_by_link(
 
 @family
 def critical_path(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Moirai (4), with heads and tails: the makespan covers every op.
+    r"""Moirai (4), with heads and tails: the makespan covers every op.
 
     op_start[i] >= sum over k of head_ik x[i, k] and
     makespan >= op_end[i] + sum over k of tail_ik x[i, k].
     With a single edge on that side of the op, `route` and `precedence_flows` imply the row.
+
+    $S_i \ge \sum_k h_{ik} x_{ik}, \quad T \ge C_i + \sum_k t_{ik} x_{ik}$
     """
     index, ops, places = instance.arrays.index, list(model.OPS), by_first(model.PLACES)
     num_preds, num_succs = np.diff(index.pred_ptr), np.diff(index.succ_ptr)
@@ -312,10 +330,13 @@ def critical_path(model: pyo.ConcreteModel, instance: Instance) -> None:
 def device_no_overlap(
     model: pyo.ConcreteModel, items: list[Item], orders: list[Pair], pairs: list[Pair]
 ) -> None:
-    """Moirai (6): of two ops on one device, one starts after the other ends.
+    r"""Moirai (6): of two ops on one device, one starts after the other ends.
 
     op_start[j] >= op_end[i] - M_ij (1 - op_before[i, j]) for both orders of the pair, and
     op_before[i, j] + op_before[j, i] >= x[i, k] + x[j, k] - 1 for every device k.
+
+    $S_j \ge C_i - M_{ij} (1 - \delta_{ij}),
+    \quad \delta_{ij} + \delta_{ji} \ge x_{ik} + x_{jk} - 1$
     """
     ops, devices, x = list(model.OPS), list(model.DEVICES), model.x
     model.OP_ORDERS = pyo.Set(
@@ -345,10 +366,12 @@ def device_no_overlap(
 def channel_no_overlap(
     model: pyo.ConcreteModel, items: list[Item], orders: list[Pair], pairs: list[Pair]
 ) -> None:
-    """Moirai (8): of two remote flows that share a channel, one starts after the other ends.
+    r"""Moirai (8): of two remote flows that share a channel, one starts after the other ends.
 
     flow_start[r] >= flow_end[q] - M_qr (1 - flow_before[q, r]) for both orders of the pair, and
     flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 (`channel_sharing`).
+
+    $S_r \ge C_q - M_{qr} (1 - \delta_{qr})$
     """
     edges = list(model.EDGES)
     model.FLOW_ORDERS = pyo.Set(
@@ -381,7 +404,7 @@ def slacks(
 def channel_sharing(
     model: pyo.ConcreteModel, instance: Instance, items: list[Item], pairs: list[Pair]
 ) -> None:
-    """Moirai (8): flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 for every use that
+    r"""Moirai (8): flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 for every use that
     they share.
 
     For q = (i, j), use(q) is
@@ -393,6 +416,8 @@ def channel_sharing(
     With an end in common, fewer rows do. Flows of one producer share a port as soon as both are
     remote: use(q) = 1 - sum over k of route[q, k, k]. They share a link as soon as both go into one
     device k: use(q) = x[j, k] - route[q, k, k]. Likewise flows into one consumer.
+
+    $\delta_{qr} + \delta_{rq} \ge v_{qc} + v_{rc} - 1$
     """
     # Why fewer rows suffice: the published rows need a pair, a channel and both flows on it, which
     # an LP avoids by spreading x. If an end is common, the flows are on the same device there

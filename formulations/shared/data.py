@@ -13,11 +13,12 @@ variables of time are in units of ``unit_ns``, as are their rows, which divide b
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from itertools import permutations
+from itertools import count, permutations
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
@@ -177,16 +178,23 @@ class NotAbove:
 def family(
     add: Callable[Concatenate[pyo.ConcreteModel, P], None],
 ) -> Callable[Concatenate[pyo.ConcreteModel, P], None]:
-    """A function that adds components to a model: its first paragraph documents those without."""
+    """A function that adds components to a model: its first paragraph documents those without.
+
+    A last paragraph in dollars is the same in LaTeX, for the pages. `stated_by` of a model keeps
+    which function has added which component.
+    """
     said = " ".join((add.__doc__ or "").partition("\n\n")[0].split()).replace("``", "").rstrip(".")
 
     @wraps(add)
     def documented(model: pyo.ConcreteModel, /, *given: P.args, **options: P.kwargs) -> None:
         known = set(model.component_map())
         add(model, *given, **options)
-        for name, component in model.component_map().items():
-            if name not in known and component.doc is None:
-                component.doc = said
+        stated_by = getattr(model, "stated_by", {})
+        for name in [name for name in model.component_map() if name not in known]:
+            component = model.component(name)
+            component.doc = component.doc or said
+            stated_by.setdefault(name, f"{add.__module__}.{add.__name__}")
+        model.stated_by = stated_by
 
     return documented
 
@@ -229,21 +237,30 @@ def set_placement(model: pyo.ConcreteModel, device: list[int]) -> None:
 # ----------------------------------------------------------------------------------- names in files
 
 
-UNSAFE = str.maketrans({
-    "[": "(", "]": ")", " ": None, ">": "~", "<": "~", "-": "_", "+": "_", "*": "_", "/": "|",
-    "^": "_", ":": ";", "=": "_", "\\": "_", '"': "'",
-})  # fmt: skip
-"""What the LP format keeps for itself; an edge "a -> b" becomes "a~b"."""
+LONGEST_NAME = 240
+"""Letters of a name in a file: solvers read 255, and Pyomo puts a few more around names of rows."""
+
+SAFE = str.maketrans({"[": "(", "]": ")", " ": None, "'": None, "/": "."})
+UNSAFE = re.compile(r"[^A-Za-z0-9!#$%&(),.;?@_{}~]")
+"""What the LP format keeps for itself or does not know."""
 
 
 class FileNames:
-    """Pyomo's `labeler` for LP and MPS files: x[op1,gpu0] is x(op1,gpu0), no two are alike."""
+    """Pyomo's `labeler` for LP and MPS files: x[op1,gpu0] is x(op1,gpu0), and edge "a -> b" is a~b.
+
+    The LP format forbids brackets, spaces and signs. No two names are alike.
+    """
 
     def __init__(self) -> None:
-        self.taken: Counter[str] = Counter()
+        self.taken: set[str] = set()
 
     def __call__(self, component: Any) -> str:
         """The name of a variable or row."""
-        name = component.name.replace(" -> ", "~").translate(UNSAFE)
-        self.taken[name] += 1
-        return name if self.taken[name] == 1 else f"{name}#{self.taken[name]}"
+        plain = component.name.replace(" -> ", "~").translate(SAFE)
+        name = plain = UNSAFE.sub("_", plain)[:LONGEST_NAME]
+        for number in count(2):
+            if name not in self.taken:
+                break
+            name = f"{plain}#{number}"
+        self.taken.add(name)
+        return name

@@ -37,7 +37,10 @@ def first_of_group(instance: Instance) -> list[int]:
 
 @family
 def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:
-    """x[i, k] in {0, 1}: op i is on device k; fixed to 0 where that is not possible."""
+    r"""x[i, k] in {0, 1}: op i is on device k; fixed to 0 where that is not possible.
+
+    $x_{ik} \in \lbrace 0, 1 \rbrace$
+    """
     model.x = pyo.Var(model.OPS, model.DEVICES, domain=pyo.Binary)
     ops, devices = list(model.OPS), list(model.DEVICES)
     for i, k in np.argwhere(~possible).tolist():
@@ -46,7 +49,10 @@ def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:
 
 @family
 def assign_once(model: pyo.ConcreteModel) -> None:
-    """Moirai (4c), and in all models: sum over k of x[i, k] == 1 for every op i."""
+    r"""Moirai (4c), and in all models: sum over k of x[i, k] == 1 for every op i.
+
+    $\sum_k x_{ik} = 1$
+    """
 
     @model.Constraint(model.OPS)
     def assign_once(model: pyo.ConcreteModel, i: str) -> Linear:
@@ -55,8 +61,10 @@ def assign_once(model: pyo.ConcreteModel) -> None:
 
 @family
 def colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Tarnawski et al., colour classes; placegap's own elsewhere: x[i, k] == x[j, k] for every op i
-    of a colocation group, j its first op, every device k.
+    r"""Tarnawski et al., colour classes; placegap's own elsewhere: x[i, k] == x[j, k] for every op
+    i of a colocation group, j its first op, every device k.
+
+    $x_{ik} = x_{jk}$
     """
     ops = list(model.OPS)
     home = {ops[i]: ops[j] for i, j in enumerate(first_of_group(instance)) if i != j}
@@ -70,7 +78,7 @@ def colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
 def memory_capacity(
     model: pyo.ConcreteModel, instance: Instance, needed: Iterable[int] = ()
 ) -> None:
-    """Moirai (5), and in all models: sum over i of m_i x[i, k] <= M_k for every device k.
+    r"""Moirai (5), and in all models: sum over i of m_i x[i, k] <= M_k for every device k.
 
     ``memory_bytes[i]`` is m, ``capacity_bytes[k]``, mutable, is M. Row k is in units of
     ``memory_unit_bytes[k]``: the greatest common divisor of the sizes, where that leaves capacities
@@ -78,6 +86,8 @@ def memory_capacity(
     capacity and wider by one unit: it lets plans through that exceed a device by a millionth, and
     none that fits is lost. `exclude_overload` takes those plans out when they come up. The capacity
     of `needed` devices may not change at all.
+
+    $\sum_i m_i x_{ik} \le M_k$
     """
     size = instance.arrays.resident_bytes.tolist()
     total, common = sum(size), math.gcd(*size) or 1
@@ -152,10 +162,12 @@ def symmetry_order(
     possible: Flags | None = None,
     classes: Classes | None = None,
 ) -> None:
-    """Placegap's own: the rows of `first_uses`, for a model with x[i, k].
+    r"""Placegap's own: the rows of `first_uses`, for a model with x[i, k].
 
     Sum over k in devices of x[i, k] <= sum over earlier ops j of x[j, earlier device]. What
     `representative_devices` rules out is fixed to 0, unless the model has done so already.
+
+    $\sum_{k \in A} x_{ik} \le \sum_{j < i} x_{jb}$
     """
     ops, devices, x = list(model.OPS), list(model.DEVICES), model.x
     kept = representative_devices(instance, possible, classes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import pyomo.environ as pyo
 
+from placegap.formulations.shared.data import FileNames
 from placegap.instances.files.output_files import OutputError, OutputFile, is_file
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
@@ -49,8 +51,8 @@ def write_model(
     incumbent: Plan | None = None,
 ) -> WrittenModel:
     """Write the model that `run_method` with the same arguments would hand to the solver first."""
-    # Components keep their names: ``x[0,1]`` becomes ``x(0_1)``. Coefficients are written in full,
-    # so that the file is the model to the last digit. The rows that
+    # Components keep their names: ``x[op1,gpu0]`` becomes ``x(op1,gpu0)`` (`FileNames`), as the LP
+    # format forbids brackets. The rows that
     # `shared.families.exclude_overload` adds when a solution exceeds a device's memory by a few
     # bytes are not in it. The path ends in ``.mps`` or ``.lp``, and in ``.gz`` after that if it is
     # to be compressed.
@@ -69,15 +71,42 @@ def write_model(
         by_placers = placers(task) if getattr(parsed, "start", True) else ()
         start = best_start(task, (*by_placers, *formulation.starts))
         model = prepare(formulation, start)
-        with paused_collector():
-            model.write(str(plain), io_options={"symbolic_solver_labels": True})
-    return WrittenModel(
-        path=path,
-        rows=_count(model, pyo.Constraint),
-        columns=_count(model, pyo.Var),
-        unit_ns=float(pyo.value(model.unit_ns)),
-        start_ns=None if start is None else start.value,
+        write_pyomo(model, plain, kind)
+    return WrittenModel(path, *measure(model), start_ns=None if start is None else start.value)
+
+
+def measure(model: pyo.ConcreteModel) -> tuple[int, int, float]:
+    """Rows, columns and the nanoseconds per unit of the objective."""
+    rows, columns = (
+        sum(1 for _ in model.component_data_objects(kind, active=True))
+        for kind in (pyo.Constraint, pyo.Var)
     )
+    return rows, columns, float(pyo.value(model.unit_ns))
+
+
+def save_model(model: pyo.ConcreteModel, path: Path) -> None:
+    """Write a model as its file's name says: `.mps` or `.lp`, or `.gz` of it."""
+    kind = model_format(path)
+    with _complete_or_not_at_all(path, kind) as plain:
+        write_pyomo(model, plain, kind)
+
+
+def write_pyomo(model: pyo.ConcreteModel, path: Path, kind: Format) -> None:
+    """Write a model, feasible or not, with readable names and all digits of its coefficients."""
+    names = FileNames()
+    with paused_collector():
+        if kind == "lp":
+            model.write(str(path), io_options={"symbolic_solver_labels": True, "labeler": names})
+            return
+        # Pyomo's MPS has numbers for names: its labeler cannot be chosen there.
+        _, written = model.write(str(path))
+        symbols = model.solutions.symbol_map[written]
+        readable = {symbol: names(part) for symbol, part in symbols.aliases.items()}
+        for symbol, part in symbols.bySymbol.items():
+            readable.setdefault(symbol, names(part))
+        head, rows, body = path.read_text().partition("\nROWS\n")
+        texts = re.sub(r"\S+", lambda found: readable.get(found[0], found[0]), body)
+        path.write_text(head + rows + texts)
 
 
 def formulation_of(method: str) -> Callable[[Task[Any], Any], Formulation]:
@@ -115,7 +144,3 @@ def _complete_or_not_at_all(path: Path, kind: Format) -> Iterator[Path]:
             raise OutputError(f"cannot be written: {error.strerror or error}", path) from None
         file.write(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
         file.place()
-
-
-def _count(model: pyo.ConcreteModel, kind: type) -> int:
-    return sum(1 for _ in model.component_data_objects(kind, active=True))

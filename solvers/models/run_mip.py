@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from placegap.instances.problem import Plan
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
+from placegap.solvers.core.back_ends import SolverName, label, require, solve_model, word
 from placegap.solvers.core.back_ends.outcome import (
     Ending,
     MipOutcome,
@@ -33,7 +33,7 @@ MIP = ("pyomo", "highspy")  # distributions whose versions belong to a result of
 class MipParams(Params):
     """Parameters of every method that solves a MIP."""
 
-    #: The MIP solver: highs, or scip (`pip install 'placegap[scip]'`).
+    #: The MIP solver: highs, scip (`pip install 'placegap[scip]'`), or what Pyomo finds: gurobi, ..
     solver: SolverName = "highs"
 
 
@@ -78,13 +78,13 @@ def run_mip(
     ending: Ending | Literal["fault"] = "fault" if faults else found.ending
     if faults:
         bound = proven = None
-    value, label = best and best.value, LABELS[solver]
+    value, name = best and best.value, label(solver)
     if ending == "optimal" or (value is not None and value == bound):
-        message = say_rest(value, bound, task.limits, f"solved to {label}'s tolerances")
+        message = say_rest(value, bound, task.limits, f"solved to {name}'s tolerances")
     else:
         message = say_ending(
             ending,
-            label,
+            name,
             task.limits,
             clock.spent_s,
             start=start is not None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from placegap.solvers.core.back_ends.outcome import MipOutcome, Watch
 from placegap.solvers.core.method import Limits
@@ -11,9 +11,15 @@ from placegap.solvers.core.result import solver_and_version
 if TYPE_CHECKING:  # Pyomo takes a second to load, and most callers build no model
     import pyomo.environ as pyo
 
-SolverName = Literal["highs", "scip"]
+SolverName = str
+"""highs, scip, or a solver that Pyomo has an interface for, such as gurobi (`by_pyomo`)."""
 
 LABELS: dict[SolverName, str] = {"highs": "HiGHS", "scip": "SCIP"}
+
+
+def label(solver: SolverName) -> str:
+    """A solver as messages name it."""
+    return LABELS.get(solver, solver)
 
 
 def solve_model(
@@ -30,8 +36,8 @@ def solve_model(
     Where there is none, no variable has a value, so that nobody reads that of another solve.
 
     Every solver runs on one thread, and its bound is that of a minimization with the tolerances
-    that `back_ends.outcome.BOUND_MARGIN` covers. Ctrl-C stops the solver, not the caller: the best
-    solution so far is kept.
+    that `back_ends.outcome.BOUND_MARGIN` covers. Ctrl-C stops HiGHS and SCIP, not the caller: the
+    best solution so far is kept.
 
     Parameters
     ----------
@@ -39,14 +45,15 @@ def solve_model(
         Linear, with one objective to minimize.
     limits : Limits
         The time limit covers hand-off and solver; the gap is relative.
-    solver : {"highs", "scip"}
-        HiGHS is always installed; SCIP needs the extra ``scip``.
+    solver : str
+        "highs" is always installed; "scip" needs the extra ``scip``. Others are run by Pyomo, which
+        has to find them: "gurobi", "cplex", "xpress", "cbc", "glpk" and more.
     warm : bool
         Start from the values of the variables, all of which are set.
     relax : bool
         Solve the LP relaxation.
     watch : callable (objective, dual bound), optional
-        HiGHS calls it while it solves a MIP; SCIP does not.
+        HiGHS calls it while it solves a MIP; no other solver does.
 
     Examples
     --------
@@ -65,6 +72,10 @@ def solve_model(
             from placegap.solvers.core.back_ends import highs
 
             found = highs.solve_model(model, limits, warm=warm, relax=relax, watch=watch)
+        elif solver != "scip":
+            from placegap.solvers.core.back_ends import by_pyomo
+
+            found = by_pyomo.solve_model(model, limits, solver, warm=warm, relax=relax)
         else:
             from placegap.solvers.core.back_ends import scip
 
@@ -79,14 +90,18 @@ def solve_model(
 
 def require(solver: SolverName) -> None:
     """Raise an InputError, with what to install, if a solver cannot run here."""
-    if solver != "highs":
+    if solver == "scip":
         from placegap.solvers.core.back_ends import scip
 
         scip.package()
+    elif solver != "highs":
+        from placegap.solvers.core.back_ends import by_pyomo
+
+        by_pyomo.engine_named(solver)
 
 
 def word(solver: SolverName, solver_version: str = "") -> str:
     """The solver and its version, as results name what they rest on."""
     if solver == "highs":
         return solver_and_version("highspy")
-    return f"{LABELS[solver]} {solver_version}".rstrip()
+    return f"{label(solver)} {solver_version}".rstrip()

@@ -61,7 +61,7 @@ CASES = [
     ("place vgg19 --objective throughput", "did you mean 'max_load', the time per sample of a"),
     (
         "place diamond.json --method moirai --param from=published",
-        "fields: start (bool), solver (highs, scip), form (verbatim, as_published,"
+        "fields: start (bool), solver (str), form (verbatim, as_published,"
         " strengthened), symmetry (bool); did you mean 'form'?",
     ),
     (
@@ -166,6 +166,14 @@ CASES = [
     ("place diamond.json --method moirai --write a.lp -o plan.json", "there is no plan for -o"),
     ("place nosuch.json --method heft --write a.lp", "heft has no MIP model to write"),
     ("place nosuch.json --write a.lp", "auto has no MIP model to write; methods that have one: m"),
+    ("place diamond.json --method moirai --solver gurobbi", "did you mean 'gurobi'?"),
+    ("place diamond.json --method heft --solver scip", "parameters of heft: solver: unknown"),
+    ("model moiray diamond.json", "there is no model 'moiray'; did you mean 'moirai'?"),
+    ("model moirai nosuch.json", "nosuch.json"),
+    ("model moirai diamond.json --write a.txt", "a.txt: does not end in .mps or .lp"),
+    ("model moirai diamond.json --form publishd", "did you mean 'as_published'?"),
+    ("model pesto diamond.json --channels link --symmetry", "has no symmetry"),
+    ("model moirai diamond.json --form as_published --channels link", "moirai does not apply to"),
     (f"{EVALUATE} --links m.csv", "m.csv: row 1: unknown column 'op'; the header is source"),
     (f"{EVALUATE.replace('diamond.json', 'vgg19')} {ON}", "row names an op of the model 'vgg19'"),
     (f"{EVALUATE} {ON}", "m.csv: row 2: no row names a device kind of '8xH100-nvlink'"),

@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
         "value   43 ns",
     ),
     "write": ((*PLACE[:3], "moirai"), {"--write": "model.lp"}, ""),
+    "model": (("model", "moirai", "model.json"), {"--write": "model.mps"}, "makespan port"),
     "show": (
         ("show", "start.json", "--model", "model.json"),
         {"--gantt": "plan.png", "--html": "plan.html"},

@@ -4,13 +4,14 @@ import gzip
 from pathlib import Path
 
 import highspy
+import pyomo.environ as pyo
 import pytest
 from doubles import tiny_mip
 from doubles.tiny_mip import registered  # noqa: F401
 
 from placegap.instances import InputError, Plan
 from placegap.solvers import run_method
-from placegap.solvers.models.export import write_model
+from placegap.solvers.models.export import Format, write_model, write_pyomo
 
 pytestmark = pytest.mark.usefixtures("registered")
 
@@ -56,7 +57,7 @@ def test_variables_and_constraints_keep_their_names(tmp_path: Path, kind: str) -
     path = tmp_path / f"model.{kind}"
     write_model(tiny_mip.ops_on(1, 2), tiny_mip.ANY, tiny_mip.NAME, {}, path)
     model = read(path).getLp()
-    assert {"x(0_0)", "x(0_1)", "x(1_0)", "x(1_1)", "most"} <= set(model.col_names_)
+    assert {"x(0,0)", "x(0,1)", "x(1,0)", "x(1,1)", "most"} <= set(model.col_names_)
     for family in ("assign_once(0)", "assign_once(1)", "load_covers(0)", "load_covers(1)"):
         assert sum(family in name for name in model.row_names_) == 1
 
@@ -98,3 +99,23 @@ def test_a_folder_of_that_name_stays(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.mps: "):
         write_model(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {}, tmp_path / "a.mps")
     assert [file.name for file in tmp_path.iterdir()] == ["a.mps"]
+
+
+@pytest.mark.parametrize("kind", ["mps", "lp"])
+def test_names_of_any_letters_stay_different_and_an_infeasible_model_is_written(
+    tmp_path: Path, kind: Format
+) -> None:
+    ops = ("a b", "ab", "a-b", "a+b", "ab#2", "é/x [1]", "n" * 400)
+    model = pyo.ConcreteModel()
+    model.x = pyo.Var(ops, domain=pyo.Binary)
+    model.row = pyo.Constraint(ops, rule=lambda model, i: model.x[i] == 1)
+    model.objective = pyo.Objective(expr=sum(model.x.values()))
+    model.x["ab"].fix(0)  # row[ab] is 0 == 1
+    path = tmp_path / f"model.{kind}"
+    write_pyomo(model, path, kind)
+    solver = read(path)
+    names = [name for name in solver.getLp().col_names_ if name.startswith("x")]
+    assert sorted(names)[:4] == ["x(_.x(1))", "x(a_b)", "x(a_b)#2", "x(ab#2)"]
+    assert len(set(names)) == len(ops) - 1  # fixed variables are no columns
+    solver.run()
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible

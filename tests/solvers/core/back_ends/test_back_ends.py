@@ -31,8 +31,17 @@ SOLVERS = [
     pytest.param(
         "scip", marks=pytest.mark.skipif(not is_here("scip"), reason="needs placegap[scip]")
     ),
+    "appsi_highs",  # as by_pyomo runs it
+    *(
+        pytest.param(
+            name, marks=pytest.mark.skipif(not is_here(name), reason=f"needs {name} on the path")
+        )
+        for name in ("cbc", "glpk", "gurobi", "cplex", "xpress")
+    ),
 ]
 every_solver = pytest.mark.parametrize("solver", SOLVERS)
+both_own_solvers = pytest.mark.parametrize("solver", SOLVERS[:2])
+"""Those that placegap itself drives, and can stop at any time."""
 
 
 def knapsack(domain: object = pyo.Integers) -> pyo.ConcreteModel:
@@ -131,7 +140,7 @@ def test_an_unbounded_model_is_not_called_infeasible(solver: SolverName) -> None
     assert found.dual_bound is None
 
 
-@every_solver
+@both_own_solvers
 def test_a_time_limit_of_zero_leaves_nothing_that_was_not_there(solver: SolverName) -> None:
     model = halves()
     found = solve_model(model, Limits(time_limit_s=0.0), solver=solver)
@@ -140,7 +149,7 @@ def test_a_time_limit_of_zero_leaves_nothing_that_was_not_there(solver: SolverNa
     assert all(one.value is None for one in model.component_data_objects(pyo.Var))
 
 
-@every_solver
+@both_own_solvers
 def test_a_time_limit_keeps_the_best_solution_and_the_bound(solver: SolverName) -> None:
     model = halves()
     start = pyo.value(model.objective)
@@ -160,7 +169,7 @@ def test_the_requested_gap_suffices(solver: SolverName) -> None:
     assert found.dual_bound <= -4 + 1e-6
 
 
-@every_solver
+@both_own_solvers
 def test_ctrl_c_stops_the_solver_and_keeps_the_best_solution(
     solver: SolverName, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,127 @@
+"""Tables of a model's equations, made from the functions that state them.
+
+``python docs/site/equations.py`` fills the tables between ``<!-- equations: NAMES -->`` and ``<!--
+end of equations -->``; ``make pages-check`` fails if something has changed. A name is a module of
+`placegap.formulations`, or a function of one. A row has what stands before the colon of the
+function's docstring (the paper's number), the components that it adds with their Sets, as models of
+the example have them, and the docstring's paragraph in dollars.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+
+import pyomo.environ as pyo
+
+from placegap.experiments.show.rendering import markdown_grid
+from placegap.formulations import moirai
+from placegap.instances import Instance, Makespan, example
+from placegap.solvers.models.explain import index_text
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "placegap.formulations."
+HEAD = ("paper", "rows or columns, of each", "mathematics", "function")
+TABLE = re.compile(r"(<!-- equations: ([\w. ]+) -->\n).*?(<!-- end of equations -->)", re.DOTALL)
+
+
+def full_example() -> Instance:
+    """The example with memory and a colocation group: it has rows of every family."""
+    instance = example()
+    ops = [op.model_copy(update={"resident_bytes": 1}) for op in instance.graph.ops]
+    for i in (1, 2):
+        ops[i] = ops[i].model_copy(update={"colocation": "pair"})
+    return instance.with_graph(instance.graph.model_copy(update={"ops": tuple(ops)}))
+
+
+def models() -> Iterator[pyo.ConcreteModel]:
+    """Models that have all families between them; one of a converted module is added here."""
+    for instance in (full_example(), example()):
+        for channels in ("port", "link"):
+            rules = Makespan(channels=channels)
+            yield moirai.build(instance, rules, symmetry=True)
+    yield moirai.build(full_example(), Makespan(channels="port"), form="as_published")
+
+
+@cache
+def components() -> dict[str, dict[str, str]]:
+    """The Vars and Constraints that each function adds, and the Sets that index them."""
+    found: dict[str, dict[str, str]] = {}
+    for model in models():
+        for part in model.component_objects((pyo.Var, pyo.Constraint)):
+            stated_by = getattr(part.parent_block(), "stated_by", {})
+            by = stated_by.get(part.local_name, "").removeprefix(PACKAGE)
+            sets = index_text(part)
+            if by and "none" not in sets.split(" x "):
+                found.setdefault(by, {}).setdefault(part.local_name, sets)
+    return found
+
+
+def functions(name: str) -> Iterator[tuple[str, FunctionType]]:
+    """The functions of a module that state an equation, in its order, or the one of that name."""
+    home, _, last = name.rpartition(".")
+    package = import_module(f"{PACKAGE}{home}".rstrip("."))
+    stated = getattr(package, last, None)
+    if inspect.isfunction(stated):
+        yield name, stated
+        return
+    module = import_module(PACKAGE + name)
+    for own, function in vars(module).items():
+        is_own = inspect.isfunction(function) and function.__module__ == module.__name__
+        if is_own and mathematics(function):
+            yield f"{name}.{own}", function
+
+
+def mathematics(function: FunctionType) -> str:
+    """The paragraph in dollars of a docstring, or nothing."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    (*_, last) = [" ".join(one.split()) for one in paragraphs]
+    return last if last.startswith("$") and last.endswith("$") else ""
+
+
+def row(name: str, function: FunctionType) -> tuple[str, ...]:
+    """A row of a table."""
+    said = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
+    head, colon, _ = said.partition(":")
+    added = components().get(name, {})
+    parts = (f"`{part}`{f' {sets}' if sets else ''}" for part, sets in added.items())
+    is_variable = not colon or "[" in head
+    paper = "variables" if is_variable else head
+    return paper, "; ".join(parts), mathematics(function), f"`{name}`"
+
+
+def with_tables(page: str) -> str:
+    """A page with its tables made anew."""
+
+    def table(found: re.Match[str]) -> str:
+        names = found[2].split()
+        rows = [row(*each) for name in names for each in functions(name)]
+        lines = "\n".join(markdown_grid(HEAD, rows))
+        return f"{found[1]}\n{lines}\n\n{found[3]}"
+
+    return TABLE.sub(table, page)
+
+
+def made() -> dict[Path, str]:
+    """Every page with such tables, and what it has to be."""
+    pages = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "course").glob("*.md")])
+    texts = {page: page.read_text() for page in pages}
+    return {page: with_tables(text) for page, text in texts.items() if TABLE.search(text)}
+
+
+def main() -> None:
+    """Write what has changed, and say so."""
+    for path, text in made().items():
+        if path.read_text() != text:
+            path.write_text(text)
+            sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    main()

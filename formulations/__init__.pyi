@@ -1,0 +1,13 @@
+from . import archer, getf, latency_ip, m_sct, makespan_cp, moirai, pesto, sections, throughput_ip
+
+__all__ = [
+    "archer",
+    "getf",
+    "latency_ip",
+    "m_sct",
+    "makespan_cp",
+    "moirai",
+    "pesto",
+    "sections",
+    "throughput_ip",
+]
