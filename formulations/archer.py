@@ -252,7 +252,10 @@ def cost_data(model: pyo.ConcreteModel, units: Units) -> None:
 
 @family
 def place_units(model: pyo.ConcreteModel, units: Units) -> None:
-    """x[i, p] in {0, 1}: op i is in block p; fixed to 0 where its unit cannot be."""
+    r"""x[i, p] in {0, 1}: op i is in block p; fixed to 0 where its unit cannot be.
+
+    $x_{ip} \in \lbrace 0, 1 \rbrace$
+    """
     model.x = pyo.Var(model.OPS, model.BLOCKS, domain=pyo.Binary)
     for i, v in zip(model.OPS, units.unit, strict=True):
         if units.accelerators.time_ns[v] == UNSUPPORTED:
@@ -262,10 +265,12 @@ def place_units(model: pyo.ConcreteModel, units: Units) -> None:
 
 @family
 def crossing_variables(model: pyo.ConcreteModel) -> None:
-    """leaves[e, p], enters[e, p] in [0, 1]: net e is cut at block p.
+    r"""leaves[e, p], enters[e, p] in [0, 1]: net e is cut at block p.
 
     One stands for tensors out of the block and one for those into it, seen from the net's first
     pin; integral where x is, and only where a cut costs something.
+
+    $0 \le \ell_{ep}, n_{ep} \le 1$
     """
     model.leaves = pyo.Var(model.NETS, model.BLOCKS, bounds=(0, 1))
     model.enters = pyo.Var(model.NETS, model.BLOCKS, bounds=(0, 1))
@@ -276,7 +281,10 @@ def crossing_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def assign_units(model: pyo.ConcreteModel) -> None:
-    """Archer et al., x_vb: sum over p of x[v, p] == 1 for every unit v, named by its first op."""
+    r"""Archer et al., x_vb: sum over p of x[v, p] == 1 for every unit v, named by its first op.
+
+    $\sum_p x_{vp} = 1$
+    """
 
     @model.Constraint(model.UNITS)
     def assign_units(model: pyo.ConcreteModel, v: str) -> Linear:
@@ -285,7 +293,10 @@ def assign_units(model: pyo.ConcreteModel) -> None:
 
 @family
 def keep_together(model: pyo.ConcreteModel, units: Units) -> None:
-    """Archer et al., x_vb: x[i, p] == x[v, p] for every other op i of a unit v, every block p."""
+    r"""Archer et al., x_vb: x[i, p] == x[v, p] for every other op i of a unit v, every block p.
+
+    $x_{ip} = x_{jp}$
+    """
     names = list(model.UNITS)
     home = {i: names[v] for i, v in zip(model.OPS, units.unit, strict=True)}
 
@@ -296,13 +307,15 @@ def keep_together(model: pyo.ConcreteModel, units: Units) -> None:
 
 @family
 def chain_prefix(model: pyo.ConcreteModel) -> None:
-    """Archer et al., prefix rows: the blocks up to every s form an ideal.
+    r"""Archer et al., prefix rows: the blocks up to every s form an ideal.
 
     For every arc (v, w) and block s but the last
 
     sum over the blocks p up to s of x[v, p] >= the same sum for w,
 
     stated on the blocks behind s where these are fewer (reversed, as both sums over all are 1).
+
+    $\sum_{p \le s} x_{vp} \ge \sum_{p \le s} x_{wp}$
     """
     x, k = model.x, len(model.BLOCKS)
 
@@ -316,8 +329,10 @@ def chain_prefix(model: pyo.ConcreteModel) -> None:
 
 @family
 def tensor_leaves(model: pyo.ConcreteModel) -> None:
-    """Archer et al., bytes out: leaves[e, p] >= x[i, p] - x[j, p], i the first pin of net e and j
+    r"""Archer et al., bytes out: leaves[e, p] >= x[i, p] - x[j, p], i the first pin of net e and j
     any other.
+
+    $\ell_{ep} \ge x_{ip} - x_{jp}$
     """
     first, x = model.first_pin, model.x
 
@@ -328,8 +343,10 @@ def tensor_leaves(model: pyo.ConcreteModel) -> None:
 
 @family
 def tensor_enters(model: pyo.ConcreteModel) -> None:
-    """Archer et al., bytes in: enters[e, p] >= x[j, p] - x[i, p], i the first pin of net e and j
+    r"""Archer et al., bytes in: enters[e, p] >= x[j, p] - x[i, p], i the first pin of net e and j
     any other.
+
+    $n_{ep} \ge x_{jp} - x_{ip}$
     """
     first, x = model.first_pin, model.x
 
@@ -340,10 +357,12 @@ def tensor_enters(model: pyo.ConcreteModel) -> None:
 
 @family
 def memory_budget(model: pyo.ConcreteModel, units: Units) -> None:
-    """Placegap's own: sum over units v of m_v x[v, p] <= the memory of a block.
+    r"""Placegap's own: sum over units v of m_v x[v, p] <= the memory of a block.
 
     ``memory_bytes[v]`` is m, ``capacity_bytes[p]``, mutable, the memory of block p. In exact units
     where that leaves small numbers, else a little wide, as in `shared.families.memory_capacity`.
+
+    $\sum_v m_v x_{vp} \le M$
     """
     common, total = math.gcd(*units.size) or 1, sum(units.size)
     room = dict.fromkeys(model.BLOCKS, min(units.accelerators.memory_bytes, total))
@@ -363,10 +382,12 @@ def memory_budget(model: pyo.ConcreteModel, units: Units) -> None:
 
 @family
 def load_budget(model: pyo.ConcreteModel) -> None:
-    """Archer et al., f(b) <= T: ``largest`` >= the load of every block.
+    r"""Archer et al., f(b) <= T: ``largest`` >= the load of every block.
 
     Compute is the sum over v of t_v x[v, p], communication the sum over e of
     w_e (leaves[e, p] + enters[e, p]); ``add`` takes their sum in one row, ``overlap`` each in one.
+
+    $\sum_v t_v x_{vp} + \sum_e w_e (\ell_{ep} + n_{ep}) \le T$
     """
     unit = model.unit_ns.value
 

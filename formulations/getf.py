@@ -157,7 +157,11 @@ def least(groups: DeviceGroups, time_ns: Floats | Ints, possible: Flags) -> Floa
 
 @family
 def share_variables(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """share[b, g] in [0, 1]: the fraction of b in g; fixed to 0 where no device of g can have b."""
+    r"""share[b, g] in [0, 1]: the fraction of b in g; fixed to 0 where no device of g can have
+    b.
+
+    $0 \le y_{Bg} \le 1$
+    """
     model.share = pyo.Var(model.LEADERS, model.GROUPS, bounds=(0, 1))
     leaders, possible = list(model.LEADERS), colocated_times(instance)[0]
     for g, devices in zip(model.GROUPS, model.groups.devices, strict=True):
@@ -167,7 +171,10 @@ def share_variables(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 @family
 def time_variables(model: pyo.ConcreteModel) -> None:
-    """Ends of the ops, and the makespan, all >= 0."""
+    r"""Ends of the ops, and the makespan, all >= 0.
+
+    $C_i, T \ge 0$
+    """
     times = pyo.NonNegativeReals
     model.op_end = pyo.Var(model.OPS, domain=times, doc="op_end[i]: C_i, the end of op i")
     model.makespan = pyo.Var(domain=times, doc="makespan: T, in units")
@@ -188,7 +195,10 @@ def time_terms(model: pyo.ConcreteModel, instance: Instance) -> Terms:
 
 @family
 def share_once(model: pyo.ConcreteModel) -> None:
-    """GETF, fractions: sum over g of share[b, g] == 1 for every colocation group b."""
+    r"""GETF, fractions: sum over g of share[b, g] == 1 for every colocation group b.
+
+    $\sum_g y_{Bg} = 1$
+    """
     share, groups = model.share, list(model.GROUPS)
 
     @model.Constraint(model.LEADERS)
@@ -198,8 +208,10 @@ def share_once(model: pyo.ConcreteModel) -> None:
 
 @family
 def precedence(model: pyo.ConcreteModel, durations: dict[str, Linear]) -> None:
-    """GETF, completion: op_end[j] >= op_end[i] + c_ij moved[i, j] + duration of j for every arc
+    r"""GETF, completion: op_end[j] >= op_end[i] + c_ij moved[i, j] + duration of j for every arc
     (i, j); sources likewise. Without moved where a model has no communication.
+
+    $C_j \ge C_i + \sum_g p_{jg} y_{Bg}, \quad j \in B$
     """
     end, unit = model.op_end, model.unit_ns.value
     moved, followers = model.component("moved") or {}, {j for _, j in model.ARCS}
@@ -218,7 +230,10 @@ def precedence(model: pyo.ConcreteModel, durations: dict[str, Linear]) -> None:
 
 @family
 def makespan_covers(model: pyo.ConcreteModel) -> None:
-    """GETF, completion: makespan >= op_end[i] for every op i without consumers."""
+    r"""GETF, completion: makespan >= op_end[i] for every op i without consumers.
+
+    $T \ge C_i$
+    """
     inner = {i for i, _ in model.ARCS}
 
     @model.Constraint([i for i in model.OPS if i not in inner])
@@ -230,7 +245,10 @@ def makespan_covers(model: pyo.ConcreteModel) -> None:
 def colocated_work(
     model: pyo.ConcreteModel, instance: Instance, durations: dict[str, Linear]
 ) -> None:
-    """Placegap's own: makespan >= sum over i in b of their durations, b of two or more ops."""
+    r"""Placegap's own: makespan >= sum over i in b of their durations, b of two or more ops.
+
+    $T \ge \sum_g p_{Bg} y_{Bg}$
+    """
     ops, together = list(model.OPS), dict[str, list[Linear]]()
     for i, j in zip(ops, first_of_group(instance), strict=True):
         together.setdefault(ops[j], []).append(durations[i])
@@ -242,10 +260,12 @@ def colocated_work(
 
 @family
 def group_work(model: pyo.ConcreteModel, instance: Instance, spent: Terms) -> None:
-    """GETF, work of a group of devices: at most the makespan times its total speed, for every g.
+    r"""GETF, work of a group of devices: at most the makespan times its total speed, for every g.
 
     Sum over i in b of (least s_k p_ik over k in g) share[b, g] <= makespan * (sum over k in g of
     s_k). The least is in parts of least_ns[i, g], so that a change of that counts here, too.
+
+    $\sum_B (\min_{k \in g} s_k p_{Bk}) y_{Bg} \le T \sum_{k \in g} s_k$
     """
     arrays, groups = instance.arrays, model.groups
     plain, work = (
@@ -264,10 +284,13 @@ def group_work(model: pyo.ConcreteModel, instance: Instance, spent: Terms) -> No
 
 @family
 def group_memory(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Placegap's own: sum over b of m_b share[b, g] <= sum over k in g of M_k, where that can bind.
+    r"""Placegap's own: sum over b of m_b share[b, g] <= sum over k in g of M_k, where that can
+    bind.
 
     ``capacity_bytes[g]``, mutable, is the sum of M. In units of a millionth of it or of single
     bytes, and then wider by one unit, like `shared.families.memory_capacity`.
+
+    $\sum_B m_B y_{Bg} \le \sum_{k \in g} M_k$
     """
     size, most = instance.arrays.group_bytes.tolist(), instance.arrays.memory_bytes.tolist()
     heavy = [(b, m) for b, m in zip(model.LEADERS, size, strict=True) if m]

@@ -201,7 +201,10 @@ def least_data(model: pyo.ConcreteModel, times: SctTimes, *, truncated: bool) ->
 
 @family
 def lp_variables(model: pyo.ConcreteModel) -> None:
-    """The paper's x, in [0, 1], and times, >= 0."""
+    r"""The paper's x, in [0, 1], and times, >= 0.
+
+    $0 \le x_{ij} \le 1, \quad S_i, w_\infty \ge 0$
+    """
     # An only child of an only parent with a transfer of no time is in no row: the initial value 0
     # keeps it a favourite.
     times = pyo.NonNegativeReals
@@ -217,7 +220,10 @@ def lp_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def precedence(model: pyo.ConcreteModel) -> None:
-    """m-SCT, precedence: op_start[i] + p_i + c_ij apart[i, j] <= op_start[j], every arc (i, j)."""
+    r"""m-SCT, precedence: op_start[i] + p_i + c_ij apart[i, j] <= op_start[j], every arc (i, j).
+
+    $S_i + p_i + c_{ij} x_{ij} \le S_j$
+    """
     unit, start, apart = model.unit_ns.value, model.op_start, model.apart
     end = {i: start[i] + time / unit for i, time in model.least_ns.items()}
     transfer = model.least_transfer_ns
@@ -229,7 +235,10 @@ def precedence(model: pyo.ConcreteModel) -> None:
 
 @family
 def favourite_child(model: pyo.ConcreteModel) -> None:
-    """m-SCT, one favourite child: sum over children j of apart[i, j] >= number of them - 1."""
+    r"""m-SCT, one favourite child: sum over children j of apart[i, j] >= number of them - 1.
+
+    $\sum_j x_{ij} \ge n_i - 1$
+    """
     children: dict[str, list[Linear]] = {i: [] for i in model.OPS}
     for (i, _), apart in model.apart.items():
         children[i].append(apart)
@@ -241,7 +250,10 @@ def favourite_child(model: pyo.ConcreteModel) -> None:
 
 @family
 def favourite_parent(model: pyo.ConcreteModel) -> None:
-    """m-SCT, one favourite parent: sum over parents i of apart[i, j] >= number of them - 1."""
+    r"""m-SCT, one favourite parent: sum over parents i of apart[i, j] >= number of them - 1.
+
+    $\sum_i x_{ij} \ge n_j - 1$
+    """
     parents: dict[str, list[Linear]] = {j: [] for j in model.OPS}
     for (_, j), apart in model.apart.items():
         parents[j].append(apart)
@@ -253,7 +265,10 @@ def favourite_parent(model: pyo.ConcreteModel) -> None:
 
 @family
 def makespan_covers(model: pyo.ConcreteModel) -> None:
-    """m-SCT, w_inf: makespan >= op_start[i] + p_i for every op i without children."""
+    r"""m-SCT, w_inf: makespan >= op_start[i] + p_i for every op i without children.
+
+    $S_i + p_i \le w_\infty$
+    """
     unit, inner = model.unit_ns.value, {i for i, _ in model.ARCS}
 
     @model.Constraint([i for i in model.OPS if i not in inner])

@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
@@ -21,8 +21,8 @@ from types import FunctionType
 import pyomo.environ as pyo
 
 from placegap.experiments.show.rendering import markdown_grid
-from placegap.formulations import moirai
-from placegap.instances import Instance, Makespan, example
+from placegap.formulations import archer, getf, m_sct, moirai, pesto, throughput_ip
+from placegap.instances import Instance, Makespan, MaxLoad, example
 from placegap.solvers.models.explain import index_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,13 +40,40 @@ def full_example() -> Instance:
     return instance.with_graph(instance.graph.model_copy(update={"ops": tuple(ops)}))
 
 
+def tight(instance: Instance) -> Instance:
+    """The instance on devices that do not hold all ops."""
+    devices = [d.model_copy(update={"memory_bytes": 1}) for d in instance.cluster.devices]
+    cluster = instance.cluster.model_copy(update={"devices": tuple(devices)})
+    return instance.model_copy(update={"cluster": cluster})
+
+
+def on_servers(instance: Instance) -> Instance:
+    """The instance with a server of its own for each device."""
+    devices = [
+        device.model_copy(update={"server": device.name}) for device in instance.cluster.devices
+    ]
+    cluster = instance.cluster.model_copy(update={"devices": tuple(devices)})
+    return instance.model_copy(update={"cluster": cluster})
+
+
 def models() -> Iterator[pyo.ConcreteModel]:
     """Models that have all families between them; one of a converted module is added here."""
     for instance in (full_example(), example()):
         for channels in ("port", "link"):
             rules = Makespan(channels=channels)
             yield moirai.build(instance, rules, symmetry=True)
-    yield moirai.build(full_example(), Makespan(channels="port"), form="as_published")
+    instance = full_example()
+    yield moirai.build(instance, Makespan(channels="port"), form="as_published")
+    for build in (partial(pesto.build, form="as_published"), pesto.build):
+        yield build(instance, Makespan(channels="link"))
+    yield getf.build(tight(instance), Makespan())
+    yield m_sct.build(instance, Makespan())
+    yield archer.build(tight(instance), MaxLoad(plans="chain"))
+    for load in ("add", "overlap"):
+        for replicas in (False, True):
+            loads = MaxLoad(plans="chain", load=load, replicas=replicas)
+            yield throughput_ip.build(instance, loads, symmetry=True)
+    yield throughput_ip.build(on_servers(instance), MaxLoad(plans="convex", levels=2))
 
 
 @cache

@@ -38,8 +38,10 @@ def column_sets(model: pyo.ConcreteModel, columns: Columns) -> None:
 
 @family
 def place_stages(model: pyo.ConcreteModel, possible: Flags) -> None:
-    """Placegap's own: stage[i, s], used[s] in {0, 1}; x[i, k], sum of stage[i, s] over the columns
+    r"""Placegap's own: stage[i, s], used[s] in {0, 1}; x[i, k], sum of stage[i, s] over the columns
     s around device k.
+
+    $x_{ik} = \sum_{s \ni k} y_{is}$
     """
     model.stage = pyo.Var(model.OPS, model.COLUMNS, domain=pyo.Binary)
     model.used = pyo.Var(model.COLUMNS, domain=pyo.Binary)
@@ -62,10 +64,12 @@ def _columns_around(model: pyo.ConcreteModel) -> dict[str, list[str]]:
 
 @family
 def share_variables(model: pyo.ConcreteModel) -> None:
-    """share[s], sync[s] >= 0 of replicated columns: load / r, and the sum of weights.
+    r"""share[s], sync[s] >= 0 of replicated columns: load / r, and the sum of weights.
 
     They are integers, and so rounded up as the referee does, where the model counts nanoseconds.
     Otherwise its values are up to 2 ns too low: a bound.
+
+    $r \lambda_s \ge load_s, \quad \lambda_s, g_s \ge 0$
     """
     rounds = model.unit_ns.value == 1
     domain = pyo.NonNegativeIntegers if rounds else pyo.NonNegativeReals
@@ -75,7 +79,10 @@ def share_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def stage_assign_once(model: pyo.ConcreteModel) -> None:
-    """Placegap's own: sum over s of stage[i, s] == 1 for every op i."""
+    r"""Placegap's own: sum over s of stage[i, s] == 1 for every op i.
+
+    $\sum_s y_{is} = 1$
+    """
 
     @model.Constraint(model.OPS)
     def stage_assign_once(model: pyo.ConcreteModel, i: str) -> Linear:
@@ -84,8 +91,10 @@ def stage_assign_once(model: pyo.ConcreteModel) -> None:
 
 @family
 def stage_colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Placegap's own: stage[i, s] == stage[j, s] for every op i of a group, j its first op, every
+    r"""Placegap's own: stage[i, s] == stage[j, s] for every op i of a group, j its first op, every
     column s.
+
+    $y_{is} = y_{js}$
     """
     ops = list(model.OPS)
     home = {ops[i]: ops[j] for i, j in enumerate(first_of_group(instance)) if i != j}
@@ -97,7 +106,10 @@ def stage_colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 @family
 def stage_used(model: pyo.ConcreteModel) -> None:
-    """Placegap's own: stage[i, s] <= used[s] for every op i and column s."""
+    r"""Placegap's own: stage[i, s] <= used[s] for every op i and column s.
+
+    $y_{is} \le \upsilon_s$
+    """
 
     @model.Constraint(model.OPS, model.COLUMNS)
     def stage_used(model: pyo.ConcreteModel, i: str, s: str) -> Linear:
@@ -106,7 +118,10 @@ def stage_used(model: pyo.ConcreteModel) -> None:
 
 @family
 def stage_disjoint(model: pyo.ConcreteModel) -> None:
-    """Placegap's own: sum over the columns s around device k of used[s] <= 1, every device k."""
+    r"""Placegap's own: sum over the columns s around device k of used[s] <= 1, every device k.
+
+    $\sum_{s \ni k} \upsilon_s \le 1$
+    """
     around = _columns_around(model)
 
     @model.Constraint(model.DEVICES)
@@ -116,11 +131,13 @@ def stage_disjoint(model: pyo.ConcreteModel) -> None:
 
 @family
 def stage_packed(model: pyo.ConcreteModel, columns: Columns) -> None:
-    """Placegap's own: used[s] <= sum of used over the columns that may be left of s
+    r"""Placegap's own: used[s] <= sum of used over the columns that may be left of s
     (`Columns.packed`).
 
     Equal devices are taken from the left, by large stages first: this keeps one of the ways to
     choose the devices of the stages.
+
+    $\upsilon_s \le \sum_{o \in L(s)} \upsilon_o$
     """
     names = columns.names
     before = {names[s]: [names[other] for other in left] for s, left in columns.packed}
@@ -132,10 +149,12 @@ def stage_packed(model: pyo.ConcreteModel, columns: Columns) -> None:
 
 @family
 def load_shared(model: pyo.ConcreteModel, instance: Instance, columns: Columns) -> None:
-    """Placegap's own: of a column s of r devices, largest >= share[s] + sync[s], and what sync is.
+    r"""Placegap's own: of a column s of r devices, largest >= share[s] + sync[s], and what sync is.
 
     sync[s] >= sum over i of 2 (r - 1) parameter_bytes_i / (r bandwidth_s) stage[i, s]; without a
     path between the devices only ops without parameters can be there.
+
+    $T \ge \lambda_s + g_s, \quad g_s \ge \sum_i \frac{2 (r - 1) \beta_i}{r b_s} y_{is}$
     """
     (one,), ops, unit = model.PASSES, list(model.OPS), model.unit_ns.value
     weights = {ops[i]: size for i, size in parameter_bytes(instance).items()}
@@ -160,7 +179,11 @@ def load_shared(model: pyo.ConcreteModel, instance: Instance, columns: Columns) 
 
 @family
 def position_filled(model: pyo.ConcreteModel) -> None:
-    """Placegap's own: sum over s of position[s, p + 1] <= sum over s of position[s, p]: no gaps."""
+    r"""Placegap's own: sum over s of position[s, p + 1] <= sum over s of position[s, p]: no
+    gaps.
+
+    $\sum_s y_{s,p+1} \le \sum_s y_{sp}$
+    """
 
     @model.Constraint(range(len(model.DEVICES) - 1))
     def position_filled(model: pyo.ConcreteModel, p: int) -> Linear:
@@ -170,9 +193,11 @@ def position_filled(model: pyo.ConcreteModel) -> None:
 
 @family
 def position_order(model: pyo.ConcreteModel, columns: Columns) -> None:
-    """Placegap's own: position[b, <= p] <= position[a, < p] + 1 - used[a] of equal columns a, b.
+    r"""Placegap's own: position[b, <= p] <= position[a, < p] + 1 - used[a] of equal columns a, b.
 
     Of two columns that may be swapped, having no device in common, the first comes first if used.
+
+    $\sum_{q \le p} y_{bq} \le \sum_{q < p} y_{aq} + 1 - \upsilon_a$
     """
     names, size = columns.names, len(model.DEVICES)
     rows = [(names[a], names[b], p) for a, b in alike_pairs(columns) for p in range(size)]

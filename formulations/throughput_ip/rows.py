@@ -111,9 +111,11 @@ def arc_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 @family
 def crossing_variables(block: Any, names: list[str], paid: Ints) -> None:
-    """leaves[u, r], enters[u, r] in [0, 1]: tensor u leaves, enters region r; integral where x is.
+    r"""leaves[u, r], enters[u, r] in [0, 1]: tensor u leaves, enters region r; integral where x is.
 
     They are there for ``BORDERS``, pairs (u, r) at which that costs ``host_ns[u, r]``, mutable.
+
+    $0 \le \ell_{uk}, n_{uk} \le 1$
     """
     tensors = list(block.model().TENSORS)
     given = {(tensors[u], names[r]): int(paid[u, r]) for u, r in np.argwhere(paid > 0).tolist()}
@@ -130,7 +132,10 @@ def crossing_variables(block: Any, names: list[str], paid: Ints) -> None:
 
 @family
 def load_variables(model: pyo.ConcreteModel) -> None:
-    """largest[p] >= 0: the load of the heaviest device in pass p."""
+    r"""largest[p] >= 0: the load of the heaviest device in pass p.
+
+    $T \ge 0$
+    """
     model.largest = pyo.Var(model.PASSES, domain=pyo.NonNegativeReals)
 
 
@@ -139,8 +144,10 @@ def load_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def tensor_leaves(block: Any, inside: Any) -> None:
-    """Tarnawski et al., CommOut: leaves[u, r] >= x[i, r] - x[j, r], i the producer and j any
+    r"""Tarnawski et al., CommOut: leaves[u, r] >= x[i, r] - x[j, r], i the producer and j any
     consumer of tensor u; likewise, placegap's own, of servers.
+
+    $\ell_{uk} \ge x_{ik} - x_{jk}$
     """
     leaves, made = block.leaves, dict(block.model().producer.items())
     block.tensor_leaves = pyo.Constraint(
@@ -150,8 +157,10 @@ def tensor_leaves(block: Any, inside: Any) -> None:
 
 @family
 def tensor_enters(block: Any, inside: Any) -> None:
-    """Tarnawski et al., CommIn: enters[u, r] >= x[j, r] - x[i, r], i the producer and j any
+    r"""Tarnawski et al., CommIn: enters[u, r] >= x[j, r] - x[i, r], i the producer and j any
     consumer of tensor u; likewise, placegap's own, of servers.
+
+    $n_{uk} \ge x_{jk} - x_{ik}$
     """
     enters, made = block.enters, dict(block.model().producer.items())
     block.tensor_enters = pyo.Constraint(
@@ -169,11 +178,13 @@ def _readings(block: Any) -> list[tuple[str, str, str]]:
 
 @family
 def load_add(model: pyo.ConcreteModel, columns: Columns) -> None:
-    """Tarnawski et al., MaxLoad: largest >= compute + communication of every device k.
+    r"""Tarnawski et al., MaxLoad: largest >= compute + communication of every device k.
 
     Compute is the sum over i of p_ik x[i, k], communication the sum over u of
     host_ns[u, k] (leaves[u, k] + enters[u, k]). Of a column of r devices r share[k] takes the place
     of largest. In each pass p ops and producers of that pass count.
+
+    $T \ge \sum_i p_{ik} x_{ik} + \sum_u c_{uk} (\ell_{uk} + n_{uk})$
     """
     loads = _loads(model, columns)
 
@@ -185,7 +196,10 @@ def load_add(model: pyo.ConcreteModel, columns: Columns) -> None:
 
 @family
 def load_overlap(model: pyo.ConcreteModel, columns: Columns) -> None:
-    """Tarnawski et al., MaxLoad: largest >= compute, largest >= communication (`load_add`)."""
+    r"""Tarnawski et al., MaxLoad: largest >= compute, largest >= communication (`load_add`).
+
+    $T \ge \sum_i p_{ik} x_{ik}, \quad T \ge \sum_u c_{uk} (\ell_{uk} + n_{uk})$
+    """
     loads = _loads(model, columns)
 
     @model.Constraint(list(loads))
@@ -222,7 +236,10 @@ def _loads(
 
 
 def load_value(model: pyo.ConcreteModel) -> None:
-    """The objective, and ``load_ns``, its value in nanoseconds."""
+    r"""The objective, and ``load_ns``, its value in nanoseconds.
+
+    $\min T_{fw} + T_{bw}$
+    """
     value = sum(model.largest[p] for p in model.PASSES)
     model.load_ns = pyo.Expression(
         expr=model.unit_ns * value, doc="the value in nanoseconds: the load of all passes"
@@ -293,7 +310,10 @@ def chain_arcs(instance: Instance) -> list[tuple[int, int]]:
 
 
 def contiguity(model: pyo.ConcreteModel, regions: Regions) -> None:
-    """The rows of the class of plans: convex regions, for chains those of chains, too."""
+    r"""The rows of the class of plans: convex regions, for chains those of chains, too.
+
+    $z_{jr} \le z_{ir}, \quad \pi_i \le \pi_j$
+    """
     # Every chain is convex. Its own rows have big-M and bound little: the LP bound of a chain comes
     # from the rows of convex regions.
     if model.semantics.plans != "any":
@@ -304,7 +324,7 @@ def contiguity(model: pyo.ConcreteModel, regions: Regions) -> None:
 
 @family
 def convex_regions(block: Any, names: list[str], inside: Any) -> None:
-    """Tarnawski et al., contiguity, z: no path over forward ops leaves a region and comes back.
+    r"""Tarnawski et al., contiguity, z: no path over forward ops leaves a region and comes back.
 
     ``reach[i, r]`` in [0, 1] is 1 if a forward op of region r is i or comes after it. For every
     region r, forward op i and forward edge (i, j)
@@ -315,6 +335,8 @@ def convex_regions(block: Any, names: list[str], inside: Any) -> None:
 
     Where x is 0 or 1 the least such reach is 0 or 1, and the last row fails if i is inside, j is
     not, and something after j is.
+
+    $z_{ir} \ge x_{ir}, \quad z_{jr} \le z_{ir}, \quad z_{jr} \le x_{jr} - x_{ir} + 1$
     """
     model = block.model()
     block.reach = reach = pyo.Var(
@@ -350,7 +372,7 @@ def set_reach(block: Any, instance: Instance, home: Mapping[str, str]) -> None:
 
 @family
 def chain_regions(block: Any, names: list[str], inside: Any) -> None:
-    """Tarnawski et al., section 5.1, chains: each region takes a position, and no arc leads to an
+    r"""Tarnawski et al., section 5.1, chains: each region takes a position, and no arc leads to an
     earlier one.
 
     ``position[r, p]`` in {0, 1}: region r has position p = 0, 1, ..., P - 1; ``place[i]`` in
@@ -368,6 +390,9 @@ def chain_regions(block: Any, names: list[str], inside: Any) -> None:
     times regions times positions variables, and with equal devices ordered by their positions the
     bound is far worse.) Of columns of devices only those in use have a position: used[r] takes the
     place of the first 1.
+
+    $\sum_s y_{rs} = 1, \quad \sum_r y_{rs} \le 1, \quad \pm(\pi_i - \Pi_r) \le (P - 1)(1 - x_{ir}),
+    \quad \pi_i \le \pi_j$
     """
     # An op takes the position of its region by two big-M rows with P - 1, the largest difference of
     # positions: place is free if the op is elsewhere. Regions without ops take positions, too, so

@@ -19,8 +19,10 @@ from placegap.instances.problem import Instance
 
 @family
 def place_in_servers(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Placegap's own: SERVERS; server[r]: that of device or column r; in_server[i, v], the sum of x
-    over the devices of server v.
+    r"""Placegap's own: SERVERS; server[r]: that of device or column r; in_server[i, v], the sum of
+    x over the devices of server v.
+
+    $x_{iv} = \sum_{k \in v} x_{ik}$
     """
     _, names, inside = regions_of(model)[0]
     columns = device_columns(instance, model.semantics, model.symmetry)
@@ -38,8 +40,10 @@ def place_in_servers(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 @family
 def server_load(model: pyo.ConcreteModel) -> None:
-    """Placegap's own: of every server v, largest >= sum over u of host_ns[u, v] (leaves[u, v] +
+    r"""Placegap's own: of every server v, largest >= sum over u of host_ns[u, v] (leaves[u, v] +
     enters[u, v]), those of the block ``servers``.
+
+    $T \ge \sum_u c_{uv} (\ell_{uv} + n_{uv})$
     """
     (one,) = model.PASSES
     unit, leaves, enters = model.unit_ns.value, model.servers.leaves, model.servers.enters
