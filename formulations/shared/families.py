@@ -129,6 +129,8 @@ def exclude_overload(model: pyo.ConcreteModel, plan: Plan) -> bool:
     The ops S on an overloaded device k are reduced to a minimal cover, the largest first:
     sum over i in S of x[i, l] <= |S| - 1 for every device l that cannot hold S either.
     """
+    if model.component("capacity_bytes") is None:  # a model of a user's own
+        return False
     size = dict(model.memory_bytes.items())
     capacity = {k: limit.value for k, limit in model.capacity_bytes.items()}
     devices = list(capacity)

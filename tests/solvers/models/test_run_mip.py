@@ -82,7 +82,7 @@ def is_a_fault(result: Result, words: str) -> None:
 
 def test_a_broken_plan_of_the_solver_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moirai, "extract", lambda model, instance, *, check: Plan.on([0, 0, 0, 7]))
-    monkeypatch.setattr(mip, "exclude_overload", lambda model, plan: False)
+    monkeypatch.setattr("placegap.formulations.shared.families.exclude_overload", lambda *_: False)
     is_a_fault(run_method(example(), PORT, "moirai"), "device number 7")
 
 

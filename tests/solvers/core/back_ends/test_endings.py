@@ -139,7 +139,7 @@ def test_an_interrupted_search_is_not_begun_again(monkeypatch: pytest.MonkeyPatc
         return MipOutcome("interrupted", objective=7.0, dual_bound=7.0, has_solution=True)
 
     monkeypatch.setattr(mip, "solve_model", stopped)
-    monkeypatch.setattr(mip, "exclude_overload", lambda *_: True)
+    monkeypatch.setattr("placegap.formulations.shared.families.exclude_overload", lambda *_: True)
     monkeypatch.setattr(tiny_mip, "extract", lambda model: Plan.on([0, 0, 1]))
     result = run(START)
     assert (len(calls), result.value_ns, result.bound_ns) == (1, 12, 7)
@@ -162,7 +162,7 @@ def test_cp_sat_proves_that_no_plan_exists() -> None:
 def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
     monkeypatch: pytest.MonkeyPatch, error: type[BaseException], ending: str
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(cp_sat, "build", fail)
