@@ -32,12 +32,7 @@ SOLVERS = [
         "scip", marks=pytest.mark.skipif(not is_here("scip"), reason="needs placegap[scip]")
     ),
     "appsi_highs",  # as by_pyomo runs it
-    *(
-        pytest.param(
-            name, marks=pytest.mark.skipif(not is_here(name), reason=f"needs {name} on the path")
-        )
-        for name in ("cbc", "glpk", "gurobi", "cplex", "xpress")
-    ),
+    *filter(is_here, ("cbc", "glpk", "gurobi", "cplex", "xpress")),
 ]
 every_solver = pytest.mark.parametrize("solver", SOLVERS)
 both_own_solvers = pytest.mark.parametrize("solver", SOLVERS[:2])
