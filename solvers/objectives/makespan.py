@@ -41,6 +41,7 @@ def strategy(task: Task[Makespan]) -> Strategy:
     return Strategy(
         provers=(Step("decomposition", task.semantics),),
         proofs=_proofs(task),
+        first_plans=_first_plans(task),
         searches=tuple(Step(name, task.semantics) for name in _searches(task)),
         most_choices=SMALL_CHOICES,
         bounds=_bounds,
@@ -75,6 +76,14 @@ def _is_knapsack(task: Task[Makespan]) -> bool:
         return True
     time = np.where(relaxed.arrays.possible, arrays.time_ns, NO_WAY).min(axis=1)
     return bool(sum(time.tolist()) <= MOST_WIDTH * path_ns(relaxed, transfers=False))
+
+
+def _first_plans(task: Task[Makespan]) -> tuple[Step, ...]:
+    """Data parallelism where ops are clones: its plan is of the instance itself."""
+    from placegap.solvers.placers.baselines import clones_of
+
+    has_clones = max(clones_of(task.instance)) >= 0
+    return (Step("data-parallel", task.semantics),) if has_clones else ()
 
 
 def _searches(task: Task[Makespan]) -> tuple[str, ...]:
