@@ -83,7 +83,7 @@ def _first_plans(task: Task[Makespan]) -> tuple[Step, ...]:
     from placegap.solvers.placers.baselines import clones_of
 
     has_clones = max(clones_of(task.instance)) >= 0
-    return (Step("data-parallel", task.semantics),) if has_clones else ()
+    return (Step("data-parallel", task.semantics, is_placer=True),) if has_clones else ()
 
 
 def _searches(task: Task[Makespan]) -> tuple[str, ...]:
