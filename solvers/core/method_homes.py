@@ -7,6 +7,7 @@ of equal plans the first one's counts: lines may be moved, among those of a clai
 from placegap.instances.reading.checkout import has_research
 from placegap.solvers.core.method import Cost, Home
 
+# Name of a method, and where it is.
 HOMES = {
     "auto": Home("solving.auto"),
     "brute-force": Home("brute_force"),
@@ -97,7 +98,6 @@ HOMES = {
     "m-sct-lp": Home("models.lp_bounds"),
     "archer-combinatorial": Home("models.archer"),
 }
-"""Name of a method, and where it is."""
 
 if has_research():
     HOMES["hrl"] = Home("placegap.experiments.research.learned.methods")

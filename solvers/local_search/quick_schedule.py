@@ -50,9 +50,7 @@ def new_work(data: Machines) -> Work:
     count = max(k, int(data.channel.max()) + 1)
     first, (stretches, load) = np.zeros(count + 1, np.int64), np.zeros((2, count), np.int64)
     rate = np.zeros(count)
-    return Work(
-        start, end, rank, waiting, heap, busy_from, busy_to, first, stretches, load, rate
-    )
+    return Work(start, end, rank, waiting, heap, busy_from, busy_to, first, stretches, load, rate)
 
 
 def plan_of(
