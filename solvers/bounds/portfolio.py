@@ -29,6 +29,9 @@ WINDOWS, LAYERS, INTERVALS, FRONTIER = (
 # Microseconds of windows per op and edge; as their steps and ancestors are limited, seconds at most
 # (4 on eight clones of ResNet_200, with 540,893 ops and edges).
 WINDOWS_US, MOST_WINDOWS_S = 40.0, 5.0
+# Microseconds of repeated layers per op and edge (0.1 to 0.4 s on 5,000 to 50,000 ops), most of
+# these, and the share of the time for their prices, which are many where few layers are equal.
+REPEATS_US, MOST_REPEATS, REPEATS_SHARE = 10.0, 300_000, 0.25
 MOST_METHOD_S = 10.0  # for the registry's own bounds, where there is no limit
 
 
@@ -110,11 +113,14 @@ def _all_bounds(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 
 
 def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterator[Bound]:
-    """Work between heads and tails, memory along chains and orders, and nested layers."""
+    """Repeated layers, work between heads and tails, memory along chains, and nested layers."""
     relaxed, _ = relax_memory(task.instance, task.semantics)
     somewhere = relaxed.arrays.possible.any(axis=1).all()
     likely_s = min(1e-6 * WINDOWS_US * task.instance.num_parts, MOST_WINDOWS_S)
-    if not (somewhere and (clock.left_s is None or likely_s <= clock.left_s)):
+    if not somewhere:
+        return
+    yield from _in_repeats(relaxed, task.semantics, clock)
+    if clock.left_s is not None and likely_s > clock.left_s:
         return
     windows = work_windows(relaxed)
     if windows is None:
@@ -132,6 +138,22 @@ def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterato
             least = max(least, found.value)
     layers = search_layers(relaxed, task.semantics, windows, least, clock.is_over)
     yield Bound(least if layers is None else layers.ns, LAYERS)
+
+
+def _in_repeats(relaxed: Instance, semantics: Makespan, clock: Clock) -> Iterator[Bound]:
+    """Prices of what lies between bottlenecks, where sections repeat."""
+    # HiGHS is loaded for these alone
+    from placegap.solvers.repeated_layers.layer_bound import ORIGIN, prove_layers
+    from placegap.solvers.repeated_layers.sections import bottlenecks_of, has_repeats
+
+    likely_s = 1e-6 * REPEATS_US * relaxed.num_parts
+    if relaxed.num_parts > MOST_REPEATS or (clock.left_s is not None and likely_s > clock.left_s):
+        return
+    bottlenecks = bottlenecks_of(relaxed)
+    if has_repeats(relaxed, bottlenecks):
+        proof = prove_layers(relaxed, semantics, bottlenecks, clock.part(REPEATS_SHARE).is_over)
+        if proof is not None:
+            yield Bound(proof.ns, ORIGIN)
 
 
 def _in_memory(

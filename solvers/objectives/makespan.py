@@ -23,6 +23,9 @@ SMALL_CHOICES = 1_500
 MOST_KNAPSACK_PARTS = 200_000
 # Work beside the longest path: of a decoder's step it is 1.2 to 1.5 times that, of training 2.
 MOST_WIDTH = 1.5
+# Of the time that is left, for plans of repeated layers: on six networks with 5,000 to 20,000 ops
+# they are within 1 % of the best ones after 15 s. Larger graphs take seconds before the first one.
+LAYERS_SHARE, MOST_LAYER_PARTS = 0.5, 300_000
 SEARCHES = ("run-moves", "disjunctive-search")  # in the order of their turns: layers, single ops
 ROUND_US = 4.0  # microseconds of a round of `run-moves` for each colocation group times op or edge
 
@@ -79,11 +82,13 @@ def _is_knapsack(task: Task[Makespan]) -> bool:
 
 
 def _first_plans(task: Task[Makespan]) -> tuple[Step, ...]:
-    """Data parallelism where ops are clones: its plan is of the instance itself."""
+    """Data parallelism where ops are clones, and one layer of each kind where they repeat."""
     from placegap.solvers.placers.baselines import clones_of
 
-    has_clones = max(clones_of(task.instance)) >= 0
-    return (Step("data-parallel", task.semantics, is_placer=True),) if has_clones else ()
+    layers = Step("repeated-layers", task.semantics, LAYERS_SHARE, most_parts=MOST_LAYER_PARTS)
+    if max(clones_of(task.instance)) < 0:
+        return (layers,)
+    return Step("data-parallel", task.semantics, is_placer=True), layers
 
 
 def _searches(task: Task[Makespan]) -> tuple[str, ...]:
