@@ -16,6 +16,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.objective import strategy
 from placegap.solvers.core.result import Bound, is_better
+from placegap.solvers.repeated_layers.sections import bottlenecks_of, has_repeats
 
 # Origins of bounds: work between heads and tails; a chain there and back, and the work beside it;
 # memory along a chain of intervals, and along the order of the colocation groups.
@@ -113,21 +114,23 @@ def _all_bounds(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 
 
 def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterator[Bound]:
-    """Repeated layers, work between heads and tails, memory along chains, and nested layers."""
+    """Work between heads and tails, repeated layers, memory along chains, and nested layers."""
     relaxed, _ = relax_memory(task.instance, task.semantics)
     somewhere = relaxed.arrays.possible.any(axis=1).all()
     likely_s = min(1e-6 * WINDOWS_US * task.instance.num_parts, MOST_WINDOWS_S)
     if not somewhere:
         return
-    yield from _in_repeats(relaxed, task.semantics, clock)
-    if clock.left_s is not None and likely_s > clock.left_s:
-        return
-    windows = work_windows(relaxed)
+    fits = clock.left_s is None or likely_s <= clock.left_s
+    windows, least = work_windows(relaxed) if fits else None, known.value
+    if windows is not None:
+        by_work = Bound(window_bound(windows), WINDOWS)
+        yield by_work
+        least = max(least, by_work.value)
+    for found in _in_repeats(relaxed, task.semantics, clock):
+        yield found
+        least = max(least, found.value)
     if windows is None:
         return
-    by_work = Bound(window_bound(windows), WINDOWS)
-    yield by_work
-    least = max(known.value, by_work.value)
     if not relaxed.arrays.memory_is_slack:
         at_peak = None if relaxed is task.instance else task.instance
         in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
@@ -142,15 +145,14 @@ def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterato
 
 def _in_repeats(relaxed: Instance, semantics: Makespan, clock: Clock) -> Iterator[Bound]:
     """Prices of what lies between bottlenecks, where sections repeat."""
-    # HiGHS is loaded for these alone
-    from placegap.solvers.repeated_layers.layer_bound import ORIGIN, prove_layers
-    from placegap.solvers.repeated_layers.sections import bottlenecks_of, has_repeats
-
     likely_s = 1e-6 * REPEATS_US * relaxed.num_parts
     if relaxed.num_parts > MOST_REPEATS or (clock.left_s is not None and likely_s > clock.left_s):
         return
     bottlenecks = bottlenecks_of(relaxed)
     if has_repeats(relaxed, bottlenecks):
+        # brings HiGHS and numba
+        from placegap.solvers.repeated_layers.layer_bound import ORIGIN, prove_layers
+
         proof = prove_layers(relaxed, semantics, bottlenecks, clock.part(REPEATS_SHARE).is_over)
         if proof is not None:
             yield Bound(proof.ns, ORIGIN)

@@ -25,7 +25,7 @@ MOST_KNAPSACK_PARTS = 200_000
 MOST_WIDTH = 1.5
 # Of the time that is left, for plans of repeated layers: on six networks with 5,000 to 20,000 ops
 # they are within 1 % of the best ones after 15 s. Larger graphs take seconds before the first one.
-LAYERS_SHARE, MOST_LAYER_PARTS = 0.5, 300_000
+LAYERS_SHARE, MOST_LAYER_PARTS = 2 / 3, 300_000
 SEARCHES = ("run-moves", "disjunctive-search")  # in the order of their turns: layers, single ops
 ROUND_US = 4.0  # microseconds of a round of `run-moves` for each colocation group times op or edge
 

@@ -43,15 +43,15 @@ MOVES_PER_OP, LEAST_RUNS, MOST_RUNS = 400, 3, 24
 TRIAL = 200  # moves by which the time of one is measured
 
 
-class Effort(NamedTuple):
+class LayerEffort(NamedTuple):
     """What a search may spend: seconds, and moves where their number decides."""
 
     seconds: float | None
     moves: int | None
 
-    def part(self, share: float) -> Effort:
+    def part(self, share: float) -> LayerEffort:
         """A share of it."""
-        return Effort(
+        return LayerEffort(
             None if self.seconds is None else share * self.seconds,
             None if self.moves is None else ceil(share * self.moves),
         )
@@ -187,7 +187,7 @@ class LayerPlanner:
         np.add.at(spent, homes[bottlenecks.section], self.part * inner)
         self.room = np.maximum(room - spent, 0.0)
 
-    def run(self, effort: Effort, seed: int) -> Plan:
+    def run(self, effort: LayerEffort, seed: int) -> Plan:
         """The plan of the best sections that it finds."""
         # A class for which nothing fits keeps its first state: the referee refuses the plan.
         began, rng, k = now_s(), np.random.default_rng(seed), self.instance.num_devices
@@ -205,7 +205,7 @@ class LayerPlanner:
                     part = effort.part(shares.get(kind[s], 0.0) / 2 ** (seen[kind[s]] - 1))
                     if effort.seconds is not None and part.seconds is not None:
                         left_s = max(0.0, effort.seconds - (now_s() - began))
-                        part = Effort(min(part.seconds, left_s), part.moves)
+                        part = LayerEffort(min(part.seconds, left_s), part.moves)
                     self._anneal(walk, rng, s, part)
             found = self.classes[signature]
             found.ops.append(section.ops)
@@ -249,7 +249,9 @@ class LayerPlanner:
         ops = self.bottlenecks.ops
         return int(self.at[self.group[ops[min(s, len(ops) - 1)]]])
 
-    def _anneal(self, walk: LayerWalk, rng: np.random.Generator, s: int, effort: Effort) -> None:
+    def _anneal(
+        self, walk: LayerWalk, rng: np.random.Generator, s: int, effort: LayerEffort
+    ) -> None:
         """Search one class, unless a stop was requested; what it has found stays."""
         if self.is_stopped:
             return
@@ -278,7 +280,7 @@ class LayerPlanner:
 
 
 def anneal(
-    walk: LayerWalk, rng: np.random.Generator, price: Floats, effort: Effort
+    walk: LayerWalk, rng: np.random.Generator, price: Floats, effort: LayerEffort
 ) -> Iterator[int]:
     """Coolings by `RUNS`, each from the state at the start; yields numbers of moves."""
     began, first = now_s(), (walk.state.at.copy(), walk.state.shift.copy())

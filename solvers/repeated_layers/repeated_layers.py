@@ -20,8 +20,8 @@ from placegap.solvers.core.result import PROOF, Bound, Outcome
 from placegap.solvers.local_search.quick_schedule import inserted
 from placegap.solvers.repeated_layers.layer_bound import ORIGIN, LayerProof, prove_layers
 from placegap.solvers.repeated_layers.layer_plans import (
-    Effort,
     LayerClass,
+    LayerEffort,
     LayerPlanner,
     Layout,
     layouts,
@@ -128,7 +128,7 @@ class _LayerSearch:
             moves = USUAL_MOVES
         nothing = np.zeros(self.instance.num_devices, np.int64)
         keys = [*self._layouts(nothing)]
-        effort = Effort(clock.left_s, moves)
+        effort = LayerEffort(clock.left_s, moves)
         part = effort.part(min(PRE_RUN, PRE_RUNS / len(keys)))
         tried = [found for key in keys if (found := self._first_runs(key, part)) is not None]
         if not tried or self.is_stopped:
@@ -139,7 +139,7 @@ class _LayerSearch:
         left_s = clock.left_s
         if left_s is not None:
             left_s = max(0.0, left_s - JUDGINGS * self.judging_s)
-        plan = self._plan_of(planner, Effort(left_s, moves), self.seed + 1)
+        plan = self._plan_of(planner, LayerEffort(left_s, moves), self.seed + 1)
         # Sections do not overlap in their own orders. Where ops have slack, other orders may be
         # better.
         for other in (
@@ -165,7 +165,7 @@ class _LayerSearch:
         given = self.instance, self.semantics, self.bottlenecks, self.proof
         return LayerPlanner(*given, found[like], room)
 
-    def _first_runs(self, key: tuple[int, int], effort: Effort) -> _Tried | None:
+    def _first_runs(self, key: tuple[int, int], effort: LayerEffort) -> _Tried | None:
         """Runs of a layout until a plan fits, each with the room that tensors needed before."""
         reserve = np.zeros(self.instance.num_devices, np.int64)
         for _ in range(MOST_PRE_RUNS):
@@ -184,7 +184,7 @@ class _LayerSearch:
             reserve = reserve + over + over // 8
         return None
 
-    def _plan_of(self, planner: LayerPlanner, effort: Effort, seed: int) -> Plan:
+    def _plan_of(self, planner: LayerPlanner, effort: LayerEffort, seed: int) -> Plan:
         plan = planner.run(effort, seed)
         self.moves += planner.moves
         self.is_stopped |= planner.is_stopped
