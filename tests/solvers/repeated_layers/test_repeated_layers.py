@@ -9,9 +9,12 @@ from references.brute_force import MAKESPAN_SEMANTICS
 
 from placegap.instances import Makespan, Plan, evaluate
 from placegap.instances.oracle.placements import best_schedule
-from placegap.solvers import Task, run_method
+from placegap.solvers import Limits, Task, run_method
 from placegap.solvers.core.registry import METHODS, why_not
+from placegap.solvers.repeated_layers import layer_plans
+from placegap.solvers.repeated_layers.layer_search import anneal_layer
 from placegap.solvers.repeated_layers.repeated_layers import RepeatedLayersParams
+from placegap.solvers.solving.search_process import plans
 
 NAME = "repeated-layers"
 
@@ -67,6 +70,37 @@ def test_the_incumbent_is_never_lost() -> None:
     start = Plan.on([0] * instance.num_ops)
     found = run_method(instance, Makespan(), NAME, {"moves": 1}, incumbent=start)
     assert found.value_ns == 43
+
+
+def test_no_long_run_follows_where_one_device_is_best() -> None:
+    instance = stack(2, branches=2, sent=1000)
+    start = Plan.on([0] * instance.num_ops)
+    found = run_method(instance, Makespan(), NAME, {"moves": 1000}, incumbent=start)
+    assert found.message == "its first plans are no better than the one that it was given"
+    assert 0 < int(found.details["moves"]) < 200
+
+
+def test_an_interrupt_keeps_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def interrupt(*args: object) -> None:
+        calls.append(args)
+        if len(calls) > 3:
+            raise KeyboardInterrupt
+        anneal_layer(*args)
+
+    monkeypatch.setattr(layer_plans, "anneal_layer", interrupt)
+    found = run_method(stack(3, branches=4), Makespan(), NAME)
+    assert found.message == "interrupted"
+    assert found.value_ns is not None
+
+
+def test_auto_begins_with_it_where_layers_repeat() -> None:
+    limits = Limits(60.0)
+    layered = [step.method for step in islice(plans(Task(stack(3, 4), Makespan(), limits), 0), 2)]
+    assert layered == [NAME, "run-moves"]
+    chain = draw.row([draw.op(i, {"gpu": 3}) for i in range(9)], draw.devices(["gpu", "gpu"]))
+    assert next(plans(Task(chain, Makespan(), limits), 0)).method == "run-moves"
 
 
 def test_it_says_why_it_does_not_apply() -> None:
