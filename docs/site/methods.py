@@ -87,6 +87,7 @@ def index(methods: Iterable[AnyMethod]) -> str:
         "from placegap.instances.reading.checkout import has_research",
         "from placegap.solvers.core.method import Cost, Home",
         "",
+        "# Name of a method, and where it is.",
         "HOMES = {",
     ]
     learned = [method for method in methods if home_of(method).startswith(LEARNED)]
@@ -104,7 +105,7 @@ def index(methods: Iterable[AnyMethod]) -> str:
             each = [f"            {cost}," for cost in costs]
             lines += [f"    {name}: Home(", f"        {home},", "        {", *each]
             lines += ["        },", "    ),"]
-    lines += ["}", '"""Name of a method, and where it is."""', "", "if has_research():"]
+    lines += ["}", "", "if has_research():"]
     lines += [f'    HOMES["{m.name}"] = Home("{home_of(m)}")' for m in learned]
     return "\n".join([*lines, ""])
 

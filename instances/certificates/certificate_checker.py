@@ -28,19 +28,19 @@ class Rejected(Exception):
     """The certificate does not prove its bound; the message says why, in one line."""
 
 
-def _need(holds: object, why: str) -> None:
+def need(holds: object, why: str) -> None:
     if not holds:
         raise Rejected(why)
 
 
-def _whole(value: Any, most: float = inf, least: float = 0) -> int:
-    _need(type(value) is int and least <= value < most, f"{str(value)[:40]!r} is out of its range")
+def whole(value: Any, most: float = inf, least: float = 0) -> int:
+    need(type(value) is int and least <= value < most, f"{str(value)[:40]!r} is out of its range")
     return int(value)
 
 
-def _vector(value: Any, length: int) -> list[int]:
-    _need(isinstance(value, list) and len(value) == length, f"a list must have {length} numbers")
-    return [_whole(number) for number in value]
+def vector(value: Any, length: int) -> list[int]:
+    need(isinstance(value, list) and len(value) == length, f"a list must have {length} numbers")
+    return [whole(number) for number in value]
 
 
 def digest(parts: dict[str, Any]) -> str:
@@ -69,7 +69,7 @@ class Terms:
     def __init__(self, parts: dict[str, Any], rules: dict[str, Any]) -> None:
         ops, devices, self.rules = parts["ops"], parts["devices"], rules
         self.num, number = len(devices), {op["name"]: i for i, op in enumerate(ops)}
-        _need(len(number) == len(ops), "two ops of the instance have one name")
+        need(len(number) == len(ops), "two ops of the instance have one name")
         self.room = [inf if (m := d.get("memory_bytes")) is None else m for d in devices]
         self.time = [[op.get("time_ns", {}).get(d["kind"]) for d in devices] for op in ops]
         groups, self.bytes, self.able = defaultdict[Any, list[int]](list), list[int](), Able()
@@ -135,6 +135,12 @@ class Terms:
             found = {pair: (wide, latency) for pair, latency in least.items()} | found
         return found
 
+    def on(self, a: int, b: int) -> tuple[int, ...]:
+        """The channels that a transfer between two devices holds."""
+        num = self.num
+        on = {"port": (a, num + b), "half_duplex": (a, b), "link": (a * num + b,), "free": ()}
+        return on[self.rules["channels"]]
+
     def ends(self, order: Any, back: bool = False, start: Any = None) -> dict[int, list[Any]]:
         """Least end of ops on devices by what comes before; with `back`, from start to the end."""
         ends = dict[int, list[Any]](start or {})
@@ -158,17 +164,17 @@ class Terms:
 
     def longest(self, _: Any) -> Any:
         """The longest colocation group, where it is fastest."""
-        _need(not self.rules.get("replicas"), "devices may share an op")
+        need(not self.rules.get("replicas"), "devices may share an op")
         rows = [[sum(self.time[i][k] for i in g) for k in self.able[g[0]]] for g in self.groups]
         return max(min(row) for row in rows)
 
     def work(self, proof: Any) -> Any:
         """Work of some ops by weights of the devices, after their heads and before their tails."""
-        weights, ops, idle = _vector(proof["weights"], self.num), proof.get("ops", self.order), 0
-        _need(sum(weights) and len(set(ops)) == len(ops) > 0, "no weights, or an op counts twice")
+        weights, ops, idle = vector(proof["weights"], self.num), proof.get("ops", self.order), 0
+        need(sum(weights) and len(set(ops)) == len(ops) > 0, "no weights, or an op counts twice")
         together = defaultdict[int, list[int]](list)
         for i in ops:
-            together[self.group[_whole(i, len(self.time))]].append(i)
+            together[self.group[whole(i, len(self.time))]].append(i)
         total = sum(
             min(weights[k] * sum(self.time[i][k] for i in g) for k in self.able[g[0]])
             for g in together.values()
@@ -183,14 +189,14 @@ class Terms:
     def chain(self, proof: Any) -> Any:
         """A shortest path over the devices of some ops; an arc is what a section takes at least."""
         ops, devices, tail = proof["ops"], range(self.num), self.ends(self.order[::-1], back=True)
-        _need(ops and len(proof["arcs"]) == len(ops) - 1, "a chain has one arc less than ops")
-        least = self.ends(self.order)[_whole(ops[0], len(self.time))]
+        need(ops and len(proof["arcs"]) == len(ops) - 1, "a chain has one arc less than ops")
+        least = self.ends(self.order)[whole(ops[0], len(self.time))]
         for arc, (first, last) in zip(proof["arcs"], pairwise(ops), strict=True):
             able = self.between([first, *arc.get("inside", []), last])
             table = self.paths(able, first, last)
             for row in arc.get("rows", []):
                 given = [row.get("start"), row.get("end")]
-                ends = [devices if k is None else [_whole(k, self.num)] for k in given]
+                ends = [devices if k is None else [whole(k, self.num)] for k in given]
                 pins = {first: able[first] & {*ends[0]}, last: able[last] & {*ends[1]}}
                 bound = self.tree(row, able | pins, first)
                 for a, b in product(*ends):
@@ -200,12 +206,12 @@ class Terms:
 
     def between(self, ops: list[int]) -> Able:
         """The devices of ops, which must lie on paths from the first to the last of them."""
-        able = {_whole(i, len(self.time)): self.able[i] for i in ops}
+        able = {whole(i, len(self.time)): self.able[i] for i in ops}
         for edges, end, loose in ((self.into, 0, ops[0]), (self.out, 1, ops[-1])):
             for i in able.keys() - {loose}:
                 tied = any(self.edges[e][end] in able for e in edges[i])
-                _need(tied, f"op {i} is on no path from op {ops[0]} to op {ops[-1]}")
-        _need(len(able) == len(ops) > 1, f"an op between {ops[0]} and {ops[-1]} counts twice")
+                need(tied, f"op {i} is on no path from op {ops[0]} to op {ops[-1]}")
+        need(len(able) == len(ops) > 1, f"an op between {ops[0]} and {ops[-1]} counts twice")
         return able
 
     def paths(self, able: Able, first: int, last: int) -> list[list[Any]]:
@@ -222,8 +228,8 @@ class Terms:
         if "op" not in node:
             return self.leaf(node, able, first)
         i, cases = node["op"], [frozenset(case) for case in node["cases"]]
-        _need(able[i] <= frozenset().union(*cases), f"the cases of op {i} leave out a device")
-        _need(len(cases) == len(node["nodes"]), f"op {i} has {len(cases)} cases, but not leaves")
+        need(able[i] <= frozenset().union(*cases), f"the cases of op {i} leave out a device")
+        need(len(cases) == len(node["nodes"]), f"op {i} has {len(cases)} cases, but not leaves")
         return min(
             self.tree({"tree": child}, able | {i: able[i] & case}, first)
             for case, child in zip(cases, node["nodes"], strict=True)
@@ -237,14 +243,14 @@ class Terms:
         edges = {e: self.edges[e] for i in able for e in self.out[i] if self.edges[e][1] in able}
         through = {i: [0, 0] for i in able}  # flow into and out of the op; the rest comes and goes
         for e, f in flow.items():
-            through[edges[e][0]][1] += _whole(f)
+            through[edges[e][0]][1] += whole(f)
             through[edges[e][1]][0] += f
         for i, f in node.get("alone", []):
             rate[i] = [r + f for r in rate[i]]
-            scale += _whole(f)
+            scale += whole(f)
         for window in node.get("windows", []):
-            work, ops = _vector(window["devices"], num), window.get("ops", [])
-            busy = {_whole(c): _whole(w) for c, w in window.get("channels", [])}
+            work, ops = vector(window["devices"], num), window.get("ops", [])
+            busy = {whole(c): whole(w) for c, w in window.get("channels", [])}
             weight, inside = sum(work) + sum(busy.values()), self.between(ops) if ops else able
             scale += 0 if ops else weight
             for end, i in enumerate(reversed([*ops[:1], *ops[-1:]])):
@@ -259,10 +265,10 @@ class Terms:
             for e, n in ((e, len(same)) for same in alike.values() for e in same):
                 sent[e].append((busy, n))
         for e, side, k, value in node.get("prices", []):
-            price[e, side, _whole(k, num)] += _whole(value, inf, -inf)
-            cost[edges[e][_whole(side, 2)]][k] -= value
-        memory, together = _vector(node.get("memory", [0] * num), num), defaultdict[int, Any](list)
-        total: Any = -sum(w * _whole(room) for w, room in zip(memory, self.room, strict=True) if w)
+            price[e, side, whole(k, num)] += whole(value, inf, -inf)
+            cost[edges[e][whole(side, 2)]][k] -= value
+        memory, together = vector(node.get("memory", [0] * num), num), defaultdict[int, Any](list)
+        total: Any = -sum(w * whole(room) for w, room in zip(memory, self.room, strict=True) if w)
         for i, (into, out) in through.items():
             together[self.group[i]].append(i)
             scale += max(0, out - into)
@@ -275,20 +281,14 @@ class Terms:
         for e in {**flow, **sent, **dict.fromkeys(e for e, _, _ in price)}:
             (i, j, u), rows = edges[e], list[Any]()
             for a, b in product(able[i], able[j]):
-                on = {
-                    "port": (a, num + b),
-                    "half_duplex": (a, b),
-                    "link": (a * num + b,),
-                    "free": (),
-                }[self.rules["channels"]]
-                held = [Fraction(busy.get(c, 0), n) for busy, n in sent[e] for c in on]
+                held = [Fraction(busy.get(c, 0), n) for busy, n in sent[e] for c in self.on(a, b)]
                 paid = (flow.get(e, 0) + sum(held)) * self.moves[u][a][b]
                 rows.append(paid + price[e, 0, a] + price[e, 1, b])
             total += min(rows, default=inf)
         return max(0, -(-total // scale)) if scale and total < inf else inf if total > 0 else 0
 
 
-def check(document: Any, certificate: Any) -> None:
+def check(document: Any, certificate: Any, terms: type[Terms] = Terms) -> None:
     """Reject what does not prove its bound."""
     try:
         graph, cluster, proof = document["graph"], document["cluster"], certificate["proof"]
@@ -298,18 +298,17 @@ def check(document: Any, certificate: Any) -> None:
             "links": cluster.get("links", []),
             "ops": graph["ops"],
         }
-        _need(
-            certificate["format"] == "placegap-certificate", "it is not a certificate of placegap"
-        )
-        _need(_whole(certificate["version"]) == 1, "its version is unknown")
-        _need(certificate["instance_hash"] == digest(parts), "it is for another instance")
-        problem, claim = Terms(parts, certificate["semantics"]), _whole(certificate["bound_ns"])
+        need(certificate["format"] == "placegap-certificate", "it is not a certificate of placegap")
+        need(whole(certificate["version"]) == 1, "its version is unknown")
+        need(certificate["instance_hash"] == digest(parts), "it is for another instance")
+        problem, claim = terms(parts, certificate["semantics"]), whole(certificate["bound_ns"])
         loads = dict.fromkeys(("max_load", "max_load_fwd_bwd"), ("work", "longest"))
-        kinds = {"makespan": ("path", "work", "tree", "chain"), **loads}
+        kinds = {"makespan": ("path", "work", "tree", "chain", "layers"), **loads}
         fits = proof["kind"] in kinds.get(problem.rules["objective"], ())
-        _need(fits, f"{proof['kind']!r} proves nothing about this objective")
+        known = fits and hasattr(problem, proof["kind"])  # layers have a checker of their own
+        need(known, f"{proof['kind']!r} proves nothing about this objective")
         proven = getattr(problem, proof["kind"])(proof) if all(problem.able.values()) else inf
-        _need(claim <= proven, f"it claims {claim} ns, and proves {proven} ns")
+        need(claim <= proven, f"it claims {claim} ns, and proves {proven} ns")
     except Rejected:
         raise
     except MALFORMED as e:

@@ -13,6 +13,7 @@ from placegap.instances.certificates import (
     certificate_hybrid,
     certificate_ideals,
 )
+from placegap.instances.certificates.certificate_layers import LayerTerms
 from placegap.instances.files.document import Document, Version, write_json
 from placegap.instances.problem import Count, Instance, InstancePart, Semantics, StatedSemantics
 
@@ -108,6 +109,25 @@ class ChainProof(InstancePart):
     arcs: tuple[SectionArc, ...] = ()
 
 
+class MachinePrices(InstancePart):
+    """Prices of a nanosecond of devices and channels."""
+
+    devices: tuple[Number, ...]
+    #: Channels are numbered as in `referee.channels`; others cost nothing.
+    channels: tuple[tuple[Number, Number], ...] = ()
+
+
+class LayersProof(InstancePart):
+    """Ops in a row, and prices of what lies between each two of them."""
+
+    kind: Literal["layers"] = "layers"
+    #: Each behind the one before.
+    ops: tuple[Number, ...]
+    prices: tuple[MachinePrices, ...] = ()
+    #: Of each two neighbours, numbers of the prices that are tried; all prove something.
+    windows: tuple[tuple[Number, ...], ...] = ()
+
+
 class IdealsProof(InstancePart):
     """No data: the checker goes through all ideals, and finds no chain of a lower load."""
 
@@ -121,7 +141,14 @@ class StagesProof(InstancePart):
 
 
 Proof = Annotated[
-    PathProof | LongestProof | WorkProof | TreeProof | ChainProof | IdealsProof | StagesProof,
+    PathProof
+    | LongestProof
+    | WorkProof
+    | TreeProof
+    | ChainProof
+    | LayersProof
+    | IdealsProof
+    | StagesProof,
     Field(discriminator="kind"),
 ]
 
@@ -177,4 +204,4 @@ def check_content(document: Any, certificate: Any, tick: Callable[[], None] = la
     if judge := own.get(str(kind)):
         judge(document, certificate, tick)
     else:
-        certificate_checker.check(document, certificate)
+        certificate_checker.check(document, certificate, LayerTerms)

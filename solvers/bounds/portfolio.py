@@ -16,6 +16,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.objective import strategy
 from placegap.solvers.core.result import Bound, is_better
+from placegap.solvers.repeated_layers.sections import bottlenecks_of, has_repeats
 
 # Origins of bounds: work between heads and tails; a chain there and back, and the work beside it;
 # memory along a chain of intervals, and along the order of the colocation groups.
@@ -26,7 +27,12 @@ WINDOWS, LAYERS, INTERVALS, FRONTIER = (
     "memory frontier",
 )
 
-WINDOWS_US = 60.0  # microseconds per op and edge
+# Microseconds of windows per op and edge; as their steps and ancestors are limited, seconds at most
+# (4 on eight clones of ResNet_200, with 540,893 ops and edges).
+WINDOWS_US, MOST_WINDOWS_S = 40.0, 5.0
+# Microseconds of repeated layers per op and edge (0.1 to 0.4 s on 5,000 to 50,000 ops), most of
+# these, and the share of the time for their prices, which are many where few layers are equal.
+REPEATS_US, MOST_REPEATS, REPEATS_SHARE = 10.0, 300_000, 0.25
 MOST_METHOD_S = 10.0  # for the registry's own bounds, where there is no limit
 
 
@@ -108,17 +114,23 @@ def _all_bounds(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 
 
 def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterator[Bound]:
-    """Work between heads and tails, memory along chains and orders, and nested layers."""
+    """Work between heads and tails, repeated layers, memory along chains, and nested layers."""
     relaxed, _ = relax_memory(task.instance, task.semantics)
     somewhere = relaxed.arrays.possible.any(axis=1).all()
-    if not (somewhere and _fits(clock, WINDOWS_US * task.instance.num_parts)):
+    likely_s = min(1e-6 * WINDOWS_US * task.instance.num_parts, MOST_WINDOWS_S)
+    if not somewhere:
         return
-    windows = work_windows(relaxed)
+    fits = clock.left_s is None or likely_s <= clock.left_s
+    windows, least = work_windows(relaxed) if fits else None, known.value
+    if windows is not None:
+        by_work = Bound(window_bound(windows), WINDOWS)
+        yield by_work
+        least = max(least, by_work.value)
+    for found in _in_repeats(relaxed, task.semantics, clock):
+        yield found
+        least = max(least, found.value)
     if windows is None:
         return
-    by_work = Bound(window_bound(windows), WINDOWS)
-    yield by_work
-    least = max(known.value, by_work.value)
     if not relaxed.arrays.memory_is_slack:
         at_peak = None if relaxed is task.instance else task.instance
         in_layers = chain_bound(relaxed, at_peak, clock.part(0.5).is_over)
@@ -129,6 +141,21 @@ def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterato
             least = max(least, found.value)
     layers = search_layers(relaxed, task.semantics, windows, least, clock.is_over)
     yield Bound(least if layers is None else layers.ns, LAYERS)
+
+
+def _in_repeats(relaxed: Instance, semantics: Makespan, clock: Clock) -> Iterator[Bound]:
+    """Prices of what lies between bottlenecks, where sections repeat."""
+    likely_s = 1e-6 * REPEATS_US * relaxed.num_parts
+    if relaxed.num_parts > MOST_REPEATS or (clock.left_s is not None and likely_s > clock.left_s):
+        return
+    bottlenecks = bottlenecks_of(relaxed)
+    if has_repeats(relaxed, bottlenecks):
+        # brings HiGHS and numba
+        from placegap.solvers.repeated_layers.layer_bound import ORIGIN, prove_layers
+
+        proof = prove_layers(relaxed, semantics, bottlenecks, clock.part(REPEATS_SHARE).is_over)
+        if proof is not None:
+            yield Bound(proof.ns, ORIGIN)
 
 
 def _in_memory(
@@ -143,7 +170,3 @@ def _in_memory(
     if first > least_ns:  # where the frontier proves something, more labels may prove more
         more = frontier_bound(relaxed, semantics, first, clock.part(0.5).is_over, MORE_ROWS)
         yield Bound(more, FRONTIER)
-
-
-def _fits(clock: Clock, us: float) -> bool:
-    return clock.left_s is None or 1e-6 * us <= clock.left_s

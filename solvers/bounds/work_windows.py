@@ -49,7 +49,7 @@ from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.device_classes import equal_columns, links_alike
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
-from placegap.instances.problem.sections import Interval, Section, intervals
+from placegap.instances.problem.sections import Interval, Section, bottlenecks, intervals
 from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions, spread_weights
 
@@ -476,8 +476,9 @@ def _gaps(
     return gaps, heads, tails
 
 
-# Ancestors that count in one head: at most; at least, in large graphs; and in all heads.
-MOST, FEWEST, MOST_ANCESTORS = 300, 16, 3_000_000
+# Ancestors that count in one head: where sections between bottlenecks are small; at most (3,000
+# prove no more of Moirai's networks); at least, in large graphs; and in all heads, half a second.
+USUAL, MOST, FEWEST, MOST_ANCESTORS = 300, 1_000, 16, 20_000_000
 BITS, MOST_BITS = 61, 20  # products of times and weights stay below 2**61; bits of a weight
 
 
@@ -513,7 +514,7 @@ def work_windows(instance: Instance) -> WorkWindows | None:
     masses = np.where(possible, arrays.time_ns, 0) * weights
     mass = np.where(possible, masses, np.iinfo(np.int64).max).min(axis=1)
     time = np.where(possible, arrays.time_ns, NO_WAY)
-    most = min(MOST, max(FEWEST, MOST_ANCESTORS // num_ops))
+    most = max(FEWEST, min(_ancestors_of_section(instance), MOST_ANCESTORS // num_ops))
     found = sorted(intervals(instance), key=lambda part: len(part.inner))
     arcs = interval_arcs(instance, found, time, mass, weights)
     into = ArcsInto(*group_by(arcs.exit, num_ops), arcs.entry, arcs.gap_ns)
@@ -527,6 +528,13 @@ def work_windows(instance: Instance) -> WorkWindows | None:
         for graph, ways in zip(directions(instance), (into, out), strict=True)
     )
     return WorkWindows(time, mass, weights, head, tail, found)
+
+
+def _ancestors_of_section(instance: Instance) -> int:
+    """Ancestors to look at: all of a section, as those before a bottleneck add nothing to it."""
+    at = instance.arrays.index.topological_position[list(bottlenecks(instance))]
+    largest = int(np.diff(np.sort(at), prepend=-1, append=instance.num_ops).max())
+    return min(MOST, max(USUAL, largest))
 
 
 def window_bound(windows: WorkWindows) -> int:

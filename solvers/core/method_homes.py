@@ -93,6 +93,7 @@ HOMES = {
     "halda": Home("placers.serving_fits"),
     "parallax": Home("placers.serving_fits"),
     "m-topo-fill": Home("placers.celeritas"),
+    "repeated-layers": Home("repeated_layers.repeated_layers"),
     "getf-lp": Home("models.lp_bounds"),
     "m-sct-lp": Home("models.lp_bounds"),
     "archer-combinatorial": Home("models.archer"),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.kernels.kernel import kernel, pop, push, set_all
 from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.referee.channels import plan_from_times
@@ -34,6 +34,10 @@ class Work(NamedTuple):
     busy_to: Ints
     first: Ints
     stretches: Ints
+    # ``load[r]``: How long machine r is busy; ``rate[r]``: what a ns of that costs beside the
+    # makespan. A trial that makes a busy machine less busy is progress where the makespan stays.
+    load: Ints
+    rate: Floats
 
 
 def new_work(data: Machines) -> Work:
@@ -44,8 +48,9 @@ def new_work(data: Machines) -> Work:
     rank, waiting, heap = np.zeros((3, n), np.int64)
     busy_from, busy_to = np.zeros((2, n + 2 * edges), np.int64)
     count = max(k, int(data.channel.max()) + 1)
-    first, stretches = np.zeros(count + 1, np.int64), np.zeros(count, np.int64)
-    return Work(start, end, rank, waiting, heap, busy_from, busy_to, first, stretches)
+    first, (stretches, load) = np.zeros(count + 1, np.int64), np.zeros((2, count), np.int64)
+    rate = np.zeros(count)
+    return Work(start, end, rank, waiting, heap, busy_from, busy_to, first, stretches, load, rate)
 
 
 def plan_of(
@@ -91,13 +96,28 @@ def bottom_levels(data: Machines, device: Ints, level: Ints) -> None:
 @kernel(nogil=True, allocates=False)
 def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
     """Fill `work` with the times of all items, and return the makespan."""
+    return insert_within(data, device, priority, priority, work, np.inf)[0]
+
+
+@kernel(nogil=True, allocates=False)
+def insert_within(
+    data: Machines, device: Ints, priority: Ints, tail: Ints, work: Work, limit: float
+) -> tuple[int, float]:
+    """The makespan of `insert_all`, and what the loads cost by ``work.rate``."""
+    # If both together are certain to exceed the limit, it stops and returns more than that. Most
+    # trials of an annealing are rejected, most of those by the load of one machine, before anything
+    # is booked. `tail` are bottom levels.
     # The most urgent op whose inputs are all booked is booked next, after the transfers that it
     # needs. O(n log n + (n + m) s), for s stretches that are searched or moved per item.
     # A booking never moves an earlier one: urgent paths find free machines, and less urgent ops are
     # booked around them. So ops of a device need not be booked in the order of their times.
     n, k = data.time_ns.shape
     start, end, waiting, heap, rank = work.start, work.end, work.waiting, work.heap, work.rank
-    makespan, size, first = 0, 0, work.first
+    makespan, size, extra, first = 0, 0, 0.0, work.first
+    if limit < np.inf:
+        most, extra = _loads(data, device, work)
+        if most + extra > limit:
+            return most, extra
     set_all(start, NONE)
     set_all(first, 0)
     set_all(work.stretches, 0)
@@ -144,6 +164,8 @@ def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
         length = data.time_ns[v, b]
         if length > 0 or ready > here:
             start[v] = _first_gap(work, b, max(ready, here), length)
+            if start[v] + tail[v] + extra > limit:
+                return int(start[v] + tail[v]), extra
             _book(work, b, start[v], length)
         else:
             # An op without time needs no gap: it runs right after its producer, where whatever
@@ -156,7 +178,29 @@ def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
             waiting[w] -= 1
             if waiting[w] == 0:
                 size = push(heap, size, rank, w)
-    return int(makespan)
+    return int(makespan), extra
+
+
+@kernel(nogil=True, allocates=False)
+def _loads(data: Machines, device: Ints, work: Work) -> tuple[int, float]:
+    """The longest load of a machine, and what all loads cost; edges of one tensor may share one."""
+    load, k = work.load, data.time_ns.shape[1]
+    set_all(load, 0)
+    for i in range(len(device)):
+        load[device[i]] += data.time_ns[i, device[i]]
+    if not data.per_tensor:
+        for e in range(len(data.producer)):
+            a, b = device[data.producer[e]], device[data.consumer[e]]
+            if a != b and data.channel[a * k + b, 0] >= 0:
+                length = data.transfer_ns[data.tensor[e], data.link_class[a, b]]
+                for slot in range(2):
+                    if data.channel[a * k + b, slot] >= 0:
+                        load[data.channel[a * k + b, slot]] += length
+    most, cost = 0, 0.0
+    for r in range(len(load)):
+        most = max(most, load[r])
+        cost += work.rate[r] * load[r]
+    return int(most), cost
 
 
 @kernel(nogil=True, allocates=False)

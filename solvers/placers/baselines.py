@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -25,6 +25,8 @@ from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_problem import NOWHERE, admission_of, nowhere, placement
+
+SEVERAL = 2**31  # of an op that waits for more than one clone
 
 
 @method(
@@ -225,17 +227,18 @@ def data_parallel(
     reasons = []
     for devices in _classes(task):
         try:
-            outcome = _on(task, devices, batch)
+            outcomes = _on(task, devices, batch)
         except InputError as error:
             reasons.append(str(error))
             continue
-        instance = task.instance if outcome.split is None else outcome.split.fine
-        assert outcome.plan is not None
-        verdict = evaluate(instance, outcome.plan, task.semantics)
-        if verdict.feasible and verdict.value_ns is not None:
-            found.append((verdict.value_ns, devices[0], outcome))
-        else:
-            reasons.append(str(verdict.violations[0]))
+        for outcome in outcomes:
+            instance = task.instance if outcome.split is None else outcome.split.fine
+            assert outcome.plan is not None
+            verdict = evaluate(instance, outcome.plan, task.semantics)
+            if verdict.feasible and verdict.value_ns is not None:
+                found.append((verdict.value_ns, devices[0], outcome))
+            else:
+                reasons.append(str(verdict.violations[0]))
     if not found:
         return Outcome(message=f"no device runs everything: {'; '.join(reasons)}")
     return min(found, key=lambda entry: entry[:2])[2]
@@ -249,8 +252,10 @@ def _classes(task: Task[Makespan | MaxLoad]) -> Classes:
     return classes_of(numbered((device.kind, device.memory_bytes) for device in devices))
 
 
-def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | None) -> Outcome:
-    """The plan on some devices; those that cannot run or hold everything are an InputError."""
+def _on(
+    task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | None
+) -> tuple[Outcome, ...]:
+    """The plans on some devices; those that cannot run or hold everything are an InputError."""
     instance, arrays = task.instance, task.instance.arrays
     k = devices[0]
     needed = int(arrays.resident_bytes.sum())
@@ -258,34 +263,57 @@ def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | N
     name = instance.cluster.devices[k].name
     clone = clones_of(instance)
     if not task.semantics.has_replicas and max(clone) >= 0:
-        place = np.array(_clones_apart(instance, clone, devices))
-        order = instance.graph.index.topological_order  # as ops become ready: first come
-        held = [order[place[order] == d].tolist() for d in range(instance.num_devices)]
-        return Outcome(Plan.on(place, held))
+        return tuple(Outcome(plan) for plan in _plans_of_clones(instance, clone, devices))
     if task.semantics.has_replicas:
         if not runs or arrays.memory_bytes[k] < needed:
             raise InputError(f"{name!r} cannot run and hold all ops ({needed} bytes)")
-        return Outcome(Plan((devices,) * instance.num_ops))
+        return (Outcome(Plan((devices,) * instance.num_ops)),)
     if not runs:
         raise InputError(f"{name!r} cannot run all ops")
     batch = batch if batch is not None else stated_batch(instance.graph) or 1
     copies = min(len(devices), batch)
     if copies == 1:
-        return Outcome(Plan.on([k] * instance.num_ops))
+        return (Outcome(Plan.on([k] * instance.num_ops)),)
     split = replicate(instance, batch, copies)
-    return Outcome(
+    whole = Outcome(
         Plan.on([devices[j] for j in split.part.tolist()]),
         message=f"the plan of another instance, {split.fine.name}: {copies} copies of the graph,"
         f" each with its share of a batch of {batch}",
         details={"copies": copies, "batch": batch},
         split=split,
     )
+    return (whole,)
 
 
 def clones_of(instance: Instance) -> tuple[int, ...]:
     """The clone of each op by its name, ``clone_0/conv`` as in TF-slim, -1 for what is shared."""
     found = (re.match(r"clone_(\d+)/", op.name) for op in instance.graph.ops)
     return tuple(-1 if match is None else int(match[1]) for match in found)
+
+
+def _plans_of_clones(
+    instance: Instance, clone: Sequence[int], devices: tuple[int, ...]
+) -> Iterator[Plan]:
+    """Each clone on a device, with three orders and endings."""
+    # Ops in turn as they become ready, as frameworks run them; by the referee's rule, for a saver
+    # that comes early holds others back; and with what waits for several clones on the first
+    # device, which saves transfers at the end (4xResNet_50: 519, 474 and 443 ms).
+    place = np.array(_clones_apart(instance, clone, devices))
+    order = instance.graph.index.topological_order
+    yield Plan.on(place, [order[place[order] == d].tolist() for d in range(instance.num_devices)])
+    yield Plan.on(place)
+    index, arrays, at = instance.graph.index, instance.arrays, devices[0]
+    behind = np.array(clone)  # the clone that an op waits for, -1 for none, SEVERAL for more
+    for i in order.tolist():
+        for a in index.producer[index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]]:
+            if behind[i] != behind[a] >= 0:
+                behind[i] = behind[a] if behind[i] < 0 else SEVERAL
+    stays = np.zeros(arrays.num_groups, np.bool_)
+    moves = (behind == SEVERAL) & (arrays.time_ns[:, at] != UNSUPPORTED)
+    stays[arrays.group[~moves]] = True
+    moves &= ~stays[arrays.group]
+    if moves.any():
+        yield Plan.on(np.where(moves, at, place))
 
 
 def _clones_apart(instance: Instance, clone: Sequence[int], devices: tuple[int, ...]) -> list[int]:

@@ -237,11 +237,8 @@ def _in_time(steps: Iterator[Step], task: Task, clock: Clock) -> Iterator[Step]:
     likely_s = dict(cheapest_first(task))
     search_s = 1e-6 * US_PER_PART_STARTED * task.instance.num_parts
     for step in steps:
-        left_s = clock.left_s or 0.0
-        if (
-            step.method == BOUNDS
-            or (likely_s[step.method] if step.is_placer else search_s) <= left_s
-        ):
+        takes_s = likely_s.get(step.method, search_s) if step.is_placer else search_s
+        if step.method == BOUNDS or takes_s <= (clock.left_s or 0.0):
             yield step
         elif not step.is_placer:
             yield Step(BOUNDS, task.semantics)  # it looks at the clock

@@ -64,15 +64,17 @@ class Compiled(NamedTuple):
 
 def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) -> Iterator[Step]:
     """The steps that look for plans, without end where a seed makes a difference."""
-    # First the placers that are still `waiting`, then what the objective begins with. Then its
-    # searches take turns, each time with another seed: a turn has its part of the time that is
-    # left. The one search of a large graph has `workers`.
+    # First the objective's own placers and those that are still `waiting`, then what else it begins
+    # with. Then its searches take turns, each time with another seed: a turn has its part of the
+    # time that is left. The one search of a large graph has `workers`.
+    found = strategy(task)
+    first = list(able(task, found.first_plans))
+    yield from (step for step in first if step.is_placer)
     for name in waiting:
         narrower = task_for(task, name)
         if narrower is not None:
             yield Step(name, narrower.semantics, TURN_SHARE, is_placer=True)
-    found = strategy(task)
-    yield from able(task, found.first_plans)
+    yield from (step for step in first if not step.is_placer)
     is_large = task.instance.num_parts > LARGE_PARTS
     turns = list(able(task, found.searches, workers if is_large else 1))
     for turn in count() if turns else ():

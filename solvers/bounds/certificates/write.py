@@ -1,13 +1,14 @@
 """Write certificates: bounds that the stand-alone checker is sure to prove again.
 
-Those of a makespan are a chain of sections, where the arcs of shortest paths are proven by trees of
-cases (`section_lp`), or one tree of the whole. What a proof proves is always computed by the code
-of the checker, so that it finds no less.
+Those of a makespan are prices of repeated layers, a chain of sections, where the arcs of shortest
+paths are proven by trees of cases (`section_lp`), or one tree of the whole. What a proof proves is
+always computed by the code of the checker, so that it finds no less.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,15 +19,17 @@ from typing import Any
 import numpy as np
 
 from placegap.formulations.shared.devices import colocated_times
-from placegap.instances.certificates.certificate_checker import Able, Rejected, Terms
+from placegap.instances.certificates.certificate_checker import Able, Rejected
 from placegap.instances.certificates.certificate_file import (
     ArcRow,
     Branch,
     Certificate,
     ChainProof,
     IdealsProof,
+    LayersProof,
     Leaf,
     LongestProof,
+    MachinePrices,
     PathProof,
     Proof,
     SectionArc,
@@ -38,6 +41,7 @@ from placegap.instances.certificates.certificate_file import (
 )
 from placegap.instances.certificates.certificate_hybrid import HybridLayers, plan_within
 from placegap.instances.certificates.certificate_ideals import IdealBlocks, chain_within
+from placegap.instances.certificates.certificate_layers import LayerTerms
 from placegap.instances.problem import HybridPipeline, Instance, Loads, Makespan, Semantics
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.sections import choose_chain, intervals
@@ -49,6 +53,8 @@ from placegap.solvers.bounds.certificates.section_lp import (
 )
 from placegap.solvers.bounds.cheap_bounds import quick_bound, spread_weights
 from placegap.solvers.core.clock import Clock, LimitReached, stop_requested
+from placegap.solvers.repeated_layers.layer_bound import LayerProof, prove_layers
+from placegap.solvers.repeated_layers.sections import Bottlenecks, bottlenecks_of, has_repeats
 
 # Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices.
 S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
@@ -173,12 +179,13 @@ def _pass_proofs(
     least: int,
     target_ns: float,
 ) -> Iterator[Proved]:
-    """Paths, chains and sections, cheapest first; each is computed when it is needed."""
+    """Paths, layers, chains and sections, cheapest first; each is computed when it is needed."""
     clock = problem.clock
     clock.check()
     # A chain of sections has small LPs, and half of the time; the tree of the whole has one large
     # LP, with a window for each section, which sees what crosses sections.
     yield problem.path({}), PathProof()
+    yield from filter(None, [_prove_layers(instance, semantics, problem)])
     if clock.left_s == 0 or len(problem.time) + len(problem.edges) > MOST_PARTS:
         return
     yield from filter(None, [prove_chain(instance, problem, clock.part(0.5))])
@@ -250,6 +257,36 @@ def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Cloc
         if most - least <= 1:
             return
         trial = (least + most) // 2
+
+
+def _prove_layers(
+    instance: Instance, semantics: Makespan, problem: TimedTerms
+) -> tuple[Any, LayersProof] | None:
+    """What prices of repeated layers prove; None where no sections repeat."""
+    bottlenecks = bottlenecks_of(instance)
+    if not has_repeats(instance, bottlenecks):
+        return None
+    found = prove_layers(instance, semantics, bottlenecks, problem.clock.is_over)
+    if found is None:
+        return None
+    proof = layers_proof(bottlenecks, found)
+    return problem.layers(proof.model_dump(mode="json")), proof
+
+
+def layers_proof(bottlenecks: Bottlenecks, found: LayerProof) -> LayersProof:
+    """The prices of a bound as the checker reads them: those of a kind for all of its windows."""
+    numbers, rows = defaultdict[int, list[int]](list), list[MachinePrices]()
+    num = found.windows.time_ns.shape[1]
+    for kind, a, b in sorted(found.prices):
+        price = found.prices[kind, a, b].tolist()
+        channels = tuple((c, p) for c, p in enumerate(price[num:]) if p)
+        numbers[kind].append(len(rows))
+        rows.append(MachinePrices(devices=tuple(price[:num]), channels=channels))
+    return LayersProof(
+        ops=tuple(bottlenecks.ops.tolist()),
+        prices=tuple(rows),
+        windows=tuple(tuple(numbers[kind]) for kind in found.windows.which),
+    )
 
 
 def prove_chain(
@@ -364,7 +401,7 @@ def fits(instance: Instance, clock: Clock) -> bool:
     return moves <= MOST_MOVES and (left_s is None or takes_s < left_s)
 
 
-class TimedTerms(Terms):
+class TimedTerms(LayerTerms):
     """The checker's view; what takes long raises `LimitReached` when the time is over."""
 
     def __init__(self, parts: dict[str, Any], rules: dict[str, Any], clock: Clock) -> None:

@@ -34,8 +34,11 @@ SEARCHES = {
 LIMIT_S = 2.0
 
 
-ABLE = [name for name, m in METHODS.items() if name != "expert" and m.missing() is None]
-"""All but that of a file, and those that are not installed."""
+NEVER_DRAWN = ("expert", "repeated-layers")
+"""What needs a file, and what needs equal layers."""
+
+ABLE = [name for name, m in METHODS.items() if name not in NEVER_DRAWN and m.missing() is None]
+"""All others that are installed."""
 
 PLACERS = [n for n in ABLE if METHODS[n].claim == "heuristic" and n not in SEARCHES]
 OTHERS = [n for n in ABLE if n not in (*PLACERS, "brute-force")]

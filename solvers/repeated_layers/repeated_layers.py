@@ -1,0 +1,202 @@
+"""repeated-layers: one layer of each kind is searched and repeated; a bound beside the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.problem import Makespan, Plan
+from placegap.instances.problem.integers import NEVER
+from placegap.instances.referee.evaluate import evaluate, feasible_value
+from placegap.solvers.core.clock import Clock, now_s
+from placegap.solvers.core.method import EFFORT, Params, Task
+from placegap.solvers.core.progress import Known, reporter
+from placegap.solvers.core.registry import method
+from placegap.solvers.core.result import PROOF, Bound, Outcome
+from placegap.solvers.local_search.quick_schedule import inserted
+from placegap.solvers.repeated_layers.layer_bound import ORIGIN, LayerProof, prove_layers
+from placegap.solvers.repeated_layers.layer_plans import (
+    LayerClass,
+    LayerEffort,
+    LayerPlanner,
+    Layout,
+    layouts,
+    room_bytes,
+    state_bytes,
+)
+from placegap.solvers.repeated_layers.sections import Bottlenecks, bottlenecks_of, has_repeats
+
+NAME = "repeated-layers"
+
+USUAL_MOVES = 20_000  # if there is neither a time limit nor a number of moves
+# Share of the effort for a first run of each layout, which also shows how much room tensors need;
+# most of these runs for each layout; most of the effort for all layouts.
+PRE_RUN, MOST_PRE_RUNS, PRE_RUNS = 0.06, 4, 0.4
+# The long run gains 1 to 3 %: none begins where the first ones are so much above the incumbent, or
+# find nothing better than one device, as on training steps, whose gradients of weights are pinned.
+HOPELESS = 1.05
+JUDGINGS = 4  # plans that are judged at the end, with what it takes to make them
+
+
+class RepeatedLayersParams(Params):
+    #: Most moves. By default they last for the whole time limit; without one there are 20,000.
+    moves: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+
+
+def why_not_layers(task: Task[Makespan], params: RepeatedLayersParams) -> str | None:
+    """Why the sections of a graph are not solved once for all equal ones."""
+    bottlenecks = bottlenecks_of(task.instance)
+    if not has_repeats(task.instance, bottlenecks):
+        return "no two sections between bottlenecks are equal and have parallel ops"
+    return None
+
+
+@method(
+    NAME,
+    objectives=("makespan",),
+    paper="placegap",
+    packages=("highspy", "numba"),
+    memory_rules=("sum", "peak"),
+    applies=why_not_layers,
+)
+def repeated_layers(task: Task[Makespan], params: RepeatedLayersParams) -> Outcome:
+    """Searches one layer of each kind and repeats it, with a bound beside its plan.
+
+    A bottleneck is an op that all paths pass, apart from side inputs and ops with much slack. All
+    of them run on one device; where memory forces more, each device has a part of the row. When one
+    ends, all may be idle, so the section up to the next one is a problem of its own, given where
+    the tensors of earlier ops are. Equal sections are one class. Each class is searched by
+    simulated annealing, with time in proportion to its number and serial time: a move sends one op
+    (often to where a neighbour is), a run within a branch, or a branch's ops of one device to
+    another device; copies or exchanges the devices of an equal branch; or changes urgencies. A
+    schedule is that of `run-moves`. Loads have a price beside the makespan: that of the bound, or
+    equal ones. The orders of all sections, one after the other, are the plan; the referee evaluates
+    it, and two others with the same devices.
+
+    The bound: the times of bottlenecks add up, and so do those of the windows between them. In a
+    window of T ns each device and channel is busy for T less its head and tail at most. Prices of
+    them, from a linear program over the cheapest ways to place one branch, prove T in integers. The
+    bound holds for every plan: it is least over the devices of all bottlenecks, and leaves out
+    memory and colocation. A heuristic, deterministic for a seed without a time limit. A move costs
+    a schedule of one section.
+    """
+    clock = task.limits.clock()
+    instance, semantics = task.instance, task.semantics
+    known = Known(on_progress=reporter(instance, semantics, NAME))
+    known.offer_plan(task, task.incumbent)
+    bottlenecks = bottlenecks_of(instance)
+    proof = prove_layers(instance, semantics, bottlenecks, clock.part(PRE_RUNS).is_over)
+    if proof is None:
+        return Outcome(known.plan, message="its times or its tables are too large")
+    known.prove(Bound(proof.ns, ORIGIN, PROOF))
+    arrays = instance.arrays
+    nowhere = not arrays.able.any(axis=1).all()
+    if nowhere or not arrays.able[bottlenecks.ops].all(axis=0).any():
+        return Outcome(known.plan, bound=known.bound, message="no device runs all bottlenecks")
+    search = _LayerSearch(task, bottlenecks, proof, known)
+    search.run(clock, params.moves)
+    message = "interrupted" if search.is_stopped else ""
+    if search.is_hopeless:
+        message = "its first plans are no better than the one that it was given"
+    if known.plan is None:
+        message = message or "no plan that it tried fits into memory"
+    return Outcome(known.plan, bound=known.bound, message=message, details={"moves": search.moves})
+
+
+class _Tried(NamedTuple):
+    """A layout, its plan, which fits, the room that tensors need, and the classes."""
+
+    value_ns: int
+    plan: Plan
+    key: tuple[int, int]
+    reserve: Ints
+    classes: Mapping[Hashable, LayerClass]
+
+
+class _LayerSearch:
+    """The search over layouts: a short run for each, and a long one for the best."""
+
+    def __init__(
+        self, task: Task[Makespan], bottlenecks: Bottlenecks, proof: LayerProof, known: Known
+    ) -> None:
+        self.instance, self.semantics, self.seed = task.instance, task.semantics, task.limits.seed
+        self.bottlenecks, self.proof, self.known = bottlenecks, proof, known
+        self.held = state_bytes(task.instance, task.semantics)
+        self.moves, self.judging_s, self.is_stopped, self.is_hopeless = 0, 0.0, False, False
+
+    def run(self, clock: Clock, moves: int | None) -> None:
+        """Search for a number of moves, or for the time that is left."""
+        if moves is None and clock.limit_s is None:
+            moves = USUAL_MOVES
+        nothing = np.zeros(self.instance.num_devices, np.int64)
+        keys, start_ns = [*self._layouts(nothing)], self.known.value
+        effort = LayerEffort(clock.left_s, moves)
+        part = effort.part(min(PRE_RUN, PRE_RUNS / len(keys)))
+        first = clock.part(PRE_RUNS)
+        tried = [one for key in keys if (one := self._first_runs(key, part, first)) is not None]
+        if not tried or self.is_stopped:
+            return
+        best = min(tried, key=lambda one: one.value_ns)
+        is_serial = len(np.unique(best.plan.devices)) == 1
+        if start_ns is not None and best.value_ns >= start_ns * (1.0 if is_serial else HOPELESS):
+            self.is_hopeless = True
+            return
+        planner = self._planner(best.key, best.reserve)
+        planner.earlier = best.classes
+        left_s = clock.left_s
+        if left_s is not None:
+            left_s = max(0.0, left_s - JUDGINGS * self.judging_s)
+        plan = self._plan_of(planner, LayerEffort(left_s, moves), self.seed + 1)
+        # Sections do not overlap in their own orders. Where ops have slack, other orders may be
+        # better.
+        for other in (
+            plan,
+            inserted(self.instance, self.semantics, plan),
+            Plan.on(plan.devices.tolist()),
+        ):
+            self.known.improve(feasible_value(self.instance, other, self.semantics), other)
+
+    def _layouts(self, reserve: Ints) -> dict[tuple[int, int], Layout]:
+        """Layouts by first device and number of devices; without room, as if there were."""
+        room = room_bytes(self.instance, self.semantics, reserve)
+        endless = np.full(len(room), NEVER)
+        return layouts(self.instance, self.bottlenecks, self.held, room) or layouts(
+            self.instance, self.bottlenecks, self.held, endless
+        )
+
+    def _planner(self, key: tuple[int, int], reserve: Ints) -> LayerPlanner:
+        """A planner for a layout, or what is like it: a reserve may call for more devices."""
+        found = self._layouts(reserve)
+        like = min(found, key=lambda other: (other[0] != key[0], abs(other[1] - key[1])))
+        room = room_bytes(self.instance, self.semantics, reserve)
+        given = self.instance, self.semantics, self.bottlenecks, self.proof
+        return LayerPlanner(*given, found[like], room)
+
+    def _first_runs(self, key: tuple[int, int], effort: LayerEffort, clock: Clock) -> _Tried | None:
+        """Runs of a layout until a plan fits, each with the room that tensors needed before."""
+        reserve = np.zeros(self.instance.num_devices, np.int64)
+        for _ in range(MOST_PRE_RUNS):
+            if self.is_stopped or clock.is_over():
+                break
+            planner = self._planner(key, reserve)
+            plan = self._plan_of(planner, effort, self.seed)
+            began_s = now_s()
+            verdict = evaluate(self.instance, plan, self.semantics)
+            self.judging_s = max(self.judging_s, now_s() - began_s)
+            if verdict.feasible and verdict.value is not None:
+                self.known.improve(verdict.value, plan)
+                return _Tried(verdict.value, plan, key, reserve, planner.classes)
+            used = np.array([use.memory_bytes for use in verdict.uses])
+            over = np.maximum(used - self.instance.arrays.memory_bytes, 0)
+            reserve = reserve + over + over // 8
+        return None
+
+    def _plan_of(self, planner: LayerPlanner, effort: LayerEffort, seed: int) -> Plan:
+        plan = planner.run(effort, seed)
+        self.moves += planner.moves
+        self.is_stopped |= planner.is_stopped
+        return plan
