@@ -219,3 +219,9 @@ def _prefixes(path: str) -> list[str]:
 def _numbered(path: str) -> list[str]:
     """The numbered modules on the way to a module, from the outside in, and itself if numbered."""
     return [at for at in _prefixes(path) if at.rpartition(".")[2].isdecimal()]
+
+
+def clones_of(instance: Instance) -> tuple[int, ...]:
+    """The clone of each op by its name, ``clone_0/conv`` as in TF-slim, -1 for what is shared."""
+    found = (re.match(r"clone_(\d+)/", op.name) for op in instance.graph.ops)
+    return tuple(-1 if match is None else int(match[1]) for match in found)

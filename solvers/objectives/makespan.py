@@ -10,6 +10,7 @@ from placegap.formulations.shared.devices import colocated_times
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.modules import clones_of
 from placegap.solvers.bounds.cheap_bounds import LONGEST, PATH, WORK, path_ns, spread_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
@@ -27,7 +28,6 @@ MOST_WIDTH = 1.5
 # they are within 1 % of the best ones after 15 s. Larger graphs take seconds before the first one.
 LAYERS_SHARE, MOST_LAYER_PARTS = 2 / 3, 300_000
 SEARCHES = ("run-moves", "disjunctive-search")  # in the order of their turns: layers, single ops
-ROUND_US = 4.0  # microseconds of a round of `run-moves` for each colocation group times op or edge
 
 
 def quick_bound(instance: Instance, semantics: Makespan) -> Bound:
@@ -83,8 +83,6 @@ def _is_knapsack(task: Task[Makespan]) -> bool:
 
 def _first_plans(task: Task[Makespan]) -> tuple[Step, ...]:
     """Data parallelism where ops are clones, and one layer of each kind where they repeat."""
-    from placegap.solvers.placers.baselines import clones_of
-
     layers = Step("repeated-layers", task.semantics, LAYERS_SHARE, most_parts=MOST_LAYER_PARTS)
     if max(clones_of(task.instance)) < 0:
         return (layers,)
@@ -95,11 +93,7 @@ def _searches(task: Task[Makespan]) -> tuple[str, ...]:
     """The searches of a round, the one that finds most first."""
     if task.instance.num_parts > LARGE_PARTS:
         return ("disjunctive-search",)
-    # a round of `run-moves` that does not cool within the time leaves its plan hot
-    round_s = 1e-6 * ROUND_US * task.instance.arrays.num_groups * task.instance.num_parts
-    limit_s = task.limits.time_limit_s
-    cools = limit_s is None or round_s <= max(1.0, limit_s)
-    return SEARCHES if cools else SEARCHES[::-1]
+    return SEARCHES
 
 
 def _bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterator[Bound]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from placegap.instances.problem import OBJECTIVES, Instance, Makespan, MaxLoad, 
 from placegap.instances.problem.device_classes import Classes, classes_of
 from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
+from placegap.instances.problem.modules import clones_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import equal_devices
@@ -283,12 +283,6 @@ def _on(
         split=split,
     )
     return (whole,)
-
-
-def clones_of(instance: Instance) -> tuple[int, ...]:
-    """The clone of each op by its name, ``clone_0/conv`` as in TF-slim, -1 for what is shared."""
-    found = (re.match(r"clone_(\d+)/", op.name) for op in instance.graph.ops)
-    return tuple(-1 if match is None else int(match[1]) for match in found)
 
 
 def _plans_of_clones(
