@@ -36,11 +36,8 @@ from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.reading.errors import InputError
 
-Pairs = dict[tuple[int, int], int]
-"""Ns of a transfer per pair (producer, consumer)."""
-
-Terms = dict[str, dict[str, Linear]]
-"""A linear term of each op in each group of devices that can have it."""
+Pairs = dict[tuple[int, int], int]  # ns of a transfer per pair (producer, consumer)
+Terms = dict[str, dict[str, Linear]]  # by op and group of devices that can have it
 
 
 def build(

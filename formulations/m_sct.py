@@ -40,9 +40,7 @@ from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.reading.errors import InputError, look_up
 
 Form = Literal["as_published", "truncated"]
-
-Favourites = list[int | None]
-"""The favourite child of each op, None where it has none."""
+Favourites = list[int | None]  # the favourite child of each op, None where it has none
 
 
 @dataclass(frozen=True)

@@ -83,11 +83,8 @@ from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.reading.errors import InputError, look_up
 
 __all__ = ["SEMANTICS", "Form", "build", "count_rows", "extract", "warm_start", "why_not"]
-
 Form = Literal["as_published", "strengthened"]
-
-SEMANTICS = Makespan(channels="link", transfers="per_edge")
-"""The only semantics the model states."""
+SEMANTICS = Makespan(channels="link", transfers="per_edge")  # the only semantics the model states
 
 
 def build(

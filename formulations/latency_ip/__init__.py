@@ -55,7 +55,6 @@ if TYPE_CHECKING:  # `latency_ip.cp` need not wait for Pyomo to load
     import pyomo.environ as pyo
 
 __all__ = ["Form", "build", "count_rows", "extract", "warm_start", "why_not"]
-
 Form = Literal["as_published", "strengthened"]
 
 

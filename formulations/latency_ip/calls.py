@@ -27,14 +27,8 @@ from placegap.instances.problem.graph_index import all_by
 from placegap.instances.problem.integers import UNSUPPORTED
 
 Pair = tuple[int, int]
-
-
-CallName = tuple[int, int]
-"""Accelerator and number of a call; a host and 0 for ops of a host."""
-
-
-NEXT_TO_NOTHING = 0.1
-"""Times up to this many units may vanish in solvers' tolerances; a horizon has up to 1000 units."""
+CallName = tuple[int, int]  # accelerator and number of a call; a host and 0 for ops of a host
+NEXT_TO_NOTHING = 0.1  # so many units, of up to 1000 in a horizon, may vanish in tolerances
 
 
 # --------------------------------------------------------------------------------------- index sets

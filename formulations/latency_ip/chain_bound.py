@@ -32,18 +32,9 @@ from placegap.instances.problem import Instance, LatencySubgraphs
 from placegap.instances.problem.graph_index import GraphIndex, sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 
-MOST_OPS = 2500
-"""With more ops the bound is 0: reachability is a matrix of ops by ops."""
-
-
-MOST_CUTS = 20_000
-"""Most intervals per chain whose cost is refined by a minimum cut."""
-
-
-INSIDE, OUTSIDE = 1, 2
-"""Sides of ops that are surely in a call, and surely not; 0 for all others."""
-
-
+MOST_OPS = 2500  # with more ops the bound is 0: reachability is a matrix of ops by ops
+MOST_CUTS = 20_000  # most intervals per chain whose cost is refined by a minimum cut
+INSIDE, OUTSIDE = 1, 2  # sides of ops that are surely in a call, and surely not; 0 for all others
 Sides = NDArray[np.int8]
 
 

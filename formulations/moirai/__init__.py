@@ -35,11 +35,8 @@ from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 __all__ = ["SEMANTICS", "Form", "build", "count_rows", "extract", "warm_start", "why_not"]
-
 Form = Literal["verbatim", "as_published", "strengthened"]
-
-SEMANTICS = Makespan(channels="port", transfers="per_edge")
-"""The semantics of the paper, and the only one that its model states as published."""
+SEMANTICS = Makespan(channels="port", transfers="per_edge")  # the paper's
 
 
 def build(

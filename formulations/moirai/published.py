@@ -36,9 +36,7 @@ from placegap.formulations.shared.pairs import (
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem import Instance, Makespan
 
-BIG_M = 100_000.0
-"""The big-M of the paper's code, in its unit of time. Units of a model are such that no plan takes
-more than 1,000 of them (`LARGEST_TIME`): nothing is cut off."""
+BIG_M = 100_000.0  # of the paper's code, in units: plans take at most 1,000 (`LARGEST_TIME`)
 
 
 def build(

@@ -76,10 +76,7 @@ from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of
 
 Pair = tuple[int, int]
-
-
-Arcs = list[Pair]
-"""Device pairs (a, b) that an edge may take."""
+Arcs = list[Pair]  # device pairs (a, b) that an edge may take
 
 
 def build(

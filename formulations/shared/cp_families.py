@@ -20,28 +20,15 @@ from placegap.instances.problem import Instance, Semantics
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import InputError
 
-Literal = cp_model.IntVar
-"""A Boolean variable."""
-
+Literal = cp_model.IntVar  # a Boolean variable
 Expression = cp_model.LinearExpr | cp_model.IntVar
+Values = Callable[[Expression], int]  # the value of a variable or expression in a solution
 
-Values = Callable[[Expression], int]
-"""The value of a variable or expression in a solution."""
-
+# Largest absolute value that a linear expression of a model may reach. CP-SAT was right on all
+# models within it, and wrong on some from twice as much on: presolve sometimes adds two rows.
 LARGEST_ACTIVITY = 2**30
-"""Largest absolute value that a linear expression of a model may reach.
-
-CP-SAT was right on all models within it, and wrong on some from twice as much on, since presolve
-sometimes adds two rows.
-"""
-
-
-DIGIT_BITS = 16
-"""Bits of a digit of a variable that `at_most` splits: with its largest value a digit stays within
-the cap."""
-
-MOST_UNITS = LARGEST_ACTIVITY - 2**DIGIT_BITS
-"""Most units of a time, and of a sum of times in a row."""
+DIGIT_BITS = 16  # of a variable that `at_most` splits: the largest digit stays within the cap
+MOST_UNITS = LARGEST_ACTIVITY - 2**DIGIT_BITS  # of a time, and of a sum of times in a row
 
 
 class RowTooLarge(ValueError):

@@ -29,9 +29,7 @@ from placegap.instances.problem import Instance, Semantics
 from placegap.instances.reading.errors import InputError
 
 P = ParamSpec("P")
-
-DRIFT = 1e-5
-"""How far the values of a solution may be off a row, in units of the model; solvers allow 1e-6."""
+DRIFT = 1e-5  # how far a solution may be off a row, in units of the model; solvers allow 1e-6
 
 
 # -------------------------------------------------------------------------------------------- names
@@ -237,12 +235,9 @@ def set_placement(model: pyo.ConcreteModel, device: list[int]) -> None:
 # ----------------------------------------------------------------------------------- names in files
 
 
-LONGEST_NAME = 240
-"""Letters of a name in a file: solvers read 255, and Pyomo puts a few more around names of rows."""
-
+LONGEST_NAME = 240  # letters in a file: solvers read 255, and Pyomo puts a few more around
 SAFE = str.maketrans({"[": "(", "]": ")", " ": None, "'": None, "/": "."})
-UNSAFE = re.compile(r"[^A-Za-z0-9!#$%&(),.;?@_{}~]")
-"""What the LP format keeps for itself or does not know."""
+UNSAFE = re.compile(r"[^A-Za-z0-9!#$%&(),.;?@_{}~]")  # what the LP format has no place for
 
 
 class FileNames:

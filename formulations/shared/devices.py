@@ -35,14 +35,8 @@ from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
-MOST_EARLIER = 200
-"""Most groups with rows: rows are quadratic in their number, and the late ones cut little."""
-
-
-UNLIKE_LINKS = 2.0
-"""Least ratio of the times of slow and fast links."""
-
-
+MOST_EARLIER = 200  # groups with rows: quadratically many rows, and the late ones cut little
+UNLIKE_LINKS = 2.0  # least ratio of the times of slow and fast links
 Grouping = Literal["auto", "columns", "speeds"]
 
 

@@ -22,11 +22,8 @@ from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.device_classes import Classes
 from placegap.instances.problem.graph_index import first_of
 
-Linear = Any
-"""A linear expression or constraint of Pyomo, which is untyped."""
-
-LARGEST_CAPACITY = 10**6
-"""Models count memory in a unit that keeps capacities at or below this number."""
+Linear = Any  # a linear expression or constraint of Pyomo, which is untyped
+LARGEST_CAPACITY = 10**6  # in the units in which models count memory
 
 
 def first_of_group(instance: Instance) -> list[int]:

@@ -14,8 +14,7 @@ from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Trans
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.referee.channels import plan_from_times
 
-Ends = list[tuple[int, int]]
-"""Producer and consumer of every edge."""
+Ends = list[tuple[int, int]]  # producer and consumer of every edge
 
 
 def edge_ends(instance: Instance) -> Ends:
@@ -107,11 +106,8 @@ def count_unordered_pairs(after: Sequence[int]) -> int:
     return math.comb(len(after), 2) - sum(bits.bit_count() for bits in after)
 
 
-Key = tuple[float, float, int, int]
-"""Start, end, topological position, number of an item."""
-
-Span = tuple[int, int]
-"""Start and end."""
+Key = tuple[float, float, int, int]  # start, end, topological position, number of an item
+Span = tuple[int, int]  # start and end
 
 
 def sequence(keys: Mapping[int, Key], arcs: Iterable[tuple[int, int]]) -> list[int]:

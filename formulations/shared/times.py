@@ -19,12 +19,8 @@ from placegap.instances.problem.graph_index import all_by
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.sections import Section
 
-LARGEST_TIME = 1000.0
-"""Models count time in a unit that keeps their horizon at or below this number."""
-
-
-LARGEST_HORIZON_NS = 2**59
-"""Longer horizons are refused: windows use sums near `NO_WAY` for what is impossible."""
+LARGEST_TIME = 1000.0  # models count time in a unit that keeps their horizon within it
+LARGEST_HORIZON_NS = 2**59  # windows use sums near `NO_WAY` for what is impossible
 
 
 # ------------------------------------------------------------------------------ units and durations

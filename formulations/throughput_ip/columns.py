@@ -26,8 +26,7 @@ from placegap.instances.referee.loads import (
     sync_ns,
 )
 
-MOST_UNEVEN = 6
-"""Most equal devices with links of different bandwidths: every set of them is a column."""
+MOST_UNEVEN = 6  # equal devices with links of different bandwidths: every set is a column
 
 
 @dataclass(frozen=True)

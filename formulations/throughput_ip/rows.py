@@ -25,8 +25,7 @@ from placegap.formulations.throughput_ip.columns import horizon_ns as longest_ns
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Loads
 
-PASSES = {None: "all", False: "forward", True: "backward"}
-"""Names of what the ``load_passes`` of a semantics count."""
+PASSES = {None: "all", False: "forward", True: "backward"}  # names of `load_passes`
 
 
 class Regions(NamedTuple):
