@@ -25,14 +25,21 @@ from typing import NoReturn
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.data import NotAbove, family, new_model, require_solution
+from placegap.formulations.shared import require_makespan
+from placegap.formulations.shared.data import (
+    NotAbove,
+    add_data,
+    family,
+    new_model,
+    require_solution,
+)
 from placegap.formulations.shared.devices import DeviceGroups, colocated_times, device_groups
 from placegap.formulations.shared.families import LARGEST_CAPACITY as LARGEST
 from placegap.formulations.shared.families import Linear, first_of_group, makespan_value
-from placegap.formulations.shared.pairs import edge_ends, tensor_edges
+from placegap.formulations.shared.pairs import edge_ends, grouped, tensor_edges
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
-from placegap.instances.problem import Instance, Makespan, Plan, Semantics
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.reading.errors import InputError
 
@@ -82,9 +89,8 @@ def build(
     require_makespan("GETF's LP", semantics)
     groups = device_groups(instance) if groups is None else groups
     unit_ns = time_unit_ns(horizon_ns(instance), granularity_ns(instance, transfers=True))
-    model = new_model("GETF LP", instance, semantics)
+    model = new_model("GETF LP", instance, semantics, unit_ns)
     model.groups = groups  # for `extract`
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
     group_sets(model, instance)
     arc_set(model, edge_ends(instance))
     least_data(model, instance)
@@ -98,15 +104,8 @@ def build(
     colocated_work(model, instance, durations)
     group_work(model, instance, spent)
     group_memory(model, instance)
-    makespan_value(model)
-    model.objective = pyo.Objective(expr=model.makespan, doc="GETF: T, the makespan")
+    makespan_value(model, "GETF: T, the makespan")
     return model
-
-
-def require_makespan(what: str, semantics: Semantics) -> None:
-    """Raise an InputError where a model that bounds every makespan is to bound something else."""
-    if not isinstance(semantics, Makespan):
-        raise InputError(f"{what} states makespan, not {semantics.label}")
 
 
 def count_rows(instance: Instance, groups: DeviceGroups) -> int:
@@ -142,7 +141,7 @@ def least_data(model: pyo.ConcreteModel, instance: Instance) -> None:
     ops, groups = list(model.OPS), list(model.GROUPS)
     able, time_ns = np.argwhere(times < math.inf).tolist(), times.tolist()
     given = {(ops[i], groups[g]): int(time_ns[i][g]) for i, g in able}
-    model.least_ns = pyo.Param(list(given), initialize=given, mutable=True, within=pyo.Any)
+    add_data(model, "least_ns", given)
 
 
 def least(groups: DeviceGroups, time_ns: Floats | Ints, possible: Flags) -> Floats:
@@ -246,9 +245,9 @@ def colocated_work(
 
     $T \ge \sum_g p_{Bg} y_{Bg}$
     """
-    ops, together = list(model.OPS), dict[str, list[Linear]]()
-    for i, j in zip(ops, first_of_group(instance), strict=True):
-        together.setdefault(ops[j], []).append(durations[i])
+    ops = list(model.OPS)
+    leaders = zip(ops, first_of_group(instance), strict=True)
+    together = grouped((ops[j], durations[i]) for i, j in leaders)
 
     @model.Constraint([b for b, several in together.items() if len(several) > 1])
     def colocated_work(model: pyo.ConcreteModel, b: str) -> Linear:
@@ -293,9 +292,7 @@ def group_memory(model: pyo.ConcreteModel, instance: Instance) -> None:
     heavy = [(b, m) for b, m in zip(model.LEADERS, size, strict=True) if m]
     limits = (sum(most[k] for k in devices) for devices in model.groups.devices)
     tight = {g: m for g, m in zip(model.GROUPS, limits, strict=True) if m < sum(size)}
-    model.capacity_bytes = pyo.Param(
-        list(tight), initialize=tight, mutable=True, validate=NotAbove(tight)
-    )
+    add_data(model, "capacity_bytes", tight, validate=NotAbove(tight))
 
     @model.Constraint(list(tight))
     def group_memory(model: pyo.ConcreteModel, g: str) -> Linear:

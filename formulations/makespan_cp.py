@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from placegap.formulations.shared import require_makespan
 from placegap.formulations.shared.cp_families import (
     MOST_UNITS,
     CpModel,
@@ -163,8 +164,7 @@ def build(
     >>> evaluate(example(), extract(model, example()), Makespan()).value_ns
     34
     """
-    if semantics.objective != "makespan":
-        raise InputError(f"the model for CP-SAT states makespan, not {semantics.label}")
+    require_makespan("the model for CP-SAT", semantics)
     if horizon_ns is None:
         horizon_ns = instance.arrays.serial_horizon_ns
     model = new_model(instance, semantics, horizon_ns, symmetry=symmetry)

@@ -40,35 +40,19 @@ from typing import Literal, get_args
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.moirai import warm_start
-from placegap.formulations.moirai.published import device_no_overlap, order_sets
-from placegap.formulations.moirai.strengthened import (
-    add_durations,
-    channel_work,
-    critical_path,
-    device_work,
-    precedence_flows,
-    time_variables,
-    window_data,
-)
+from placegap.formulations.moirai import published, strengthened, warm_start
+from placegap.formulations.shared import families, refuse
 from placegap.formulations.shared.data import (
     device_numbers,
     duration_data,
-    edge_sets,
     family,
+    model_of_flows,
     names_of,
-    new_model,
     require_solution,
     transfer_data,
+    window_data,
 )
-from placegap.formulations.shared.families import (
-    Linear,
-    assign_once,
-    colocate_ops,
-    makespan_value,
-    memory_capacity,
-    place_ops,
-)
+from placegap.formulations.shared.families import Linear
 from placegap.formulations.shared.pairs import (
     PairSolution,
     count_unordered_pairs,
@@ -77,7 +61,7 @@ from placegap.formulations.shared.pairs import (
     plan_in_order,
     unordered_pairs,
 )
-from placegap.formulations.shared.times import Windows, granularity_ns, time_unit_ns, windows
+from placegap.formulations.shared.times import Windows, windows
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.reading.errors import InputError, look_up
@@ -130,23 +114,16 @@ def build(
     (8, 8, 2, 20)
     """
     look_up("form", form, dict.fromkeys(get_args(Form)))
-    reason = why_not(semantics)
-    if reason is not None:
-        raise InputError(f"Pesto's model {reason}")
+    refuse("Pesto's model", why_not(semantics))
     if symmetry:
         raise InputError(f"Pesto's model, form={form}, has no symmetry")
     horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns
-    model = new_model(f"pesto {form.replace('_', ' ')}", instance, semantics)
-    edge_sets(model, instance)
-    unit_ns = time_unit_ns(horizon, granularity_ns(instance, transfers=True))
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
-    model.horizon = pyo.Param(initialize=horizon / unit_ns, doc="H, the horizon, in units")
+    model = model_of_flows(f"pesto {form.replace('_', ' ')}", instance, semantics, horizon)
     if form == "strengthened":
         _add_strengthened(model, instance, horizon)
     else:
         _add_published(model, instance)
-    makespan_value(model)
-    model.objective = pyo.Objective(expr=model.makespan, doc="Pesto: the makespan")
+    families.makespan_value(model, "Pesto: the makespan")
     return model
 
 
@@ -175,19 +152,18 @@ def _add_published(model: pyo.ConcreteModel, instance: Instance) -> None:
     """The plain model; see `pesto.build`."""
     duration_data(model, instance)
     transfer_data(model, instance)
-    model.PLACES = pyo.Set(initialize=list(model.duration_ns), dimen=2, doc="where ops can be")
-    order_sets(model, instance)
-    place_ops(model, instance.arrays.able)
-    time_variables(model)
+    published.order_sets(model, instance)
+    families.place_ops(model, instance.arrays.able)
+    strengthened.time_variables(model)
     choice_variables(model)
-    assign_once(model)
-    colocate_ops(model, instance)
-    memory_capacity(model, instance)
-    add_durations(model)
-    precedence_flows(model)
+    families.assign_once(model)
+    families.colocate_ops(model, instance)
+    families.memory_capacity(model, instance)
+    strengthened.add_durations(model)
+    published.precedence_flows(model)
     makespan_covers(model)
     route_choice(model)
-    device_no_overlap(model)
+    published.device_no_overlap(model)
     link_no_overlap(model)
 
 
@@ -281,19 +257,19 @@ def _add_strengthened(model: pyo.ConcreteModel, instance: Instance, horizon_ns: 
     places = np.argwhere(edges.possible).tolist()
     arcs = [(q, *divmod(place, instance.num_devices)) for q, place in places]
     transfer_data(model, instance, arcs, only_longer=True)
+    families.place_ops(model, window.possible)
     window_data(model, window)
-    place_ops(model, window.possible)
     possible_routes(model)
-    time_variables(model)
-    assign_once(model)
-    colocate_ops(model, instance)
-    memory_capacity(model, instance)
-    add_durations(model)
-    precedence_flows(model)
+    strengthened.time_variables(model)
+    families.assign_once(model)
+    families.colocate_ops(model, instance)
+    families.memory_capacity(model, instance)
+    strengthened.add_durations(model)
+    published.precedence_flows(model)
     route_flow(model, {(edges.items[q], *edges.places[place]) for q, place in places})
-    device_work(model)
-    channel_work(model, instance)
-    critical_path(model, instance)
+    strengthened.device_work(model)
+    strengthened.channel_work(model, instance)
+    strengthened.critical_path(model, instance)
     device_open_pairs(model, compete(ops, unordered_pairs(*op_reach(index))))
     link_open_pairs(model, compete(edges, unordered_pairs(*flow_reach(index))))
 
@@ -320,11 +296,7 @@ def route_flow(model: pyo.ConcreteModel, possible: set[tuple[str, ...]]) -> None
 
     $x_{ik} + \sum_a y_{qak} = x_{jk} + \sum_b y_{qkb}, \quad \sum_b y_{qkb} \le x_{ik}$
     """
-    leaving: dict[tuple[str, str], list[Linear]] = {}
-    entering: dict[tuple[str, str], list[Linear]] = {}
-    for (q, a, b), route in model.route.items():
-        leaving.setdefault((q, a), []).append(route)
-        entering.setdefault((q, b), []).append(route)
+    leaving, entering = strengthened.routes_at(model)
 
     @model.Constraint(model.EDGES, model.DEVICES)
     def route_conserved(model: pyo.ConcreteModel, q: str, k: str) -> Linear:

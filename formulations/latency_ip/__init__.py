@@ -47,6 +47,7 @@ from placegap.formulations.latency_ip.calls import (
     where_needed,
 )
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
+from placegap.formulations.shared import refuse
 from placegap.formulations.shared.pairs import op_reach
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Semantics
 from placegap.instances.reading.errors import InputError, look_up
@@ -109,9 +110,8 @@ def build(
     from placegap.formulations.shared.families import assign_once, memory_capacity, place_ops
 
     look_up("form", form, dict.fromkeys(get_args(Form)))
-    reason, strengthened = why_not(semantics), form == "strengthened"
-    if reason is not None:
-        raise InputError(f"the latency IP {reason}")
+    strengthened = form == "strengthened"
+    refuse("the latency IP", why_not(semantics))
     if not strengthened and (symmetry or bound_ns is not None):
         option = "symmetry" if symmetry else "bound_ns"
         raise InputError(f"the latency IP, form={form}, has no {option}")
@@ -119,10 +119,10 @@ def build(
     # As published, windows come from the longest horizon: the form keeps the rows of the paper.
     sets = index_sets(instance, semantics, horizon_ns, windowed=strengthened)
     q = sets.num_calls
-    model = new_model("latency IP", instance, semantics)
+    model = new_model("latency IP", instance, semantics, model_unit_ns(instance, horizon_ns))
+    place_ops(model, sets.window.possible)
     rows.call_sets(model, sets)
     rows.call_data(model, sets, horizon_ns, only_longer=strengthened)
-    place_ops(model, sets.window.possible)
     rows.call_variables(model, q)
     rows.time_variables(model)
     assign_once(model)

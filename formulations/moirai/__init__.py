@@ -26,6 +26,7 @@ from typing import Literal, get_args
 import pyomo.environ as pyo
 
 from placegap.formulations.moirai import published, strengthened
+from placegap.formulations.shared import refuse
 from placegap.formulations.shared.data import device_numbers, require_solution, set_placement
 from placegap.formulations.shared.devices import new_names
 from placegap.formulations.shared.pairs import PairSolution, edge_ends, plan_in_order, spans_ns
@@ -86,9 +87,7 @@ def build(
     (8, 2, 20)
     """
     look_up("form", form, dict.fromkeys(get_args(Form)))
-    reason = why_not(semantics, form)
-    if reason is not None:
-        raise InputError(f"Moirai's model {reason}")
+    refuse("Moirai's model", why_not(semantics, form))
     if symmetry and form != "strengthened":
         raise InputError(f"Moirai's model, form={form}, has no symmetry")
     horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns

@@ -34,48 +34,39 @@ overlap its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyomo.environ as pyo
 
+from placegap.formulations.moirai.published import precedence_flows
+from placegap.formulations.shared import families
 from placegap.formulations.shared.data import (
     duration_data,
-    edge_sets,
     family,
+    model_of_flows,
     names_of,
-    new_model,
     transfer_data,
+    window_data,
 )
 from placegap.formulations.shared.devices import count_symmetry_rows, representative_devices
-from placegap.formulations.shared.families import (
-    Linear,
-    assign_once,
-    colocate_ops,
-    makespan_value,
-    memory_capacity,
-    place_ops,
-    symmetry_order,
-)
+from placegap.formulations.shared.families import Linear, op_work
 from placegap.formulations.shared.pairs import (
     count_unordered_pairs,
     flow_reach,
+    grouped,
     op_reach,
     unordered_pairs,
 )
-from placegap.formulations.shared.times import (
-    Windows,
-    granularity_ns,
-    moves_in_time,
-    time_unit_ns,
-    windows,
-)
+from placegap.formulations.shared.times import Windows, moves_in_time, windows
 from placegap.instances.problem import Channels, Instance, Makespan
 from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of
 
 Pair = tuple[int, int]
+Place = tuple[str, str]  # an edge and a device
+Link = tuple[str, str, str]  # an edge and two devices
 Arcs = list[Pair]  # device pairs (a, b) that an edge may take
 
 
@@ -91,21 +82,17 @@ def build(
     ops = op_items(instance, window, horizon_ns)
     flows = flow_items(instance, window, routes, horizon_ns, semantics.channels)
     names, index = names_of(instance), instance.arrays.index
-    model = new_model("moirai strengthened", instance, semantics)
-    edge_sets(model, instance)
-    unit_ns = time_unit_ns(horizon_ns, granularity_ns(instance, transfers=True))
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
-    model.horizon = pyo.Param(initialize=horizon_ns / unit_ns, doc="the horizon, in units")
+    model = model_of_flows("moirai strengthened", instance, semantics, horizon_ns)
     duration_data(model, instance, only_longer=True)
     arcs = [(q, a, b) for q, pairs in enumerate(routes) for a, b in pairs]
     transfer_data(model, instance, arcs, only_longer=True)
+    families.place_ops(model, window.possible)
     window_data(model, window)
-    place_ops(model, window.possible)
     route_flows(model, [(names.edges[q], names.devices[a], names.devices[b]) for q, a, b in arcs])
     time_variables(model)
-    assign_once(model)
-    colocate_ops(model, instance)
-    memory_capacity(model, instance)
+    families.assign_once(model)
+    families.colocate_ops(model, instance)
+    families.memory_capacity(model, instance)
     route_links(model)
     add_durations(model)
     precedence_flows(model)
@@ -118,9 +105,8 @@ def build(
     channel_no_overlap(model, flows, *shared)
     channel_sharing(model, instance, flows, shared[1])
     if classes:
-        symmetry_order(model, instance, window.possible, classes)
-    makespan_value(model)
-    model.objective = pyo.Objective(expr=model.makespan, doc="Moirai (4): the makespan")
+        families.symmetry_order(model, instance, window.possible, classes)
+    families.makespan_value(model, "Moirai (4): the makespan")
     return model
 
 
@@ -138,19 +124,6 @@ def count_rows(instance: Instance, channels: Channels, symmetry: bool) -> int:
 
 
 # ------------------------------------------------------------------------- sets, data and variables
-
-
-@family
-def window_data(model: pyo.ConcreteModel, window: Windows) -> None:
-    """head_ns[i, k], tail_ns[i, k]: least time before op i on device k, and after it."""
-    ops, devices = list(model.OPS), list(model.DEVICES)
-    where = [(i, k) for i, k in np.argwhere(window.possible).tolist()]
-    model.PLACES = pyo.Set(
-        initialize=[(ops[i], devices[k]) for i, k in where], dimen=2, doc="where ops can be"
-    )
-    for name, level in (("head_ns", window.head_ns), ("tail_ns", window.tail_ns)):
-        given = {(ops[i], devices[k]): int(level[i, k]) for i, k in where}
-        model.add_component(name, pyo.Param(model.PLACES, initialize=given))
 
 
 @family
@@ -182,28 +155,21 @@ def add_durations(model: pyo.ConcreteModel) -> None:
 
     $C_i = S_i + \sum_k p_{ik} x_{ik}, \quad C_q = S_q + \sum_{a \ne b} p_{qab} w_{qab}$
     """
-    places, sent = by_first(model.PLACES), by_first(model.transfer_ns)
-    unit_ns, duration_ns, transfer_ns = model.unit_ns.value, model.duration_ns, model.transfer_ns
+    work, sent = op_work(model, by=0), grouped((at[0], term) for at, term in sent_work(model))
 
     @model.Expression(model.OPS)
     def op_end(model: pyo.ConcreteModel, i: str) -> Linear:
-        work = sum(duration_ns[i, k] / unit_ns * model.x[i, k] for (k,) in places.get(i, ()))
-        return model.op_start[i] + work
+        return model.op_start[i] + sum(work.get(i, ()))
 
     @model.Expression(model.EDGES)
     def flow_end(model: pyo.ConcreteModel, q: str) -> Linear:
-        work = sum(
-            transfer_ns[q, a, b] / unit_ns * model.route[q, a, b] for a, b in sent.get(q, ())
-        )
-        return model.flow_start[q] + work
+        return model.flow_start[q] + sum(sent.get(q, ()))
 
 
-def by_first(index: pyo.Set) -> dict[str, list[tuple[str, ...]]]:
-    """The rest of each index, by its first name."""
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for first, *rest in index:
-        found.setdefault(first, []).append(tuple(rest))
-    return found
+def sent_work(model: pyo.ConcreteModel) -> Iterator[tuple[Link, Linear]]:
+    """The terms p_qab route[q, a, b], in units, by (q, a, b)."""
+    unit_ns, route = model.unit_ns.value, model.route
+    return ((at, time_ns / unit_ns * route[at]) for at, time_ns in model.transfer_ns.items())
 
 
 # -------------------------------------------------------------------------------------- constraints
@@ -218,11 +184,7 @@ def route_links(model: pyo.ConcreteModel) -> None:
 
     $\sum_b w_{qab} = x_{ia}, \quad \sum_a w_{qab} = x_{jb}$
     """
-    out: dict[tuple[str, str], list[Linear]] = {}
-    into: dict[tuple[str, str], list[Linear]] = {}
-    for (q, a, b), route in model.route.items():
-        out.setdefault((q, a), []).append(route)
-        into.setdefault((q, b), []).append(route)
+    out, into = routes_at(model)
 
     @model.Constraint(model.EDGES, model.DEVICES)
     def route_leaves(model: pyo.ConcreteModel, q: str, k: str) -> Linear:
@@ -233,20 +195,10 @@ def route_links(model: pyo.ConcreteModel) -> None:
         return model.x[model.consumer[q], k] == sum(into.get((q, k), ()))
 
 
-@family
-def precedence_flows(model: pyo.ConcreteModel) -> None:
-    r"""Moirai (4a): op_end[i] <= flow_start[q], flow_end[q] <= op_start[j] for every q = (i, j).
-
-    $C_i \le S_q, \quad C_q \le S_j$
-    """
-
-    @model.Constraint(model.EDGES)
-    def precedence_producer(model: pyo.ConcreteModel, q: str) -> Linear:
-        return model.op_end[model.producer[q]] <= model.flow_start[q]
-
-    @model.Constraint(model.EDGES)
-    def precedence_consumer(model: pyo.ConcreteModel, q: str) -> Linear:
-        return model.flow_end[q] <= model.op_start[model.consumer[q]]
+def routes_at(model: pyo.ConcreteModel) -> tuple[dict[Place, list[Linear]], ...]:
+    """The routes of each edge out of each device, and into each."""
+    routes = list(model.route.items())
+    return tuple(grouped(((at[0], at[side]), route) for at, route in routes) for side in (1, 2))
 
 
 @family
@@ -255,14 +207,11 @@ def device_work(model: pyo.ConcreteModel) -> None:
 
     $\sum_i p_{ik} x_{ik} \le T$
     """
-    on: dict[str, list[str]] = {k: [] for k in model.DEVICES}
-    for i, k in model.PLACES:
-        on[k].append(i)
+    work = op_work(model, by=1)
 
     @model.Constraint(model.DEVICES)
     def device_work(model: pyo.ConcreteModel, k: str) -> Linear:
-        work = sum(model.duration_ns[i, k] / model.unit_ns * model.x[i, k] for i in on[k])
-        return work <= model.makespan
+        return sum(work.get(k, ())) <= model.makespan
 
 
 @family
@@ -273,10 +222,7 @@ def channel_work(model: pyo.ConcreteModel, instance: Instance) -> None:
     $\sum_{(q, a, b) \in c} p_{qab} w_{qab} \le T$
     """
     held = channels_by_link(model, instance)
-    work: dict[str, list[Linear]] = {}
-    for (q, a, b), time_ns in model.transfer_ns.items():
-        for channel in held[a, b]:
-            work.setdefault(channel, []).append(time_ns / model.unit_ns * model.route[q, a, b])
+    work = grouped((c, term) for at, term in sent_work(model) for c in held[at[1:]])
 
     @model.Constraint(list(work))
     def channel_work(model: pyo.ConcreteModel, channel: str) -> Linear:
@@ -308,11 +254,11 @@ def critical_path(model: pyo.ConcreteModel, instance: Instance) -> None:
 
     $S_i \ge \sum_k h_{ik} x_{ik}, \quad T \ge C_i + \sum_k t_{ik} x_{ik}$
     """
-    index, ops, places = instance.arrays.index, list(model.OPS), by_first(model.PLACES)
+    index, ops, places = instance.arrays.index, list(model.OPS), grouped(model.PLACES)
     num_preds, num_succs = np.diff(index.pred_ptr), np.diff(index.succ_ptr)
 
     def at(level_ns: pyo.Param, i: str) -> Linear:
-        return sum(level_ns[i, k] / model.unit_ns * model.x[i, k] for (k,) in places.get(i, ()))
+        return sum(level_ns[i, k] / model.unit_ns * model.x[i, k] for k in places.get(i, ()))
 
     @model.Constraint([ops[i] for i in np.flatnonzero(num_preds > 1)])
     def critical_path_head(model: pyo.ConcreteModel, i: str) -> Linear:

@@ -9,14 +9,15 @@ docstring documents them. Every model has
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.data import NotAbove, family
+from placegap.formulations.shared.data import NotAbove, add_data, family
 from placegap.formulations.shared.devices import first_uses, representative_devices
+from placegap.formulations.shared.pairs import grouped
 from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.device_classes import Classes
@@ -38,10 +39,18 @@ def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:
 
     $x_{ik} \in \lbrace 0, 1 \rbrace$
     """
-    model.x = pyo.Var(model.OPS, model.DEVICES, domain=pyo.Binary)
     ops, devices = list(model.OPS), list(model.DEVICES)
+    places = [(ops[i], devices[k]) for i, k in np.argwhere(possible).tolist()]
+    model.PLACES = pyo.Set(initialize=places, dimen=2, doc="(i, k): where ops can be")
+    model.x = pyo.Var(model.OPS, model.DEVICES, domain=pyo.Binary)
     for i, k in np.argwhere(~possible).tolist():
         model.x[ops[i], devices[k]].fix(0)
+
+
+def op_work(model: pyo.ConcreteModel, by: int) -> dict[str, list[Linear]]:
+    """The terms p_ik x[i, k], in units, of each op i (by = 0) or of each device k (by = 1)."""
+    unit_ns, duration_ns, x = model.unit_ns.value, model.duration_ns, model.x
+    return grouped((at[by], duration_ns[at] / unit_ns * x[at]) for at in model.PLACES)
 
 
 @family
@@ -86,38 +95,42 @@ def memory_capacity(
 
     $\sum_i m_i x_{ik} \le M_k$
     """
-    size = instance.arrays.resident_bytes.tolist()
-    total, common = sum(size), math.gcd(*size) or 1
-    # A device without a limit can hold everything: it counts as one with room for all ops.
-    room = {
-        k: min(most, total)
-        for k, most in zip(model.DEVICES, instance.arrays.memory_bytes.tolist(), strict=True)
-    }
+    arrays, devices = instance.arrays, list(model.DEVICES)
+    size = dict(zip(model.OPS, arrays.resident_bytes.tolist(), strict=True))
+    memory = dict(zip(devices, arrays.memory_bytes.tolist(), strict=True))
+    model.memory_capacity = memory_rows(
+        model, model.DEVICES, size, memory, [devices[k] for k in needed]
+    )
+
+
+def memory_rows(
+    model: pyo.ConcreteModel,
+    places: pyo.Set,
+    size: dict[str, int],
+    memory: dict[Any, int],
+    kept: Sequence[str] = (),
+) -> pyo.Constraint:
+    """The rows of `memory_capacity` for ops, or units, of these sizes, and their Params."""
+    # A place without a limit can hold everything: it counts as one with room for all ops. Where an
+    # op did not fit when the model was built, x is fixed to 0: more memory needs a build.
+    total, common = sum(size.values()), math.gcd(*size.values()) or 1
+    room = {k: min(most, total) for k, most in memory.items()}
     unit = {k: max(common, most / LARGEST_CAPACITY) for k, most in room.items()}
-    slack = {k: int(unit[k] != common) for k in room}
     model.memory_unit_bytes = pyo.Param(
-        model.DEVICES, initialize=unit, doc="memory_unit_bytes[k]: of the memory row of device k"
+        places, initialize=unit, doc="memory_unit_bytes[k]: of the memory row of k"
     )
     model.memory_bytes = pyo.Param(
-        model.OPS,
-        initialize=dict(zip(model.OPS, size, strict=True)),
-        doc="memory_bytes[i]: what op i holds",
+        list(size), initialize=size, doc="memory_bytes[i]: what op or unit i holds"
     )
-    # Where an op did not fit when the model was built, x is fixed to 0: more memory needs a build.
-    kept = [list(model.DEVICES)[k] for k in needed]
-    model.capacity_bytes = pyo.Param(
-        model.DEVICES,
-        initialize=room,
-        mutable=True,
-        validate=NotAbove(room, kept),
-        doc="capacity_bytes[k]: memory of device k, at most that of all ops",
-    )
-    heavy = [i for i in model.OPS if model.memory_bytes[i]]
+    doc = "capacity_bytes[k]: memory of k, at most that of all ops"
+    add_data(model, "capacity_bytes", room, doc, validate=NotAbove(room, kept))
+    heavy = {i: own for i, own in size.items() if own}
 
-    @model.Constraint(model.DEVICES if heavy else [])
-    def memory_capacity(model: pyo.ConcreteModel, k: str) -> Linear:
-        used = sum(model.memory_bytes[i] / unit[k] * model.x[i, k] for i in heavy)
-        return used <= model.capacity_bytes[k] / unit[k] + slack[k]
+    def rule(model: pyo.ConcreteModel, k: Any) -> Linear:
+        used = sum(own / unit[k] * model.x[i, k] for i, own in heavy.items())
+        return used <= model.capacity_bytes[k] / unit[k] + int(unit[k] != common)
+
+    return pyo.Constraint(places if heavy else [], rule=rule)
 
 
 def exclude_overload(model: pyo.ConcreteModel, plan: Plan) -> bool:
@@ -149,9 +162,10 @@ def exclude_overload(model: pyo.ConcreteModel, plan: Plan) -> bool:
 
 
 @family
-def makespan_value(model: pyo.ConcreteModel) -> None:
+def makespan_value(model: pyo.ConcreteModel, doc: str) -> None:
     """The makespan in nanoseconds."""
     model.makespan_ns = pyo.Expression(expr=model.unit_ns * model.makespan)
+    model.objective = pyo.Objective(expr=model.makespan, doc=doc)
 
 
 @family

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,16 @@ from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.referee.channels import plan_from_times
 
 Ends = list[tuple[int, int]]  # producer and consumer of every edge
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def grouped(pairs: Iterable[tuple[A, B]]) -> dict[A, list[B]]:
+    """The second of each pair, by the first."""
+    found: dict[A, list[B]] = {}
+    for first, second in pairs:
+        found.setdefault(first, []).append(second)
+    return found
 
 
 def edge_ends(instance: Instance) -> Ends:

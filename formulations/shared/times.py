@@ -48,33 +48,6 @@ def time_unit_ns(horizon_ns: int, granularity: int) -> float:
     return max(float(granularity), horizon_ns / LARGEST_TIME)
 
 
-@dataclass(frozen=True)
-class ScaledTimes:
-    """Durations in model units; n ops, m edges, K devices."""
-
-    #: Nanoseconds per unit (`time_unit_ns`).
-    unit_ns: float
-    #: No plan of interest lasts longer.
-    horizon: float
-    #: Time of op i on device k; meaningless where it is not possible.
-    op: list[list[float]]
-    #: Time of the transfer of edge q from device a to device b; 0 for a == b.
-    move: list[list[list[float]]]
-
-
-def scale_times(instance: Instance, horizon_ns: int) -> ScaledTimes:
-    """Scale the times of an instance so that the horizon is a moderate number; O(n K + m K^2)."""
-    arrays = instance.arrays
-    unit_ns = time_unit_ns(horizon_ns, granularity_ns(instance, transfers=True))
-    move = (arrays.transfer_ns / unit_ns)[:, arrays.link_class]
-    return ScaledTimes(
-        unit_ns,
-        horizon_ns / unit_ns,
-        (arrays.time_ns / unit_ns).tolist(),
-        move[arrays.index.tensor].tolist(),
-    )
-
-
 # ------------------------------------------------------------------------------------------ windows
 
 
