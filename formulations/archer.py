@@ -176,10 +176,8 @@ class Units:
 
 
 def build_units(instance: Instance, *, alike: bool = False) -> Units:
-    """Contract an instance; O(n K + m) but for sorting.
-
-    With `alike`, all devices are one kind, hosts included, with the least of each cost.
-    """
+    """Contract an instance; O(n K + m) but for sorting."""
+    # With `alike`, all devices are one kind, hosts included, with the least of each cost.
     arrays = instance.arrays
     blocks = contract(instance, merge_idle=False)
     nets = build_nets(instance, blocks.block)
@@ -416,10 +414,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
-    """The plan of a model's values: block p on device p.
-
-    Raises an InputError if the model holds no solution (`require_solution`).
-    """
+    """The plan of a model's values: block p on device p."""
     require_solution(model, instance, check=check)
     blocks = list(model.BLOCKS)
     return Plan.on([max(blocks, key=lambda p: model.x[i, p].value) for i in model.OPS])

@@ -371,10 +371,8 @@ def horizon_ns(instance: Instance) -> int:
 
 
 def critical_path_ns(instance: Instance) -> int:
-    """The longest path of ops at their least times, a bound on every makespan; O(n K + m).
-
-    No LP here is below it. It is exact, where an LP's value is known up to a solver's tolerance.
-    """
+    """The longest path of ops at their least times, a bound on every makespan; O(n K + m)."""
+    # No LP here is below it. It is exact, where an LP's value is known up to a solver's tolerance.
     arrays, index = instance.arrays, instance.arrays.index
     possible = instance.arrays.possible
     least = np.where(possible, arrays.time_ns, NO_LIMIT).min(axis=1)
@@ -390,11 +388,9 @@ def critical_path_ns(instance: Instance) -> int:
 
 
 def least_transfers(instance: Instance) -> Pairs:
-    """Least ns between the two ops of each edge on different devices; 0 if they are never apart.
-
-    The least over the pairs of different devices possible for the two ops; if several tensors join
-    the ops, the largest of these times. O(m K^2).
-    """
+    """Least ns between the two ops of each edge on different devices; 0 if they are never apart."""
+    # The least over the pairs of different devices possible for the two ops; if several tensors
+    # join the ops, the largest of these times. O(m K^2).
     arrays, possible = instance.arrays, instance.arrays.possible
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
     found: Pairs = {}

@@ -139,10 +139,8 @@ def sct_times(instance: Instance) -> SctTimes:
 
 
 def communication_ratio(times: SctTimes) -> float:
-    """The longest transfer over the shortest op; infinite if only the op takes no time.
-
-    Communication times are small where it is at most 1.
-    """
+    """The longest transfer over the shortest op; infinite if only the op takes no time."""
+    # Communication times are small where it is at most 1.
     longest, shortest = max(times.move_ns.values(), default=0), min(times.op_ns)
     if longest == 0:
         return 0.0
@@ -150,19 +148,15 @@ def communication_ratio(times: SctTimes) -> float:
 
 
 def is_sct(instance: Instance) -> bool:
-    """Whether communication times are small: every transfer is as short as the shortest op.
-
-    Judged by the model's device-independent times (`sct_times`).
-    """
+    """Whether communication times are small: every transfer is as short as the shortest op."""
+    # Judged by the model's device-independent times (`sct_times`).
     return communication_ratio(sct_times(instance)) <= 1
 
 
 def truncate(times: SctTimes) -> SctTimes:
-    """Shorten each transfer (i, j) to the least time of j's siblings and of i's fellow parents.
-
-    What remains is small enough for the model to be a relaxation, and shorter transfers make none
-    of its times longer than a schedule's. O(n + m).
-    """
+    """Shorten each transfer (i, j) to the least time of j's siblings and of i's fellow parents."""
+    # What remains is small enough for the model to be a relaxation, and shorter transfers make none
+    # of its times longer than a schedule's. O(n + m).
     children = grouped((i, times.op_ns[j]) for i, j in times.move_ns)
     parents = grouped((j, times.op_ns[i]) for i, j in times.move_ns)
     least_child = {op: heapq.nsmallest(2, own) for op, own in children.items()}

@@ -321,18 +321,8 @@ def device_open_pairs(model: pyo.ConcreteModel, pairs: Pairs) -> None:
     $S_j \ge C_i - M_{ij} (1 - \delta_{ij}),
     \quad \delta_{ij} + \delta_{ji} \ge x_{ik} + x_{jk} - 1$
     """
-    unit_ns, x = model.unit_ns.value, model.x
-    model.OP_ORDERS = pyo.Set(
-        initialize=list(pairs.slack_ns), dimen=2, doc="open orders of two ops"
-    )
-    model.op_before = before = pyo.Var(
-        model.OP_ORDERS, domain=pyo.Binary, doc="op_before[i, j]: i ends before j starts"
-    )
-
-    @model.Constraint(model.OP_ORDERS)
-    def device_no_overlap(model: pyo.ConcreteModel, i: str, j: str) -> Linear:
-        slack = pairs.slack_ns[i, j] / unit_ns * (1 - before[i, j])
-        return model.op_start[j] >= model.op_end[i] - slack
+    model.device_no_overlap = strengthened.order_rows(model, "op", pairs.slack_ns)
+    before, x = model.op_before, model.x
 
     @model.Constraint(pairs.shared)
     def device_shared(_: pyo.ConcreteModel, i: str, j: str, k: str) -> Linear:
@@ -350,18 +340,8 @@ def link_open_pairs(model: pyo.ConcreteModel, pairs: Pairs) -> None:
     $S_r \ge C_q - M_{qr} (1 - \delta_{qr}),
     \quad \delta_{qr} + \delta_{rq} \ge y_{qab} + y_{rab} - 1$
     """
-    unit_ns, route = model.unit_ns.value, model.route
-    model.FLOW_ORDERS = pyo.Set(
-        initialize=list(pairs.slack_ns), dimen=2, doc="open orders of two flows"
-    )
-    model.flow_before = before = pyo.Var(
-        model.FLOW_ORDERS, domain=pyo.Binary, doc="flow_before[q, r]: q ends before r starts"
-    )
-
-    @model.Constraint(model.FLOW_ORDERS)
-    def link_no_overlap(model: pyo.ConcreteModel, q: str, r: str) -> Linear:
-        slack = pairs.slack_ns[q, r] / unit_ns * (1 - before[q, r])
-        return model.flow_start[r] >= model.flow_end[q] - slack
+    model.link_no_overlap = strengthened.order_rows(model, "flow", pairs.slack_ns)
+    before, route = model.flow_before, model.route
 
     @model.Constraint(pairs.shared)
     def link_shared(_: pyo.ConcreteModel, q: str, r: str, a: str, b: str) -> Linear:
@@ -413,10 +393,8 @@ def op_slots(instance: Instance, window: Windows, horizon_ns: int) -> Slots:
 
 
 def edge_slots(instance: Instance, window: Windows, horizon_ns: int) -> Slots:
-    """Windows of the edges; place a * K + b is the link from a to b.
-
-    Places a * K + a are kept for edges that stay on device a. O(m K^2).
-    """
+    """Windows of the edges; place a * K + b is the link from a to b."""
+    # Places a * K + a are kept for edges that stay on device a. O(m K^2).
     arrays, k, names = instance.arrays, instance.num_devices, names_of(instance)
     index = arrays.index
     until, since = window.head_ns + arrays.time_ns, window.tail_ns + arrays.time_ns
@@ -433,11 +411,9 @@ def edge_slots(instance: Instance, window: Windows, horizon_ns: int) -> Slots:
 
 
 def compete(slots: Slots, unordered: Iterator[tuple[int, int]]) -> Pairs:
-    """The pairs whose order is to be decided, and the orders that are open.
-
-    Places are left out where both items take no time, where the windows order them, and (in
-    `edge_slots`) where an edge stays on a device. O(pairs * places).
-    """
+    """The pairs whose order is to be decided, and the orders that are open."""
+    # Places are left out where both items take no time, where the windows order them, and (in
+    # `edge_slots`) where an edge stays on a device. O(pairs * places).
     pairs = np.array(list(unordered), np.int64).reshape(-1, 2)
     i, j = pairs.T
     early, late, time = slots.earliest_ns, slots.latest_ns, slots.duration_ns
@@ -465,10 +441,7 @@ def compete(slots: Slots, unordered: Iterator[tuple[int, int]]) -> Pairs:
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
-    """The plan that the values of a model's variables describe; see `plan_in_order`.
-
-    Raises an InputError if the model holds no solution (`require_solution`).
-    """
+    """The plan that the values of a model's variables describe; see `plan_in_order`."""
     require_solution(model, instance, check=check)
     device, names = device_numbers(model), list(model.DEVICES)
     home = {i: names[k] for i, k in zip(model.OPS, device, strict=True)}
@@ -487,11 +460,9 @@ def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True)
 def decided(
     model: pyo.ConcreteModel, what: str, place: Mapping[str, Hashable]
 ) -> list[tuple[int, int]]:
-    """Pairs (first, second) of ops or flows at one place, as decided, by number.
-
-    The published form has one variable for both orders of a pair, and for flows one per link; the
-    strengthened form leaves pairs open that the windows order at their place.
-    """
+    """Pairs (first, second) of ops or flows at one place, as decided, by number."""
+    # The published form has one variable for both orders of a pair, and for flows one per link; the
+    # strengthened form leaves pairs open that the windows order at their place.
     both_ways = model.component("OP_ORDERS") is not None
     number = {name: at for at, name in enumerate(model.component(f"{what}_start"))}
     before, found = model.component(f"{what}_before"), []

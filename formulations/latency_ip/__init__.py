@@ -166,12 +166,8 @@ def why_not(semantics: Semantics) -> str | None:
 
 def count_rows(instance: Instance, semantics: LatencySubgraphs, form: Form) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building."""
-    arrays, index, n, q = (
-        instance.arrays,
-        instance.arrays.index,
-        instance.num_ops,
-        semantics.subgraphs,
-    )
+    arrays, n, q = instance.arrays, instance.num_ops, semantics.subgraphs
+    index = arrays.index
     accelerators, edges = int((~arrays.is_host).sum()), len(index.producer)
     calls, tensors = accelerators * q, len(index.tensor_producer)
     rows = 2 * n + edges + n + calls * (2 * edges + tensors + n + 2)
@@ -229,10 +225,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
-    """The plan that the values of x and in_call describe.
-
-    Raises an InputError if the model holds no solution (`require_solution`).
-    """
+    """The plan that the values of x and in_call describe."""
     from placegap.formulations.shared.data import device_numbers, require_solution
 
     require_solution(model, instance, check=check)

@@ -316,10 +316,8 @@ def end_on_host(model: LatencyModel) -> None:
 
 
 def done_in_order(model: LatencyModel) -> None:
-    """done[j] >= done[i] + sum over k of p_jk x[j, k] + moves, for edges (i, j); done <= end.
-
-    Moves are those of a tensor with one consumer.
-    """
+    """done[j] >= done[i] + sum over k of p_jk x[j, k] + moves, for edges (i, j); done <= end."""
+    # Moves are those of a tensor with one consumer.
     moves: list[list[Expression]] = [[] for _ in model.sets.producer]
     for crossing in (model.enters, model.leaves):
         for (u, k, _), literal in crossing.items():

@@ -147,10 +147,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
-    """The plan that the values of a model's variables describe; see `plan_in_order`.
-
-    Raises an InputError if the model holds no solution (`require_solution`).
-    """
+    """The plan that the values of a model's variables describe; see `plan_in_order`."""
     require_solution(model, instance, check=check)
     device, kind = device_numbers(model), model.semantics.channels
     op = {name: i for i, name in enumerate(model.OPS)}

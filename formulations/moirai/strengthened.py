@@ -67,6 +67,7 @@ from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channe
 Pair = tuple[int, int]
 Place = tuple[str, str]  # an edge and a device
 Link = tuple[str, str, str]  # an edge and two devices
+Slacks = dict[tuple[str, str], int]  # by open order of two ops or flows, in ns
 Arcs = list[Pair]  # device pairs (a, b) that an edge may take
 
 
@@ -102,7 +103,7 @@ def build(
     shared = competing(ops, unordered_pairs(*op_reach(index)))
     device_no_overlap(model, ops, *shared)
     shared = competing(flows, unordered_pairs(*flow_reach(index)))
-    channel_no_overlap(model, flows, *shared)
+    channel_no_overlap(model, flows, shared[0])
     channel_sharing(model, instance, flows, shared[1])
     if classes:
         families.symmetry_order(model, instance, window.possible, classes)
@@ -282,17 +283,8 @@ def device_no_overlap(
     \quad \delta_{ij} + \delta_{ji} \ge x_{ik} + x_{jk} - 1$
     """
     ops, devices, x = list(model.OPS), list(model.DEVICES), model.x
-    model.OP_ORDERS = pyo.Set(
-        initialize=[(ops[i], ops[j]) for i, j in orders], dimen=2, doc="open orders of two ops"
-    )
-    model.op_before = before = pyo.Var(
-        model.OP_ORDERS, domain=pyo.Binary, doc="op_before[i, j]: i ends before j starts"
-    )
-    big_m = slacks(model, items, ops, orders)
-
-    @model.Constraint(model.OP_ORDERS)
-    def device_no_overlap(model: pyo.ConcreteModel, i: str, j: str) -> Linear:
-        return model.op_start[j] >= model.op_end[i] - big_m[i, j] * (1 - before[i, j])
+    model.device_no_overlap = order_rows(model, "op", slacks_ns(items, ops, orders))
+    before = model.op_before
 
     @model.Constraint(
         [
@@ -306,9 +298,7 @@ def device_no_overlap(
 
 
 @family
-def channel_no_overlap(
-    model: pyo.ConcreteModel, items: list[Item], orders: list[Pair], pairs: list[Pair]
-) -> None:
+def channel_no_overlap(model: pyo.ConcreteModel, items: list[Item], orders: list[Pair]) -> None:
     r"""Moirai (8): of two remote flows that share a channel, one starts after the other ends.
 
     flow_start[r] >= flow_end[q] - M_qr (1 - flow_before[q, r]) for both orders of the pair, and
@@ -316,31 +306,29 @@ def channel_no_overlap(
 
     $S_r \ge C_q - M_{qr} (1 - \delta_{qr})$
     """
-    edges = list(model.EDGES)
-    model.FLOW_ORDERS = pyo.Set(
-        initialize=[(edges[q], edges[r]) for q, r in orders],
-        dimen=2,
-        doc="open orders of two flows",
-    )
-    model.flow_before = before = pyo.Var(
-        model.FLOW_ORDERS, domain=pyo.Binary, doc="flow_before[q, r]: q ends before r starts"
-    )
-    big_m = slacks(model, items, edges, orders)
-
-    @model.Constraint(model.FLOW_ORDERS)
-    def channel_no_overlap(model: pyo.ConcreteModel, q: str, r: str) -> Linear:
-        return model.flow_start[r] >= model.flow_end[q] - big_m[q, r] * (1 - before[q, r])
+    slack_ns = slacks_ns(items, list(model.EDGES), orders)
+    model.channel_no_overlap = order_rows(model, "flow", slack_ns)
 
 
-def slacks(
-    model: pyo.ConcreteModel, items: list[Item], names: list[str], orders: list[Pair]
-) -> dict[tuple[str, str], float]:
+def slacks_ns(items: list[Item], names: list[str], orders: list[Pair]) -> Slacks:
     """The big-M of each order: latest end of the first less earliest start of the second."""
-    unit_ns = model.unit_ns.value
-    return {
-        (names[i], names[j]): (items[i].latest_ns - items[j].earliest_ns) / unit_ns
-        for i, j in orders
-    }
+    pairs = ((names[i], names[j], items[i].latest_ns - items[j].earliest_ns) for i, j in orders)
+    return {(first, second): slack for first, second, slack in pairs}
+
+
+def order_rows(model: pyo.ConcreteModel, what: str, slack_ns: Slacks) -> pyo.Constraint:
+    """The Set of the open orders of two ops or flows, ``before`` on it, and the rows of these."""
+    orders = pyo.Set(initialize=list(slack_ns), dimen=2, doc=f"open orders of two {what}s")
+    model.add_component(f"{what.upper()}_ORDERS", orders)
+    before = pyo.Var(
+        orders, domain=pyo.Binary, doc=f"{what}_before[i, j]: {what} i ends before {what} j starts"
+    )
+    model.add_component(f"{what}_before", before)
+    start, end = model.component(f"{what}_start"), model.component(f"{what}_end")
+    big_m = {at: slack / model.unit_ns.value for at, slack in slack_ns.items()}
+    return pyo.Constraint(
+        orders, rule=lambda _, i, j: start[j] >= end[i] - big_m[i, j] * (1 - before[i, j])
+    )
 
 
 @family
@@ -494,11 +482,9 @@ def flow_items(
 
 
 def competing(items: list[Item], unordered: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """The orders (first, second) that the model must decide on, and their pairs.
-
-    Pairs are left out that share no resource, that take no time, or that the windows order; and so
-    are orders that the windows exclude.
-    """
+    """The orders (first, second) that the model must decide on, and their pairs."""
+    # Pairs are left out that share no resource, that take no time, or that the windows order; and
+    # so are orders that the windows exclude.
     orders, pairs = [], []
     for i, j in unordered:
         one, two = items[i], items[j]

@@ -218,11 +218,9 @@ class NotAbove:
 def family(
     add: Callable[Concatenate[pyo.ConcreteModel, P], None],
 ) -> Callable[Concatenate[pyo.ConcreteModel, P], None]:
-    """A function that adds components to a model: its first paragraph documents those without.
-
-    A last paragraph in dollars is the same in LaTeX, for the pages. `stated_by` of a model keeps
-    which function has added which component.
-    """
+    """A function that adds components to a model: its first paragraph documents those without."""
+    # A last paragraph in dollars is the same in LaTeX, for the pages. `stated_by` of a model keeps
+    # which function has added which component.
     said = " ".join((add.__doc__ or "").partition("\n\n")[0].split()).replace("``", "").rstrip(".")
 
     @wraps(add)
@@ -243,12 +241,10 @@ def family(
 
 
 def require_solution(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> None:
-    """Raise an InputError unless the values of the variables satisfy every active row.
-
-    Whoever solved the model, and whatever became of it: an infeasible model has no such values, and
-    a solve that was stopped leaves those of a feasible plan or none. `check` False leaves the rows
-    out (22 us each) where the solver has just said that it has a solution.
-    """
+    """Raise an InputError unless the values of the variables satisfy every active row."""
+    # Whoever solved the model, and whatever became of it: an infeasible model has no such values,
+    # and a solve that was stopped leaves those of a feasible plan or none. `check` False leaves the
+    # rows out (22 us each) where the solver has just said that it has a solution.
     if list(model.OPS) != [op.name for op in instance.graph.ops]:
         raise InputError(f"the model is not of {instance.name}: its ops are others")
     for variable in model.component_data_objects(pyo.Var):

@@ -134,11 +134,9 @@ def memory_rows(
 
 
 def exclude_overload(model: pyo.ConcreteModel, plan: Plan) -> bool:
-    """Add rows that exclude a plan which exceeds a device's memory; False if it does not.
-
-    The ops S on an overloaded device k are reduced to a minimal cover, the largest first:
-    sum over i in S of x[i, l] <= |S| - 1 for every device l that cannot hold S either.
-    """
+    """Add rows that exclude a plan which exceeds a device's memory; False if it does not."""
+    # The ops S on an overloaded device k are reduced to a minimal cover, the largest first: sum
+    # over i in S of x[i, l] <= |S| - 1 for every device l that cannot hold S either.
     if model.component("capacity_bytes") is None:  # a model of a user's own
         return False
     size = dict(model.memory_bytes.items())

@@ -266,10 +266,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
-    """The plan that the values of x describe.
-
-    Raises an InputError if the model holds no solution (`require_solution`).
-    """
+    """The plan that the values of x describe."""
     require_solution(model, instance, check=check)
     if not model.semantics.has_replicas:
         return Plan.on(device_numbers(model))
@@ -282,11 +279,9 @@ def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True)
 def columns_of(
     model: pyo.ConcreteModel, instance: Instance, plan: Plan, columns: Columns
 ) -> dict[str, str]:
-    """The column of each op.
-
-    Equal devices are swapped as the model demands: by `devices.canonical`, or, with replicas, the
-    stages of a class take its devices from the left, larger stages first, then in order.
-    """
+    """The column of each op."""
+    # Equal devices are swapped as the model demands: by `devices.canonical`, or, with replicas, the
+    # stages of a class take its devices from the left, larger stages first, then in order.
     if not model.semantics.has_replicas:
         plan = canonical(instance, plan, model.semantics, columns.classes)
         devices = plan.devices.tolist()

@@ -276,10 +276,9 @@ def forward_arcs(instance: Instance) -> list[tuple[int, int]]:
 
 
 def chain_arcs(instance: Instance) -> list[tuple[int, int]]:
-    """`forward_arcs`, and the reversed backward edges at ops whose group has no forward op.
-
-    Tarnawski et al. give such a colour class an artificial node, with its backward edges reversed.
-    """
+    """`forward_arcs`, and the reversed backward edges at ops whose group has no forward op."""
+    # Tarnawski et al. give such a colour class an artificial node, with its backward edges
+    # reversed.
     arrays, index = instance.arrays, instance.arrays.index
     with_forward = np.zeros(arrays.num_groups, np.bool_)
     with_forward[arrays.group[~arrays.backward]] = True
