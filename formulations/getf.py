@@ -329,29 +329,15 @@ def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True)
 
 
 def round_to_groups(share: Floats, time: Floats, capacity: Floats) -> list[int]:
-    """Round fractions over groups to one group each (Chudak, Shmoys).
-
-    For each row, sort the groups it can use from slow to fast. The group of the row is the one of
-    largest capacity among the fastest that together hold at least half of its fractions, as few as
-    possible. Groups at least as slow as the slowest of these hold half as well: so the time in the
-    chosen group is at most twice the fractional time. And with c the chosen capacity, the row's
-    1 / c is at most twice its fractional sum of 1 / capacity, so that with related speeds no
-    group's load per capacity is more than the sum of twice all groups' fractional ones.
-
-    Parameters
-    ----------
-    share : (B, G) float64
-        Fractions of each row over the groups; they sum to 1.
-    time : (B, G) float64
-        Time in each group; infinite where the group is not possible.
-    capacity : (B, G) float64
-        Work that a group does per time: the total speed of its devices, for this row.
-
-    Returns
-    -------
-    list of int
-        Ties go to the lower number.
-    """
+    """Round fractions over groups to one group each (Chudak, Shmoys), ties to the lower number."""
+    # All are (B, G). Times are infinite where a group is not possible; the capacity of a group is
+    # the work that it does per time, its total speed for this row. For each row, sort the groups it
+    # can use from slow to fast. The group of the row is the one of largest capacity among the
+    # fastest that together hold at least half of its fractions, as few as possible. Groups at least
+    # as slow as the slowest of these hold half as well: so the time in the chosen group is at most
+    # twice the fractional time. And with c the chosen capacity, the row's 1 / c is at most twice
+    # its fractional sum of 1 / capacity, so that with related speeds no group's load per capacity
+    # is more than the sum of twice all groups' fractional ones.
     chosen = []
     for shares, times, rates in zip(share.tolist(), time.tolist(), capacity.tolist(), strict=True):
         held, candidates = 0.0, []

@@ -164,7 +164,7 @@ def build(
     >>> evaluate(example(), extract(model, example()), Makespan()).value_ns
     34
     """
-    require_makespan("the model for CP-SAT", semantics)
+    require_makespan("the makespan model for CP-SAT", semantics)
     if horizon_ns is None:
         horizon_ns = instance.arrays.serial_horizon_ns
     model = new_model(instance, semantics, horizon_ns, symmetry=symmetry)

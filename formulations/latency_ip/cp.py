@@ -129,7 +129,7 @@ def build(
     >>> model.solve(solver) == cp_model.OPTIMAL, solver.value(model.latency_ns)
     (True, 43)
     """
-    refuse("the latency model", why_not(semantics))
+    refuse("the latency model for CP-SAT", why_not(semantics))
     horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
     model = new_model(instance, semantics, horizon)
     assign_once(model)

@@ -41,7 +41,7 @@ def call_sets(model: pyo.ConcreteModel, sets: CallSets) -> None:
     members = [(i, k, c) for i, k in model.PLACES if k in accelerators for c in calls]
     follows = list(dict.fromkeys((model.producer[u], j) for u, j in model.READERS))
     for name, found, doc in (
-        ("NEXT", follows, "(i, j): op i feeds op j"),
+        ("ARCS", follows, "(i, j): op i feeds op j"),
         ("CALLS", [(devices[k], c) for k, c in sets.calls], "(k, c): calls of accelerators"),
         ("MEMBERS", members, "(i, k, c): calls that ops can be in"),
         ("ENTERING", entering, "(u, k, c): calls that may have tensors as inputs"),
@@ -199,14 +199,14 @@ def call_convex(model: pyo.ConcreteModel) -> None:
     def call_convex_members(model: pyo.ConcreteModel, i: str, k: str, c: int) -> Linear:
         return model.reached[i, k, c] >= model.in_call[i, k, c]
 
-    @model.Constraint(model.NEXT, model.CALLS)
+    @model.Constraint(model.ARCS, model.CALLS)
     def call_convex_falls(model: pyo.ConcreteModel, i: str, j: str, k: str, c: int) -> Linear:
         return model.reached[j, k, c] <= model.reached[i, k, c]
 
     inside = dict(model.in_call)
 
     @model.Constraint(
-        [(i, j, k, c) for i, j in model.NEXT for k, c in model.CALLS if (i, k, c) in inside]
+        [(i, j, k, c) for i, j in model.ARCS for k, c in model.CALLS if (i, k, c) in inside]
     )
     def call_convex_leaves(model: pyo.ConcreteModel, i: str, j: str, k: str, c: int) -> Linear:
         return model.reached[j, k, c] <= inside.get((j, k, c), 0) - inside[i, k, c] + 1
@@ -287,7 +287,7 @@ def end_on_host(model: pyo.ConcreteModel) -> None:
         if h in on_hosts:
             own[j] += model.duration_ns[j, h] / unit_ns * model.x[j, h]
 
-    @model.Constraint(model.NEXT)
+    @model.Constraint(model.ARCS)
     def end_on_host(model: pyo.ConcreteModel, i: str, j: str) -> Linear:
         return model.end[j] >= model.end[i] + own[j]
 
@@ -443,7 +443,7 @@ def equal_in_order(model: pyo.ConcreteModel, instance: Instance, num_calls: int)
         for p in range(1, len(members))
     }
 
-    @model.Constraint(list(parts), model.NEXT)
+    @model.Constraint(list(parts), model.ARCS)
     def equal_in_order(model: pyo.ConcreteModel, first: str, i: str, j: str) -> Linear:
         early, late = parts[first]
         return sum(model.x[i, k] for k in late) + sum(model.x[j, k] for k in early) <= 1
@@ -469,7 +469,7 @@ def calls_in_order(model: pyo.ConcreteModel, num_calls: int) -> None:
     @model.Constraint(
         [
             (i, j, k, c)
-            for i, j in model.NEXT
+            for i, j in model.ARCS
             for k, c in later
             if (i, k, c) in members and (j, k, c) in members
         ]

@@ -106,7 +106,7 @@ def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
 
 
 def count_rows(
-    instance: Instance, form: Form, semantics: Makespan = SEMANTICS, symmetry: bool = False
+    instance: Instance, semantics: Makespan, form: Form = "strengthened", symmetry: bool = False
 ) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building."""
     if form != "strengthened":

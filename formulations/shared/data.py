@@ -4,7 +4,8 @@ Every model has the Sets ``OPS`` and ``DEVICES``, and of the others those that i
 
 - ``EDGES``: "a -> b" for the edge from op a to op b, "a -> b (t)" where several edges join them;
 - ``TENSORS``: "a" for the only tensor of op a, "a (t)" where it makes several;
-- ``LINKS``: (a, b), pairs of different devices.
+- ``LINKS``: (a, b), pairs of different devices; ``ARCS``: (i, j), op i feeds op j;
+- ``PLACES``: (i, k), op i can be on device k; ``READERS``: (u, j), op j reads tensor u.
 
 All are in the order of the instance, so that the n-th name is what the instance numbers n.
 Names in upper case are Sets; a Param says its unit (``_ns``, ``_bytes``) and is data as given;
