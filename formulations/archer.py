@@ -246,7 +246,7 @@ def cost_data(model: pyo.ConcreteModel, units: Units) -> None:
     times, weights = units.accelerators.time_ns, units.accelerators.weight_ns
     given = {v: time for v, time in zip(model.UNITS, times, strict=True) if time != UNSUPPORTED}
     add_data(model, "duration_ns", given)
-    add_data(model, "cut_ns", {e: weights[e] for e in model.NETS})
+    add_data(model, "cut_ns", {e: weights[e] for e in model.NETS}, index=model.NETS)
 
 
 @family
@@ -363,9 +363,8 @@ def memory_budget(model: pyo.ConcreteModel, units: Units) -> None:
 
     $\sum_v m_v x_{vp} \le M$
     """
-    size = dict(zip(model.UNITS, units.size, strict=True))
-    memory = dict.fromkeys(model.BLOCKS, units.accelerators.memory_bytes)
-    model.memory_budget = memory_rows(model, model.BLOCKS, size, memory)
+    memory = [units.accelerators.memory_bytes] * len(model.BLOCKS)
+    model.memory_budget = memory_rows(model, model.UNITS, model.BLOCKS, units.size, memory)
 
 
 @family

@@ -181,7 +181,8 @@ def least_data(model: pyo.ConcreteModel, times: SctTimes, *, truncated: bool) ->
     """least_ns[i], p in the paper, and least_transfer_ns[i, j], c: least times."""
     # Transfers are cut to times of ops: truncated, shorter ops or other transfers prove nothing.
     ops = dict(zip(model.OPS, times.op_ns, strict=True))
-    add_data(model, "least_ns", ops, validate=NotBelow(ops) if truncated else None)
+    validate = NotBelow(ops) if truncated else None
+    add_data(model, "least_ns", ops, index=model.OPS, validate=validate)
     moves = dict(zip(model.ARCS, times.move_ns.values(), strict=True))
     model.least_transfer_ns = pyo.Param(
         model.ARCS, initialize=moves, mutable=not truncated, within=pyo.Any

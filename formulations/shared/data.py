@@ -137,13 +137,13 @@ def add_data(
     given: dict[Any, int],
     doc: str | None = None,
     *,
+    index: pyo.Set | None = None,
     validate: Callable[..., bool] | None = None,
 ) -> None:
     """A Param of integers that may be changed between solves, to what `validate` lets through."""
-    data = pyo.Param(
-        list(given), initialize=given, mutable=True, within=pyo.Any, validate=validate, doc=doc
-    )
-    model.add_component(name, data)
+    options = {"mutable": True, "within": pyo.Any, "validate": validate, "doc": doc}
+    index = list(given) if index is None else index
+    model.add_component(name, pyo.Param(index, initialize=given, **options))
 
 
 def duration_data(

@@ -95,35 +95,34 @@ def memory_capacity(
 
     $\sum_i m_i x_{ik} \le M_k$
     """
-    arrays, devices = instance.arrays, list(model.DEVICES)
-    size = dict(zip(model.OPS, arrays.resident_bytes.tolist(), strict=True))
-    memory = dict(zip(devices, arrays.memory_bytes.tolist(), strict=True))
-    model.memory_capacity = memory_rows(
-        model, model.DEVICES, size, memory, [devices[k] for k in needed]
-    )
+    arrays, kept = instance.arrays, [list(model.DEVICES)[k] for k in needed]
+    given = arrays.resident_bytes.tolist(), arrays.memory_bytes.tolist()
+    model.memory_capacity = memory_rows(model, model.OPS, model.DEVICES, *given, kept)
 
 
 def memory_rows(
     model: pyo.ConcreteModel,
+    items: pyo.Set,
     places: pyo.Set,
-    size: dict[str, int],
-    memory: dict[Any, int],
+    bytes_of_items: list[int],
+    bytes_of_places: list[int],
     kept: Sequence[str] = (),
 ) -> pyo.Constraint:
     """The rows of `memory_capacity` for ops, or units, of these sizes, and their Params."""
     # A place without a limit can hold everything: it counts as one with room for all ops. Where an
     # op did not fit when the model was built, x is fixed to 0: more memory needs a build.
-    total, common = sum(size.values()), math.gcd(*size.values()) or 1
-    room = {k: min(most, total) for k, most in memory.items()}
+    total, common = sum(bytes_of_items), math.gcd(*bytes_of_items) or 1
+    size = dict(zip(items, bytes_of_items, strict=True))
+    room = {k: min(most, total) for k, most in zip(places, bytes_of_places, strict=True)}
     unit = {k: max(common, most / LARGEST_CAPACITY) for k, most in room.items()}
     model.memory_unit_bytes = pyo.Param(
         places, initialize=unit, doc="memory_unit_bytes[k]: of the memory row of k"
     )
     model.memory_bytes = pyo.Param(
-        list(size), initialize=size, doc="memory_bytes[i]: what op or unit i holds"
+        items, initialize=size, doc="memory_bytes[i]: what op or unit i holds"
     )
     doc = "capacity_bytes[k]: memory of k, at most that of all ops"
-    add_data(model, "capacity_bytes", room, doc, validate=NotAbove(room, kept))
+    add_data(model, "capacity_bytes", room, doc, index=places, validate=NotAbove(room, kept))
     heavy = {i: own for i, own in size.items() if own}
 
     def rule(model: pyo.ConcreteModel, k: Any) -> Linear:

@@ -113,7 +113,7 @@ def crossing_variables(block: Any, names: list[str], paid: Ints) -> None:
     given = {(tensors[u], names[r]): int(paid[u, r]) for u, r in np.argwhere(paid > 0).tolist()}
     block.BORDERS = pyo.Set(initialize=list(given), dimen=2, doc="(u, r): a crossing costs time")
     doc = "host_ns[u, r]: cost of tensor u at the border of r, cut to just above the horizon"
-    add_data(block, "host_ns", given, doc)
+    add_data(block, "host_ns", given, doc, index=block.BORDERS)
     block.leaves = pyo.Var(block.BORDERS, bounds=(0, 1))
     block.enters = pyo.Var(block.BORDERS, bounds=(0, 1))
 
