@@ -7,9 +7,9 @@ it):
     NAME.warm_start(model, instance, plan)
     plan = NAME.extract(model, instance)
 
-What a model does not have is refused by name. A `build` reads as the table of contents of its
-model: one function per family of rows, each of which adds components named like itself and says its
-inequality, with the paper's number where it has one.
+What a model does not have is refused by name, and so is `extract` where there is no solution. A
+`build` reads as the table of contents of its model: one function per family of rows, each of which
+adds components named like itself and says its inequality, with the paper's number where it has one.
 
 ====================  =======================================================  ====================
 `moirai`              placements, orders of ops and of flows                   makespan, per edge

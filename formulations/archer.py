@@ -29,15 +29,21 @@ nets (`instances.problem.nets`): tensors with the same pins, in units, add up.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import networkx as nx
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.data import NotAbove, family, new_model, require_solution
-from placegap.formulations.shared.families import LARGEST_CAPACITY, Linear
+from placegap.formulations.shared import refuse
+from placegap.formulations.shared.data import (
+    add_data,
+    family,
+    new_model,
+    require_solution,
+    set_values,
+)
+from placegap.formulations.shared.families import Linear, memory_rows
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, MaxLoad, Plan, Semantics
@@ -75,15 +81,12 @@ def build(
     (8, 20)
     """
     k = instance.num_devices if num_blocks is None else num_blocks
-    reason = why_not(semantics)
-    if reason is not None:
-        raise InputError(f"the model of Archer et al. {reason}")
+    refuse("the model of Archer et al.", why_not(semantics))
     if k < 1:
         raise InputError("there must be at least one block")
     units = build_units(instance, alike=True)
     unit_ns = time_unit_ns(units.horizon_ns, granularity_ns(instance, transfers=False))
-    model = new_model("archer exact", instance, semantics)
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    model = new_model("archer exact", instance, semantics, unit_ns)
     model.largest = pyo.Var(bounds=(0.0, None), doc="largest: T, in units")
     model.BLOCKS = pyo.Set(initialize=range(k), doc="blocks of the chain, in its order")
     unit_sets(model, units)
@@ -173,10 +176,8 @@ class Units:
 
 
 def build_units(instance: Instance, *, alike: bool = False) -> Units:
-    """Contract an instance; O(n K + m) but for sorting.
-
-    With `alike`, all devices are one kind, hosts included, with the least of each cost.
-    """
+    """Contract an instance; O(n K + m) but for sorting."""
+    # With `alike`, all devices are one kind, hosts included, with the least of each cost.
     arrays = instance.arrays
     blocks = contract(instance, merge_idle=False)
     nets = build_nets(instance, blocks.block)
@@ -244,10 +245,8 @@ def cost_data(model: pyo.ConcreteModel, units: Units) -> None:
     """duration_ns[v], where a device can have unit v, and cut_ns[e]: the least costs, mutable."""
     times, weights = units.accelerators.time_ns, units.accelerators.weight_ns
     given = {v: time for v, time in zip(model.UNITS, times, strict=True) if time != UNSUPPORTED}
-    model.duration_ns = pyo.Param(list(given), initialize=given, mutable=True)
-    model.cut_ns = pyo.Param(
-        model.NETS, initialize={e: weights[e] for e in model.NETS}, mutable=True
-    )
+    add_data(model, "duration_ns", given)
+    add_data(model, "cut_ns", {e: weights[e] for e in model.NETS}, index=model.NETS)
 
 
 @family
@@ -359,25 +358,13 @@ def tensor_enters(model: pyo.ConcreteModel) -> None:
 def memory_budget(model: pyo.ConcreteModel, units: Units) -> None:
     r"""Placegap's own: sum over units v of m_v x[v, p] <= the memory of a block.
 
-    ``memory_bytes[v]`` is m, ``capacity_bytes[p]``, mutable, the memory of block p. In exact units
-    where that leaves small numbers, else a little wide, as in `shared.families.memory_capacity`.
+    ``memory_bytes[v]`` is m, ``capacity_bytes[p]``, mutable, the memory of block p, as in
+    `shared.families.memory_capacity`.
 
     $\sum_v m_v x_{vp} \le M$
     """
-    common, total = math.gcd(*units.size) or 1, sum(units.size)
-    room = dict.fromkeys(model.BLOCKS, min(units.accelerators.memory_bytes, total))
-    sizes = dict(zip(model.UNITS, units.size, strict=True))
-    model.memory_bytes = pyo.Param(model.UNITS, initialize=sizes)
-    model.capacity_bytes = pyo.Param(
-        model.BLOCKS, initialize=room, mutable=True, validate=NotAbove(room)
-    )
-    unit = max(common, room[0] / LARGEST_CAPACITY)
-    heavy = [v for v in model.UNITS if model.memory_bytes[v]]
-
-    @model.Constraint(model.BLOCKS if heavy else [])
-    def memory_budget(model: pyo.ConcreteModel, p: int) -> Linear:
-        used = sum(model.memory_bytes[v] / unit * model.x[v, p] for v in heavy)
-        return used <= model.capacity_bytes[p] / unit + int(unit != common)
+    memory = [units.accelerators.memory_bytes] * len(model.BLOCKS)
+    model.memory_budget = memory_rows(model, model.UNITS, model.BLOCKS, units.size, memory)
 
 
 @family
@@ -416,9 +403,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
     """
     units, place = build_units(instance, alike=True), _places(instance, plan)
     home = dict(zip(model.OPS, place, strict=True))
-    for (i, p), variable in model.x.items():
-        if not variable.fixed:
-            variable.set_value(int(home[i] == p))
+    set_values(model.x, home.items())
     for e, p in model.leaves:
         here = [place[units.first[v]] == p for v in units.pins[e]]
         model.leaves[e, p].set_value(int(here[0] and not all(here)))
@@ -428,10 +413,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
-    """The plan of a model's values: block p on device p.
-
-    Raises an InputError if the model holds no solution (`require_solution`).
-    """
+    """The plan of a model's values: block p on device p."""
     require_solution(model, instance, check=check)
     blocks = list(model.BLOCKS)
     return Plan.on([max(blocks, key=lambda p: model.x[i, p].value) for i in model.OPS])

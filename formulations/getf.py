@@ -25,22 +25,26 @@ from typing import NoReturn
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.data import NotAbove, family, new_model, require_solution
+from placegap.formulations.shared import require_makespan
+from placegap.formulations.shared.data import (
+    NotAbove,
+    add_data,
+    family,
+    new_model,
+    require_solution,
+)
 from placegap.formulations.shared.devices import DeviceGroups, colocated_times, device_groups
 from placegap.formulations.shared.families import LARGEST_CAPACITY as LARGEST
 from placegap.formulations.shared.families import Linear, first_of_group, makespan_value
-from placegap.formulations.shared.pairs import edge_ends, tensor_edges
+from placegap.formulations.shared.pairs import edge_ends, grouped, tensor_edges
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
-from placegap.instances.problem import Instance, Makespan, Plan, Semantics
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.reading.errors import InputError
 
-Pairs = dict[tuple[int, int], int]
-"""Ns of a transfer per pair (producer, consumer)."""
-
-Terms = dict[str, dict[str, Linear]]
-"""A linear term of each op in each group of devices that can have it."""
+Pairs = dict[tuple[int, int], int]  # ns of a transfer per pair (producer, consumer)
+Terms = dict[str, dict[str, Linear]]  # by op and group of devices that can have it
 
 
 def build(
@@ -85,9 +89,8 @@ def build(
     require_makespan("GETF's LP", semantics)
     groups = device_groups(instance) if groups is None else groups
     unit_ns = time_unit_ns(horizon_ns(instance), granularity_ns(instance, transfers=True))
-    model = new_model("GETF LP", instance, semantics)
+    model = new_model("GETF LP", instance, semantics, unit_ns)
     model.groups = groups  # for `extract`
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
     group_sets(model, instance)
     arc_set(model, edge_ends(instance))
     least_data(model, instance)
@@ -101,15 +104,8 @@ def build(
     colocated_work(model, instance, durations)
     group_work(model, instance, spent)
     group_memory(model, instance)
-    makespan_value(model)
-    model.objective = pyo.Objective(expr=model.makespan, doc="GETF: T, the makespan")
+    makespan_value(model, "GETF: T, the makespan")
     return model
-
-
-def require_makespan(what: str, semantics: Semantics) -> None:
-    """Raise an InputError where a model that bounds every makespan is to bound something else."""
-    if not isinstance(semantics, Makespan):
-        raise InputError(f"{what} states makespan, not {semantics.label}")
 
 
 def count_rows(instance: Instance, groups: DeviceGroups) -> int:
@@ -145,7 +141,7 @@ def least_data(model: pyo.ConcreteModel, instance: Instance) -> None:
     ops, groups = list(model.OPS), list(model.GROUPS)
     able, time_ns = np.argwhere(times < math.inf).tolist(), times.tolist()
     given = {(ops[i], groups[g]): int(time_ns[i][g]) for i, g in able}
-    model.least_ns = pyo.Param(list(given), initialize=given, mutable=True, within=pyo.Any)
+    add_data(model, "least_ns", given)
 
 
 def least(groups: DeviceGroups, time_ns: Floats | Ints, possible: Flags) -> Floats:
@@ -249,9 +245,9 @@ def colocated_work(
 
     $T \ge \sum_g p_{Bg} y_{Bg}$
     """
-    ops, together = list(model.OPS), dict[str, list[Linear]]()
-    for i, j in zip(ops, first_of_group(instance), strict=True):
-        together.setdefault(ops[j], []).append(durations[i])
+    ops = list(model.OPS)
+    leaders = zip(ops, first_of_group(instance), strict=True)
+    together = grouped((ops[j], durations[i]) for i, j in leaders)
 
     @model.Constraint([b for b, several in together.items() if len(several) > 1])
     def colocated_work(model: pyo.ConcreteModel, b: str) -> Linear:
@@ -296,9 +292,7 @@ def group_memory(model: pyo.ConcreteModel, instance: Instance) -> None:
     heavy = [(b, m) for b, m in zip(model.LEADERS, size, strict=True) if m]
     limits = (sum(most[k] for k in devices) for devices in model.groups.devices)
     tight = {g: m for g, m in zip(model.GROUPS, limits, strict=True) if m < sum(size)}
-    model.capacity_bytes = pyo.Param(
-        list(tight), initialize=tight, mutable=True, validate=NotAbove(tight)
-    )
+    add_data(model, "capacity_bytes", tight, validate=NotAbove(tight))
 
     @model.Constraint(list(tight))
     def group_memory(model: pyo.ConcreteModel, g: str) -> Linear:
@@ -335,29 +329,15 @@ def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True)
 
 
 def round_to_groups(share: Floats, time: Floats, capacity: Floats) -> list[int]:
-    """Round fractions over groups to one group each (Chudak, Shmoys).
-
-    For each row, sort the groups it can use from slow to fast. The group of the row is the one of
-    largest capacity among the fastest that together hold at least half of its fractions, as few as
-    possible. Groups at least as slow as the slowest of these hold half as well: so the time in the
-    chosen group is at most twice the fractional time. And with c the chosen capacity, the row's
-    1 / c is at most twice its fractional sum of 1 / capacity, so that with related speeds no
-    group's load per capacity is more than the sum of twice all groups' fractional ones.
-
-    Parameters
-    ----------
-    share : (B, G) float64
-        Fractions of each row over the groups; they sum to 1.
-    time : (B, G) float64
-        Time in each group; infinite where the group is not possible.
-    capacity : (B, G) float64
-        Work that a group does per time: the total speed of its devices, for this row.
-
-    Returns
-    -------
-    list of int
-        Ties go to the lower number.
-    """
+    """Round fractions over groups to one group each (Chudak, Shmoys), ties to the lower number."""
+    # All are (B, G). Times are infinite where a group is not possible; the capacity of a group is
+    # the work that it does per time, its total speed for this row. For each row, sort the groups it
+    # can use from slow to fast. The group of the row is the one of largest capacity among the
+    # fastest that together hold at least half of its fractions, as few as possible. Groups at least
+    # as slow as the slowest of these hold half as well: so the time in the chosen group is at most
+    # twice the fractional time. And with c the chosen capacity, the row's 1 / c is at most twice
+    # its fractional sum of 1 / capacity, so that with related speeds no group's load per capacity
+    # is more than the sum of twice all groups' fractional ones.
     chosen = []
     for shares, times, rates in zip(share.tolist(), time.tolist(), capacity.tolist(), strict=True):
         held, candidates = 0.0, []
@@ -377,10 +357,8 @@ def horizon_ns(instance: Instance) -> int:
 
 
 def critical_path_ns(instance: Instance) -> int:
-    """The longest path of ops at their least times, a bound on every makespan; O(n K + m).
-
-    No LP here is below it. It is exact, where an LP's value is known up to a solver's tolerance.
-    """
+    """The longest path of ops at their least times, a bound on every makespan; O(n K + m)."""
+    # No LP here is below it. It is exact, where an LP's value is known up to a solver's tolerance.
     arrays, index = instance.arrays, instance.arrays.index
     possible = instance.arrays.possible
     least = np.where(possible, arrays.time_ns, NO_LIMIT).min(axis=1)
@@ -396,11 +374,9 @@ def critical_path_ns(instance: Instance) -> int:
 
 
 def least_transfers(instance: Instance) -> Pairs:
-    """Least ns between the two ops of each edge on different devices; 0 if they are never apart.
-
-    The least over the pairs of different devices possible for the two ops; if several tensors join
-    the ops, the largest of these times. O(m K^2).
-    """
+    """Least ns between the two ops of each edge on different devices; 0 if they are never apart."""
+    # The least over the pairs of different devices possible for the two ops; if several tensors
+    # join the ops, the largest of these times. O(m K^2).
     arrays, possible = instance.arrays, instance.arrays.possible
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
     found: Pairs = {}

@@ -31,18 +31,24 @@ from typing import Literal, NoReturn, get_args
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.getf import Pairs, arc_set, least_transfers, require_makespan
-from placegap.formulations.shared.data import NotBelow, family, new_model, require_solution
+from placegap.formulations.getf import Pairs, arc_set, least_transfers
+from placegap.formulations.shared import require_makespan
+from placegap.formulations.shared.data import (
+    NotBelow,
+    add_data,
+    family,
+    new_model,
+    require_solution,
+)
 from placegap.formulations.shared.families import Linear, makespan_value
+from placegap.formulations.shared.pairs import grouped
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.reading.errors import InputError, look_up
 
 Form = Literal["as_published", "truncated"]
-
-Favourites = list[int | None]
-"""The favourite child of each op, None where it has none."""
+Favourites = list[int | None]  # the favourite child of each op, None where it has none
 
 
 @dataclass(frozen=True)
@@ -98,8 +104,7 @@ def build(
     times = truncate(times) if form == "truncated" else times
     granularity = granularity_ns(instance, transfers=True)
     unit_ns = time_unit_ns(sum(times.op_ns) + sum(times.move_ns.values()), granularity)
-    model = new_model(f"m-SCT LP, {form}", instance, semantics)
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    model = new_model(f"m-SCT LP, {form}", instance, semantics, unit_ns)
     arc_set(model, times.move_ns)
     least_data(model, times, truncated=form == "truncated")
     lp_variables(model)
@@ -107,8 +112,7 @@ def build(
     favourite_child(model)
     favourite_parent(model)
     makespan_covers(model)
-    makespan_value(model)
-    model.objective = pyo.Objective(expr=model.makespan, doc="m-SCT: w_inf, the makespan")
+    makespan_value(model, "m-SCT: w_inf, the makespan")
     return model
 
 
@@ -135,10 +139,8 @@ def sct_times(instance: Instance) -> SctTimes:
 
 
 def communication_ratio(times: SctTimes) -> float:
-    """The longest transfer over the shortest op; infinite if only the op takes no time.
-
-    Communication times are small where it is at most 1.
-    """
+    """The longest transfer over the shortest op; infinite if only the op takes no time."""
+    # Communication times are small where it is at most 1.
     longest, shortest = max(times.move_ns.values(), default=0), min(times.op_ns)
     if longest == 0:
         return 0.0
@@ -146,24 +148,17 @@ def communication_ratio(times: SctTimes) -> float:
 
 
 def is_sct(instance: Instance) -> bool:
-    """Whether communication times are small: every transfer is as short as the shortest op.
-
-    Judged by the model's device-independent times (`sct_times`).
-    """
+    """Whether communication times are small: every transfer is as short as the shortest op."""
+    # Judged by the model's device-independent times (`sct_times`).
     return communication_ratio(sct_times(instance)) <= 1
 
 
 def truncate(times: SctTimes) -> SctTimes:
-    """Shorten each transfer (i, j) to the least time of j's siblings and of i's fellow parents.
-
-    What remains is small enough for the model to be a relaxation, and shorter transfers make none
-    of its times longer than a schedule's. O(n + m).
-    """
-    children: dict[int, list[int]] = {}
-    parents: dict[int, list[int]] = {}
-    for i, j in times.move_ns:
-        children.setdefault(i, []).append(times.op_ns[j])
-        parents.setdefault(j, []).append(times.op_ns[i])
+    """Shorten each transfer (i, j) to the least time of j's siblings and of i's fellow parents."""
+    # What remains is small enough for the model to be a relaxation, and shorter transfers make none
+    # of its times longer than a schedule's. O(n + m).
+    children = grouped((i, times.op_ns[j]) for i, j in times.move_ns)
+    parents = grouped((j, times.op_ns[i]) for i, j in times.move_ns)
     least_child = {op: heapq.nsmallest(2, own) for op, own in children.items()}
     least_parent = {op: heapq.nsmallest(2, own) for op, own in parents.items()}
 
@@ -186,13 +181,8 @@ def least_data(model: pyo.ConcreteModel, times: SctTimes, *, truncated: bool) ->
     """least_ns[i], p in the paper, and least_transfer_ns[i, j], c: least times."""
     # Transfers are cut to times of ops: truncated, shorter ops or other transfers prove nothing.
     ops = dict(zip(model.OPS, times.op_ns, strict=True))
-    model.least_ns = pyo.Param(
-        model.OPS,
-        initialize=ops,
-        mutable=True,
-        within=pyo.Any,
-        validate=NotBelow(ops) if truncated else None,
-    )
+    validate = NotBelow(ops) if truncated else None
+    add_data(model, "least_ns", ops, index=model.OPS, validate=validate)
     moves = dict(zip(model.ARCS, times.move_ns.values(), strict=True))
     model.least_transfer_ns = pyo.Param(
         model.ARCS, initialize=moves, mutable=not truncated, within=pyo.Any
@@ -239,11 +229,9 @@ def favourite_child(model: pyo.ConcreteModel) -> None:
 
     $\sum_j x_{ij} \ge n_i - 1$
     """
-    children: dict[str, list[Linear]] = {i: [] for i in model.OPS}
-    for (i, _), apart in model.apart.items():
-        children[i].append(apart)
+    children = grouped((i, apart) for (i, _), apart in model.apart.items())
 
-    @model.Constraint([i for i, several in children.items() if len(several) > 1])
+    @model.Constraint([i for i in model.OPS if len(children.get(i, ())) > 1])
     def favourite_child(_: pyo.ConcreteModel, i: str) -> Linear:
         return sum(children[i]) >= len(children[i]) - 1
 
@@ -254,11 +242,9 @@ def favourite_parent(model: pyo.ConcreteModel) -> None:
 
     $\sum_i x_{ij} \ge n_j - 1$
     """
-    parents: dict[str, list[Linear]] = {j: [] for j in model.OPS}
-    for (_, j), apart in model.apart.items():
-        parents[j].append(apart)
+    parents = grouped((j, apart) for (_, j), apart in model.apart.items())
 
-    @model.Constraint([j for j, several in parents.items() if len(several) > 1])
+    @model.Constraint([j for j in model.OPS if len(parents.get(j, ())) > 1])
     def favourite_parent(_: pyo.ConcreteModel, j: str) -> Linear:
         return sum(parents[j]) >= len(parents[j]) - 1
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from placegap.formulations.shared import require_makespan
 from placegap.formulations.shared.cp_families import (
     MOST_UNITS,
     CpModel,
@@ -163,8 +164,7 @@ def build(
     >>> evaluate(example(), extract(model, example()), Makespan()).value_ns
     34
     """
-    if semantics.objective != "makespan":
-        raise InputError(f"the model for CP-SAT states makespan, not {semantics.label}")
+    require_makespan("the makespan model for CP-SAT", semantics)
     if horizon_ns is None:
         horizon_ns = instance.arrays.serial_horizon_ns
     model = new_model(instance, semantics, horizon_ns, symmetry=symmetry)
@@ -192,12 +192,10 @@ def build(
 def new_model(
     instance: Instance, semantics: Makespan, horizon_ns: int, *, symmetry: bool
 ) -> MakespanModel:
-    """The variables of ops and the makespan, without constraints.
-
-    Rounding down keeps every bound valid: floor(time / unit) of a feasible schedule satisfies each
-    precedence, each no-overlap and each window of the rounded model. The unit keeps every row that
-    the horizon allows within `shared.cp_families.LARGEST_ACTIVITY`.
-    """
+    """The variables of ops and the makespan, without constraints."""
+    # Rounding down keeps every bound valid: floor(time / unit) of a feasible schedule satisfies
+    # each precedence, each no-overlap and each window of the rounded model. The unit keeps every
+    # row that the horizon allows within `shared.cp_families.LARGEST_ACTIVITY`.
     if horizon_ns > LARGEST_HORIZON_NS:
         raise InputError(f"a horizon of {horizon_ns} ns is above 2**59")
     granularity = granularity_ns(instance, transfers=True)
@@ -389,10 +387,8 @@ def channel_no_overlap(model: MakespanModel) -> None:
 
 
 def _transfer_to_ops(model: MakespanModel, item: int, edges: list[int]) -> None:
-    """A transfer to wherever the consumers are, all on one device; none if the producer is there.
-
-    remote = 1 iff no device k has x[i, k] and x[j, k].
-    """
+    """A transfer to where the consumers are, all on one device; none if the producer is there."""
+    # remote = 1 iff no device k has x[i, k] and x[j, k].
     index, cp, x = model.instance.arrays.index, model.cp, model.x
     i, consumers = int(index.producer[edges[0]]), index.consumer[edges].tolist()
     j, moves = consumers[0], model.moves(int(index.tensor[edges[0]]))

@@ -40,35 +40,19 @@ from typing import Literal, get_args
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.moirai import warm_start
-from placegap.formulations.moirai.published import device_no_overlap, order_sets
-from placegap.formulations.moirai.strengthened import (
-    add_durations,
-    channel_work,
-    critical_path,
-    device_work,
-    precedence_flows,
-    time_variables,
-    window_data,
-)
+from placegap.formulations.moirai import published, strengthened, warm_start
+from placegap.formulations.shared import families, refuse
 from placegap.formulations.shared.data import (
     device_numbers,
     duration_data,
-    edge_sets,
     family,
+    model_of_flows,
     names_of,
-    new_model,
     require_solution,
     transfer_data,
+    window_data,
 )
-from placegap.formulations.shared.families import (
-    Linear,
-    assign_once,
-    colocate_ops,
-    makespan_value,
-    memory_capacity,
-    place_ops,
-)
+from placegap.formulations.shared.families import Linear
 from placegap.formulations.shared.pairs import (
     PairSolution,
     count_unordered_pairs,
@@ -77,17 +61,14 @@ from placegap.formulations.shared.pairs import (
     plan_in_order,
     unordered_pairs,
 )
-from placegap.formulations.shared.times import Windows, granularity_ns, time_unit_ns, windows
+from placegap.formulations.shared.times import Windows, windows
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.reading.errors import InputError, look_up
 
 __all__ = ["SEMANTICS", "Form", "build", "count_rows", "extract", "warm_start", "why_not"]
-
 Form = Literal["as_published", "strengthened"]
-
-SEMANTICS = Makespan(channels="link", transfers="per_edge")
-"""The only semantics the model states."""
+SEMANTICS = Makespan(channels="link", transfers="per_edge")  # the only semantics the model states
 
 
 def build(
@@ -133,23 +114,16 @@ def build(
     (8, 8, 2, 20)
     """
     look_up("form", form, dict.fromkeys(get_args(Form)))
-    reason = why_not(semantics)
-    if reason is not None:
-        raise InputError(f"Pesto's model {reason}")
+    refuse("Pesto's model", why_not(semantics))
     if symmetry:
         raise InputError(f"Pesto's model, form={form}, has no symmetry")
     horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns
-    model = new_model(f"pesto {form.replace('_', ' ')}", instance, semantics)
-    edge_sets(model, instance)
-    unit_ns = time_unit_ns(horizon, granularity_ns(instance, transfers=True))
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
-    model.horizon = pyo.Param(initialize=horizon / unit_ns, doc="H, the horizon, in units")
+    model = model_of_flows(f"pesto {form.replace('_', ' ')}", instance, semantics, horizon)
     if form == "strengthened":
         _add_strengthened(model, instance, horizon)
     else:
         _add_published(model, instance)
-    makespan_value(model)
-    model.objective = pyo.Objective(expr=model.makespan, doc="Pesto: the makespan")
+    families.makespan_value(model, "Pesto: the makespan")
     return model
 
 
@@ -178,19 +152,18 @@ def _add_published(model: pyo.ConcreteModel, instance: Instance) -> None:
     """The plain model; see `pesto.build`."""
     duration_data(model, instance)
     transfer_data(model, instance)
-    model.PLACES = pyo.Set(initialize=list(model.duration_ns), dimen=2, doc="where ops can be")
-    order_sets(model, instance)
-    place_ops(model, instance.arrays.able)
-    time_variables(model)
+    published.order_sets(model, instance)
+    families.place_ops(model, instance.arrays.able)
+    strengthened.time_variables(model)
     choice_variables(model)
-    assign_once(model)
-    colocate_ops(model, instance)
-    memory_capacity(model, instance)
-    add_durations(model)
-    precedence_flows(model)
+    families.assign_once(model)
+    families.colocate_ops(model, instance)
+    families.memory_capacity(model, instance)
+    strengthened.add_durations(model)
+    published.precedence_flows(model)
     makespan_covers(model)
     route_choice(model)
-    device_no_overlap(model)
+    published.device_no_overlap(model)
     link_no_overlap(model)
 
 
@@ -284,19 +257,19 @@ def _add_strengthened(model: pyo.ConcreteModel, instance: Instance, horizon_ns: 
     places = np.argwhere(edges.possible).tolist()
     arcs = [(q, *divmod(place, instance.num_devices)) for q, place in places]
     transfer_data(model, instance, arcs, only_longer=True)
+    families.place_ops(model, window.possible)
     window_data(model, window)
-    place_ops(model, window.possible)
     possible_routes(model)
-    time_variables(model)
-    assign_once(model)
-    colocate_ops(model, instance)
-    memory_capacity(model, instance)
-    add_durations(model)
-    precedence_flows(model)
+    strengthened.time_variables(model)
+    families.assign_once(model)
+    families.colocate_ops(model, instance)
+    families.memory_capacity(model, instance)
+    strengthened.add_durations(model)
+    published.precedence_flows(model)
     route_flow(model, {(edges.items[q], *edges.places[place]) for q, place in places})
-    device_work(model)
-    channel_work(model, instance)
-    critical_path(model, instance)
+    strengthened.device_work(model)
+    strengthened.channel_work(model, instance)
+    strengthened.critical_path(model, instance)
     device_open_pairs(model, compete(ops, unordered_pairs(*op_reach(index))))
     link_open_pairs(model, compete(edges, unordered_pairs(*flow_reach(index))))
 
@@ -323,11 +296,7 @@ def route_flow(model: pyo.ConcreteModel, possible: set[tuple[str, ...]]) -> None
 
     $x_{ik} + \sum_a y_{qak} = x_{jk} + \sum_b y_{qkb}, \quad \sum_b y_{qkb} \le x_{ik}$
     """
-    leaving: dict[tuple[str, str], list[Linear]] = {}
-    entering: dict[tuple[str, str], list[Linear]] = {}
-    for (q, a, b), route in model.route.items():
-        leaving.setdefault((q, a), []).append(route)
-        entering.setdefault((q, b), []).append(route)
+    leaving, entering = strengthened.routes_at(model)
 
     @model.Constraint(model.EDGES, model.DEVICES)
     def route_conserved(model: pyo.ConcreteModel, q: str, k: str) -> Linear:
@@ -352,18 +321,8 @@ def device_open_pairs(model: pyo.ConcreteModel, pairs: Pairs) -> None:
     $S_j \ge C_i - M_{ij} (1 - \delta_{ij}),
     \quad \delta_{ij} + \delta_{ji} \ge x_{ik} + x_{jk} - 1$
     """
-    unit_ns, x = model.unit_ns.value, model.x
-    model.OP_ORDERS = pyo.Set(
-        initialize=list(pairs.slack_ns), dimen=2, doc="open orders of two ops"
-    )
-    model.op_before = before = pyo.Var(
-        model.OP_ORDERS, domain=pyo.Binary, doc="op_before[i, j]: i ends before j starts"
-    )
-
-    @model.Constraint(model.OP_ORDERS)
-    def device_no_overlap(model: pyo.ConcreteModel, i: str, j: str) -> Linear:
-        slack = pairs.slack_ns[i, j] / unit_ns * (1 - before[i, j])
-        return model.op_start[j] >= model.op_end[i] - slack
+    model.device_no_overlap = strengthened.order_rows(model, "op", pairs.slack_ns)
+    before, x = model.op_before, model.x
 
     @model.Constraint(pairs.shared)
     def device_shared(_: pyo.ConcreteModel, i: str, j: str, k: str) -> Linear:
@@ -381,18 +340,8 @@ def link_open_pairs(model: pyo.ConcreteModel, pairs: Pairs) -> None:
     $S_r \ge C_q - M_{qr} (1 - \delta_{qr}),
     \quad \delta_{qr} + \delta_{rq} \ge y_{qab} + y_{rab} - 1$
     """
-    unit_ns, route = model.unit_ns.value, model.route
-    model.FLOW_ORDERS = pyo.Set(
-        initialize=list(pairs.slack_ns), dimen=2, doc="open orders of two flows"
-    )
-    model.flow_before = before = pyo.Var(
-        model.FLOW_ORDERS, domain=pyo.Binary, doc="flow_before[q, r]: q ends before r starts"
-    )
-
-    @model.Constraint(model.FLOW_ORDERS)
-    def link_no_overlap(model: pyo.ConcreteModel, q: str, r: str) -> Linear:
-        slack = pairs.slack_ns[q, r] / unit_ns * (1 - before[q, r])
-        return model.flow_start[r] >= model.flow_end[q] - slack
+    model.link_no_overlap = strengthened.order_rows(model, "flow", pairs.slack_ns)
+    before, route = model.flow_before, model.route
 
     @model.Constraint(pairs.shared)
     def link_shared(_: pyo.ConcreteModel, q: str, r: str, a: str, b: str) -> Linear:
@@ -444,10 +393,8 @@ def op_slots(instance: Instance, window: Windows, horizon_ns: int) -> Slots:
 
 
 def edge_slots(instance: Instance, window: Windows, horizon_ns: int) -> Slots:
-    """Windows of the edges; place a * K + b is the link from a to b.
-
-    Places a * K + a are kept for edges that stay on device a. O(m K^2).
-    """
+    """Windows of the edges; place a * K + b is the link from a to b."""
+    # Places a * K + a are kept for edges that stay on device a. O(m K^2).
     arrays, k, names = instance.arrays, instance.num_devices, names_of(instance)
     index = arrays.index
     until, since = window.head_ns + arrays.time_ns, window.tail_ns + arrays.time_ns
@@ -464,11 +411,9 @@ def edge_slots(instance: Instance, window: Windows, horizon_ns: int) -> Slots:
 
 
 def compete(slots: Slots, unordered: Iterator[tuple[int, int]]) -> Pairs:
-    """The pairs whose order is to be decided, and the orders that are open.
-
-    Places are left out where both items take no time, where the windows order them, and (in
-    `edge_slots`) where an edge stays on a device. O(pairs * places).
-    """
+    """The pairs whose order is to be decided, and the orders that are open."""
+    # Places are left out where both items take no time, where the windows order them, and (in
+    # `edge_slots`) where an edge stays on a device. O(pairs * places).
     pairs = np.array(list(unordered), np.int64).reshape(-1, 2)
     i, j = pairs.T
     early, late, time = slots.earliest_ns, slots.latest_ns, slots.duration_ns
@@ -496,10 +441,7 @@ def compete(slots: Slots, unordered: Iterator[tuple[int, int]]) -> Pairs:
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
-    """The plan that the values of a model's variables describe; see `plan_in_order`.
-
-    Raises an InputError if the model holds no solution (`require_solution`).
-    """
+    """The plan that the values of a model's variables describe; see `plan_in_order`."""
     require_solution(model, instance, check=check)
     device, names = device_numbers(model), list(model.DEVICES)
     home = {i: names[k] for i, k in zip(model.OPS, device, strict=True)}
@@ -518,11 +460,9 @@ def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True)
 def decided(
     model: pyo.ConcreteModel, what: str, place: Mapping[str, Hashable]
 ) -> list[tuple[int, int]]:
-    """Pairs (first, second) of ops or flows at one place, as decided, by number.
-
-    The published form has one variable for both orders of a pair, and for flows one per link; the
-    strengthened form leaves pairs open that the windows order at their place.
-    """
+    """Pairs (first, second) of ops or flows at one place, as decided, by number."""
+    # The published form has one variable for both orders of a pair, and for flows one per link; the
+    # strengthened form leaves pairs open that the windows order at their place.
     both_ways = model.component("OP_ORDERS") is not None
     number = {name: at for at, name in enumerate(model.component(f"{what}_start"))}
     before, found = model.component(f"{what}_before"), []

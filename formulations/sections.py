@@ -17,34 +17,20 @@ from __future__ import annotations
 
 import pyomo.environ as pyo
 
-from placegap.formulations.moirai.strengthened import (
-    add_durations,
-    channels_by_link,
-    critical_path,
-    possible_arcs,
-    precedence_flows,
-    route_flows,
-    route_links,
-    time_variables,
-    window_data,
-)
+from placegap.formulations.moirai import strengthened
+from placegap.formulations.moirai.published import precedence_flows
+from placegap.formulations.shared import families, require_makespan
 from placegap.formulations.shared.data import (
     duration_data,
-    edge_sets,
     family,
+    model_of_flows,
     names_of,
-    new_model,
     transfer_data,
+    window_data,
 )
-from placegap.formulations.shared.families import (
-    Linear,
-    assign_once,
-    colocate_ops,
-    makespan_value,
-    memory_capacity,
-    place_ops,
-)
-from placegap.formulations.shared.times import granularity_ns, time_unit_ns, windows
+from placegap.formulations.shared.families import Linear, op_work
+from placegap.formulations.shared.pairs import grouped
+from placegap.formulations.shared.times import windows
 from placegap.instances.problem import Instance, Makespan
 
 
@@ -75,36 +61,34 @@ def build(
     >>> len(model.x), len(model.route)
     (8, 16)
     """
+    require_makespan("the section LP", semantics)
     horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns
     window, names = windows(instance, horizon), names_of(instance)
-    routes = possible_arcs(instance, window, horizon)
+    routes = strengthened.possible_arcs(instance, window, horizon)
     arcs = [(q, a, b) for q, pairs in enumerate(routes) for a, b in pairs]
-    model = new_model("section LP", instance, semantics)
-    edge_sets(model, instance)
-    unit_ns = time_unit_ns(horizon, granularity_ns(instance, transfers=True))
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
-    model.horizon = pyo.Param(initialize=horizon / unit_ns, doc="the horizon, in units")
+    model = model_of_flows("section LP", instance, semantics, horizon)
     duration_data(model, instance, only_longer=True)
     transfer_data(model, instance, arcs, only_longer=True)
+    families.place_ops(model, window.possible)
     window_data(model, window)
-    place_ops(model, window.possible)
-    route_flows(model, [(names.edges[q], names.devices[a], names.devices[b]) for q, a, b in arcs])
-    time_variables(model)
-    assign_once(model)
-    colocate_ops(model, instance)
-    memory_capacity(model, instance)
-    route_links(model)
-    add_durations(model)
+    strengthened.route_flows(
+        model, [(names.edges[q], names.devices[a], names.devices[b]) for q, a, b in arcs]
+    )
+    strengthened.time_variables(model)
+    families.assign_once(model)
+    families.colocate_ops(model, instance)
+    families.memory_capacity(model, instance)
+    strengthened.route_links(model)
+    strengthened.add_durations(model)
     precedence_flows(model)
-    critical_path(model, instance)
+    strengthened.critical_path(model, instance)
     device_work_within(model)
     if semantics.channels != "free":
         channel_work_within(model, instance)
     # Beyond the horizon a bound is as good as infeasibility, and it has the solver's margin.
     for variable in (*model.op_start.values(), *model.flow_start.values(), model.makespan):
         variable.setub(None)
-    makespan_value(model)
-    model.objective = pyo.Objective(expr=model.makespan, doc="Placegap's own: the makespan")
+    families.makespan_value(model, "Placegap's own: the makespan")
     return model
 
 
@@ -118,15 +102,10 @@ def device_work_within(model: pyo.ConcreteModel) -> None:
 
     $\sum_i p_{ik} x_{ik} + (h_k + t_k) \upsilon_k \le T, \quad \upsilon_k \ge x_{ik}$
     """
-    on: dict[str, list[str]] = {k: [] for k in model.DEVICES}
-    for i, k in model.PLACES:
-        on[k].append(i)
-    idle = {
-        k: sum(min(way[i, k] for i in on[k]) for way in (model.head_ns, model.tail_ns))
-        for k in on
-        if on[k]
-    }
-    unit_ns, duration_ns = model.unit_ns.value, model.duration_ns
+    found, work = grouped((k, i) for i, k in model.PLACES), op_work(model, by=1)
+    on = {k: found[k] for k in model.DEVICES if k in found}
+    ways, unit_ns = (model.head_ns, model.tail_ns), model.unit_ns.value
+    idle = {k: sum(min(way[i, k] for i in own) for way in ways) for k, own in on.items()}
     model.used = pyo.Var(list(idle), bounds=(0, 1), doc="used[k]: at least every x[i, k]")
 
     @model.Constraint([(i, k) for k in idle for i in on[k] if idle[k] > 0])
@@ -135,8 +114,7 @@ def device_work_within(model: pyo.ConcreteModel) -> None:
 
     @model.Constraint(list(idle))
     def device_work_within(model: pyo.ConcreteModel, k: str) -> Linear:
-        work = sum(duration_ns[i, k] / unit_ns * model.x[i, k] for i in on[k])
-        return work + idle[k] / unit_ns * model.used[k] <= model.makespan
+        return sum(work[k]) + idle[k] / unit_ns * model.used[k] <= model.makespan
 
 
 @family
@@ -165,7 +143,7 @@ def channel_work_within(model: pyo.ConcreteModel, instance: Instance) -> None:
         def sent_covers(model: pyo.ConcreteModel, q: str, a: str, b: str) -> Linear:
             return model.sent[of[q], a, b] >= model.route[q, a, b]
 
-    held = channels_by_link(model, instance)
+    held = strengthened.channels_by_link(model, instance)
     work: dict[str, dict[tuple[str, str, str], Linear]] = {}  # by channel and what it carries
     through: dict[tuple[str, str], list[Linear]] = {}  # by channel and edge
     before: dict[str, list[int]] = {}

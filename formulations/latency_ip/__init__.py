@@ -47,6 +47,7 @@ from placegap.formulations.latency_ip.calls import (
     where_needed,
 )
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
+from placegap.formulations.shared import refuse
 from placegap.formulations.shared.pairs import op_reach
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Semantics
 from placegap.instances.reading.errors import InputError, look_up
@@ -55,7 +56,6 @@ if TYPE_CHECKING:  # `latency_ip.cp` need not wait for Pyomo to load
     import pyomo.environ as pyo
 
 __all__ = ["Form", "build", "count_rows", "extract", "warm_start", "why_not"]
-
 Form = Literal["as_published", "strengthened"]
 
 
@@ -110,9 +110,8 @@ def build(
     from placegap.formulations.shared.families import assign_once, memory_capacity, place_ops
 
     look_up("form", form, dict.fromkeys(get_args(Form)))
-    reason, strengthened = why_not(semantics), form == "strengthened"
-    if reason is not None:
-        raise InputError(f"the latency IP {reason}")
+    strengthened = form == "strengthened"
+    refuse("the latency IP", why_not(semantics))
     if not strengthened and (symmetry or bound_ns is not None):
         option = "symmetry" if symmetry else "bound_ns"
         raise InputError(f"the latency IP, form={form}, has no {option}")
@@ -120,10 +119,10 @@ def build(
     # As published, windows come from the longest horizon: the form keeps the rows of the paper.
     sets = index_sets(instance, semantics, horizon_ns, windowed=strengthened)
     q = sets.num_calls
-    model = new_model("latency IP", instance, semantics)
+    model = new_model("latency IP", instance, semantics, model_unit_ns(instance, horizon_ns))
+    place_ops(model, sets.window.possible)
     rows.call_sets(model, sets)
     rows.call_data(model, sets, horizon_ns, only_longer=strengthened)
-    place_ops(model, sets.window.possible)
     rows.call_variables(model, q)
     rows.time_variables(model)
     assign_once(model)
@@ -167,12 +166,8 @@ def why_not(semantics: Semantics) -> str | None:
 
 def count_rows(instance: Instance, semantics: LatencySubgraphs, form: Form) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building."""
-    arrays, index, n, q = (
-        instance.arrays,
-        instance.arrays.index,
-        instance.num_ops,
-        semantics.subgraphs,
-    )
+    arrays, n, q = instance.arrays, instance.num_ops, semantics.subgraphs
+    index = arrays.index
     accelerators, edges = int((~arrays.is_host).sum()), len(index.producer)
     calls, tensors = accelerators * q, len(index.tensor_producer)
     rows = 2 * n + edges + n + calls * (2 * edges + tensors + n + 2)
@@ -230,10 +225,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
-    """The plan that the values of x and in_call describe.
-
-    Raises an InputError if the model holds no solution (`require_solution`).
-    """
+    """The plan that the values of x and in_call describe."""
     from placegap.formulations.shared.data import device_numbers, require_solution
 
     require_solution(model, instance, check=check)

@@ -27,14 +27,8 @@ from placegap.instances.problem.graph_index import all_by
 from placegap.instances.problem.integers import UNSUPPORTED
 
 Pair = tuple[int, int]
-
-
-CallName = tuple[int, int]
-"""Accelerator and number of a call; a host and 0 for ops of a host."""
-
-
-NEXT_TO_NOTHING = 0.1
-"""Times up to this many units may vanish in solvers' tolerances; a horizon has up to 1000 units."""
+CallName = tuple[int, int]  # accelerator and number of a call; a host and 0 for ops of a host
+NEXT_TO_NOTHING = 0.1  # so many units, of up to 1000 in a horizon, may vanish in tolerances
 
 
 # --------------------------------------------------------------------------------------- index sets
@@ -109,11 +103,9 @@ def _host_ns(instance: Instance) -> Ints:
 
 
 def where_needed(instance: Instance) -> Flags:
-    """Devices that some optimal plan may use for an op, (n, K).
-
-    Hosts are one pool: a group may be spread over them. If a host can hold all ops, no other host
-    is needed for the ops that it runs at least as fast (the first one is kept if several tie).
-    """
+    """Devices that some optimal plan may use for an op, (n, K)."""
+    # Hosts are one pool: a group may be spread over them. If a host can hold all ops, no other host
+    # is needed for the ops that it runs at least as fast (the first one is kept if several tie).
     arrays, roomy = instance.arrays, roomy_hosts(instance)
     possible = arrays.time_ns != UNSUPPORTED
     for i in range(instance.num_ops):
@@ -156,12 +148,10 @@ def _for_pooled_groups(instance: Instance, possible: Flags) -> Flags:
 
 
 def call_windows(instance: Instance, horizon_ns: int) -> Windows:
-    """Propagate heads, tails and the horizon until nothing changes; O(m K) per round.
-
-    Along an edge the consumer is on the same device (perhaps in the same call), or pays host_time
-    out of an accelerator and into one. Heads are times before the op, tails times between its being
-    done and the end of the plan.
-    """
+    """Propagate heads, tails and the horizon until nothing changes; O(m K) per round."""
+    # Along an edge the consumer is on the same device (perhaps in the same call), or pays host_time
+    # out of an accelerator and into one. Heads are times before the op, tails times between its
+    # being done and the end of the plan.
     host = _host_ns(instance)
 
     def cross(done: Ints, tensor: int, back: bool) -> Ints:  # the same in both directions
@@ -173,11 +163,9 @@ def call_windows(instance: Instance, horizon_ns: int) -> Windows:
 
 
 def empty_edges(instance: Instance, possible: Flags, largest_ns: int) -> list[int]:
-    """Edges that may form a cycle of calls without any time, in input order.
-
-    Times up to `largest_ns` count as none. Both ends of such an edge take no time on devices where
-    the tensor takes none. Clocks exclude every other cycle, since some time passes on it.
-    """
+    """Edges that may form a cycle of calls without any time, in input order."""
+    # Times up to `largest_ns` count as none. Both ends of such an edge take no time on devices
+    # where the tensor takes none. Clocks exclude every other cycle, since some time passes on it.
     index, is_host = instance.arrays.index, instance.arrays.is_host
     idle = (np.asarray(possible) > 0) & (instance.arrays.time_ns <= largest_ns)
     if not idle[:, ~is_host].any():  # hosts alone have no cycle
@@ -251,11 +239,9 @@ def plan_values(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> 
 def tidy(
     instance: Instance, plan: Plan, semantics: LatencySubgraphs
 ) -> tuple[Plan, Schedule, list[int]]:
-    """A feasible plan's representative in the models, its schedule, and ranks of ops.
-
-    It is no slower: ops are on hosts of `where_needed`, calls are numbered without gaps, and equal
-    accelerators by the start of their first call (those without a call last).
-    """
+    """A feasible plan's representative in the models, its schedule, and ranks of ops."""
+    # It is no slower: ops are on hosts of `where_needed`, calls are numbered without gaps, and
+    # equal accelerators by the start of their first call (those without a call last).
     arrays = instance.arrays
     device, call = plan.devices.tolist(), list(plan.call or [0] * instance.num_ops)
     needed = where_needed(instance)

@@ -32,30 +32,19 @@ from placegap.instances.problem import Instance, LatencySubgraphs
 from placegap.instances.problem.graph_index import GraphIndex, sum_by
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 
-MOST_OPS = 2500
-"""With more ops the bound is 0: reachability is a matrix of ops by ops."""
-
-
-MOST_CUTS = 20_000
-"""Most intervals per chain whose cost is refined by a minimum cut."""
-
-
-INSIDE, OUTSIDE = 1, 2
-"""Sides of ops that are surely in a call, and surely not; 0 for all others."""
-
-
+MOST_OPS = 2500  # with more ops the bound is 0: reachability is a matrix of ops by ops
+MOST_CUTS = 20_000  # most intervals per chain whose cost is refined by a minimum cut
+INSIDE, OUTSIDE = 1, 2  # sides of ops that are surely in a call, and surely not; 0 for all others
 Sides = NDArray[np.int8]
 
 
 def chain_bound_ns(
     instance: Instance, semantics: LatencySubgraphs, time_limit_s: float | None = None
 ) -> int:
-    """A lower bound on the latency, `NEVER` if no plan fits: the best bound of a few long paths.
-
-    Paths of most accelerator time, of most time with transfers, of most bytes, of most ops.
-    O(L^2 (n + m)) for a path of length L, and up to `MOST_CUTS` minimum cuts, fewer if the time is
-    over: the bound is valid after any number. Deterministic without a time limit.
-    """
+    """A lower bound on the latency, `NEVER` if no plan fits: the best bound of a few long paths."""
+    # Paths of most accelerator time, of most time with transfers, of most bytes, of most ops. O(L^2
+    # (n + m)) for a path of length L, and up to `MOST_CUTS` minimum cuts, fewer if the time is
+    # over: the bound is valid after any number. Deterministic without a time limit.
     index, n = instance.arrays.index, instance.num_ops
     if n > MOST_OPS:
         return 0
@@ -227,11 +216,9 @@ def _intervals(
 
 @kernel
 def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
-    """Least time to cut the chain into a limited number of intervals, and the intervals, (c, 2).
-
-    ``value[j, s]`` is that of the first j ops with s calls; ``origin[j, s]`` is the first op of the
-    last interval, -1 if the last op is on a host.
-    """
+    """Least time to cut the chain into a limited number of intervals, and the intervals, (c, 2)."""
+    # ``value[j, s]`` is that of the first j ops with s calls; ``origin[j, s]`` is the first op of
+    # the last interval, -1 if the last op is on a host.
     length = len(alone)
     value = np.full((length + 1, calls + 1), NEVER, np.int64)
     origin = np.full((length + 1, calls + 1), -1, np.int64)
@@ -285,11 +272,9 @@ class CallCuts:
         self.capacity = np.concatenate([own, move_ns, always])
 
     def least_ns(self, side: NDArray[np.int8], after: Flags, before: Flags) -> int:
-        """A lower bound on the time of a call without that of the ops surely in it.
-
-        `side` is `INSIDE`, `OUTSIDE` or 0 for each op; `after` and `before` are the ops after and
-        before some op inside.
-        """
+        """A lower bound on the time of a call without that of the ops surely in it."""
+        # `side` is `INSIDE`, `OUTSIDE` or 0 for each op; `after` and `before` are the ops after and
+        # before some op inside.
         # Arcs of convexity: if a member comes after an op inside, its producers that also come
         # after that op are members, and likewise backwards. So the cut cannot leave and come back.
         index, n = self.index, self.num_ops

@@ -30,6 +30,7 @@ from placegap.formulations.latency_ip.calls import (
     serial_horizon_ns,
 )
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
+from placegap.formulations.shared import refuse
 from placegap.formulations.shared.cp_families import (
     MOST_UNITS,
     CpModel,
@@ -50,7 +51,6 @@ from placegap.formulations.shared.pairs import tensor_edges
 from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan
 from placegap.instances.problem.integers import ceil_div
-from placegap.instances.reading.errors import InputError
 
 Member = tuple[int, int, int]
 
@@ -129,9 +129,7 @@ def build(
     >>> model.solve(solver) == cp_model.OPTIMAL, solver.value(model.latency_ns)
     (True, 43)
     """
-    reason = why_not(semantics)
-    if reason is not None:
-        raise InputError(f"the latency model {reason}")
+    refuse("the latency model for CP-SAT", why_not(semantics))
     horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
     model = new_model(instance, semantics, horizon)
     assign_once(model)
@@ -318,10 +316,8 @@ def end_on_host(model: LatencyModel) -> None:
 
 
 def done_in_order(model: LatencyModel) -> None:
-    """done[j] >= done[i] + sum over k of p_jk x[j, k] + moves, for edges (i, j); done <= end.
-
-    Moves are those of a tensor with one consumer.
-    """
+    """done[j] >= done[i] + sum over k of p_jk x[j, k] + moves, for edges (i, j); done <= end."""
+    # Moves are those of a tensor with one consumer.
     moves: list[list[Expression]] = [[] for _ in model.sets.producer]
     for crossing in (model.enters, model.leaves):
         for (u, k, _), literal in crossing.items():

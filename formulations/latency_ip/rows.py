@@ -7,7 +7,6 @@ and run its members up to this op, in topological order: no later than the call 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,11 +18,11 @@ from placegap.formulations.latency_ip.calls import (
     CallSets,
     empty_edges,
     equal_accelerators,
-    model_unit_ns,
     slower_hosts_ns,
 )
-from placegap.formulations.shared.data import family, names_of
-from placegap.formulations.shared.families import Linear, first_of_group
+from placegap.formulations.shared.data import add_data, family, names_of, tensor_sets, window_data
+from placegap.formulations.shared.families import Linear, first_of_group, op_work
+from placegap.formulations.shared.pairs import grouped
 from placegap.instances.problem import Instance
 
 Pair = tuple[str, str]
@@ -33,31 +32,22 @@ Pair = tuple[str, str]
 
 
 def call_sets(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """The Sets of the model, and ``producer[u]``."""
-    names, calls = names_of(sets.instance), range(sets.num_calls)
-    ops, devices, tensors = names.ops, names.devices, names.tensors
-    places = [(ops[i], devices[k]) for i, k in np.argwhere(sets.window.possible).tolist()]
+    """The Sets of the model beside `place_ops`, and ``producer[u]``."""
+    tensor_sets(model, sets.instance)
+    devices, tensors, calls = list(model.DEVICES), list(model.TENSORS), range(sets.num_calls)
     entering = [(tensors[u], devices[k], c) for u, k in sets.entering for c in calls]
     leaving = [(tensors[u], devices[k], c) for u, k in sets.leaving for c in calls]
-    readers = [(tensors[u], ops[j]) for u, found in enumerate(sets.consumers) for j in found]
     accelerators = {devices[k] for k, _ in sets.calls}
-    members = [(i, k, c) for i, k in places if k in accelerators for c in calls]
-    made = {u: ops[i] for u, i in zip(tensors, sets.producer, strict=True)}
-    follows = list(dict.fromkeys((made[u], j) for u, j in readers))
+    members = [(i, k, c) for i, k in model.PLACES if k in accelerators for c in calls]
+    follows = list(dict.fromkeys((model.producer[u], j) for u, j in model.READERS))
     for name, found, doc in (
-        ("TENSORS", tensors, "tensors"),
-        ("PLACES", places, "(i, k): where ops can be"),
-        ("READERS", readers, "(u, j): tensors and the ops that read them"),
-        ("NEXT", follows, "(i, j): op i feeds op j"),
+        ("ARCS", follows, "(i, j): op i feeds op j"),
         ("CALLS", [(devices[k], c) for k, c in sets.calls], "(k, c): calls of accelerators"),
         ("MEMBERS", members, "(i, k, c): calls that ops can be in"),
         ("ENTERING", entering, "(u, k, c): calls that may have tensors as inputs"),
         ("LEAVING", leaving, "(u, k, c): calls that may have them as outputs, which takes time"),
     ):
         model.add_component(name, pyo.Set(initialize=found, doc=doc))
-    model.producer = pyo.Param(
-        model.TENSORS, initialize=made, within=pyo.Any, doc="op that makes tensor u"
-    )
 
 
 def call_data(
@@ -65,8 +55,7 @@ def call_data(
 ) -> None:
     """``duration_ns[i, k]`` and ``host_ns[u, k]``, mutable, the unit, and the horizon in units."""
     names, arrays = names_of(sets.instance), sets.instance.arrays
-    unit_ns, ops, devices = model_unit_ns(sets.instance, horizon_ns), names.ops, names.devices
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    unit_ns, ops, devices = model.unit_ns.value, names.ops, names.devices
     model.horizon = pyo.Param(initialize=horizon_ns / unit_ns, doc="the horizon, in units")
     most = {(ops[i], devices[k]): ns for (i, k), ns in slower_hosts_ns(sets).items()}
     # `empty_in_order` has no rows for what took time when the model was built
@@ -81,10 +70,7 @@ def call_data(
         ("host_ns", move, "host_ns[u, k]: time of tensor u into or out of k, where it takes any"),
     ):
         least = given if only_longer else {at: min(ns, floor) for at, ns in given.items()}
-        data = pyo.Param(
-            list(given), initialize=given, mutable=True, validate=Between(least, most), doc=doc
-        )
-        model.add_component(name, data)
+        add_data(model, name, given, doc, validate=Between(least, most))
 
 
 @dataclass(frozen=True)
@@ -98,14 +84,6 @@ class Between:
         """Whether the model stays right with this value."""
         i, k = at
         return self.least[i, k] <= value <= self.most.get((i, k), value)
-
-
-def after_first(pairs: Iterable[Pair]) -> dict[str, list[str]]:
-    """The second of each pair, by the first."""
-    found: dict[str, list[str]] = {}
-    for first, second in pairs:
-        found.setdefault(first, []).append(second)
-    return found
 
 
 # ---------------------------------------------------------------------------------------- variables
@@ -179,7 +157,7 @@ def tensor_enters(model: pyo.ConcreteModel) -> None:
     """Tarnawski et al., CommIn: enters[u, k, c] >= in_call[j, k, c] - in_call[i, k, c], i producer,
     j consumer of u.
     """
-    readers, inside = after_first(model.READERS), dict(model.in_call)
+    readers, inside = grouped(model.READERS), dict(model.in_call)
 
     @model.Constraint(
         [(u, j, k, c) for u, k, c in model.ENTERING for j in readers[u] if (j, k, c) in inside]
@@ -194,7 +172,7 @@ def tensor_leaves(model: pyo.ConcreteModel) -> None:
     """Tarnawski et al., CommOut: leaves[u, k, c] >= in_call[i, k, c] - in_call[j, k, c], i
     producer, j consumer of u.
     """
-    readers, inside = after_first(model.READERS), dict(model.in_call)
+    readers, inside = grouped(model.READERS), dict(model.in_call)
 
     @model.Constraint([(u, j, k, c) for u, k, c in model.LEAVING for j in readers[u]])
     def tensor_leaves(model: pyo.ConcreteModel, u: str, j: str, k: str, c: int) -> Linear:
@@ -221,14 +199,14 @@ def call_convex(model: pyo.ConcreteModel) -> None:
     def call_convex_members(model: pyo.ConcreteModel, i: str, k: str, c: int) -> Linear:
         return model.reached[i, k, c] >= model.in_call[i, k, c]
 
-    @model.Constraint(model.NEXT, model.CALLS)
+    @model.Constraint(model.ARCS, model.CALLS)
     def call_convex_falls(model: pyo.ConcreteModel, i: str, j: str, k: str, c: int) -> Linear:
         return model.reached[j, k, c] <= model.reached[i, k, c]
 
     inside = dict(model.in_call)
 
     @model.Constraint(
-        [(i, j, k, c) for i, j in model.NEXT for k, c in model.CALLS if (i, k, c) in inside]
+        [(i, j, k, c) for i, j in model.ARCS for k, c in model.CALLS if (i, k, c) in inside]
     )
     def call_convex_leaves(model: pyo.ConcreteModel, i: str, j: str, k: str, c: int) -> Linear:
         return model.reached[j, k, c] <= inside.get((j, k, c), 0) - inside[i, k, c] + 1
@@ -309,7 +287,7 @@ def end_on_host(model: pyo.ConcreteModel) -> None:
         if h in on_hosts:
             own[j] += model.duration_ns[j, h] / unit_ns * model.x[j, h]
 
-    @model.Constraint(model.NEXT)
+    @model.Constraint(model.ARCS)
     def end_on_host(model: pyo.ConcreteModel, i: str, j: str) -> Linear:
         return model.end[j] >= model.end[i] + own[j]
 
@@ -384,22 +362,20 @@ def done_in_order(model: pyo.ConcreteModel) -> None:
     model.done = pyo.Var(
         model.OPS, bounds=(0, model.horizon.value), doc="done[i]: when its call has got to op i"
     )
-    unit_ns, readers = model.unit_ns.value, after_first(model.READERS)
+    unit_ns, readers = model.unit_ns.value, grouped(model.READERS)
     moved: dict[str, list[Linear]] = {}
     for crossing in (model.leaves, model.enters):
         for (u, k, _), variable in crossing.items():
             if (u, k) in model.host_ns and len(readers[u]) == 1:
                 moved.setdefault(u, []).append(model.host_ns[u, k] / unit_ns * variable)
-    takes: dict[str, Linear] = dict.fromkeys(model.OPS, 0)
-    for j, k in model.PLACES:
-        takes[j] += model.duration_ns[j, k] / unit_ns * model.x[j, k]
+    takes = op_work(model, by=0)
     # tensors without moves share a row
     last = {(model.producer[u], j, u if u in moved else ""): u for u, j in model.READERS}
 
     @model.Constraint([(u, j) for (_, j, _), u in last.items()])
     def done_in_order(model: pyo.ConcreteModel, u: str, j: str) -> Linear:
         before = model.done[model.producer[u]]
-        return model.done[j] >= before + takes[j] + sum(moved.get(u, ()))
+        return model.done[j] >= before + sum(takes.get(j, ())) + sum(moved.get(u, ()))
 
     @model.Constraint(model.OPS)
     def done_by_end(model: pyo.ConcreteModel, j: str) -> Linear:
@@ -409,14 +385,8 @@ def done_in_order(model: pyo.ConcreteModel) -> None:
 @family
 def done_in_window(model: pyo.ConcreteModel, sets: CallSets) -> None:
     """Placegap's own, heads and tails by device: done[i] >= head + p, done[i] + tail <= latency."""
-    unit_ns, places = model.unit_ns.value, after_first(model.PLACES)
-    at = np.nonzero(sets.window.possible)
-    for name, level, doc in (
-        ("head_ns", sets.window.head_ns, "head_ns[i, k]: least time before op i on device k"),
-        ("tail_ns", sets.window.tail_ns, "tail_ns[i, k]: least time from then to the latency"),
-    ):
-        given = dict(zip(model.PLACES, level[at].tolist(), strict=True))
-        model.add_component(name, pyo.Param(model.PLACES, initialize=given, doc=doc))
+    unit_ns, places = model.unit_ns.value, grouped(model.PLACES)
+    window_data(model, sets.window)
 
     @model.Constraint(model.OPS)
     def done_after_head(model: pyo.ConcreteModel, i: str) -> Linear:
@@ -473,7 +443,7 @@ def equal_in_order(model: pyo.ConcreteModel, instance: Instance, num_calls: int)
         for p in range(1, len(members))
     }
 
-    @model.Constraint(list(parts), model.NEXT)
+    @model.Constraint(list(parts), model.ARCS)
     def equal_in_order(model: pyo.ConcreteModel, first: str, i: str, j: str) -> Linear:
         early, late = parts[first]
         return sum(model.x[i, k] for k in late) + sum(model.x[j, k] for k in early) <= 1
@@ -491,7 +461,7 @@ def calls_in_order(model: pyo.ConcreteModel, num_calls: int) -> None:
         return
     members, calls = model.in_call, range(num_calls)
     later = [(k, c) for k, c in model.CALLS if c]
-    here = after_first((k, i) for i, k in model.PLACES)
+    here = grouped((k, i) for i, k in model.PLACES)
     model.used = pyo.Var(
         [(k, c - 1) for k, c in later], bounds=(0, 1), doc="used[k, c]: the call has an op"
     )
@@ -499,7 +469,7 @@ def calls_in_order(model: pyo.ConcreteModel, num_calls: int) -> None:
     @model.Constraint(
         [
             (i, j, k, c)
-            for i, j in model.NEXT
+            for i, j in model.ARCS
             for k, c in later
             if (i, k, c) in members and (j, k, c) in members
         ]

@@ -26,6 +26,7 @@ from typing import Literal, get_args
 import pyomo.environ as pyo
 
 from placegap.formulations.moirai import published, strengthened
+from placegap.formulations.shared import refuse
 from placegap.formulations.shared.data import device_numbers, require_solution, set_placement
 from placegap.formulations.shared.devices import new_names
 from placegap.formulations.shared.pairs import PairSolution, edge_ends, plan_in_order, spans_ns
@@ -35,11 +36,8 @@ from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 __all__ = ["SEMANTICS", "Form", "build", "count_rows", "extract", "warm_start", "why_not"]
-
 Form = Literal["verbatim", "as_published", "strengthened"]
-
-SEMANTICS = Makespan(channels="port", transfers="per_edge")
-"""The semantics of the paper, and the only one that its model states as published."""
+SEMANTICS = Makespan(channels="port", transfers="per_edge")  # the paper's
 
 
 def build(
@@ -89,9 +87,7 @@ def build(
     (8, 2, 20)
     """
     look_up("form", form, dict.fromkeys(get_args(Form)))
-    reason = why_not(semantics, form)
-    if reason is not None:
-        raise InputError(f"Moirai's model {reason}")
+    refuse("Moirai's model", why_not(semantics, form))
     if symmetry and form != "strengthened":
         raise InputError(f"Moirai's model, form={form}, has no symmetry")
     horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns
@@ -110,7 +106,7 @@ def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
 
 
 def count_rows(
-    instance: Instance, form: Form, semantics: Makespan = SEMANTICS, symmetry: bool = False
+    instance: Instance, semantics: Makespan, form: Form = "strengthened", symmetry: bool = False
 ) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building."""
     if form != "strengthened":
@@ -151,10 +147,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
-    """The plan that the values of a model's variables describe; see `plan_in_order`.
-
-    Raises an InputError if the model holds no solution (`require_solution`).
-    """
+    """The plan that the values of a model's variables describe; see `plan_in_order`."""
     require_solution(model, instance, check=check)
     device, kind = device_numbers(model), model.semantics.channels
     op = {name: i for i, name in enumerate(model.OPS)}

@@ -12,56 +12,36 @@ from __future__ import annotations
 
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.data import (
-    duration_data,
-    edge_sets,
-    family,
-    new_model,
-    transfer_data,
-)
-from placegap.formulations.shared.families import (
-    Linear,
-    assign_once,
-    colocate_ops,
-    makespan_value,
-    memory_capacity,
-    place_ops,
-)
+from placegap.formulations.shared import families
+from placegap.formulations.shared.data import duration_data, family, model_of_flows, transfer_data
+from placegap.formulations.shared.families import Linear, op_work
 from placegap.formulations.shared.pairs import (
     count_unordered_pairs,
     flow_reach,
     op_reach,
     unordered_pairs,
 )
-from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem import Instance, Makespan
 
-BIG_M = 100_000.0
-"""The big-M of the paper's code, in its unit of time. Units of a model are such that no plan takes
-more than 1,000 of them (`LARGEST_TIME`): nothing is cut off."""
+BIG_M = 100_000.0  # of the paper's code, in units: plans take at most 1,000 (`LARGEST_TIME`)
 
 
 def build(
     instance: Instance, semantics: Makespan, horizon_ns: int, *, verbatim: bool = False
 ) -> pyo.ConcreteModel:
     """The published model; see `moirai.build`."""
-    model = new_model("moirai verbatim" if verbatim else "moirai as published", instance, semantics)
-    edge_sets(model, instance)
-    unit_ns = time_unit_ns(horizon_ns, granularity_ns(instance, transfers=True))
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
-    model.horizon = pyo.Param(
-        initialize=BIG_M if verbatim else horizon_ns / unit_ns, doc="H, the big-M, in units"
-    )
+    title, big_m = ("verbatim", BIG_M) if verbatim else ("as published", None)
+    model = model_of_flows(f"moirai {title}", instance, semantics, horizon_ns, big_m)
     duration_data(model, instance)
     transfer_data(model, instance)
     order_sets(model, instance)
-    place_ops(model, instance.arrays.able)
+    families.place_ops(model, instance.arrays.able)
     time_variables(model)
     flow_variables(model)
     order_variables(model)
-    assign_once(model)
-    colocate_ops(model, instance)
-    memory_capacity(model, instance)
+    families.assign_once(model)
+    families.colocate_ops(model, instance)
+    families.memory_capacity(model, instance)
     makespan_covers(model)
     op_duration(model)
     flow_duration(model)
@@ -71,8 +51,7 @@ def build(
     channel_choice(model)
     device_no_overlap(model)
     channel_no_overlap(model, verbatim)
-    makespan_value(model)
-    model.objective = pyo.Objective(expr=model.makespan, doc="Moirai (4): the makespan")
+    families.makespan_value(model, "Moirai (4): the makespan")
     return model
 
 
@@ -163,20 +142,11 @@ def op_duration(model: pyo.ConcreteModel) -> None:
 
     $C_i = S_i + \sum_k p_{ik} x_{ik}$
     """
-    able = places(model)
+    work = op_work(model, by=0)
 
     @model.Constraint(model.OPS)
     def op_duration(model: pyo.ConcreteModel, i: str) -> Linear:
-        work = sum(model.duration_ns[i, k] / model.unit_ns * model.x[i, k] for k in able[i])
-        return model.op_end[i] == model.op_start[i] + work
-
-
-def places(model: pyo.ConcreteModel) -> dict[str, list[str]]:
-    """The devices that each op can be on."""
-    able: dict[str, list[str]] = {i: [] for i in model.OPS}
-    for i, k in model.duration_ns:
-        able[i].append(k)
-    return able
+        return model.op_end[i] == model.op_start[i] + sum(work.get(i, ()))
 
 
 @family

@@ -34,52 +34,41 @@ overlap its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyomo.environ as pyo
 
+from placegap.formulations.moirai.published import precedence_flows
+from placegap.formulations.shared import families
 from placegap.formulations.shared.data import (
     duration_data,
-    edge_sets,
     family,
+    model_of_flows,
     names_of,
-    new_model,
     transfer_data,
+    window_data,
 )
 from placegap.formulations.shared.devices import count_symmetry_rows, representative_devices
-from placegap.formulations.shared.families import (
-    Linear,
-    assign_once,
-    colocate_ops,
-    makespan_value,
-    memory_capacity,
-    place_ops,
-    symmetry_order,
-)
+from placegap.formulations.shared.families import Linear, op_work
 from placegap.formulations.shared.pairs import (
     count_unordered_pairs,
     flow_reach,
+    grouped,
     op_reach,
     unordered_pairs,
 )
-from placegap.formulations.shared.times import (
-    Windows,
-    granularity_ns,
-    moves_in_time,
-    time_unit_ns,
-    windows,
-)
+from placegap.formulations.shared.times import Windows, moves_in_time, windows
 from placegap.instances.problem import Channels, Instance, Makespan
 from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of
 
 Pair = tuple[int, int]
-
-
-Arcs = list[Pair]
-"""Device pairs (a, b) that an edge may take."""
+Place = tuple[str, str]  # an edge and a device
+Link = tuple[str, str, str]  # an edge and two devices
+Slacks = dict[tuple[str, str], int]  # by open order of two ops or flows, in ns
+Arcs = list[Pair]  # device pairs (a, b) that an edge may take
 
 
 def build(
@@ -94,21 +83,17 @@ def build(
     ops = op_items(instance, window, horizon_ns)
     flows = flow_items(instance, window, routes, horizon_ns, semantics.channels)
     names, index = names_of(instance), instance.arrays.index
-    model = new_model("moirai strengthened", instance, semantics)
-    edge_sets(model, instance)
-    unit_ns = time_unit_ns(horizon_ns, granularity_ns(instance, transfers=True))
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
-    model.horizon = pyo.Param(initialize=horizon_ns / unit_ns, doc="the horizon, in units")
+    model = model_of_flows("moirai strengthened", instance, semantics, horizon_ns)
     duration_data(model, instance, only_longer=True)
     arcs = [(q, a, b) for q, pairs in enumerate(routes) for a, b in pairs]
     transfer_data(model, instance, arcs, only_longer=True)
+    families.place_ops(model, window.possible)
     window_data(model, window)
-    place_ops(model, window.possible)
     route_flows(model, [(names.edges[q], names.devices[a], names.devices[b]) for q, a, b in arcs])
     time_variables(model)
-    assign_once(model)
-    colocate_ops(model, instance)
-    memory_capacity(model, instance)
+    families.assign_once(model)
+    families.colocate_ops(model, instance)
+    families.memory_capacity(model, instance)
     route_links(model)
     add_durations(model)
     precedence_flows(model)
@@ -118,12 +103,11 @@ def build(
     shared = competing(ops, unordered_pairs(*op_reach(index)))
     device_no_overlap(model, ops, *shared)
     shared = competing(flows, unordered_pairs(*flow_reach(index)))
-    channel_no_overlap(model, flows, *shared)
+    channel_no_overlap(model, flows, shared[0])
     channel_sharing(model, instance, flows, shared[1])
     if classes:
-        symmetry_order(model, instance, window.possible, classes)
-    makespan_value(model)
-    model.objective = pyo.Objective(expr=model.makespan, doc="Moirai (4): the makespan")
+        families.symmetry_order(model, instance, window.possible, classes)
+    families.makespan_value(model, "Moirai (4): the makespan")
     return model
 
 
@@ -141,19 +125,6 @@ def count_rows(instance: Instance, channels: Channels, symmetry: bool) -> int:
 
 
 # ------------------------------------------------------------------------- sets, data and variables
-
-
-@family
-def window_data(model: pyo.ConcreteModel, window: Windows) -> None:
-    """head_ns[i, k], tail_ns[i, k]: least time before op i on device k, and after it."""
-    ops, devices = list(model.OPS), list(model.DEVICES)
-    where = [(i, k) for i, k in np.argwhere(window.possible).tolist()]
-    model.PLACES = pyo.Set(
-        initialize=[(ops[i], devices[k]) for i, k in where], dimen=2, doc="where ops can be"
-    )
-    for name, level in (("head_ns", window.head_ns), ("tail_ns", window.tail_ns)):
-        given = {(ops[i], devices[k]): int(level[i, k]) for i, k in where}
-        model.add_component(name, pyo.Param(model.PLACES, initialize=given))
 
 
 @family
@@ -185,28 +156,21 @@ def add_durations(model: pyo.ConcreteModel) -> None:
 
     $C_i = S_i + \sum_k p_{ik} x_{ik}, \quad C_q = S_q + \sum_{a \ne b} p_{qab} w_{qab}$
     """
-    places, sent = by_first(model.PLACES), by_first(model.transfer_ns)
-    unit_ns, duration_ns, transfer_ns = model.unit_ns.value, model.duration_ns, model.transfer_ns
+    work, sent = op_work(model, by=0), grouped((at[0], term) for at, term in sent_work(model))
 
     @model.Expression(model.OPS)
     def op_end(model: pyo.ConcreteModel, i: str) -> Linear:
-        work = sum(duration_ns[i, k] / unit_ns * model.x[i, k] for (k,) in places.get(i, ()))
-        return model.op_start[i] + work
+        return model.op_start[i] + sum(work.get(i, ()))
 
     @model.Expression(model.EDGES)
     def flow_end(model: pyo.ConcreteModel, q: str) -> Linear:
-        work = sum(
-            transfer_ns[q, a, b] / unit_ns * model.route[q, a, b] for a, b in sent.get(q, ())
-        )
-        return model.flow_start[q] + work
+        return model.flow_start[q] + sum(sent.get(q, ()))
 
 
-def by_first(index: pyo.Set) -> dict[str, list[tuple[str, ...]]]:
-    """The rest of each index, by its first name."""
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for first, *rest in index:
-        found.setdefault(first, []).append(tuple(rest))
-    return found
+def sent_work(model: pyo.ConcreteModel) -> Iterator[tuple[Link, Linear]]:
+    """The terms p_qab route[q, a, b], in units, by (q, a, b)."""
+    unit_ns, route = model.unit_ns.value, model.route
+    return ((at, time_ns / unit_ns * route[at]) for at, time_ns in model.transfer_ns.items())
 
 
 # -------------------------------------------------------------------------------------- constraints
@@ -221,11 +185,7 @@ def route_links(model: pyo.ConcreteModel) -> None:
 
     $\sum_b w_{qab} = x_{ia}, \quad \sum_a w_{qab} = x_{jb}$
     """
-    out: dict[tuple[str, str], list[Linear]] = {}
-    into: dict[tuple[str, str], list[Linear]] = {}
-    for (q, a, b), route in model.route.items():
-        out.setdefault((q, a), []).append(route)
-        into.setdefault((q, b), []).append(route)
+    out, into = routes_at(model)
 
     @model.Constraint(model.EDGES, model.DEVICES)
     def route_leaves(model: pyo.ConcreteModel, q: str, k: str) -> Linear:
@@ -236,20 +196,10 @@ def route_links(model: pyo.ConcreteModel) -> None:
         return model.x[model.consumer[q], k] == sum(into.get((q, k), ()))
 
 
-@family
-def precedence_flows(model: pyo.ConcreteModel) -> None:
-    r"""Moirai (4a): op_end[i] <= flow_start[q], flow_end[q] <= op_start[j] for every q = (i, j).
-
-    $C_i \le S_q, \quad C_q \le S_j$
-    """
-
-    @model.Constraint(model.EDGES)
-    def precedence_producer(model: pyo.ConcreteModel, q: str) -> Linear:
-        return model.op_end[model.producer[q]] <= model.flow_start[q]
-
-    @model.Constraint(model.EDGES)
-    def precedence_consumer(model: pyo.ConcreteModel, q: str) -> Linear:
-        return model.flow_end[q] <= model.op_start[model.consumer[q]]
+def routes_at(model: pyo.ConcreteModel) -> tuple[dict[Place, list[Linear]], ...]:
+    """The routes of each edge out of each device, and into each."""
+    routes = list(model.route.items())
+    return tuple(grouped(((at[0], at[side]), route) for at, route in routes) for side in (1, 2))
 
 
 @family
@@ -258,14 +208,11 @@ def device_work(model: pyo.ConcreteModel) -> None:
 
     $\sum_i p_{ik} x_{ik} \le T$
     """
-    on: dict[str, list[str]] = {k: [] for k in model.DEVICES}
-    for i, k in model.PLACES:
-        on[k].append(i)
+    work = op_work(model, by=1)
 
     @model.Constraint(model.DEVICES)
     def device_work(model: pyo.ConcreteModel, k: str) -> Linear:
-        work = sum(model.duration_ns[i, k] / model.unit_ns * model.x[i, k] for i in on[k])
-        return work <= model.makespan
+        return sum(work.get(k, ())) <= model.makespan
 
 
 @family
@@ -276,10 +223,7 @@ def channel_work(model: pyo.ConcreteModel, instance: Instance) -> None:
     $\sum_{(q, a, b) \in c} p_{qab} w_{qab} \le T$
     """
     held = channels_by_link(model, instance)
-    work: dict[str, list[Linear]] = {}
-    for (q, a, b), time_ns in model.transfer_ns.items():
-        for channel in held[a, b]:
-            work.setdefault(channel, []).append(time_ns / model.unit_ns * model.route[q, a, b])
+    work = grouped((c, term) for at, term in sent_work(model) for c in held[at[1:]])
 
     @model.Constraint(list(work))
     def channel_work(model: pyo.ConcreteModel, channel: str) -> Linear:
@@ -311,11 +255,11 @@ def critical_path(model: pyo.ConcreteModel, instance: Instance) -> None:
 
     $S_i \ge \sum_k h_{ik} x_{ik}, \quad T \ge C_i + \sum_k t_{ik} x_{ik}$
     """
-    index, ops, places = instance.arrays.index, list(model.OPS), by_first(model.PLACES)
+    index, ops, places = instance.arrays.index, list(model.OPS), grouped(model.PLACES)
     num_preds, num_succs = np.diff(index.pred_ptr), np.diff(index.succ_ptr)
 
     def at(level_ns: pyo.Param, i: str) -> Linear:
-        return sum(level_ns[i, k] / model.unit_ns * model.x[i, k] for (k,) in places.get(i, ()))
+        return sum(level_ns[i, k] / model.unit_ns * model.x[i, k] for k in places.get(i, ()))
 
     @model.Constraint([ops[i] for i in np.flatnonzero(num_preds > 1)])
     def critical_path_head(model: pyo.ConcreteModel, i: str) -> Linear:
@@ -339,17 +283,8 @@ def device_no_overlap(
     \quad \delta_{ij} + \delta_{ji} \ge x_{ik} + x_{jk} - 1$
     """
     ops, devices, x = list(model.OPS), list(model.DEVICES), model.x
-    model.OP_ORDERS = pyo.Set(
-        initialize=[(ops[i], ops[j]) for i, j in orders], dimen=2, doc="open orders of two ops"
-    )
-    model.op_before = before = pyo.Var(
-        model.OP_ORDERS, domain=pyo.Binary, doc="op_before[i, j]: i ends before j starts"
-    )
-    big_m = slacks(model, items, ops, orders)
-
-    @model.Constraint(model.OP_ORDERS)
-    def device_no_overlap(model: pyo.ConcreteModel, i: str, j: str) -> Linear:
-        return model.op_start[j] >= model.op_end[i] - big_m[i, j] * (1 - before[i, j])
+    model.device_no_overlap = order_rows(model, "op", slacks_ns(items, ops, orders))
+    before = model.op_before
 
     @model.Constraint(
         [
@@ -363,9 +298,7 @@ def device_no_overlap(
 
 
 @family
-def channel_no_overlap(
-    model: pyo.ConcreteModel, items: list[Item], orders: list[Pair], pairs: list[Pair]
-) -> None:
+def channel_no_overlap(model: pyo.ConcreteModel, items: list[Item], orders: list[Pair]) -> None:
     r"""Moirai (8): of two remote flows that share a channel, one starts after the other ends.
 
     flow_start[r] >= flow_end[q] - M_qr (1 - flow_before[q, r]) for both orders of the pair, and
@@ -373,31 +306,29 @@ def channel_no_overlap(
 
     $S_r \ge C_q - M_{qr} (1 - \delta_{qr})$
     """
-    edges = list(model.EDGES)
-    model.FLOW_ORDERS = pyo.Set(
-        initialize=[(edges[q], edges[r]) for q, r in orders],
-        dimen=2,
-        doc="open orders of two flows",
-    )
-    model.flow_before = before = pyo.Var(
-        model.FLOW_ORDERS, domain=pyo.Binary, doc="flow_before[q, r]: q ends before r starts"
-    )
-    big_m = slacks(model, items, edges, orders)
-
-    @model.Constraint(model.FLOW_ORDERS)
-    def channel_no_overlap(model: pyo.ConcreteModel, q: str, r: str) -> Linear:
-        return model.flow_start[r] >= model.flow_end[q] - big_m[q, r] * (1 - before[q, r])
+    slack_ns = slacks_ns(items, list(model.EDGES), orders)
+    model.channel_no_overlap = order_rows(model, "flow", slack_ns)
 
 
-def slacks(
-    model: pyo.ConcreteModel, items: list[Item], names: list[str], orders: list[Pair]
-) -> dict[tuple[str, str], float]:
+def slacks_ns(items: list[Item], names: list[str], orders: list[Pair]) -> Slacks:
     """The big-M of each order: latest end of the first less earliest start of the second."""
-    unit_ns = model.unit_ns.value
-    return {
-        (names[i], names[j]): (items[i].latest_ns - items[j].earliest_ns) / unit_ns
-        for i, j in orders
-    }
+    pairs = ((names[i], names[j], items[i].latest_ns - items[j].earliest_ns) for i, j in orders)
+    return {(first, second): slack for first, second, slack in pairs}
+
+
+def order_rows(model: pyo.ConcreteModel, what: str, slack_ns: Slacks) -> pyo.Constraint:
+    """The Set of the open orders of two ops or flows, ``before`` on it, and the rows of these."""
+    orders = pyo.Set(initialize=list(slack_ns), dimen=2, doc=f"open orders of two {what}s")
+    model.add_component(f"{what.upper()}_ORDERS", orders)
+    before = pyo.Var(
+        orders, domain=pyo.Binary, doc=f"{what}_before[i, j]: {what} i ends before {what} j starts"
+    )
+    model.add_component(f"{what}_before", before)
+    start, end = model.component(f"{what}_start"), model.component(f"{what}_end")
+    big_m = {at: slack / model.unit_ns.value for at, slack in slack_ns.items()}
+    return pyo.Constraint(
+        orders, rule=lambda _, i, j: start[j] >= end[i] - big_m[i, j] * (1 - before[i, j])
+    )
 
 
 @family
@@ -551,11 +482,9 @@ def flow_items(
 
 
 def competing(items: list[Item], unordered: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """The orders (first, second) that the model must decide on, and their pairs.
-
-    Pairs are left out that share no resource, that take no time, or that the windows order; and so
-    are orders that the windows exclude.
-    """
+    """The orders (first, second) that the model must decide on, and their pairs."""
+    # Pairs are left out that share no resource, that take no time, or that the windows order; and
+    # so are orders that the windows exclude.
     orders, pairs = [], []
     for i, j in unordered:
         one, two = items[i], items[j]

@@ -20,28 +20,15 @@ from placegap.instances.problem import Instance, Semantics
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import InputError
 
-Literal = cp_model.IntVar
-"""A Boolean variable."""
-
+Literal = cp_model.IntVar  # a Boolean variable
 Expression = cp_model.LinearExpr | cp_model.IntVar
+Values = Callable[[Expression], int]  # the value of a variable or expression in a solution
 
-Values = Callable[[Expression], int]
-"""The value of a variable or expression in a solution."""
-
+# Largest absolute value that a linear expression of a model may reach. CP-SAT was right on all
+# models within it, and wrong on some from twice as much on: presolve sometimes adds two rows.
 LARGEST_ACTIVITY = 2**30
-"""Largest absolute value that a linear expression of a model may reach.
-
-CP-SAT was right on all models within it, and wrong on some from twice as much on, since presolve
-sometimes adds two rows.
-"""
-
-
-DIGIT_BITS = 16
-"""Bits of a digit of a variable that `at_most` splits: with its largest value a digit stays within
-the cap."""
-
-MOST_UNITS = LARGEST_ACTIVITY - 2**DIGIT_BITS
-"""Most units of a time, and of a sum of times in a row."""
+DIGIT_BITS = 16  # of a variable that `at_most` splits: the largest digit stays within the cap
+MOST_UNITS = LARGEST_ACTIVITY - 2**DIGIT_BITS  # of a time, and of a sum of times in a row
 
 
 class RowTooLarge(ValueError):
@@ -103,10 +90,8 @@ class Term:
 def memory_capacity(
     cp: cp_model.CpModel, instance: Instance, x: Sequence[Mapping[int, cp_model.IntVar]]
 ) -> list[Derived]:
-    """Sum over i of m_i x[i, k] <= M_k, to the byte: `at_most`, in units of the sizes' gcd.
-
-    Ops of one literal count together. A literal that exceeds a device alone is false.
-    """
+    """Sum over i of m_i x[i, k] <= M_k, to the byte: `at_most`, in units of the sizes' gcd."""
+    # Ops of one literal count together. A literal that exceeds a device alone is false.
     size, derived = instance.arrays.resident_bytes.tolist(), list[Derived]()
     for k, limit in enumerate(instance.arrays.memory_bytes.tolist()):
         held, literal = dict[int, int](), dict[int, cp_model.IntVar]()
@@ -128,10 +113,8 @@ def memory_capacity(
 def at_most(
     cp: cp_model.CpModel, terms: Sequence[Term], limit: int | cp_model.IntVar
 ) -> list[Derived]:
-    """Sum of terms <= limit, exactly, in rows within `LARGEST_ACTIVITY`; returns new variables.
-
-    Coefficients and limit are at least 0; a limit that is a variable is at most `MOST_UNITS`.
-    """
+    """Sum of terms <= limit, exactly, in rows within `LARGEST_ACTIVITY`; returns new variables."""
+    # Coefficients and limit are at least 0; a limit that is a variable is at most `MOST_UNITS`.
     # A sum of numbers a = low + B high is at most r + B q if and only if some carry c >= 0 has
     # sum low <= r + B c and sum high + c <= q: c is the excess of the low parts over r, in units of
     # B, rounded up. The second row is split again if its numbers are still too large. By hand, with
@@ -232,11 +215,9 @@ def hint_derived(cp: cp_model.CpModel, derived: Sequence[Derived]) -> None:
 
 
 def refuse_large_rows(cp: cp_model.CpModel) -> None:
-    """Raise `RowTooLarge` if an expression of the model can pass `LARGEST_ACTIVITY`.
-
-    Rows, intervals and the objective are checked, and other kinds of constraints refused; O(size of
-    the model).
-    """
+    """Raise `RowTooLarge` if an expression of the model can pass `LARGEST_ACTIVITY`."""
+    # Rows, intervals and the objective are checked, and other kinds of constraints refused; O(size
+    # of the model).
     proto = cp.proto
     domain = [(min(v.domain), max(v.domain)) for v in proto.variables]
 

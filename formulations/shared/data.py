@@ -4,7 +4,8 @@ Every model has the Sets ``OPS`` and ``DEVICES``, and of the others those that i
 
 - ``EDGES``: "a -> b" for the edge from op a to op b, "a -> b (t)" where several edges join them;
 - ``TENSORS``: "a" for the only tensor of op a, "a (t)" where it makes several;
-- ``LINKS``: (a, b), pairs of different devices.
+- ``LINKS``: (a, b), pairs of different devices; ``ARCS``: (i, j), op i feeds op j;
+- ``PLACES``: (i, k), op i can be on device k; ``READERS``: (u, j), op j reads tensor u.
 
 All are in the order of the instance, so that the n-th name is what the instance numbers n.
 Names in upper case are Sets; a Param says its unit (``_ns``, ``_bytes``) and is data as given;
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import count, permutations
@@ -25,13 +26,13 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.shared import NO_SOLUTION
-from placegap.instances.problem import Instance, Semantics
+from placegap.formulations.shared.pairs import consumers_of_tensors
+from placegap.formulations.shared.times import Windows, granularity_ns, time_unit_ns
+from placegap.instances.problem import Instance, Makespan, Semantics
 from placegap.instances.reading.errors import InputError
 
 P = ParamSpec("P")
-
-DRIFT = 1e-5
-"""How far the values of a solution may be off a row, in units of the model; solvers allow 1e-6."""
+DRIFT = 1e-5  # how far a solution may be off a row, in units of the model; solvers allow 1e-6
 
 
 # -------------------------------------------------------------------------------------------- names
@@ -80,11 +81,14 @@ def _different(pairs: list[tuple[str, str]]) -> list[str]:
 # ------------------------------------------------------------------------------------- a new model
 
 
-def new_model(title: str, instance: Instance, semantics: Semantics) -> pyo.ConcreteModel:
+def new_model(
+    title: str, instance: Instance, semantics: Semantics, unit_ns: float = 1.0
+) -> pyo.ConcreteModel:
     """A model with the Sets of names, which remembers the semantics that it states."""
     names = names_of(instance)
     model = pyo.ConcreteModel(name=f"{title}: {instance.name}")
     model.semantics = semantics  # for `warm_start` and `extract`
+    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
     model.OPS = pyo.Set(initialize=names.ops, doc="ops")
     model.DEVICES = pyo.Set(initialize=names.devices, doc="devices")
     model.LINKS = pyo.Set(
@@ -93,17 +97,53 @@ def new_model(title: str, instance: Instance, semantics: Semantics) -> pyo.Concr
     return model
 
 
-def edge_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """``EDGES``, and the Params ``producer[q]`` and ``consumer[q]``: the ops of edge q."""
-    edges = names_of(instance).edges
-    model.EDGES = pyo.Set(initialize=edges, doc="edges")
+def model_of_flows(
+    title: str, instance: Instance, semantics: Makespan, horizon_ns: int, big_m: float | None = None
+) -> pyo.ConcreteModel:
+    """A model with ``EDGES``, ``producer[q]``, ``consumer[q]`` of edge q, and ``horizon``."""
+    unit_ns = time_unit_ns(horizon_ns, granularity_ns(instance, transfers=True))
+    model = new_model(title, instance, semantics, unit_ns)
+    most = horizon_ns / unit_ns if big_m is None else big_m
+    model.horizon = pyo.Param(initialize=most, doc="H, the horizon or big-M, in units")
+    model.EDGES = pyo.Set(initialize=names_of(instance).edges, doc="edges")
     for end in ("producer", "consumer"):
-        ops = {
-            name: getattr(edge, end) for name, edge in zip(edges, instance.graph.edges, strict=True)
-        }
-        model.add_component(
-            end, pyo.Param(model.EDGES, initialize=ops, within=pyo.Any, doc=f"{end} of edge q")
-        )
+        ops = [getattr(edge, end) for edge in instance.graph.edges]
+        label_data(model, end, model.EDGES, ops, doc=f"{end} of edge q")
+    return model
+
+
+def tensor_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
+    """``TENSORS``, ``producer[u]`` of tensor u, and ``READERS``: pairs (u, j), op j reads u."""
+    tensors, ops = names_of(instance).tensors, list(model.OPS)
+    made = [ops[i] for i in instance.arrays.index.tensor_producer.tolist()]
+    read = zip(tensors, consumers_of_tensors(instance), strict=True)
+    model.TENSORS = pyo.Set(initialize=tensors, doc="tensors")
+    label_data(model, "producer", model.TENSORS, made, doc="op that makes tensor u")
+    pairs = [(u, ops[j]) for u, own in read for j in own]
+    model.READERS = pyo.Set(initialize=pairs, dimen=2, doc="(u, j): op j reads tensor u")
+
+
+def label_data(
+    model: pyo.ConcreteModel, name: str, index: Any, labels: Iterable[str], doc: str
+) -> None:
+    """A Param of names, one for each element of a Set."""
+    given = dict(zip(index, labels, strict=True))
+    model.add_component(name, pyo.Param(index, initialize=given, within=pyo.Any, doc=doc))
+
+
+def add_data(
+    model: pyo.ConcreteModel,
+    name: str,
+    given: dict[Any, int],
+    doc: str | None = None,
+    *,
+    index: pyo.Set | None = None,
+    validate: Callable[..., bool] | None = None,
+) -> None:
+    """A Param of integers that may be changed between solves, to what `validate` lets through."""
+    options = {"mutable": True, "within": pyo.Any, "validate": validate, "doc": doc}
+    index = list(given) if index is None else index
+    model.add_component(name, pyo.Param(index, initialize=given, **options))
 
 
 def duration_data(
@@ -113,13 +153,8 @@ def duration_data(
     able, times = instance.arrays.able, instance.arrays.time_ns
     ops, devices = list(model.OPS), list(model.DEVICES)
     given = {(ops[i], devices[k]): int(times[i, k]) for i, k in np.argwhere(able).tolist()}
-    model.duration_ns = pyo.Param(
-        list(given),
-        initialize=given,
-        mutable=True,
-        validate=NotBelow(given) if only_longer else None,
-        doc="duration_ns[i, k]: time of op i on device k",
-    )
+    doc = "duration_ns[i, k]: time of op i on device k"
+    add_data(model, "duration_ns", given, doc, validate=NotBelow(given) if only_longer else None)
 
 
 def transfer_data(
@@ -140,13 +175,19 @@ def transfer_data(
         for q, a, b in arcs
         if a != b
     }
-    model.transfer_ns = pyo.Param(
-        list(given),
-        initialize=given,
-        mutable=True,
-        validate=NotBelow(given) if only_longer else None,
-        doc="transfer_ns[q, a, b]: time of edge q from device a to device b",
-    )
+    doc = "transfer_ns[q, a, b]: time of edge q from device a to device b"
+    add_data(model, "transfer_ns", given, doc, validate=NotBelow(given) if only_longer else None)
+
+
+def window_data(model: pyo.ConcreteModel, window: Windows) -> None:
+    """``head_ns[i, k]``, ``tail_ns[i, k]``, data of the rows: they come with the horizon."""
+    at = np.nonzero(window.possible)
+    for name, level_ns, doc in (
+        ("head_ns", window.head_ns, "head_ns[i, k]: least time before op i on device k"),
+        ("tail_ns", window.tail_ns, "tail_ns[i, k]: least time after op i on device k"),
+    ):
+        given = dict(zip(model.PLACES, level_ns[at].tolist(), strict=True))
+        model.add_component(name, pyo.Param(model.PLACES, initialize=given, doc=doc))
 
 
 @dataclass(frozen=True)
@@ -178,11 +219,9 @@ class NotAbove:
 def family(
     add: Callable[Concatenate[pyo.ConcreteModel, P], None],
 ) -> Callable[Concatenate[pyo.ConcreteModel, P], None]:
-    """A function that adds components to a model: its first paragraph documents those without.
-
-    A last paragraph in dollars is the same in LaTeX, for the pages. `stated_by` of a model keeps
-    which function has added which component.
-    """
+    """A function that adds components to a model: its first paragraph documents those without."""
+    # A last paragraph in dollars is the same in LaTeX, for the pages. `stated_by` of a model keeps
+    # which function has added which component.
     said = " ".join((add.__doc__ or "").partition("\n\n")[0].split()).replace("``", "").rstrip(".")
 
     @wraps(add)
@@ -203,12 +242,10 @@ def family(
 
 
 def require_solution(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> None:
-    """Raise an InputError unless the values of the variables satisfy every active row.
-
-    Whoever solved the model, and whatever became of it: an infeasible model has no such values, and
-    a solve that was stopped leaves those of a feasible plan or none. `check` False leaves the rows
-    out (22 us each) where the solver has just said that it has a solution.
-    """
+    """Raise an InputError unless the values of the variables satisfy every active row."""
+    # Whoever solved the model, and whatever became of it: an infeasible model has no such values,
+    # and a solve that was stopped leaves those of a feasible plan or none. `check` False leaves the
+    # rows out (22 us each) where the solver has just said that it has a solution.
     if list(model.OPS) != [op.name for op in instance.graph.ops]:
         raise InputError(f"the model is not of {instance.name}: its ops are others")
     for variable in model.component_data_objects(pyo.Var):
@@ -228,21 +265,22 @@ def device_numbers(model: pyo.ConcreteModel) -> list[int]:
 def set_placement(model: pyo.ConcreteModel, device: list[int]) -> None:
     """Set the values of x to those of a plan."""
     names = list(model.DEVICES)
-    home = {i: names[k] for i, k in zip(model.OPS, device, strict=True)}
-    for (i, k), variable in model.x.items():
+    set_values(model.x, {(i, names[k]) for i, k in zip(model.OPS, device, strict=True)})
+
+
+def set_values(variables: Any, ones: Collection[Any]) -> None:
+    """Set variables that are not fixed to 1 at these indices, to 0 at all others."""
+    for at, variable in variables.items():
         if not variable.fixed:
-            variable.set_value(int(home[i] == k))
+            variable.set_value(int(at in ones))
 
 
 # ----------------------------------------------------------------------------------- names in files
 
 
-LONGEST_NAME = 240
-"""Letters of a name in a file: solvers read 255, and Pyomo puts a few more around names of rows."""
-
+LONGEST_NAME = 240  # letters in a file: solvers read 255, and Pyomo puts a few more around
 SAFE = str.maketrans({"[": "(", "]": ")", " ": None, "'": None, "/": "."})
-UNSAFE = re.compile(r"[^A-Za-z0-9!#$%&(),.;?@_{}~]")
-"""What the LP format keeps for itself or does not know."""
+UNSAFE = re.compile(r"[^A-Za-z0-9!#$%&(),.;?@_{}~]")  # what the LP format has no place for
 
 
 class FileNames:

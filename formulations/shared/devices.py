@@ -35,14 +35,8 @@ from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
-MOST_EARLIER = 200
-"""Most groups with rows: rows are quadratic in their number, and the late ones cut little."""
-
-
-UNLIKE_LINKS = 2.0
-"""Least ratio of the times of slow and fast links."""
-
-
+MOST_EARLIER = 200  # groups with rows: quadratically many rows, and the late ones cut little
+UNLIKE_LINKS = 2.0  # least ratio of the times of slow and fast links
 Grouping = Literal["auto", "columns", "speeds"]
 
 
@@ -64,11 +58,9 @@ class FirstUse(NamedTuple):
 
 
 def group_leaders(instance: Instance) -> list[int]:
-    """The topologically first op of each colocation group, the longest-running groups first.
-
-    Early decisions should matter: on random graphs HiGHS needs fewer nodes in this order than in
-    topological order, which breaks ties. A group counts the sum of its ops' longest times.
-    """
+    """The topologically first op of each colocation group, the longest-running groups first."""
+    # Early decisions should matter: on random graphs HiGHS needs fewer nodes in this order than in
+    # topological order, which breaks ties. A group counts the sum of its ops' longest times.
     arrays, first = instance.arrays, dict[int, int]()
     group = arrays.group.tolist()
     for i in arrays.index.topological_order.tolist():
@@ -82,11 +74,9 @@ def group_leaders(instance: Instance) -> list[int]:
 def representative_devices(
     instance: Instance, possible: Flags | None = None, classes: Classes | None = None
 ) -> Flags:
-    """Devices that an op can be on in a representative, (n, K): the first group takes the first.
-
-    Ops can be on `possible` devices (default: `Arrays.able`), alike on identical devices and in
-    groups.
-    """
+    """Devices that an op can be on in a representative, (n, K): the first group takes the first."""
+    # Ops can be on `possible` devices (default: `Arrays.able`), alike on identical devices and in
+    # groups.
     kept = (instance.arrays.able if possible is None else possible).copy()
     group = instance.arrays.group
     for members in identical_devices(instance) if classes is None else classes:
@@ -99,13 +89,11 @@ def representative_devices(
 def first_uses(
     instance: Instance, possible: Flags | None = None, classes: Classes | None = None
 ) -> list[FirstUse]:
-    """The conditions of a representative, beyond `representative_devices`.
-
-    For the j-th device of a class, j >= 1, and every group: the group is on it or on a later one
-    only if an earlier group is on the device before it. Only up to `MOST_EARLIER` groups per class:
-    this keeps all representatives and some equivalent placements. Ops that cannot be on a class do
-    not count there.
-    """
+    """The conditions of a representative, beyond `representative_devices`."""
+    # For the j-th device of a class, j >= 1, and every group: the group is on it or on a later one
+    # only if an earlier group is on the device before it. Only up to `MOST_EARLIER` groups per
+    # class: this keeps all representatives and some equivalent placements. Ops that cannot be on a
+    # class do not count there.
     where = instance.arrays.able if possible is None else possible
     leaders, found = group_leaders(instance), []
     for members in identical_devices(instance) if classes is None else classes:
@@ -124,10 +112,8 @@ def count_symmetry_rows(instance: Instance) -> int:
 
 
 def new_names(instance: Instance, plan: Plan, classes: Classes | None = None) -> list[int]:
-    """For every device, its number in the plan's representative: a permutation.
-
-    Within a class, in the order of first use; devices without an op come last.
-    """
+    """For every device, its number in the plan's representative: a permutation."""
+    # Within a class, in the order of first use; devices without an op come last.
     device, names = plan.devices.tolist(), list(range(instance.num_devices))
     used = dict.fromkeys([device[i] for i in group_leaders(instance)])
     for members in identical_devices(instance) if classes is None else classes:
@@ -140,11 +126,9 @@ def new_names(instance: Instance, plan: Plan, classes: Classes | None = None) ->
 def canonical(
     instance: Instance, plan: Plan, semantics: Semantics, classes: Classes | None = None
 ) -> Plan:
-    """A plan's representative: its devices, and the orders on devices and channels, renamed.
-
-    Its value is the same. (A makespan only if the plan states its orders: the referee's rule for
-    missing orders breaks ties by the numbers of devices.)
-    """
+    """A plan's representative: its devices, and the orders on devices and channels, renamed."""
+    # Its value is the same. (A makespan only if the plan states its orders: the referee's rule for
+    # missing orders breaks ties by the numbers of devices.)
     names = new_names(instance, plan, classes)
     old = sorted(range(len(names)), key=names.__getitem__)  # the inverse permutation
     orders, moves = plan.device_order, plan.channel_order
@@ -192,14 +176,12 @@ class DeviceGroups:
 
 
 def device_groups(instance: Instance, by: Grouping = "auto") -> DeviceGroups:
-    """Group the devices of an instance; O(n K).
-
-    ``columns`` groups devices on which every op takes the same time, for unrelated times;
-    ``speeds`` by powers of `speed_factor` below the fastest speed, as in GETF; ``auto`` by speeds
-    where the times are related, else by columns. GETF leaves out devices slower than 1/K of the
-    fastest. They are kept here: a device without which the memory does not suffice may be slow, and
-    a bound must hold for plans that use it.
-    """
+    """Group the devices of an instance; O(n K)."""
+    # ``columns`` groups devices on which every op takes the same time, for unrelated times;
+    # ``speeds`` by powers of `speed_factor` below the fastest speed, as in GETF; ``auto`` by speeds
+    # where the times are related, else by columns. GETF leaves out devices slower than 1/K of the
+    # fastest. They are kept here: a device without which the memory does not suffice may be slow,
+    # and a bound must hold for plans that use it.
     speeds = None if by == "columns" else related_speeds(instance.arrays.time_ns)
     if speeds is None:
         if by == "speeds":
@@ -216,22 +198,19 @@ def device_groups(instance: Instance, by: Grouping = "auto") -> DeviceGroups:
 
 
 def speed_factor(num_devices: int) -> float:
-    """Ratio of the speeds that one group spans: log K / log log K, but at least 2.
-
-    The base 2 of the logarithms and the least ratio are filled in; the quotient is above 2 only for
-    more than 16 devices.
-    """
+    """Ratio of the speeds that one group spans: log K / log log K, but at least 2."""
+    # The base 2 of the logarithms and the least ratio are filled in; the quotient is above 2 only
+    # for more than 16 devices.
     if num_devices <= 4:
         return 2.0
     return max(2.0, math.log2(num_devices) / math.log2(math.log2(num_devices)))
 
 
 def related_speeds(time_ns: Ints) -> Floats | None:
-    """Speeds of devices whose times are op size / speed, up to rounding; None if there are none.
-
-    The op that takes longest on the first device sets the speeds; every other op's times must agree
-    with them up to what rounding to whole nanoseconds explains. Every device must run every op.
-    """
+    """Speeds of devices whose times are op size / speed, up to rounding; None if there are none."""
+    # The op that takes longest on the first device sets the speeds; every other op's times must
+    # agree with them up to what rounding to whole nanoseconds explains. Every device must run every
+    # op.
     if (time_ns == UNSUPPORTED).any():
         return None
     longest = [int(p) for p in time_ns[np.argmax(time_ns[:, 0])]]
@@ -247,10 +226,7 @@ def related_speeds(time_ns: Ints) -> Floats | None:
 
 
 def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
-    """Devices possible for each of B colocation groups, and its ops' total time there: (B, K) each.
-
-    The time has no meaning where the group cannot be.
-    """
+    """Devices possible for each colocation group, and its total time there if so: (B, K) each."""
     arrays = instance.arrays
     possible = instance.arrays.possible
     fits = arrays.group_bytes[:, None] <= arrays.memory_bytes
@@ -273,12 +249,10 @@ class DevicePools(NamedTuple):
 
 
 def device_pools(arrays: Arrays) -> DevicePools:
-    """The pools of an instance's devices.
-
-    The time of a link is that of all tensors, in the faster direction. Links are slow above the
-    largest gap between sorted times, and fast links join devices to pools. A pool holds at most
-    the memory of its devices, however pools are chosen, so a bound may use any of them.
-    """
+    """The pools of an instance's devices."""
+    # The time of a link is that of all tensors, in the faster direction. Links are slow above the
+    # largest gap between sorted times, and fast links join devices to pools. A pool holds at most
+    # the memory of its devices, however pools are chosen, so a bound may use any of them.
     pool = np.zeros(len(arrays.memory_bytes), np.int64)
     time = arrays.transfer_ns.sum(axis=0, dtype=np.float64)[arrays.link_class] + 1.0
     time = np.minimum(time, time.T)

@@ -9,24 +9,22 @@ docstring documents them. Every model has
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.data import NotAbove, family
+from placegap.formulations.shared.data import NotAbove, add_data, family
 from placegap.formulations.shared.devices import first_uses, representative_devices
+from placegap.formulations.shared.pairs import grouped
 from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.device_classes import Classes
 from placegap.instances.problem.graph_index import first_of
 
-Linear = Any
-"""A linear expression or constraint of Pyomo, which is untyped."""
-
-LARGEST_CAPACITY = 10**6
-"""Models count memory in a unit that keeps capacities at or below this number."""
+Linear = Any  # a linear expression or constraint of Pyomo, which is untyped
+LARGEST_CAPACITY = 10**6  # in the units in which models count memory
 
 
 def first_of_group(instance: Instance) -> list[int]:
@@ -41,10 +39,18 @@ def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:
 
     $x_{ik} \in \lbrace 0, 1 \rbrace$
     """
-    model.x = pyo.Var(model.OPS, model.DEVICES, domain=pyo.Binary)
     ops, devices = list(model.OPS), list(model.DEVICES)
+    places = [(ops[i], devices[k]) for i, k in np.argwhere(possible).tolist()]
+    model.PLACES = pyo.Set(initialize=places, dimen=2, doc="(i, k): where ops can be")
+    model.x = pyo.Var(model.OPS, model.DEVICES, domain=pyo.Binary)
     for i, k in np.argwhere(~possible).tolist():
         model.x[ops[i], devices[k]].fix(0)
+
+
+def op_work(model: pyo.ConcreteModel, by: int) -> dict[str, list[Linear]]:
+    """The terms p_ik x[i, k], in units, of each op i (by = 0) or of each device k (by = 1)."""
+    unit_ns, duration_ns, x = model.unit_ns.value, model.duration_ns, model.x
+    return grouped((at[by], duration_ns[at] / unit_ns * x[at]) for at in model.PLACES)
 
 
 @family
@@ -89,46 +95,47 @@ def memory_capacity(
 
     $\sum_i m_i x_{ik} \le M_k$
     """
-    size = instance.arrays.resident_bytes.tolist()
-    total, common = sum(size), math.gcd(*size) or 1
-    # A device without a limit can hold everything: it counts as one with room for all ops.
-    room = {
-        k: min(most, total)
-        for k, most in zip(model.DEVICES, instance.arrays.memory_bytes.tolist(), strict=True)
-    }
+    arrays, kept = instance.arrays, [list(model.DEVICES)[k] for k in needed]
+    given = arrays.resident_bytes.tolist(), arrays.memory_bytes.tolist()
+    model.memory_capacity = memory_rows(model, model.OPS, model.DEVICES, *given, kept)
+
+
+def memory_rows(
+    model: pyo.ConcreteModel,
+    items: pyo.Set,
+    places: pyo.Set,
+    bytes_of_items: list[int],
+    bytes_of_places: list[int],
+    kept: Sequence[str] = (),
+) -> pyo.Constraint:
+    """The rows of `memory_capacity` for ops, or units, of these sizes, and their Params."""
+    # A place without a limit can hold everything: it counts as one with room for all ops. Where an
+    # op did not fit when the model was built, x is fixed to 0: more memory needs a build.
+    total, common = sum(bytes_of_items), math.gcd(*bytes_of_items) or 1
+    size = dict(zip(items, bytes_of_items, strict=True))
+    room = {k: min(most, total) for k, most in zip(places, bytes_of_places, strict=True)}
     unit = {k: max(common, most / LARGEST_CAPACITY) for k, most in room.items()}
-    slack = {k: int(unit[k] != common) for k in room}
     model.memory_unit_bytes = pyo.Param(
-        model.DEVICES, initialize=unit, doc="memory_unit_bytes[k]: of the memory row of device k"
+        places, initialize=unit, doc="memory_unit_bytes[k]: of the memory row of k"
     )
     model.memory_bytes = pyo.Param(
-        model.OPS,
-        initialize=dict(zip(model.OPS, size, strict=True)),
-        doc="memory_bytes[i]: what op i holds",
+        items, initialize=size, doc="memory_bytes[i]: what op or unit i holds"
     )
-    # Where an op did not fit when the model was built, x is fixed to 0: more memory needs a build.
-    kept = [list(model.DEVICES)[k] for k in needed]
-    model.capacity_bytes = pyo.Param(
-        model.DEVICES,
-        initialize=room,
-        mutable=True,
-        validate=NotAbove(room, kept),
-        doc="capacity_bytes[k]: memory of device k, at most that of all ops",
-    )
-    heavy = [i for i in model.OPS if model.memory_bytes[i]]
+    doc = "capacity_bytes[k]: memory of k, at most that of all ops"
+    add_data(model, "capacity_bytes", room, doc, index=places, validate=NotAbove(room, kept))
+    heavy = {i: own for i, own in size.items() if own}
 
-    @model.Constraint(model.DEVICES if heavy else [])
-    def memory_capacity(model: pyo.ConcreteModel, k: str) -> Linear:
-        used = sum(model.memory_bytes[i] / unit[k] * model.x[i, k] for i in heavy)
-        return used <= model.capacity_bytes[k] / unit[k] + slack[k]
+    def rule(model: pyo.ConcreteModel, k: Any) -> Linear:
+        used = sum(own / unit[k] * model.x[i, k] for i, own in heavy.items())
+        return used <= model.capacity_bytes[k] / unit[k] + int(unit[k] != common)
+
+    return pyo.Constraint(places if heavy else [], rule=rule)
 
 
 def exclude_overload(model: pyo.ConcreteModel, plan: Plan) -> bool:
-    """Add rows that exclude a plan which exceeds a device's memory; False if it does not.
-
-    The ops S on an overloaded device k are reduced to a minimal cover, the largest first:
-    sum over i in S of x[i, l] <= |S| - 1 for every device l that cannot hold S either.
-    """
+    """Add rows that exclude a plan which exceeds a device's memory; False if it does not."""
+    # The ops S on an overloaded device k are reduced to a minimal cover, the largest first: sum
+    # over i in S of x[i, l] <= |S| - 1 for every device l that cannot hold S either.
     if model.component("capacity_bytes") is None:  # a model of a user's own
         return False
     size = dict(model.memory_bytes.items())
@@ -152,9 +159,10 @@ def exclude_overload(model: pyo.ConcreteModel, plan: Plan) -> bool:
 
 
 @family
-def makespan_value(model: pyo.ConcreteModel) -> None:
+def makespan_value(model: pyo.ConcreteModel, doc: str) -> None:
     """The makespan in nanoseconds."""
     model.makespan_ns = pyo.Expression(expr=model.unit_ns * model.makespan)
+    model.objective = pyo.Objective(expr=model.makespan, doc=doc)
 
 
 @family

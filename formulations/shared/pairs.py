@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,17 @@ from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Trans
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.referee.channels import plan_from_times
 
-Ends = list[tuple[int, int]]
-"""Producer and consumer of every edge."""
+Ends = list[tuple[int, int]]  # producer and consumer of every edge
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def grouped(pairs: Iterable[tuple[A, B]]) -> dict[A, list[B]]:
+    """The second of each pair, by the first."""
+    found: dict[A, list[B]] = {}
+    for first, second in pairs:
+        found.setdefault(first, []).append(second)
+    return found
 
 
 def edge_ends(instance: Instance) -> Ends:
@@ -55,10 +64,8 @@ def reach_matrix(index: GraphIndex) -> Flags:
 
 
 def flow_reach(index: GraphIndex) -> tuple[list[int], list[int]]:
-    """For every edge, the edges that arrive before it can leave, and those that leave after it.
-
-    Bit r of an integer stands for edge r. O(m^2 / 64).
-    """
+    """For every edge, the edges that arrive before it can leave, and those that leave after it."""
+    # Bit r of an integer stands for edge r. O(m^2 / 64).
     edges = range(len(index.producer))
     arrived, leaving = _sweep_down(index, edges), _sweep_up(index, edges)
     before = [arrived[i] for i in index.producer.tolist()]
@@ -107,19 +114,14 @@ def count_unordered_pairs(after: Sequence[int]) -> int:
     return math.comb(len(after), 2) - sum(bits.bit_count() for bits in after)
 
 
-Key = tuple[float, float, int, int]
-"""Start, end, topological position, number of an item."""
-
-Span = tuple[int, int]
-"""Start and end."""
+Key = tuple[float, float, int, int]  # start, end, topological position, number of an item
+Span = tuple[int, int]  # start and end
 
 
 def sequence(keys: Mapping[int, Key], arcs: Iterable[tuple[int, int]]) -> list[int]:
-    """Items in an order that respects the arcs, by least key among those available.
-
-    The last part of a key is the item. Items on a cycle of arcs, and those after it, are missing.
-    O((items + arcs) log items).
-    """
+    """Items in an order that respects the arcs, by least key among those available."""
+    # The last part of a key is the item. Items on a cycle of arcs, and those after it, are missing.
+    # O((items + arcs) log items).
     waiting = dict.fromkeys(keys, 0)
     after: dict[int, list[int]] = {item: [] for item in keys}
     for first, second in arcs:
@@ -165,11 +167,9 @@ class PairSolution(NamedTuple):
 
 
 def plan_in_order(instance: Instance, semantics: Makespan, found: PairSolution) -> Plan:
-    """The plan of a solution, executed as early as its orders allow.
-
-    The orders are those that the model decided and, where it had no pair to decide, those of its
-    start times. So the plan takes at most the model's value, up to the solver's tolerances.
-    """
+    """The plan of a solution, executed as early as its orders allow."""
+    # The orders are those that the model decided and, where it had no pair to decide, those of its
+    # start times. So the plan takes at most the model's value, up to the solver's tolerances.
     n, ends, arrays, device = instance.num_ops, edge_ends(instance), instance.arrays, found.device
     remote = [q for q, (i, j) in enumerate(ends) if device[i] != device[j]]
     position = arrays.index.topological_position.tolist()

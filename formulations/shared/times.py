@@ -19,23 +19,17 @@ from placegap.instances.problem.graph_index import all_by
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.sections import Section
 
-LARGEST_TIME = 1000.0
-"""Models count time in a unit that keeps their horizon at or below this number."""
-
-
-LARGEST_HORIZON_NS = 2**59
-"""Longer horizons are refused: windows use sums near `NO_WAY` for what is impossible."""
+LARGEST_TIME = 1000.0  # models count time in a unit that keeps their horizon within it
+LARGEST_HORIZON_NS = 2**59  # windows use sums near `NO_WAY` for what is impossible
 
 
 # ------------------------------------------------------------------------------ units and durations
 
 
 def granularity_ns(instance: Instance, *, transfers: bool) -> int:
-    """Greatest common divisor of all times that add up to a value; 1 if all of them are 0.
-
-    Every makespan (``transfers=True``: op and transfer times) and every load of a device
-    (``transfers=False``: op and host times) is a multiple of it.
-    """
+    """Greatest common divisor of all times that add up to a value; 1 if all of them are 0."""
+    # Every makespan (``transfers=True``: op and transfer times) and every load of a device
+    # (``transfers=False``: op and host times) is a multiple of it.
     arrays = instance.arrays
     ops = arrays.time_ns[arrays.time_ns != UNSUPPORTED]
     moves = arrays.transfer_ns[:, 1:] if transfers else arrays.host_ns[:, ~arrays.is_host]
@@ -43,40 +37,11 @@ def granularity_ns(instance: Instance, *, transfers: bool) -> int:
 
 
 def time_unit_ns(horizon_ns: int, granularity: int) -> float:
-    """Nanoseconds per unit of model time: the granularity, unless that leaves large numbers.
-
-    Multiples of the granularity make every duration an integer, which solvers keep exact. The
-    horizon is at most `LARGEST_TIME` units, because an integrality error of 1e-6 times a big-M of
-    that size is still small beside one unit.
-    """
+    """Nanoseconds per unit of model time: the granularity, unless that leaves large numbers."""
+    # Multiples of the granularity make every duration an integer, which solvers keep exact. The
+    # horizon is at most `LARGEST_TIME` units, because an integrality error of 1e-6 times a big-M of
+    # that size is still small beside one unit.
     return max(float(granularity), horizon_ns / LARGEST_TIME)
-
-
-@dataclass(frozen=True)
-class ScaledTimes:
-    """Durations in model units; n ops, m edges, K devices."""
-
-    #: Nanoseconds per unit (`time_unit_ns`).
-    unit_ns: float
-    #: No plan of interest lasts longer.
-    horizon: float
-    #: Time of op i on device k; meaningless where it is not possible.
-    op: list[list[float]]
-    #: Time of the transfer of edge q from device a to device b; 0 for a == b.
-    move: list[list[list[float]]]
-
-
-def scale_times(instance: Instance, horizon_ns: int) -> ScaledTimes:
-    """Scale the times of an instance so that the horizon is a moderate number; O(n K + m K^2)."""
-    arrays = instance.arrays
-    unit_ns = time_unit_ns(horizon_ns, granularity_ns(instance, transfers=True))
-    move = (arrays.transfer_ns / unit_ns)[:, arrays.link_class]
-    return ScaledTimes(
-        unit_ns,
-        horizon_ns / unit_ns,
-        (arrays.time_ns / unit_ns).tolist(),
-        move[arrays.index.tensor].tolist(),
-    )
 
 
 # ------------------------------------------------------------------------------------------ windows
@@ -99,11 +64,9 @@ class Windows:
 
 
 def windows(instance: Instance, horizon_ns: int) -> Windows:
-    """Propagate heads, tails and the horizon until nothing changes; O(m K^2) per round.
-
-    A device is possible for an op if head + time + tail is at most the horizon there, so every
-    plan of at most the horizon keeps to the windows.
-    """
+    """Propagate heads, tails and the horizon until nothing changes; O(m K^2) per round."""
+    # A device is possible for an op if head + time + tail is at most the horizon there, so every
+    # plan of at most the horizon keeps to the windows.
     arrays = instance.arrays
 
     def cross(done: Ints, tensor: int, back: bool) -> Ints:
@@ -157,10 +120,8 @@ def _longest(arrays: Arrays, possible: Flags, cross: Cross, *, back: bool) -> In
 
 
 def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[Flags]:
-    """For each edge (i, j), the pairs of devices (a, b) that a plan within the horizon may use.
-
-    These are the pairs with head_ia + p_ia + T_ab + p_jb + tail_jb <= horizon, as a (K, K) table.
-    """
+    """For each edge (i, j), the pairs of devices (a, b) that a plan within the horizon may use."""
+    # These are the pairs with head_ia + p_ia + T_ab + p_jb + tail_jb <= horizon, as a (K, K) table.
     arrays, index = instance.arrays, instance.arrays.index
     until, after = window.head_ns + arrays.time_ns, arrays.time_ns + window.tail_ns
     tables = []
@@ -176,12 +137,10 @@ def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[
 
 
 def path_bounds(instance: Instance, section: Section) -> Ints:
-    """Device-indexed longest path from the end of the entry to the end of the exit, in ns.
-
-    Row a: the entry is on device a; column b: the exit is on b; a single row or column if there is
-    no entry or exit. `NO_WAY` if an end cannot be on a device. A lower bound on the time through
-    the section under every semantics. O(e K^3) for e edges.
-    """
+    """Device-indexed longest path from the end of the entry to the end of the exit, in ns."""
+    # Row a: the entry is on device a; column b: the exit is on b; a single row or column if there
+    # is no entry or exit. `NO_WAY` if an end cannot be on a device. A lower bound on the time
+    # through the section under every semantics. O(e K^3) for e edges.
     arrays, num_devices = instance.arrays, instance.num_devices
     end = _ends(instance, section)
     if section.exit is not None:
@@ -194,12 +153,10 @@ def path_bounds(instance: Instance, section: Section) -> Ints:
 
 
 def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
-    """Longest paths from the ends of a section to each op on each device, (K, ops, K) each, in ns.
-
-    First [a, i, c]: with the entry on device a, the earliest end of the i-th op on c after it.
-    Second [b, i, c]: with the i-th op on c, the least time until the exit has ended on b. By paths
-    alone, under every semantics; `NO_WAY` if impossible. O(e K^3) for e edges.
-    """
+    """Longest paths from a section's ends to each op on each device, (K, ops, K) each, in ns."""
+    # First [a, i, c]: with the entry on device a, the earliest end of the i-th op on c after it.
+    # Second [b, i, c]: with the i-th op on c, the least time until the exit has ended on b. By
+    # paths alone, under every semantics; `NO_WAY` if impossible. O(e K^3) for e edges.
     arrays, num_devices, index = instance.arrays, instance.num_devices, instance.arrays.index
     local = {i: at for at, i in enumerate(section.ops)}
     tail = np.zeros((num_devices, len(section.ops), num_devices), np.int64)

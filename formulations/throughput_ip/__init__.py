@@ -20,13 +20,13 @@ T is the sum of two loads, one of each pass. The tables of contents are `build_p
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.data import device_numbers, require_solution
+from placegap.formulations.shared import refuse
+from placegap.formulations.shared.data import device_numbers, require_solution, set_values
 from placegap.formulations.shared.devices import MOST_EARLIER, canonical
 from placegap.formulations.shared.families import (
     assign_once,
@@ -48,7 +48,7 @@ from placegap.formulations.throughput_ip.columns import (
 )
 from placegap.instances.objectives.max_load.checks import why_not_two_levels
 from placegap.instances.problem import Instance, Loads, Plan, Semantics
-from placegap.instances.reading.errors import InputError, look_up
+from placegap.instances.reading.errors import look_up
 from placegap.instances.referee.loads import server_costs
 
 __all__ = [
@@ -110,9 +110,7 @@ def build(
     """
     if form is not None:
         look_up("form", form, dict.fromkeys(get_args(Form)))
-    reason = why_not(instance, semantics, form, symmetry)
-    if reason is not None:
-        raise InputError(f"the throughput IP {reason}")
+    refuse("the throughput IP", why_not(instance, semantics, form, symmetry))
     builds = {"plain": build_plain, "replicas": build_replicas, "servers": build_servers}
     return builds[_form_of(semantics)](instance, semantics, horizon_ns, symmetry)
 
@@ -255,8 +253,8 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
     home = columns_of(model, instance, plan, columns)
     for block, names, inside in rows.regions_of(model):
         if block is model:
-            _set_values(inside, home.items())
-            _set_values(model.component("used") or {}, home.values())
+            set_values(inside, home.items())
+            set_values(model.component("used") or {}, home.values())
         else:
             home = {i: model.server[r] for i, r in home.items()}
         rows.set_crossings(block, home)
@@ -267,17 +265,8 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
     rows.set_loads(model, columns)
 
 
-def _set_values(variables: Any, ones: Collection[Any]) -> None:
-    for index, variable in variables.items():
-        if not variable.fixed:
-            variable.set_value(int(index in ones))
-
-
 def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True) -> Plan:
-    """The plan that the values of x describe.
-
-    Raises an InputError if the model holds no solution (`require_solution`).
-    """
+    """The plan that the values of x describe."""
     require_solution(model, instance, check=check)
     if not model.semantics.has_replicas:
         return Plan.on(device_numbers(model))
@@ -290,11 +279,9 @@ def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True)
 def columns_of(
     model: pyo.ConcreteModel, instance: Instance, plan: Plan, columns: Columns
 ) -> dict[str, str]:
-    """The column of each op.
-
-    Equal devices are swapped as the model demands: by `devices.canonical`, or, with replicas, the
-    stages of a class take its devices from the left, larger stages first, then in order.
-    """
+    """The column of each op."""
+    # Equal devices are swapped as the model demands: by `devices.canonical`, or, with replicas, the
+    # stages of a class take its devices from the left, larger stages first, then in order.
     if not model.semantics.has_replicas:
         plan = canonical(instance, plan, model.semantics, columns.classes)
         devices = plan.devices.tolist()

@@ -26,8 +26,7 @@ from placegap.instances.referee.loads import (
     sync_ns,
 )
 
-MOST_UNEVEN = 6
-"""Most equal devices with links of different bandwidths: every set of them is a column."""
+MOST_UNEVEN = 6  # equal devices with links of different bandwidths: every set is a column
 
 
 @dataclass(frozen=True)
@@ -162,10 +161,8 @@ def uneven_class(instance: Instance, semantics: Semantics, symmetry: bool = Fals
 
 
 def horizon_ns(instance: Instance, semantics: Loads) -> int:
-    """An upper bound on every load of some optimal plan, of both passes together.
-
-    Without the synchronisation of replicas, since an optimal plan may do without replicas.
-    """
+    """An upper bound on every load of some optimal plan, of both passes together."""
+    # Without the synchronisation of replicas, since an optimal plan may do without replicas.
     arrays = instance.arrays
     ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1).tolist()
     border = border_costs(instance, semantics).max(axis=1, initial=0).tolist()

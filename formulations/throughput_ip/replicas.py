@@ -20,6 +20,7 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.data import family
 from placegap.formulations.shared.families import Linear, first_of_group
+from placegap.formulations.shared.pairs import grouped
 from placegap.formulations.throughput_ip.columns import Columns, parameter_bytes
 from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem import Instance
@@ -45,21 +46,14 @@ def place_stages(model: pyo.ConcreteModel, possible: Flags) -> None:
     """
     model.stage = pyo.Var(model.OPS, model.COLUMNS, domain=pyo.Binary)
     model.used = pyo.Var(model.COLUMNS, domain=pyo.Binary)
-    ops, columns, around = list(model.OPS), list(model.COLUMNS), _columns_around(model)
+    ops, columns = list(model.OPS), list(model.COLUMNS)
+    around = grouped((k, s) for s, k in model.MEMBERS)
     for i, s in np.argwhere(~possible).tolist():
         model.stage[ops[i], columns[s]].fix(0)
 
     @model.Expression(model.OPS, model.DEVICES)
     def x(model: pyo.ConcreteModel, i: str, k: str) -> Linear:
         return sum(model.stage[i, s] for s in around[k])
-
-
-def _columns_around(model: pyo.ConcreteModel) -> dict[str, list[str]]:
-    """The columns that hold each device."""
-    around: dict[str, list[str]] = {k: [] for k in model.DEVICES}
-    for s, k in model.MEMBERS:
-        around[k].append(s)
-    return around
 
 
 @family
@@ -122,7 +116,7 @@ def stage_disjoint(model: pyo.ConcreteModel) -> None:
 
     $\sum_{s \ni k} \upsilon_s \le 1$
     """
-    around = _columns_around(model)
+    around = grouped((k, s) for s, k in model.MEMBERS)
 
     @model.Constraint(model.DEVICES)
     def stage_disjoint(model: pyo.ConcreteModel, k: str) -> Linear:

@@ -16,17 +16,23 @@ import networkx as nx
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.data import duration_data, family, names_of, new_model
+from placegap.formulations.shared.data import (
+    add_data,
+    duration_data,
+    family,
+    label_data,
+    new_model,
+    tensor_sets,
+)
 from placegap.formulations.shared.families import Linear
-from placegap.formulations.shared.pairs import consumers_of_tensors
+from placegap.formulations.shared.pairs import grouped
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.formulations.throughput_ip.columns import Columns, value_step_ns
 from placegap.formulations.throughput_ip.columns import horizon_ns as longest_ns
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Loads
 
-PASSES = {None: "all", False: "forward", True: "backward"}
-"""Names of what the ``load_passes`` of a semantics count."""
+PASSES = {None: "all", False: "forward", True: "backward"}  # names of `load_passes`
 
 
 class Regions(NamedTuple):
@@ -56,13 +62,12 @@ def model_of_loads(
     instance: Instance, semantics: Loads, horizon_ns: int | None, symmetry: bool
 ) -> pyo.ConcreteModel:
     """A model with the Sets and Params that all forms have."""
-    model = new_model("throughput IP", instance, semantics)
-    model.symmetry = symmetry  # for `warm_start` and `extract`
     longest = longest_ns(instance, semantics)
     horizon = longest if horizon_ns is None else min(longest, horizon_ns)
     unit_ns = time_unit_ns(horizon, value_step_ns(instance, semantics))
+    model = new_model("throughput IP", instance, semantics, unit_ns)
+    model.symmetry = symmetry  # for `warm_start` and `extract`
     model.horizon_ns = pyo.Param(initialize=horizon, doc="plans of larger values may be missing")
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
     # Where a time exceeds a given horizon, x is fixed to 0: shorter times need a build.
     duration_data(model, instance, only_longer=horizon < longest)
     pass_sets(model, instance)
@@ -79,21 +84,8 @@ def pass_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
     """
     own = [PASSES[one] for one in model.semantics.load_passes]
     passes = [own[flag if len(own) > 1 else 0] for flag in instance.arrays.backward.tolist()]
-    given = dict(zip(model.OPS, passes, strict=True))
     model.PASSES = pyo.Set(initialize=own)
-    model.op_pass = pyo.Param(model.OPS, initialize=given, within=pyo.Any)
-
-
-@family
-def tensor_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """TENSORS; producer[u]: the op that makes tensor u; READERS: pairs (u, j), op j reads u."""
-    tensors, ops = names_of(instance).tensors, list(model.OPS)
-    makers = instance.arrays.index.tensor_producer.tolist()
-    made = {u: ops[i] for u, i in zip(tensors, makers, strict=True)}
-    read = zip(tensors, consumers_of_tensors(instance), strict=True)
-    model.TENSORS = pyo.Set(initialize=tensors)
-    model.producer = pyo.Param(model.TENSORS, initialize=made, within=pyo.Any)
-    model.READERS = pyo.Set(initialize=[(u, ops[j]) for u, own in read for j in own], dimen=2)
+    label_data(model, "op_pass", model.OPS, passes, "op_pass[i]: the pass of op i")
 
 
 @family
@@ -120,12 +112,8 @@ def crossing_variables(block: Any, names: list[str], paid: Ints) -> None:
     tensors = list(block.model().TENSORS)
     given = {(tensors[u], names[r]): int(paid[u, r]) for u, r in np.argwhere(paid > 0).tolist()}
     block.BORDERS = pyo.Set(initialize=list(given), dimen=2, doc="(u, r): a crossing costs time")
-    block.host_ns = pyo.Param(
-        block.BORDERS,
-        initialize=given,
-        mutable=True,
-        doc="host_ns[u, r]: cost of tensor u at the border of r, cut to just above the horizon",
-    )
+    doc = "host_ns[u, r]: cost of tensor u at the border of r, cut to just above the horizon"
+    add_data(block, "host_ns", given, doc, index=block.BORDERS)
     block.leaves = pyo.Var(block.BORDERS, bounds=(0, 1))
     block.enters = pyo.Var(block.BORDERS, bounds=(0, 1))
 
@@ -170,9 +158,7 @@ def tensor_enters(block: Any, inside: Any) -> None:
 
 def _readings(block: Any) -> list[tuple[str, str, str]]:
     """(u, r, j): tensor u at the border of region r, and an op j that reads it."""
-    readers: dict[str, list[str]] = {u: [] for u in block.model().TENSORS}
-    for u, j in block.model().READERS:
-        readers[u].append(j)
+    readers = grouped(block.model().READERS)
     return [(u, r, j) for u, r in block.BORDERS for j in readers[u]]
 
 
@@ -249,12 +235,10 @@ def load_value(model: pyo.ConcreteModel) -> None:
 
 def set_crossings(block: Any, home: Mapping[str, str]) -> None:
     """Set leaves and enters to the values of a plan with op i in region ``home[i]``."""
-    readers: dict[str, set[str]] = {}
-    for u, j in block.model().READERS:
-        readers.setdefault(u, set()).add(home[j])
+    readers = grouped((u, home[j]) for u, j in block.model().READERS)
     for (u, r), leaves in block.leaves.items():
         made = home[block.model().producer[u]]
-        leaves.set_value(int(made == r and readers[u] != {r}))
+        leaves.set_value(int(made == r and {*readers[u]} != {r}))
         block.enters[u, r].set_value(int(made != r and r in readers[u]))
 
 
@@ -292,10 +276,9 @@ def forward_arcs(instance: Instance) -> list[tuple[int, int]]:
 
 
 def chain_arcs(instance: Instance) -> list[tuple[int, int]]:
-    """`forward_arcs`, and the reversed backward edges at ops whose group has no forward op.
-
-    Tarnawski et al. give such a colour class an artificial node, with its backward edges reversed.
-    """
+    """`forward_arcs`, and the reversed backward edges at ops whose group has no forward op."""
+    # Tarnawski et al. give such a colour class an artificial node, with its backward edges
+    # reversed.
     arrays, index = instance.arrays, instance.arrays.index
     with_forward = np.zeros(arrays.num_groups, np.bool_)
     with_forward[arrays.group[~arrays.backward]] = True
@@ -358,11 +341,9 @@ def convex_regions(block: Any, names: list[str], inside: Any) -> None:
 def set_reach(block: Any, instance: Instance, home: Mapping[str, str]) -> None:
     """Set reach to the values of a plan with op i in region ``home[i]``."""
     ops, after = list(home), {i: {r} for i, r in home.items()}
-    succs: dict[str, list[str]] = {i: [] for i in ops}
-    for i, j in block.model().FORWARD_ARCS:
-        succs[i].append(j)
+    succs = grouped(block.model().FORWARD_ARCS)
     for at in reversed(instance.arrays.index.topological_order.tolist()):
-        after[ops[at]] = after[ops[at]].union(*(after[j] for j in succs[ops[at]]))
+        after[ops[at]] = after[ops[at]].union(*(after[j] for j in succs.get(ops[at], ())))
     for (i, r), variable in block.reach.items():
         variable.set_value(int(r in after[i]))
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.data import family
+from placegap.formulations.shared.data import family, label_data
 from placegap.formulations.shared.families import Linear
+from placegap.formulations.shared.pairs import grouped
 from placegap.formulations.throughput_ip.columns import device_columns
 from placegap.formulations.throughput_ip.rows import regions_of
 from placegap.instances.problem import Instance
@@ -30,8 +31,8 @@ def place_in_servers(model: pyo.ConcreteModel, instance: Instance) -> None:
     own = {r: servers[of_device[k]] for r, k in zip(names, columns.first, strict=True)}
     model.servers = pyo.Block(doc="placegap's own: what crosses the borders of servers")
     model.SERVERS = pyo.Set(initialize=servers)
-    model.server = pyo.Param(names, initialize=own, within=pyo.Any)
-    members = {v: [r for r in names if own[r] == v] for v in servers}
+    label_data(model, "server", names, own.values(), "server[r]: that of device or column r")
+    members = grouped((v, r) for r, v in own.items())
 
     @model.Expression(model.OPS, model.SERVERS)
     def in_server(_: pyo.ConcreteModel, i: str, v: str) -> Linear:
@@ -47,9 +48,8 @@ def server_load(model: pyo.ConcreteModel) -> None:
     """
     (one,) = model.PASSES
     unit, leaves, enters = model.unit_ns.value, model.servers.leaves, model.servers.enters
-    parts: dict[str, list[Linear]] = {}
-    for (u, v), cost in model.servers.host_ns.items():
-        parts.setdefault(v, []).append(cost / unit * (leaves[u, v] + enters[u, v]))
+    costs = model.servers.host_ns.items()
+    parts = grouped((at[1], cost / unit * (leaves[at] + enters[at])) for at, cost in costs)
 
     @model.Constraint([v for v in model.SERVERS if v in parts])
     def server_load(model: pyo.ConcreteModel, v: str) -> Linear:

@@ -49,7 +49,7 @@ def moirai_applies(task: Task[Makespan], params: MoiraiParams) -> str | None:
     if num_edges > MOST_EDGES:
         return f"takes at most {MOST_EDGES} edges, not {num_edges}"
     return why_too_long(instance.arrays.serial_horizon_ns) or why_too_many_rows(
-        moirai.count_rows(instance, params.form, task.semantics, params.symmetry), params.form
+        moirai.count_rows(instance, task.semantics, params.form, params.symmetry), params.form
     )
 
 

@@ -190,10 +190,10 @@ def test_a_model_has_sets_of_names_and_data_that_can_be_changed(name: str) -> No
 
 
 ROWS = {
-    "moirai-as-published": moirai.count_rows(PLAIN, "as_published", makespan("port"), False),
-    "moirai-verbatim": moirai.count_rows(PLAIN, "verbatim", makespan("port"), False),
+    "moirai-as-published": moirai.count_rows(PLAIN, makespan("port"), "as_published", False),
+    "moirai-verbatim": moirai.count_rows(PLAIN, makespan("port"), "verbatim", False),
     **{
-        f"moirai-{channels}": moirai.count_rows(PLAIN, "strengthened", makespan(channels), True)
+        f"moirai-{channels}": moirai.count_rows(PLAIN, makespan(channels), "strengthened", True)
         for channels in ("free", "link", "port", "half_duplex")
     },
     "pesto-as-published": pesto.count_rows(PLAIN, "as_published"),

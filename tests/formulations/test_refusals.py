@@ -18,6 +18,7 @@ from placegap.formulations import (
     makespan_cp,
     moirai,
     pesto,
+    sections,
     throughput_ip,
 )
 from placegap.formulations.latency_ip import cp
@@ -89,6 +90,7 @@ SEMANTICS = Refusals(
         (refused_start(m_sct), "m-SCT's LP has no warm start"),
         (getf.build, CHAIN, "GETF's LP states makespan, not max_load chain"),
         (m_sct.build, CHAIN, "m-SCT's LP states makespan, not max_load chain"),
+        (sections.build, CHAIN, "the section LP states makespan, not max_load chain"),
         (
             partial(m_sct.build, form="cut"),
             Makespan(),

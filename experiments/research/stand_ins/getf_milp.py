@@ -23,9 +23,9 @@ from placegap.formulations.getf import (
     least_transfers,
     makespan_covers,
     precedence,
-    require_makespan,
     time_variables,
 )
+from placegap.formulations.shared import require_makespan
 from placegap.formulations.shared.data import (
     device_numbers,
     duration_data,
@@ -122,8 +122,7 @@ def build(instance: Instance, semantics: Makespan) -> pyo.ConcreteModel:
     require_makespan("the MILP of GETF", semantics)
     transfers_ns = least_transfers(instance)
     unit_ns = time_unit_ns(milp_horizon_ns(instance), granularity_ns(instance, transfers=True))
-    model = new_model("GETF MILP", instance, semantics)
-    model.unit_ns = pyo.Param(initialize=unit_ns, doc="nanoseconds per unit of the model's time")
+    model = new_model("GETF MILP", instance, semantics, unit_ns)
     arc_set(model, transfers_ns)
     duration_data(model, instance)
     least_transfer_data(model, list(transfers_ns.values()))
@@ -137,8 +136,7 @@ def build(instance: Instance, semantics: Makespan) -> pyo.ConcreteModel:
     precedence(model, {i: sum(own.values()) for i, own in spent.items()})
     makespan_covers(model)
     device_work(model, spent)
-    makespan_value(model)
-    model.objective = pyo.Objective(expr=model.makespan, doc="GETF: T, the makespan")
+    makespan_value(model, "GETF: T, the makespan")
     return model
 
 

@@ -81,7 +81,7 @@ def test_googlenet_has_fewer_rows_than_the_target() -> None:
     instance = load_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
     for channels in ("port", "link"):
         semantics = Makespan(channels=channels)
-        assert count_rows(instance, "strengthened", semantics) <= 25_711
+        assert count_rows(instance, semantics, "strengthened") <= 25_711
 
 
 # ------------------------------------------------------------------------------------------ Pesto
