@@ -90,15 +90,13 @@ def repeated_layers(task: Task[Makespan], params: RepeatedLayersParams) -> Outco
     instance, semantics = task.instance, task.semantics
     known = Known(on_progress=reporter(instance, semantics, NAME))
     known.offer_plan(task, task.incumbent)
-    bottlenecks, arrays = bottlenecks_of(instance), instance.arrays
-    if not arrays.able.any(axis=1).all():
-        return Outcome(known.plan, message="some op has no device that runs it")
+    bottlenecks = bottlenecks_of(instance)
     proof = prove_layers(instance, semantics, bottlenecks, clock.part(PRE_RUNS).is_over)
     if proof is None:
         return Outcome(known.plan, message="its times or its tables are too large")
     bound = Bound(proof.ns, ORIGIN, PROOF)
     report(instance, semantics, NAME, bound=bound)
-    if not arrays.able[bottlenecks.ops].all(axis=0).any():
+    if not instance.arrays.able[bottlenecks.ops].all(axis=0).any():
         return Outcome(known.plan, bound=bound, message="no device runs all bottlenecks")
     search = _LayerSearch(task, bottlenecks, proof, known)
     try:
