@@ -95,7 +95,7 @@ def room_bytes(instance: Instance, semantics: Makespan, reserve: Ints) -> Ints:
 def layouts(
     instance: Instance, bottlenecks: Bottlenecks, held: Ints, room: Ints
 ) -> dict[tuple[int, int], Layout]:
-    """Layouts worth trying, by the first device and the number of devices."""
+    """Layouts worth trying, by the first device and their rank: the most room is first."""
     # The first device is the fastest for the bottlenecks, or another kind that is nearly as fast:
     # between servers the sections in between may run better there. For each number of devices, the
     # largest part of `PARTS`.
@@ -108,11 +108,12 @@ def layouts(
             break
         if kind not in alike:
             alike.add(kind)
+            best: dict[int, Layout] = {}
             for part in PARTS:
                 layout = _layout(instance, bottlenecks, held, room, part, first)
                 if layout is not None:
-                    count = len(np.unique(layout.device[bottlenecks.ops]))
-                    found.setdefault((first, count), layout)
+                    best.setdefault(len(np.unique(layout.device[bottlenecks.ops])), layout)
+            found.update({(first, rank): layout for rank, layout in enumerate(best.values())})
     return found
 
 

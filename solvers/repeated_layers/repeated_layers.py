@@ -107,9 +107,9 @@ def repeated_layers(task: Task[Makespan], params: RepeatedLayersParams) -> Outco
 
 
 class _Tried(NamedTuple):
-    """A layout, its plan, which fits, the room that tensors need, and the classes."""
+    """A layout, its plan and value, the room that tensors need, and the classes."""
 
-    value_ns: int
+    value_ns: int  # `NEVER` of a plan that does not fit
     plan: Plan
     key: tuple[int, int]
     reserve: Ints
@@ -135,12 +135,12 @@ class _LayerSearch:
         keys, start_ns = [*self._layouts(nothing)], self.known.value
         effort = LayerEffort(clock.left_s, moves)
         part = effort.part(min(PRE_RUN, PRE_RUNS / len(keys)))
-        first = clock.part(PRE_RUNS)
-        tried = [one for key in keys if (one := self._first_runs(key, part, first)) is not None]
+        first, tried = clock.part(PRE_RUNS), list[_Tried]()
+        for key in keys:
+            if not tried or not first.is_over():
+                tried.append(self._first_runs(key, part, clock))
         if self.is_stopped:
             return INTERRUPTED
-        if not tried:
-            return "" if self.known.plan is not None else "no plan that it tried fits into memory"
         best = min(tried, key=lambda one: one.value_ns)
         is_serial = len(np.unique(best.plan.devices)) == 1
         if start_ns is not None and best.value_ns >= start_ns * (1.0 if is_serial else HOPELESS):
@@ -159,13 +159,13 @@ class _LayerSearch:
         # Sections do not overlap in their own orders. Where ops have slack, others may be better.
         self._judge(inserted(self.instance, self.semantics, plan))
         self._judge(Plan.on(plan.devices.tolist()))
-        return ""
+        return "" if self.known.plan is not None else "no plan that it tried fits into memory"
 
     def _judge(self, plan: Plan) -> None:
         self.known.improve(feasible_value(self.instance, plan, self.semantics), plan)
 
     def _layouts(self, reserve: Ints) -> dict[tuple[int, int], Layout]:
-        """Layouts by first device and number of devices; without room, as if there were."""
+        """Layouts by first device and rank; without room, as if there were."""
         room = room_bytes(self.instance, self.semantics, reserve)
         endless = np.full(len(room), NEVER)
         return layouts(self.instance, self.bottlenecks, self.held, room) or layouts(
@@ -180,12 +180,10 @@ class _LayerSearch:
         given = self.instance, self.semantics, self.bottlenecks, self.proof
         return LayerPlanner(*given, found[like], room)
 
-    def _first_runs(self, key: tuple[int, int], effort: LayerEffort, clock: Clock) -> _Tried | None:
+    def _first_runs(self, key: tuple[int, int], effort: LayerEffort, clock: Clock) -> _Tried:
         """Runs of a layout until a plan fits, each with the room that tensors needed before."""
         reserve = np.zeros(self.instance.num_devices, np.int64)
-        for _ in range(MOST_PRE_RUNS):
-            if self.is_stopped or clock.is_over():
-                break
+        for left in range(MOST_PRE_RUNS - 1, -1, -1):
             planner = self._planner(key, reserve)
             plan = self._plan_of(planner, effort, self.seed)
             began_s = now_s()
@@ -197,7 +195,9 @@ class _LayerSearch:
             used = np.array([use.memory_bytes for use in verdict.uses])
             over = np.maximum(used - self.instance.arrays.memory_bytes, 0)
             reserve = reserve + over + over // 8
-        return None
+            if left == 0 or self.is_stopped or clock.is_over():
+                break
+        return _Tried(NEVER, plan, key, reserve, planner.classes)
 
     def _plan_of(self, planner: LayerPlanner, effort: LayerEffort, seed: int) -> Plan:
         plan = planner.run(effort, seed)
