@@ -41,6 +41,7 @@ COLD = 1e-4  # the last temperature
 # Moves of a run for each free op, and numbers of runs: many short runs find more than a long one.
 MOVES_PER_OP, LEAST_RUNS, MOST_RUNS = 400, 3, 24
 TRIAL = 200  # moves by which the time of one is measured
+ENDLESS_MOVES = 10**9  # of a run that ends with its time
 
 
 class LayerEffort(NamedTuple):
@@ -310,9 +311,6 @@ def anneal(
             for run in range(runs):
                 pace.deadline = began + effort.seconds * (run + 1) / runs
                 yield from cool(ENDLESS_MOVES, run, fits=True)
-
-
-ENDLESS_MOVES = 10**9
 
 
 def _num_runs(wanted: float) -> int:
